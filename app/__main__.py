@@ -45,10 +45,11 @@ from .eventlog import LogUnusable
 from .generation.hub import Hub
 from .identity.keys_file import KeysUnusable
 from .relay import MAX_CONNECTIONS, build_operator_server, build_server
-from .reload import Configuration, apply, warn_of_idle_limits
+from .reload import Configuration, apply, warn_of_limits
 from .server import Server, allow_files, bind
 from .settings import Settings, SettingsError, load_settings
 from .settings.first_minute import Start
+from .settings.timeouts import list_ineffective
 from .telemetry.areas import Area
 from .telemetry.logs import LineCounter, configure_logs
 from .telemetry.metrics import Metrics
@@ -133,7 +134,11 @@ def _run(arguments: list[str]) -> None:
     except SettingsError as error:
         fail(str(error))
     settings = _fit_files(settings)
-    warn_of_idle_limits(settings)
+    warn_of_limits(settings, hub.upstreams, hub.accounting)
+    if ineffective := list_ineffective(settings):
+        structlog.get_logger("seseragi").warning(
+            "these times have no effect, since the other one is over first", times=ineffective[:20]
+        )
     configuration = Configuration(load, given, start, settings)
     say_listening = partial(_say_listening, hub, listener, operator, start)
     with listener, operator or contextlib.nullcontext():

@@ -1,6 +1,8 @@
 """Addresses of clients and hosts. No I/O."""
 
 import ipaddress
+import re
+from urllib.parse import urlsplit
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -39,3 +41,25 @@ def name_customer(address: Address) -> str:
     if address.is_loopback:
         return "::1"  # without a zone
     return f"{ipaddress.IPv6Address(int(address) >> 64 << 64)}/64"
+
+
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::[0-9]+)?")
+_DEFAULT_PORTS = {("http", 80), ("https", 443)}
+
+
+def write_origin(text: str) -> str | None:
+    """Return the origin that a text means, as browsers send it; None if it means none.
+
+    In lower case, without a default port, a path and a slash at the end (RFC 6454, 6.2), which
+    is how it is compared. `chat.example.com` means `https://chat.example.com`, `localhost` http.
+    """
+    try:
+        parts = urlsplit(text if "://" in text else f"https://{text}")
+        host, port = parts.hostname or "", parts.port
+        scheme = "http" if "://" not in text and is_loopback(host) else parts.scheme
+        host = f"[{host}]" if ":" in host else host.encode("idna").decode()
+    except ValueError:  # IDNA's errors too
+        return None
+    shown = "" if port is None or (scheme, port) in _DEFAULT_PORTS else f":{port}"
+    origin = f"{scheme}://{host}{shown}"
+    return origin if _ORIGIN.fullmatch(origin) else None

@@ -1,6 +1,6 @@
 """The routes, and the ASGI middleware around them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Scope
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
@@ -36,7 +38,8 @@ from .api import (
     usage,
 )
 from .api.access import AccessLog
-from .api.authentication import Authentication
+from .api.authentication import PRINCIPAL, Authentication
+from .api.generation import MODEL
 from .api.guard import LOCAL_ORIGINS, Guard
 from .api.hosts import HostNames
 from .api.middleware import CommonHeaders, ReadBeforeAnswer
@@ -48,6 +51,7 @@ from .errors import RelayError
 from .generation.hub import Hub
 from .identity.authenticator import Authenticator
 from .identity.hook import IdentifyHook
+from .identity.principal import Principal
 from .identity.tokens import Tokens
 from .settings import Settings
 from .telemetry.metrics import Metrics
@@ -82,14 +86,15 @@ def build_app(
         authenticator = build_authenticator(settings)
     tokens = None if authenticator is None else authenticator.tokens
     measured = measured or build_metrics(settings, hub)
-    routes = build_routes(settings, hub, tokens, measured)
+    keys = tuple if authenticator is None else authenticator.keys
+    routes = build_routes(settings, hub, tokens, measured, keys)
     for desk in hub.services:
-        if isinstance(desk, Desk) and authenticator is not None:
-            desk.keys = authenticator.keys
+        if isinstance(desk, Desk):
+            desk.keys = keys
     app = Starlette(
         routes=routes,
         exception_handlers={
-            RelayError: problems.on_relay_error,
+            RelayError: partial(_refuse, hub),
             HTTPException: problems.on_http_error,
             Exception: problems.on_bug,
         },
@@ -148,6 +153,15 @@ def _paths_of(routes: Sequence[BaseRoute]) -> dict[object, str]:
     }
 
 
+async def _refuse(hub: Hub, request: Request, error: Exception) -> Response:
+    """Answer a request that ends in an error and no stream, and tell the observers."""
+    assert isinstance(error, RelayError)  # noqa: S101  (registered for it)
+    scope = request.scope
+    if (principal := scope.get(PRINCIPAL)) is not None:
+        hub.report_refusal(principal, scope.get("request_id", ""), scope.get(MODEL), error)
+    return problems.on_relay_error(request, error)
+
+
 def _count(paths: Mapping[object, str], measured: Metrics, scope: Scope, status: int) -> None:
     """Count an answer, by the route of its request if there is one."""
     measured.answered(_path_of_route(paths, scope), scope["method"], status)
@@ -164,6 +178,7 @@ def build_routes(
     hub: Hub,
     tokens: Tokens | None = None,
     measured: Metrics | None = None,
+    keys: Callable[[], Sequence[Principal]] = tuple,
 ) -> list[BaseRoute]:
     """List all routes of the HTTP interface."""
     measured = measured or build_metrics(settings, hub)
@@ -194,7 +209,7 @@ def build_routes(
         *usage.routes(hub, tokens),
         *arrival.routes(policy),
         *health.routes(hub),
-        *(metrics.routes(measured) if measured is not None else ()),
+        *(metrics.routes(measured, hub, settings.ledger.limits, keys) if measured else ()),
         *(
             route
             for desk in hub.services

@@ -23,7 +23,7 @@ from .identity.keys_file import KeysFile, KeysUnusable, change_keys_file, read_k
 from .identity.principal import Role
 from .ledger.limits import UsageLimits
 from .settings import SettingsError, load_identity
-from .settings.failure import reason, suggest
+from .settings.failure import check_origins, reason, suggest
 
 KEYS_FILE = "keys.json"
 """Where keys are kept if the settings do not say."""
@@ -167,6 +167,7 @@ def _read_options(options: argparse.Namespace, key: str) -> KeyConfig:
         "expires_at": _read_end(options, now),
         "created_at": _write_time(now),
     }
+    check_origins(options.origins or (), "--origins")
     try:
         return msgspec.convert(msgspec.to_builtins(said), KeyConfig)
     except msgspec.ValidationError as error:
@@ -199,7 +200,7 @@ def _explain(field: str, told: str) -> str:
         case "name":
             return "NAME: give 1 to 128 visible ASCII characters without spaces"
         case "origins":
-            return "--origins: give scheme and host alone, such as https://chat.example.com"
+            return "--origins: give origins of http or https, such as https://chat.example.com"
         case "roles":
             return f"--role: use {' or '.join(get_args(Role))}"
         case "models":

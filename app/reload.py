@@ -26,9 +26,10 @@ from .generation.hub import Hub
 from .identity.authenticator import Authenticator
 from .identity.config import KeyConfig
 from .identity.keys_file import KeysUnusable, read_keys_file
+from .identity.principal import Principal
 from .settings import Settings, SettingsError
 from .settings.first_minute import Start
-from .settings.limits import list_idle
+from .settings.limits import list_budgeted, list_idle
 from .telemetry.metrics import Metrics, Names
 from .upstreams.routes import Upstreams
 
@@ -87,7 +88,7 @@ class Configuration:
         self.settings = settings
         if not tells:
             return parts
-        warn_of_idle_limits(settings)
+        warn_of_limits(settings, parts.upstreams, parts.accounting)
         if ignored := self._differing(given):
             log.warning("settings are reloaded, but some need a restart", settings=ignored)
         else:
@@ -125,8 +126,8 @@ class Configuration:
         return found
 
 
-def warn_of_idle_limits(settings: Settings) -> None:
-    """Tell of limits that nobody meets: their operator believes that they hold."""
+def warn_of_limits(settings: Settings, upstreams: Upstreams, accounting: Accounting) -> None:
+    """Warn of limits that hold for nobody, and of models that a budget refuses altogether."""
     identity = settings.identity
     keys: tuple[KeyConfig, ...] = ()
     if identity.auth.keys_file is not None:
@@ -138,6 +139,21 @@ def warn_of_idle_limits(settings: Settings) -> None:
             if identity.configured
             else "these limits hold for nobody, since nobody has to say who he is; set [auth]",
             tables=idle[:20],
+        )
+    budgets = list_budgeted(settings.ledger.limits, identity, keys)
+    limited = [Principal(models=models) for models in budgets]
+    unpriced = [
+        model
+        for model, targets in (upstreams.configured_models() if limited else {}).items()
+        if any(one.may_use(model) for one in limited)
+        and None in map(accounting.list_price, targets)
+    ]
+    if unpriced:
+        log.warning(
+            "a budget refuses every request for these models, since their price is unknown; "
+            "write a [[price]] for each",
+            models=unpriced[:5],
+            more=max(0, len(unpriced) - 5),
         )
 
 

@@ -95,7 +95,8 @@ class Breaker:
     """The health of one target.
 
     `closed`: it is tried in its turn. `open`: too many streams failed and it is passed over.
-    `half-open`: that time is over, and one request is trying it.
+    `half-open`: that time is over, and one request tries it; if none comes within `window_s`,
+    it closes, since the failures are then too long ago to count.
     """
 
     def __init__(self, rules: Rules = Rules()) -> None:  # noqa: B008  (it is frozen)
@@ -117,9 +118,12 @@ class Breaker:
         """Whether no failure counts against it."""
         self._forget(now)
         failed = any(failed for _, failed in self._outcomes.values())
-        return not failed and self._open_until is None
+        return not failed and self.state(now) == "closed"
 
     def state(self, now: float) -> State:
+        until = self._open_until
+        if until is not None and not self._trying and now >= until + self._rules.window_s:
+            self._open_until, self._pause_s, self._trial = None, self._rules.pause_s, None
         if self._open_until is None:
             return "closed"
         return "half-open" if self._trying or now >= self._open_until else "open"
@@ -142,9 +146,9 @@ class Breaker:
 
     def passes(self, now: float) -> bool:
         """Whether it may be tried in its turn."""
-        if self._open_until is None:
+        if self.state(now) == "closed":
             return True
-        return now >= self._open_until and not self._is_tried(now) and now >= self._claimed_until
+        return not (self.open_for(now) or self._is_tried(now) or now < self._claimed_until)
 
     def claim(self, now: float) -> None:
         """Note that a request was told to try it, before it does."""

@@ -553,6 +553,13 @@ async def test_a_dry_run_says_the_most_that_it_may_cost_and_asks_nobody(tmp_path
     assert ["unpriced/m"] == plan["unpriced"]
 
 
+async def test_failure_stands_before_the_warning_of_a_price(tmp_path):
+    done = await check({"broken": PROVIDERS["broken"]}, "--json", folder=tmp_path)
+
+    levels = [(one["level"], one["cause"]) for one in done.row("broken")["problems"]]
+    assert [("failure", "provider"), ("warning", "price")] == levels
+
+
 async def test_a_budget_refuses_what_has_no_price(tmp_path):
     chosen = {"unpriced": PROVIDERS["unpriced"]}
     budget = "[limits]\nusd_per_day = 5\n"

@@ -360,6 +360,19 @@ def test_a_trial_that_the_client_gave_up_lets_another_try():
     assert breaker.passes(COOLDOWN_S)
 
 
+def test_an_open_breaker_that_nobody_tries_closes_after_the_window():
+    breaker, closes = opened(), COOLDOWN_S + RULES.window_s
+    assert "half-open" == breaker.state(closes - 1)
+    assert ("closed", True) == (breaker.state(closes), breaker.is_well(closes))
+    for stream in "abc":
+        breaker.failed(stream, BUSY, closes)
+    assert COOLDOWN_S == breaker.open_for(closes)
+
+    breaker = opened()
+    breaker.begin("silent", COOLDOWN_S)
+    assert "half-open" == breaker.state(10 * closes)
+
+
 def test_a_trial_goes_on_whatever_other_streams_do():
     breaker = opened()
     breaker.begin("early", 0)

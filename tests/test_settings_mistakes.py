@@ -167,11 +167,35 @@ LIMITS = [
     ("[[issuer]]\nissuer = 'https://a.example'\naudience = 'b'\nlimits = { day = 1 }", "issuer[1].limits: unknown key 'day'"),
 ]  # fmt: skip
 
+WRITE = "cannot be used: write 'https://a.example', as browsers send it"
+ORIGINS = [
+    ("cors_origins = ['a.example']", f"seseragi.toml: cors_origins: 'a.example' {WRITE}"),
+    ("cors_origins = ['https://a.example/']", f"cors_origins: 'https://a.example/' {WRITE}"),
+    ("cors_origins = ['https://a.example/chat']", WRITE),
+    ("cors_origins = ['HTTPS://A.example:443']", WRITE),
+    ("cors_origins = ['https://u:secret@a.example']", f"cors_origins: it {WRITE}"),
+    ("cors_origins = ['https://\u4f8b.example']", "write 'https://xn--fsq.example'"),
+    ("cors_origins = ['localhost:3000']", "write 'http://localhost:3000'"),
+    ("cors_origins = ['https://*.a.example']", "give the origin of a page, such as 'https://chat.example.com', or '*' for all"),
+    ("cors_origins = ['https://a:b']", "give the origin of a page"),
+    (A_KEY + "origins = ['a.example']", f"key[1].origins: 'a.example' {WRITE}"),
+    (A_KEY + "origins = ['*']", "key[1].origins: '*' cannot be used: give the origin of a page"),
+    ("[[issuer]]\nissuer = 'https://i.example'\naudience = 'b'\norigins = ['https://a.example/']", f"issuer[1].origins: 'https://a.example/' {WRITE}"),
+]  # fmt: skip
+
 MISTAKES = [
+    *((file, {}, told, "") for file, told in ORIGINS),
     *(pytest.param(*row, "", id=name) for name, *row in (*ALL, *UPSTREAMS)),
     *((file, {}, told, "") for file, told in (*PRICES, *LIMITS)),
     *((f"{file}\n{TWO_UPSTREAMS}", {}, told, "seseragi.toml: route") for file, told in ROUTES),
 ]
+
+
+def test_origins_as_browsers_send_them_can_be_used():
+    origins = "*,null,http://127.0.0.1:5173,http://[::1]:8,https://a.example,capacitor://localhost"
+    settings = load_settings({"SESERAGI_CORS_ORIGINS": origins})
+
+    assert tuple(origins.split(",")) == settings.cors_origins
 
 
 @pytest.mark.parametrize(("file", "environ", "told", "place"), MISTAKES)

@@ -41,8 +41,8 @@ class Counting:
 
     def __init__(self, hub: Hub, policy: HttpSettings) -> None:
         self._hub = hub
-        self._messages = SingleCall(hub, policy, ANTHROPIC, kind="count_tokens")
-        self._responses = SingleCall(hub, policy, RESPONSES, kind="count_tokens")
+        self._messages = SingleCall(hub, policy, kind="count_tokens")
+        self._responses = SingleCall(hub, policy, kind="count_tokens")
         self._stored = StoredResponses(policy, wall=hub.clock.wall)
 
     async def messages(self, request: Request) -> Response:

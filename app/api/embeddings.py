@@ -6,7 +6,6 @@ from starlette.routing import Route
 
 from ..admission import RequestMemory
 from ..dialects.embeddings import estimate, parse_request, render_answer
-from ..dialects.openai_chat.client.format import CLIENT_FORMAT
 from ..generation.hub import Hub
 from ..generation.single_call import Asking
 from .document import document
@@ -15,7 +14,7 @@ from .single_call import ESTIMATED, IGNORED, SingleCall, Work
 
 
 def routes(hub: Hub, policy: HttpSettings) -> list[Route]:
-    asked = SingleCall(hub, policy, CLIENT_FORMAT, kind="embeddings")
+    asked = SingleCall(hub, policy, kind="embeddings")
 
     async def embeddings(request: Request) -> Response:
         return await asked.answer(request, _embed)

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -34,6 +34,9 @@ from .policy import HttpSettings
 from .principal import principal_of, streams_of
 from .problems import failure
 from .standing import standing_headers
+
+MODEL: Final = "seseragi.model"
+"""Where the scope has the model that a request names, once its body was read."""
 
 
 class _Way(NamedTuple):
@@ -76,8 +79,6 @@ class Generation:
         """Start a generation, or read on in the one that the request names."""
         try:
             return await self._post(request)
-        except RelayError as error:
-            return failure(self._client_format, error, request)
         except ClientDisconnect:
             return _nobody()
 
@@ -135,8 +136,10 @@ class Generation:
         """Start what a body asks for; nothing of it is kept here, for as long as it runs."""
         asked, kept = await self._parse(streams, body, memory=memory)
         chat = asked.chat
+        request.scope[MODEL] = chat.model
         names_of = (self._client_format.name_of, kept.name_of if kept else None)
         respond_async = _prefers_async(request)
+        leaves = respond_async or self._answers_at_once(asked)
         terms = StartOptions(
             self._linger_s(asked, can_return=chat.streams or respond_async or bool(key)),
             labels=asked.labels,
@@ -144,8 +147,8 @@ class Generation:
             names_of=[name_of for name_of in names_of if name_of is not None],
             request=kept.request if kept else b"",
             client_format=self._client_format.name,
-            leaves=respond_async,
-            asks_again_s=0 if respond_async else self._asks_again_s(asked),
+            leaves=leaves,
+            asks_again_s=0 if leaves else self._asks_again_s(asked),
             origin=origin,
             memory=memory,
         )
@@ -172,6 +175,10 @@ class Generation:
         digest = hashlib.sha256("\0".join([self._client_format.name, *said, ""]).encode())
         digest.update(body)  # no header has a zero in it
         return digest.hexdigest()
+
+    def _answers_at_once(self, asked: ParsedRequest) -> bool:
+        """Return whether the client is told where the stream is, instead of reading it."""
+        return False
 
     def _asks_again_s(self, asked: ParsedRequest) -> float:
         if not self._client_format.asks_again:

@@ -1,11 +1,16 @@
 """`GET /metrics`, for Prometheus."""
 
+from collections.abc import Callable, Sequence
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ..admin.money import Accounts
 from ..errors import RequestError
-from ..identity.principal import ANYONE
+from ..generation.hub import Hub
+from ..identity.principal import ANYONE, Principal
+from ..ledger.config import LimitsConfig
 from ..telemetry.metrics import Metrics
 from .principal import principal_of
 
@@ -13,14 +18,20 @@ READERS = frozenset(("metrics", "admin"))
 """The roles that may."""
 
 
-def routes(metrics: Metrics) -> list[Route]:
+def routes(
+    metrics: Metrics, hub: Hub, limits: LimitsConfig, keys: Callable[[], Sequence[Principal]]
+) -> list[Route]:
+    named = Accounts(limits)
+
     async def get(request: Request) -> Response:
         principal = principal_of(request)
         if principal is not ANYONE and not principal.roles & READERS:
             raise RequestError(
                 "forbidden", "the metrics are for keys with the role 'metrics' or 'admin'"
             )
-        body, media_type = await metrics.render(request.headers.get("accept", ""))
+        accounts = [account for account in named.known(keys())[0] if account.has_limits]
+        used = await hub.read_accounts(accounts) if accounts else []
+        body, media_type = await metrics.render(request.headers.get("accept", ""), used)
         headers = {"cache-control": "no-store", "content-type": media_type}
         return Response(body, headers=headers)
 

@@ -6,13 +6,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..dialects.client_formats import CLIENT_FORMATS
 from ..dialects.model_facts import About, render_anthropic, render_openai
 from ..errors import RequestError
 from ..generation.hub import Hub
 from .document import document
 from .principal import principal_of
-from .problems import failure
 from .query import read_query
 
 MOST = 1000
@@ -25,24 +23,19 @@ def routes(hub: Hub) -> list[Route]:
         if not _speaks_anthropic(request):
             rows = [render_openai(*one) for one in found]
             return document({"object": "list", "data": rows})
-        try:
-            return document(_page({one.name: one.about for one in found}, request))
-        except RequestError as error:
-            return failure(CLIENT_FORMATS["anthropic"], error, request)
+        return document(_page({one.name: one.about for one in found}, request))
 
     async def model(request: Request) -> Response:
         wanted = request.path_params["model"]
         listed = await hub.models(principal_of(request))
         found = next((one for one in listed if one.name == wanted), None)
-        anthropic = _speaks_anthropic(request)
         if found is not None:
+            anthropic = _speaks_anthropic(request)
             row = render_anthropic(wanted, found.about) if anthropic else render_openai(*found)
             return document(row)
-        error = RequestError(
+        raise RequestError(
             "model_not_found", f"unknown model {wanted[:80]!r}; GET /v1/models lists them"
         )
-        client_format = CLIENT_FORMATS["anthropic" if anthropic else "openai_chat"]
-        return failure(client_format, error, request)
 
     return [
         Route("/v1/models", models, methods=["GET"]),

@@ -30,7 +30,7 @@ from ..dialects.openai_responses.client.stored import (
     name_of_items,
     show_item,
 )
-from ..errors import RelayError, RequestError
+from ..errors import RequestError
 from ..events import Event, StreamStart
 from ..generation.hub import Hub
 from ..generation.owned_streams import OwnedStream, OwnedStreams
@@ -40,7 +40,6 @@ from .event_stream import read_from
 from .generation import Generation, Kept
 from .policy import HttpSettings
 from .principal import streams_of
-from .problems import failure
 from .query import read_query
 from .stored_responses import StoredResponses
 
@@ -65,9 +64,8 @@ class Create(Generation):
             asked = _tell_previous(asked, resolved.previous)
         return asked, Kept(resolved.stored, name_of_items) if resolved.stored else None
 
-    def _asks_again_s(self, asked: ParsedRequest) -> float:
-        unwatched = BACKGROUND in asked.labels and not asked.chat.streams
-        return 0 if unwatched else super()._asks_again_s(asked)
+    def _answers_at_once(self, asked: ParsedRequest) -> bool:
+        return BACKGROUND in asked.labels and not asked.chat.streams
 
     async def _result(
         self, request: Request, opened: Opened, *, linger_s: float | None
@@ -107,47 +105,35 @@ class Responses:
 
     async def retrieve(self, request: Request) -> Response:
         """Report of a response, or stream it after a sequence number, or from its beginning."""
-        try:
-            last = read_query(request, "starting_after")
-            if read_query(request, "stream", "").lower() == "true":
-                address = address_of(request.scope.get("client"))
-                after = _cursor(last)
-                stream = await self._find(request, after=0)
-                return await self._events(stream, after, address)
+        last = read_query(request, "starting_after")
+        if read_query(request, "stream", "").lower() == "true":
+            address = address_of(request.scope.get("client"))
+            after = _cursor(last)
             stream = await self._find(request, after=0)
-            result = render_result(stream.id, await stream.events())
-            if result["store"] is False and not result["background"]:
-                raise _not_found(request)
-            return _json(result, stream=stream.id)
-        except RelayError as error:
-            return failure(CLIENT_FORMAT, error, request)
+            return await self._events(stream, after, address)
+        stream = await self._find(request, after=0)
+        result = render_result(stream.id, await stream.events())
+        if result["store"] is False and not result["background"]:
+            raise _not_found(request)
+        return _json(result, stream=stream.id)
 
     async def list_input(self, request: Request) -> Response:
         """List the items that a response was made from, those of the turns before first of all."""
-        try:
-            streams = streams_of(self._hub, request)
-            items = await self._stored.list_input(streams, await self._find(request))
-            if items is None:
-                raise _not_found(request)
-            return _json(_page(items, request))
-        except RelayError as error:
-            return failure(CLIENT_FORMAT, error, request)
+        streams = streams_of(self._hub, request)
+        items = await self._stored.list_input(streams, await self._find(request))
+        if items is None:
+            raise _not_found(request)
+        return _json(_page(items, request))
 
     async def cancel(self, request: Request) -> Response:
         """Stop a response; doing it twice, or too late, changes nothing."""
-        try:
-            stream = await self._find(request)
-            await stream.cancel()
-            return _show(stream.id, await stream.events())
-        except RelayError as error:
-            return failure(CLIENT_FORMAT, error, request)
+        stream = await self._find(request)
+        await stream.cancel()
+        return _show(stream.id, await stream.events())
 
     async def delete(self, request: Request) -> Response:
         """Stop a response and forget what it said."""
-        try:
-            await (await self._find(request)).delete()
-        except RelayError as error:
-            return failure(CLIENT_FORMAT, error, request)
+        await (await self._find(request)).delete()
         gone = {"id": request.path_params["response_id"], "object": "response", "deleted": True}
         return _json(gone)
 

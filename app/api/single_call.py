@@ -8,8 +8,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from ..admission import RequestMemory, address_of
-from ..dialects.client_format import ClientFormat
-from ..errors import RelayError, RequestError
+from ..errors import RequestError
 from ..generation.hub import Hub
 from ..generation.origin import Origin
 from ..generation.single_call import Asking
@@ -18,7 +17,6 @@ from .connection import client_of
 from .passed import parse_passed
 from .policy import HttpSettings
 from .principal import principal_of, streams_of
-from .problems import failure
 
 ESTIMATED: Final = "seseragi-estimated"
 """The header of an answer whose number of tokens nobody has counted."""
@@ -35,20 +33,15 @@ T = TypeVar("T")
 class SingleCall:
     """What such endpoints share: who may ask, how much, and until when."""
 
-    def __init__(
-        self, hub: Hub, policy: HttpSettings, client_format: ClientFormat, *, kind: str
-    ) -> None:
+    def __init__(self, hub: Hub, policy: HttpSettings, *, kind: str) -> None:
         self._kind = kind
         self._hub = hub
         self._policy = policy
-        self._client_format = client_format
 
     async def answer(self, request: Request, parse: Callable[[bytes], Work]) -> Response:
         """Read the request, and do what its body asks for as long as its client is there."""
         try:
             return await self._answer(request, parse)
-        except RelayError as error:
-            return failure(self._client_format, error, request)
         except ClientDisconnect:
             return Response(status_code=499)  # nginx's, seen in logs only
 

@@ -7,14 +7,12 @@ from starlette.routing import Route
 from ..admission import address_of
 from ..dialects.ui.client.format import CLIENT_FORMAT
 from ..dialects.ui.client.request import name_of
-from ..errors import RelayError
 from ..events import StreamStart
 from ..generation.hub import Hub
 from ..generation.owned_streams import OwnedStream
 from .event_stream import read_from
 from .policy import HttpSettings
 from .principal import streams_of
-from .problems import failure
 
 
 class Chats:
@@ -29,30 +27,17 @@ class Chats:
         stream = await self._find(request, after=0)
         if stream is None:
             return _nothing()
-        try:
-            if stream.state.ended and await _continues(stream):
-                return _nothing()
-            address = address_of(request.scope.get("client"))
-            reader = stream.attach(address).reader
-            retry_ms = self._policy.retry(spread=self._hub.shutdown.draining)
-            return await read_from(
-                reader,
-                CLIENT_FORMAT,
-                0,
-                policy=self._policy,
-                retry_ms=retry_ms,
-            )
-        except RelayError as error:
-            return failure(CLIENT_FORMAT, error, request)
+        if stream.state.ended and await _continues(stream):
+            return _nothing()
+        reader = stream.attach(address_of(request.scope.get("client"))).reader
+        retry_ms = self._policy.retry(spread=self._hub.shutdown.draining)
+        return await read_from(reader, CLIENT_FORMAT, 0, policy=self._policy, retry_ms=retry_ms)
 
     async def stop(self, request: Request) -> Response:
         """Stop what runs for the chat; doing it twice, or too late, changes nothing."""
         stream = await self._find(request)
         if stream is not None:
-            try:
-                await stream.cancel()
-            except RelayError as error:
-                return failure(CLIENT_FORMAT, error, request)
+            await stream.cancel()
         return _nothing()
 
     async def _find(self, request: Request, *, after: int | None = None) -> OwnedStream | None:

@@ -230,6 +230,7 @@ class Check:
                 of_tools = [look_at_refused_tools(await self._explain(target, called, "tools"))]
             row = msgspec.structs.replace(row, tools=report_call(called, of_tools))
             problems += of_tools
+        problems.sort(key=lambda problem: problem.level != "failure")  # what to mend first
         return msgspec.structs.replace(row, status=status_of(problems), problems=problems)
 
     async def _ask(self, target: Target, chat: ChatRequest) -> Outcome:

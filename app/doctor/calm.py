@@ -1,6 +1,7 @@
 """How busy this machine and the relay are: late timers look like tokens held back."""
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -33,9 +34,11 @@ class Lag:
     def note(self, at: float, late_s: float) -> None:
         self._ticks.append((at, late_s))
 
-    def worst(self, since: float = 0.0) -> float:
-        """Return the longest delay since a time."""
-        return max((late for at, late in self._ticks if at >= since), default=0.0)
+    def worst(self, since: float = 0.0, until: float = math.inf) -> float:
+        """Return the longest delay that reaches into a span of time."""
+        return max(
+            (late for at, late in self._ticks if at >= since and at - late <= until), default=0.0
+        )
 
 
 def why_not_calm(lag_s: float, answers_s: Sequence[float]) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import ssl
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import certifi
 
@@ -19,6 +19,7 @@ from .report import render_json, render_text
 from .requests import ask_as_page, find_body_cap, look_at_requests
 from .stopping import look_at_stops
 from .streaming import look_at_stream
+from .via import Via, locate
 from .waiting import look_at_silence
 from .wire import Client, Url
 
@@ -35,6 +36,11 @@ class CannotTry(Exception):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the command can be told to its parser."""
     parser.add_argument("url", metavar="URL", help="of the relay, as its clients have it")
+    parser.add_argument(
+        "--via", metavar="URL", action="append", default=[],
+        help="of the relay behind a proxy, to tell which one introduces what is wrong; may be "
+        "given again, from the outermost inwards. It is examined too",
+    )  # fmt: skip
     parser.add_argument(
         "--key", help=f"a key of the relay (default: {CLIENT_KEY} of the environment)"
     )
@@ -62,30 +68,43 @@ def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     Raises:
         CannotTry: an argument cannot be used.
     """
-    exam = build_exam(options, environ)
-    url = str(exam.client.url)
+    exams = [build_exam(options, environ, url) for url in (options.url, *options.via)]
     say = _Progress(quiet=options.json)
-    exam.say = say
+    for exam in exams:
+        where = f"{exam.client.url}: " if len(exams) > 1 else ""
+        exam.say = lambda text, where=where: say(f"{where}{text}")  # type: ignore[misc]
     try:
-        failure = asyncio.run(examine(exam))
+        failures = asyncio.run(_examine_all(exams))
     except KeyboardInterrupt:
         say.clear()
         print("seseragi: interrupted", file=sys.stderr)
         return INTERRUPTED
     say.clear()
+    exam, failure, url = exams[0], failures[0], str(exams[0].client.url)
+    inner = [
+        Via(one, str(one.client.url), why or ("it was not completed" if one.given_up else ""))
+        for one, why in zip(exams[1:], failures[1:], strict=True)
+    ]
+    locate(exam, url, inner)
     if options.json:
-        print(json.dumps(render_json(exam, url=url, failure=failure), indent=2))
+        report = render_json(exam, url=url, failure=failure, inner=inner)
+        print(json.dumps(report, indent=2))
     else:
-        print(render_text(exam, url=url, failure=failure), end="")
+        print(render_text(exam, url=url, failure=failure, inner=inner), end="")
     if any(finding.wrong for finding in exam.findings):
         return WRONG
     return NOT_TRIED if failure else WELL
 
 
-def build_exam(options: argparse.Namespace, environ: Mapping[str, str]) -> Exam:
-    """Read the arguments."""
+async def _examine_all(exams: Sequence[Exam]) -> list[str]:
+    """Examine one after the other, so that none disturbs the times of another."""
+    return [await examine(exam) for exam in exams]
+
+
+def build_exam(options: argparse.Namespace, environ: Mapping[str, str], text: str) -> Exam:
+    """Read the arguments, for the URL of this text."""
     try:
-        url = Url.parse(options.url)
+        url = Url.parse(text)
     except ValueError as error:
         raise CannotTry(str(error)) from None
     if not 0 < options.timeout <= 600:
@@ -137,6 +156,7 @@ async def examine(exam: Exam) -> str:
         await look_at_refusals(exam)
         count_failures(exam)
     except GivenUp as reason:
+        exam.given_up = True
         if not str(reason) and not any(finding.wrong for finding in exam.findings):
             return "this machine is too busy: see the notes"
         return str(reason)

@@ -1,6 +1,6 @@
 """What the probes share: the client, what is known by now, and what was found."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,16 +58,20 @@ class Exam:
     plain: bool = False
     """Whether something refuses prompts that look like code."""
     lag: Lag = field(default_factory=Lag)
+    given_up: bool = False
+    """Whether it ended early, at something that hides all else."""
     refusal: str = ""
     """How a small request is refused that the relay cannot take."""
 
     def measure(self, name: str, says: str, **values: object) -> None:
         self.measures.append(Measure(name, says, values))
 
-    def wrong(self, code: Code, says: str, **values: object) -> None:
-        """Note a fault, once for each code."""
+    def wrong(
+        self, code: Code, says: str, *, not_by: frozenset[str] = frozenset(), **values: object
+    ) -> None:
+        """Note a fault, once for each code; `not_by` are programs that do not do that."""
         if not self.found(code):
-            self.findings.append(Finding(code, says, values=values))
+            self.findings.append(Finding(code, says, values=values, not_by=not_by))
 
     def note(self, code: Code, says: str, **values: object) -> None:
         """Note something that is worth knowing and no fault."""
@@ -80,22 +84,29 @@ class Exam:
         That nothing came, or that a gateway waited in vain, may be a busy machine.
         """
         if reply.bad_gateway or not reply.status:
-            self.late(code, says)
+            self.late(code, says, during=[reply.span])
         else:
             self.wrong(code, says)
 
-    def late(self, code: Code, says: str, **values: object) -> None:
-        """Note a fault that is known by times alone, if this machine can tell."""
-        worst = self.lag.worst()
-        if worst < BUSY_S:
-            self.wrong(code, says, **values)
+    def late(
+        self, code: Code, says: str, *, during: Iterable[tuple[float, float]], **values: object
+    ) -> None:
+        """Note a fault that is known by times alone, if this machine can tell.
+
+        `during` are the spans in which it was measured; one without a late timer is enough.
+        """
+        if self.found(code):
             return
-        self.note(
-            "busy",
-            f"this machine's own timers were late by up to {within(worst)}, so it is not sure "
-            f"that {says}",
-            lag_s=round(worst, 3),
-        )
+        worst = min(self.lag.worst(*span) for span in during)
+        if worst < BUSY_S:
+            self.findings.append(Finding(code, says, values=values))
+        elif not any(finding.values.get("unsure") == code for finding in self.findings):
+            says = (
+                f"this machine's own timers were late by up to {within(worst)} meanwhile, so it is "
+                f"not sure that {says}"
+            )
+            lag: dict[str, object] = {"unsure": code, "lag_s": round(worst, 3)}
+            self.findings.append(Finding("busy", says, wrong=False, values=lag))
 
     def found(self, *codes: Code) -> bool:
         return any(finding.code in codes for finding in self.findings)

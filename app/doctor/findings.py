@@ -1,7 +1,10 @@
 """What the doctor found: what is wrong, what is only worth knowing, and what was measured."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
+
+from .hops import Hop
 
 Code = Literal[
     "address",
@@ -60,6 +63,15 @@ class Finding:
     """False: worth knowing, and not to be mended by all means."""
     values: dict[str, object] = field(default_factory=dict)
     """The numbers, for programs."""
+    not_by: frozenset[str] = frozenset()
+    """Programs that are ruled out."""
+    between: tuple[str, str] | None = None
+    """The URL with it and the one behind that without it, "" if there is none; None where only one
+    URL was examined."""
+
+    def suspects(self, hops: Iterable[Hop]) -> list[Hop]:
+        """Return the programs that may have done it."""
+        return [hop for hop in hops if hop.program not in self.not_by]
 
 
 @dataclass(frozen=True)

@@ -276,6 +276,7 @@ def count_failures(exam: Exam) -> None:
         "flaky",
         f"{len(failed)} of {len(replies)} requests failed on their way: {failed[0].asked} got "
         f"{failed[0].describe()}",
+        during=[reply.span for reply in failed],
         failed=len(failed),
         of=len(replies),
     )

@@ -88,11 +88,13 @@ async def look_at_readers(exam: Exam) -> None:
         return
     exam.say("reading a stream by two readers")
     for _ in range(TRIES):
+        began = time.monotonic()
         first, last = await _read_by_two(exam)
         if first <= HELD_S and last - first <= TOGETHER_S:
             break
     if not last:
         return
+    during = [(began, time.monotonic())]
     exam.measure(
         "two readers",
         f"by GET, have their first token after {within(first)} and {within(last)}",
@@ -104,12 +106,14 @@ async def look_at_readers(exam: Exam) -> None:
             "buffered",
             f"a stream that is read by GET, as EventSource does, is held back: its first token "
             f"comes after {within(first)}, while one that is read by POST is not",
+            during=during,
         )
     elif last - first > TOGETHER_S:
         exam.late(
             "cached",
             f"the second reader of a stream has its first token {within(last - first)} after the "
             "other: a cache makes one request of both",
+            during=during,
         )
 
 
@@ -156,6 +160,7 @@ async def look_at_many(exam: Exam) -> None:
         return
     exam.say(f"opening {AT_ONCE} streams at once")
     for _ in range(TRIES):
+        began = time.monotonic()
         open_, failed = await _open_many(exam)
         if len(open_) == AT_ONCE or any(reply.status not in (0, 200) for reply in failed):
             break
@@ -169,18 +174,21 @@ async def look_at_many(exam: Exam) -> None:
         )  # fmt: skip
         who = " (the relay's own limit)" if refused is not None and refused.code else ""
         asked = 0 if who else await _ask_in_turn(exam, refused)
+        during = [(began, time.monotonic())]
         if asked:
             exam.late(
                 "rate_limit",
                 f"of {AT_ONCE} streams at once {len(open_)} run: the others {why}. Of {asked} "
                 f"short requests, one after the other, {HELD} fared no better: what is limited is "
                 "how many come in a time, and not how many run",
+                during=during,
                 streams=len(open_),
             )
             return
         exam.late(
             "concurrency",
             f"of {AT_ONCE} streams at once {len(open_)} run: the others {why}{who}",
+            during=during,
             streams=len(open_),
         )
 
@@ -193,11 +201,13 @@ async def look_at_refusals(exam: Exam) -> None:
     refused = [
         reply for reply in replies if reply.status == 503 and reply.fails_at_once(closed=False)
     ]
+    began = time.monotonic()
     if refused and (asked := await _ask_in_turn(exam, refused[0])):
         exam.late(
             "rate_limit",
             f"{len(refused)} of {len(replies)} requests were refused before the relay with "
             f"{refused[0].describe()}, and {HELD} of {asked} short ones, one after the other",
+            during=[(began, time.monotonic())],
             refused=len(refused),
             of=len(replies),
         )

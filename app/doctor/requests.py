@@ -306,14 +306,14 @@ async def find_body_cap(exam: Exam) -> None:
         middle = low * 4 if low and low * 4 < high and high == top else (low + high) // 2
     exam.measure("request body", f"{size(low)} pass, {size(high)} do not", bytes=low)
     exam.hops = hops.join(exam.hops, hops.from_replies([refusal]))
-    tell = exam.late if refusal.bad_gateway else exam.wrong
-    tell(
-        "body_size",
+    says = (
         f"requests over {size(low)} or so are refused before the relay: {refusal.describe()}; it "
-        f"takes {size(top + MARGIN)}",
-        passes=low,
-        refused=high,
+        f"takes {size(top + MARGIN)}"
     )
+    if refusal.bad_gateway:
+        exam.late("body_size", says, during=[refusal.span], passes=low, refused=high)
+    else:
+        exam.wrong("body_size", says, passes=low, refused=high)
 
 
 async def _send_body(exam: Exam, length: int) -> Reply | None:

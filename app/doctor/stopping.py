@@ -55,5 +55,6 @@ async def _leave(exam: Exam) -> None:
         f"a client that leaves while nothing is said is not seen by the relay within {SEEN_S:.0f} "
         "s: the proxy keeps its connection to the relay, and an answer that nobody reads goes on, "
         f"and is paid for, until a write fails: after a heartbeat ({exam.heartbeat_s:g} s) or two",
+        during=[(left, loop.time())],
     )
     await exam.stop(stream)

@@ -22,6 +22,8 @@ FIRST_TOKEN_S = 0.25
 SLOW_S = 3.0
 """For a first byte: more is no network."""
 LATE_S = 2.0
+STREAM_WITHOUT_LENGTH = frozenset(("nginx", "haproxy"))
+"""Programs that hold blocks of an answer back, and never collect it to count its bytes."""
 TRIES = 3
 """A busy machine may bring tokens together; a proxy that holds them back always does."""
 BESIDE_S = 0.1
@@ -76,7 +78,7 @@ async def look_at_stream(exam: Exam) -> None:
         if not excuse:
             break
     _judge_first_byte(exam, seen)
-    await _judge_pace(exam, seen, excuse)
+    await judge_pace(exam, seen, excuse)
     _judge_coding(exam, asked, seen)
     _judge_headers(exam, asked.reply)
     judge_frames(exam, seen)
@@ -100,7 +102,7 @@ def _may_be_the_machine(exam: Exam, seen: Stream) -> bool:
 
 def _stood_still(exam: Exam, seen: Stream) -> bool:
     """Return whether this process was away for long while a stream came: all came at once then."""
-    return exam.lag.worst(seen.reply.began) >= BUSY_S
+    return exam.lag.worst(*seen.reply.span) >= BUSY_S
 
 
 async def _read_stream(exam: Exam, headers: tuple[tuple[str, str], ...]) -> Stream:
@@ -186,12 +188,13 @@ def _judge_first_byte(exam: Exam, seen: Stream) -> None:
             "first_byte",
             f"the first token comes after {within(token)}, where the relay has it after "
             f"{within(FIRST_TOKEN_S)}",
+            during=[reply.span],
         )
     elif reply.seconds - head > SLOW_S:
         exam.wrong("first_byte", f"a connection takes {within(reply.seconds - head)}")
 
 
-async def _judge_pace(exam: Exam, seen: Stream, excuse: str) -> None:
+async def judge_pace(exam: Exam, seen: Stream, excuse: str) -> None:
     found = seen.pace
     sizes = sorted(len(data) for _, data in seen.reply.pieces)
     middle = sizes[len(sizes) // 2] if sizes else 0
@@ -221,10 +224,14 @@ async def _judge_pace(exam: Exam, seen: Stream, excuse: str) -> None:
             "was cut looks whole",
         )
     if seen.reply.all("content-length"):
+        innocent = [hop.shown for hop in exam.hops if hop.program in STREAM_WITHOUT_LENGTH]
         exam.wrong(
             "buffered",
-            "the whole answer is collected before it is sent (it has a content-length): "
+            "the whole answer is collected before it is sent (it has a content-length"
+            f"{', which ' + ' and '.join(innocent) + ' would not add' if innocent else ''}): "
             f"{found.tokens} tokens came within {within(found.spread_s)}",
+            not_by=STREAM_WITHOUT_LENGTH,
+            how="collected",
         )
     elif found.held == "at once" and _stood_still(exam, seen):
         exam.note(
@@ -427,6 +434,7 @@ def judge_delay(exam: Exam, seen: Stream) -> None:
             "throttled",
             f"a stream that the relay wrote in {within(written)} took {within(took)}: "
             f"{rate} a second",
+            during=[seen.reply.span],
             bytes_per_s=round(seen.reply.size / took),
         )
 

@@ -162,7 +162,7 @@ def _judge_beats(exam: Exam, frames: Frames, times: list[float]) -> None:
             seconds=round(times[-2] - times[0], 1),
         )
     elif longest > exam.heartbeat_s * SLACK + min(1, exam.heartbeat_s):
-        exam.late("comments", _no_beats(exam, longest))
+        exam.late("comments", _no_beats(exam, longest), during=[(times[0], times[-1])])
 
 
 def _no_beats(exam: Exam, silent: float) -> str:
@@ -253,5 +253,6 @@ def _judge_rate(exam: Exam, long: Stream, after: float) -> None:
             "throttled",
             f"a long stream is behind: after {within(after)} {came} of {last} events have come, "
             f"{size(long.reply.size / after)} a second",
+            during=[long.reply.span],
             bytes_per_s=round(long.reply.size / after),
         )

@@ -6,6 +6,7 @@ what the other side does: it is in the reply.
 
 import asyncio
 import contextlib
+import math
 import ssl
 import time
 import zlib
@@ -106,6 +107,11 @@ class Reply:
     """The sizes of the body's chunks."""
     size: int = 0
     """Bytes of the body so far, compressed if they are."""
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """From when to when it was waited for."""
+        return self.began, self.ended or math.inf
 
     def all(self, name: str) -> list[str]:
         return [value for known, value in self.headers if known == name]

@@ -13,13 +13,13 @@ import structlog
 from ..admission import Admission, Shares
 from ..clock import SYSTEM, Clock
 from ..deadlines import Limits
-from ..errors import RequestError
+from ..errors import RelayError, RequestError
 from ..eventlog import EventLog
 from ..identity.principal import Principal
-from ..ledger.accounts import Account
+from ..ledger.accounts import Account, AccountState
 from ..ledger.report import Report, report
 from ..telemetry.load import Load
-from ..telemetry.observer import Observer, Observers
+from ..telemetry.observer import Observer, Observers, Refused
 from ..telemetry.progress import Progress
 from ..upstreams.client import Client
 from ..upstreams.routes import Health, Listed, Upstreams
@@ -115,7 +115,6 @@ class Hub:
             event_log=event_log,
             accounting=accounting,
             admission=self.admission,
-            observer=self._observer,
             pseudonym=pseudonym,
             runs=self._runs,
             shutdown=self.shutdown,
@@ -209,6 +208,12 @@ class Hub:
         check_admin(principal)
         return self._attendance.some(most)
 
+    def report_refusal(
+        self, principal: Principal, request_id: str, model: str | None, error: RelayError
+    ) -> None:
+        """Tell the observers of a request that ended in an error and no stream."""
+        self._observer.refused(Refused(principal.owner, request_id, model, error))
+
     def observe(self, observer: Observer) -> None:
         """Tell one more observer, from now on."""
         self._observer.add(observer)
@@ -253,6 +258,19 @@ class Hub:
             accounts = self.accounting.accounts_of(principal)
         states = await self._log.accounts([account.name for account in accounts])
         return report(accounts, states, self.clock.wall())
+
+    async def read_accounts(
+        self, accounts: Sequence[Account]
+    ) -> list[tuple[Account, AccountState]]:
+        """Return accounts with their numbers of now; none while the log cannot be reached."""
+        try:
+            states = await self._log.accounts([account.name for account in accounts])
+        except RelayError:
+            return []
+        now = self.clock.wall()
+        for state in states:
+            state.turn_to(now)
+        return list(zip(accounts, states, strict=True))
 
     async def drain(self, drain_s: float) -> None:
         """Take no new streams, let the running ones end, stop those that have not in time."""

@@ -4,14 +4,13 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
-from ..errors import RelayError, ServiceError
+from ..errors import ServiceError
 from ..eventlog import EventLog, LogState, Look, StreamExpired, read_all
 from ..eventlog.entries import unknown
 from ..eventlog.record import StreamRecord, scoped
 from ..events import Event
 from ..identity.principal import Principal
 from ..requests import ChatRequest
-from ..telemetry.observer import Refused
 from .readers import BATCH
 from .rights import check_may
 from .runs import Opened, Runs
@@ -53,8 +52,10 @@ class OwnedStream:
         """Whether who asks may be told what the stream says."""
         return self._principal.may != "stop"
 
-    def attach(self, address: str, *, counted: bool = True) -> Opened:
+    def attach(self, address: str, *, counted: bool = True, reads: bool = True) -> Opened:
         """Add a reader to the stream, which keeps a running one alive if it is `counted`.
+
+        One that only keeps it alive never `reads`.
 
         Raises:
             ServiceError: `overloaded`, the stream has too many readers; `rate_limited`, its
@@ -63,7 +64,9 @@ class OwnedStream:
         check_may(self._principal, "read")
         found = self._found or Look(self.id, self.state)
         guest = self._principal.may == "watch"
-        return self._runs.attach(found, address, after=self._after, counted=counted, guest=guest)
+        return self._runs.attach(
+            found, address, after=self._after, counted=counted, guest=guest, reads=reads
+        )
 
     async def look(self) -> LogState:
         """Return how far it is now."""
@@ -198,16 +201,12 @@ class OwnedStreams:
             ServiceError: `overloaded`, too many streams or about to stop; `rate_limited`,
                 the client has its share.
         """
+        check_may(self._principal)
         try:
-            check_may(self._principal)
-            try:
-                self._starts.admit(address, relays)
-            except ServiceError:
-                if key is None or await self._starts.claimed(self._owner, key) is None:
-                    raise
-        except RelayError as error:
-            self._refuse(error)
-            raise
+            self._starts.admit(address, relays)
+        except ServiceError:
+            if key is None or await self._starts.claimed(self._owner, key) is None:
+                raise
 
     async def start(
         self, request: ChatRequest, terms: StartOptions, *, key: str | None = None, digest: str = ""
@@ -224,35 +223,27 @@ class OwnedStreams:
             ServiceError: `overloaded`, too many streams or about to stop; `rate_limited`,
                 the client has its share.
         """
-        try:
-            check_may(self._principal)
-            started = await self._starts.start(
-                self._principal,
-                request,
-                terms,
-                owner=self._owner,
-                request_id=self._request_id,
-                key=key,
-                digest=digest,
-            )
-            if isinstance(started, Opened):
-                return started
-            return await self._rejoin(started.stream, terms.origin.address)
-        except RelayError as error:
-            self._refuse(error, request.model)
-            raise
+        check_may(self._principal)
+        started = await self._starts.start(
+            self._principal,
+            request,
+            terms,
+            owner=self._owner,
+            request_id=self._request_id,
+            key=key,
+            digest=digest,
+        )
+        if isinstance(started, Opened):
+            return started
+        return await self._rejoin(started.stream, terms)
 
-    async def _rejoin(self, stream: str, address: str) -> Opened:
+    async def _rejoin(self, stream: str, terms: StartOptions) -> Opened:
         """Return a reader of a stream that a key has started before, and its outcome."""
         found = await self.get(stream, after=0)
-        opened = found.attach(address)
+        opened = found.attach(terms.origin.address, reads=not terms.leaves)
         if opened.outcome is None and not found.state.ended:
             return opened._replace(outcome=self._starts.outcome_elsewhere(stream))
         return opened
-
-    def _refuse(self, error: RelayError, model: str | None = None) -> None:
-        """Tell the observers of a request that is refused."""
-        self._starts.observer.refused(Refused(self._owner, self._request_id, model, error))
 
 
 def _limit(after: int | None) -> int:

@@ -195,11 +195,13 @@ class Attendance:
         after: int = 0,
         counted: bool = True,
         guest: bool = False,
+        reads: bool = True,
     ) -> Reader:
         """Add a reader to a stream as it was found, which keeps a running one alive.
 
         `after` is the cursor that it was looked up with. One that is not `counted` has its
-        address's share, and else leaves the stream as if nobody had come.
+        address's share, and else leaves the stream as if nobody had come. One that never `reads`
+        only keeps the stream alive until it leaves: observers are not told of it.
         """
         if not counted:
             return self._look_on(found, address, after=after)
@@ -207,13 +209,15 @@ class Attendance:
         before = self._readers.get(stream, 0)
         self._readers[stream] = before + 1
         self._admission.add_reader(address)
-        self._observer.reader_joined(Readers(stream, state.owner, before + 1, resumed=after > 0))
+        if reads:
+            joined = Readers(stream, state.owner, before + 1, resumed=after > 0)
+            self._observer.reader_joined(joined)
         if guest:
             self._guests[stream] += 1
-        leave = partial(self._leave, address, state.owner, guest)
+        leave = partial(self._leave, address, state.owner if reads else None, guest)
         if (produced := self._produced.get(stream)) is not None:
             self._cancel_timer(produced)
-            produced.readers += 1
+            produced.readers += reads
             produced.resumes += after > 0
         elif not before:
             self._log.readers_here(stream)
@@ -240,15 +244,17 @@ class Attendance:
         )
 
     def _leave(
-        self, address: str, owner: str, guest: bool, stream: str, linger_s: float | None
+        self, address: str, owner: str | None, guest: bool, stream: str, linger_s: float | None
     ) -> None:
+        """Take one reader away; without an `owner` it is one that never read."""
         self._admission.remove_reader(address)
         if guest:
             self._guests[stream] -= 1
             if not self._guests[stream]:
                 del self._guests[stream]
         self._readers[stream] -= 1
-        self._observer.reader_left(Readers(stream, owner, self._readers[stream]))
+        if owner is not None:
+            self._observer.reader_left(Readers(stream, owner, self._readers[stream]))
         if self._readers[stream]:
             return
         del self._readers[stream]

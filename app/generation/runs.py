@@ -137,7 +137,7 @@ class Runs:
         )
         run.task.add_done_callback(lambda _: self._ended(stream))
         found = Look(stream, LogState(0, ended=False, owner=record.owner))
-        reader = self._attendance.join(found, origin.address)
+        reader = self._attendance.join(found, origin.address, reads=not terms.leaves)
         if record.key is not None or terms.leaves:
             try:
                 await self._await_start(run)
@@ -163,7 +163,14 @@ class Runs:
             raise error
 
     def attach(
-        self, found: Look, address: str, *, after: int, counted: bool, guest: bool
+        self,
+        found: Look,
+        address: str,
+        *,
+        after: int,
+        counted: bool,
+        guest: bool,
+        reads: bool = True,
     ) -> Opened:
         """Add a reader to a stream that was found, wherever it runs.
 
@@ -174,7 +181,9 @@ class Runs:
                 client reads too many streams.
         """
         self._attendance.check(found.stream, address, guest=guest)
-        reader = self._attendance.join(found, address, after=after, counted=counted, guest=guest)
+        reader = self._attendance.join(
+            found, address, after=after, counted=counted, guest=guest, reads=reads
+        )
         run = self._runs.get(found.stream)
         return Opened(reader, None if run is None else run.relay.committed)
 

@@ -14,7 +14,6 @@ from ..eventlog.record import StreamRecord, scoped
 from ..identity.principal import Principal
 from ..ledger.accounts import ReservationRequest
 from ..requests import ChatRequest
-from ..telemetry.observer import Observer
 from ..telemetry.trace_context import TRACEPARENT
 from ..upstreams.routes import Upstreams
 from .accounting import Accounting
@@ -41,15 +40,12 @@ class Starts:
         event_log: EventLog,
         accounting: Accounting,
         admission: Admission,
-        observer: Observer,
         pseudonym: Pseudonym,
         runs: Runs,
         shutdown: Shutdown,
         spawn: Callable[[Outcome], "asyncio.Task[RelayError | None]"],
         taping: Taping | None,
     ) -> None:
-        self.observer = observer
-        """Who is told of requests that are refused."""
         self._upstreams = upstreams
         self._log = event_log
         self.accounting = accounting

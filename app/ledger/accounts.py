@@ -56,6 +56,11 @@ class Account(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return self.tokens_per_minute is not None or self.limits_money
 
     @property
+    def has_limits(self) -> bool:
+        """Whether it has any limit."""
+        return self != Account(self.name)
+
+    @property
     def limits_money(self) -> bool:
         """Whether it has a budget."""
         return self.nano_usd_per_day is not None or self.nano_usd_per_month is not None

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from ..addresses import write_origin
+
 
 class SettingsError(Exception):
     """A setting cannot be used; the text is one line that says where and what to do."""
@@ -15,6 +17,28 @@ def suggest(word: str, known: Iterable[str]) -> str:
     """Name what was probably meant, as the end of a sentence."""
     close = difflib.get_close_matches(word, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def check_origins(origins: Iterable[str], where: str, *, others: tuple[str, ...] = ()) -> None:
+    """Refuse origins that no browser sends so, since they would match no page.
+
+    `others` are words that may stand in their place.
+
+    Raises:
+        SettingsError: one of them.
+    """
+    for origin in origins:
+        wanted = write_origin(origin)
+        if origin == wanted or origin in others:
+            continue
+        what = "it" if "@" in origin else repr(origin)
+        more = f", or {others[0]!r} for all" if others else ""
+        told = (
+            f"write {wanted!r}, as browsers send it"
+            if wanted is not None
+            else f"give the origin of a page, such as 'https://chat.example.com'{more}"
+        )
+        raise SettingsError(f"{where}: {what} cannot be used: {told}")
 
 
 def reason(error: msgspec.ValidationError) -> tuple[str, str]:

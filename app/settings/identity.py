@@ -9,7 +9,7 @@ import msgspec
 from ..identity.config import ALGORITHMS, AuthConfig, Identity, IssuerConfig, KeyConfig
 from ..identity.urls import why_unusable
 from ..ledger.limits import UsageLimits
-from .failure import SettingsError, reason, suggest
+from .failure import SettingsError, check_origins, reason, suggest
 from .scalars import IDENTITY
 from .tables import check_known
 
@@ -73,6 +73,9 @@ def _convert(row: Any, form: type[T], place: str) -> T:
             key: value.isoformat() if isinstance(value, date) else value
             for key, value in row.items()
         }
+        if isinstance(origins := row.get("origins"), list):
+            texts = [origin for origin in origins if isinstance(origin, str)]
+            check_origins(texts, f"{place}.origins")
     try:
         return msgspec.convert(row, form)
     except msgspec.ValidationError as error:

@@ -58,6 +58,23 @@ def list_idle(limits: LimitsConfig, identity: Identity, keys: Iterable[KeyConfig
     return [f"[tenant.{name}]" for name in limits.tenants if name not in known]
 
 
+def list_budgeted(
+    limits: LimitsConfig, identity: Identity, keys: Iterable[KeyConfig]
+) -> list[tuple[str, ...] | None]:
+    """List the models that each budget of money is for, as globs; None for all models."""
+    found: list[tuple[tuple[str, ...] | None, UsageLimits]] = [(None, limits.relay)]
+    if identity.configured:
+        each = (limits.tenant, limits.key, limits.user, *limits.tenants.values())
+        found += [(None, one) for one in each]
+        found += [(one.models, one.limits) for one in (*identity.keys, *keys)]
+        found += [(None, issuer.limits) for issuer in identity.issuers]
+    return [
+        models
+        for models, own in found
+        if own.usd_per_day is not None or own.usd_per_month is not None
+    ]
+
+
 def _read_tenants(raw: Any, place: str) -> dict[str, UsageLimits]:
     tenants = _check_table(raw, place, "[tenant.NAME]")
     for name in tenants:

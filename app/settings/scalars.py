@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 
 from ..telemetry.logs import LOGGERS
-from .failure import SettingsError, reason, suggest
+from .failure import SettingsError, check_origins, reason, suggest
 from .values import LISTS, SCALARS, Level, Settings
 
 PREFIX = "SESERAGI_"
@@ -57,6 +57,8 @@ def convert(name: str, value: Any, where: str) -> Any:
         _check_networks(converted, where)
     if name == "allowed_hosts":
         _check_hosts(converted, where)
+    if name == "cors_origins":
+        check_origins(converted, where, others=("*", "null"))
     return converted
 
 

@@ -47,7 +47,7 @@ HTTP_REQUESTS: Final = _counter(
 STARTED: Final = _counter("streams_started", "Streams that began.", "route", "client_format")
 ENDED: Final = _counter("streams_ended", "Streams that ended.", "route", "status", "code")
 LOST: Final = _counter("streams_lost", "Streams ended for a process that was lost.")
-REFUSALS: Final = _counter("refusals", "Requests to start or read a stream, refused.", "code")
+REFUSALS: Final = _counter("refusals", "Requests that ended in an error and no stream.", "code")
 ATTEMPTS: Final = _counter("attempts", "Attempts that are over.", "target", "outcome")
 RETRIES: Final = _counter("retries", "Attempts that failed and went to the same target.", "target")
 FALLBACKS: Final = _counter("fallbacks", "Attempts that failed and went to another.", "target")
@@ -86,7 +86,17 @@ BREAKERS: Final = _gauge(
     "breakers", "Workers in which the breaker of a target has a state.", "target", "state"
 )
 RECORDS_WAITING: Final = _gauge("records_waiting", "Rows that wait for the records.", over="max")
-RECORDS_FAILURES: Final = _gauge("records_failures", "Writes of rows that failed since the start.")
+RECORDS_FAILURES: Final = _counter("records_failures", "Writes of rows that failed.")
+ACCOUNT_USD: Final = _gauge("account_usd", "What an account has spent.", "account", "period")
+ACCOUNT_USD_LIMIT: Final = _gauge(
+    "account_usd_limit", "What an account may spend.", "account", "period"
+)
+ACCOUNT_TOKENS: Final = _gauge(
+    "account_tokens", "Tokens that an account has used.", "account", "period"
+)
+ACCOUNT_TOKENS_LIMIT: Final = _gauge(
+    "account_tokens_limit", "Tokens that an account may use.", "account", "period"
+)
 WORKERS: Final = _gauge("workers", "Workers that serve.")
 
 FAMILIES: Final = (
@@ -94,4 +104,5 @@ FAMILIES: Final = (
     *(JOINED, RESUMES, TOKENS, COST, UNPRICED, FIRST_EVENT, LONGEST_GAP, DURATION, LAG),
     *(LOG_LINES, STREAMS, CALLS, READERS, DRAINING, LOG_HEALTHY, LOG_STREAMS, LOG_BYTES),
     *(REQUEST_BYTES, BREAKERS, RECORDS_WAITING, RECORDS_FAILURES, WORKERS),
+    *(ACCOUNT_USD, ACCOUNT_USD_LIMIT, ACCOUNT_TOKENS, ACCOUNT_TOKENS_LIMIT),
 )

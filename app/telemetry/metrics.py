@@ -35,6 +35,8 @@ from ..dialects.client_formats import CLIENT_FORMATS
 from ..errors import CODES
 from ..eventlog.record import StreamRecord
 from ..events import Status, TokenCounts
+from ..ledger.accounts import Account, AccountState
+from ..ledger.money import NANO
 from ..retry import State
 from ..upstreams.routes import Upstreams
 from . import families as f
@@ -133,6 +135,7 @@ class Metrics(Observer):
         self._process = process
         self._look = look
         self._records = records
+        self._records_failures = 0
         self._timer: asyncio.TimerHandle | None = None
         self._encoding = threading.Lock()
         self._begin_series()
@@ -279,7 +282,9 @@ class Metrics(Observer):
         if self._records is not None:
             state = self._records()
             self._set(f.RECORDS_WAITING, to=state.waiting)
-            self._set(f.RECORDS_FAILURES, to=state.failures)
+            # A worker's successor goes on from what it has counted.
+            self._add(f.RECORDS_FAILURES, by=state.failures - self._records_failures)
+            self._records_failures = state.failures
 
     def _set_load(self, load: Load) -> None:
         for family, value in (
@@ -295,11 +300,16 @@ class Metrics(Observer):
 
     # What is told
 
-    async def render(self, accept: str) -> tuple[bytes, str]:
-        """Return all metrics, and the type of the text, in the best form that is accepted."""
+    async def render(
+        self, accept: str, accounts: Sequence[tuple[Account, AccountState]] = ()
+    ) -> tuple[bytes, str]:
+        """Return all metrics, and the type of the text, in the best form that is accepted.
+
+        `accounts` have limits, and are the same whichever worker answers.
+        """
         self._publish()
         self._area.scraped_at = time.monotonic_ns()
-        return await asyncio.to_thread(self._encode, OPENMETRICS in accept)
+        return await asyncio.to_thread(self._encode, OPENMETRICS in accept, accounts)
 
     async def wait_for_scrape(self, within_s: float, *, unless: asyncio.Event) -> None:
         """Wait until any worker has been scraped once more, but not longer, and not once set."""
@@ -310,9 +320,11 @@ class Metrics(Observer):
             await asyncio.sleep(SCRAPE_POLL_S)
             waited += SCRAPE_POLL_S
 
-    def _encode(self, as_openmetrics: bool) -> tuple[bytes, str]:
+    def _encode(
+        self, as_openmetrics: bool, accounts: Sequence[tuple[Account, AccountState]]
+    ) -> tuple[bytes, str]:
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Collected(self._areas))
+        registry.register(_Collected(self._areas, accounts))
         with self._encoding:  # one at a time: some thousand series take 50 ms
             if as_openmetrics:
                 text: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]  # it has no types
@@ -325,13 +337,18 @@ def _code(code: str) -> str:
 
 
 class _Collected(Collector):
-    """All areas as one."""
+    """All areas as one, and the accounts."""
 
-    def __init__(self, areas: Sequence[Area]) -> None:
+    def __init__(
+        self, areas: Sequence[Area], accounts: Sequence[tuple[Account, AccountState]]
+    ) -> None:
         self._areas = areas
+        self._accounts = accounts
 
     def collect(self) -> Iterator[Metric]:
         merged = self._merge()
+        for family, labels, value in _usage_of(self._accounts):
+            merged.setdefault(family.name, {})[labels] = [value]
         for family in FAMILIES:
             if family.name in merged:
                 yield _to_metric(family, merged[family.name])
@@ -375,6 +392,26 @@ class _Collected(Collector):
                 for sample in metric.samples:
                     whole.add_sample(sample.name, {"worker": f"{number}"}, sample.value)
         yield from found.values()
+
+
+def _usage_of(
+    accounts: Sequence[tuple[Account, AccountState]],
+) -> Iterator[tuple[Family, tuple[str, str], float]]:
+    """Yield what each account has used and may use."""
+    for account, state in accounts:
+        for name, period, limit in (
+            ("day", state.day, account.nano_usd_per_day),
+            ("month", state.month, account.nano_usd_per_month),
+        ):
+            labels = (account.name, name)
+            yield f.ACCOUNT_USD, labels, period.nano_usd / NANO
+            yield f.ACCOUNT_TOKENS, labels, period.input_tokens + period.output_tokens
+            if limit is not None:
+                yield f.ACCOUNT_USD_LIMIT, labels, limit / NANO
+        if account.tokens_per_minute is not None:
+            labels = (account.name, "minute")
+            yield f.ACCOUNT_TOKENS, labels, sum(tokens for _, tokens in state.spans.values())
+            yield f.ACCOUNT_TOKENS_LIMIT, labels, account.tokens_per_minute
 
 
 def _to_metric(family: Family, rows: dict[tuple[str, ...], list[float]]) -> Metric:

@@ -292,6 +292,13 @@ class Upstreams:
     def _targets_of_routes(self) -> list[str]:
         return [target.name for route in self.routes.values() for target in route.targets]
 
+    def configured_models(self) -> dict[str, list[str]]:
+        """Return the models and routes that the settings name, each with its targets."""
+        routes = [self.resolve(name) for name in (*self.routes, *self._listed)]
+        if self.default_model is not None:
+            routes.append(self.resolve(None))
+        return {self.public_name(one): [target.name for target in one.targets] for one in routes}
+
     def configured_targets(self) -> set[str]:
         """Return the targets that the settings name, and no client: `upstream/model` each."""
         configured = {f"{one.name}/{model}" for one in self.all for model in one.models}

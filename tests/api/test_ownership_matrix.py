@@ -250,7 +250,7 @@ def test_hub_itself_names_no_stream():
         *("streams_of", "models", "health", "readiness", "usage"),
         *("open", "close", "drain", "drain_once", "stop_now"),
         *("observe", "load"),  # `load` says numbers alone
-        *("running", "read_here"),
+        *("running", "read_here", "read_accounts", "report_refusal"),
     }
     for name in ("streams_of", "models", "health", "usage", "running", "read_here"):
         assert "principal" in getattr(Hub, name).__code__.co_varnames

@@ -61,7 +61,7 @@ class Seen:
             hop.program
             for finding in self.exam.findings
             if finding.wrong
-            for hop, _ in advise(finding.code, self.exam.hops)
+            for hop, _ in advise(finding.code, finding.suspects(self.exam.hops))
             if hop is not None
         }
 

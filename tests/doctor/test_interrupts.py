@@ -44,7 +44,7 @@ async def test_ctrl_c_between_two_measurements_is_not_swallowed():
         assert task is not None
         client = BusyMachine(task)
         exam = Exam(client, idle_s=0)
-        exam.lag.note(time.monotonic() + 60, BUSY_S)  # so it looks whether the machine is busy
+        exam.lag.note(time.monotonic() + 60, 60 + BUSY_S)  # so it looks whether the machine is busy
         try:
             await look_at_stream(exam)
         finally:

@@ -16,7 +16,8 @@ from app.doctor.hops import GO, Hop, count_forwarders, join
 from app.doctor.reaching import count_failures, judge_redirect
 from app.doctor.report import render_text
 from app.doctor.requests import count_starts
-from app.doctor.streaming import Stream, judge_frames
+from app.doctor.streaming import Stream, judge_frames, judge_pace
+from app.doctor.via import Via, locate
 from app.doctor.waiting import Silence, judge_length, judge_silence
 from app.doctor.wire import Client, Ending, Reply, Url
 
@@ -85,13 +86,64 @@ def test_silence_is_judged_by_when_it_ended_and_what_came(name):
     assert expected == codes(exam)
 
 
-def test_busy_machine_accuses_nobody_of_late_heartbeats():
-    exam = make_exam(lag_s=0.7)
+@pytest.mark.parametrize(("at", "busy"), [(1.0, True), (0.4, False), (33.0, False)])
+def test_late_timer_excuses_what_was_measured_meanwhile(at, busy):
+    exam = make_exam()
+    exam.lag.note(at, 0.7)
 
     judge_silence(exam, Silence(reply_of([*TEN, END], ended=33), 30.0, False), None)
 
-    assert {"busy": False} == codes(exam)
-    assert "700 ms" in exam.findings[0].says
+    assert codes(exam) == ({"busy": False} if busy else {"comments": True})
+    assert busy == ("700 ms" in exam.findings[0].says)
+
+
+NGINX, VARNISH = Hop("nginx", "nginx/1.22.1", "server"), Hop("varnish", "varnish", "via")
+
+
+async def test_program_that_counts_no_bytes_is_not_blamed_for_a_collected_answer():
+    exam = make_exam()
+    exam.hops = [NGINX, VARNISH]
+    reply = reply_of([(2.0, b"".join(data for _, data in TEN))], ended=2, ending="whole")
+    reply.headers.append(("content-length", "700"))
+
+    await judge_pace(exam, Stream(reply, read_frames(reply.pieces), {}), "")
+    text = render_text(exam, url="http://relay.example")
+
+    assert {"buffered": True} == codes(exam)
+    assert "which nginx/1.22.1 would not add" in text
+    assert "likely varnish" in text
+    assert "likely nginx" not in text
+
+
+@pytest.mark.parametrize(
+    ("found", "says", "likely"),
+    [
+        ((False, False), "introduced between http://relay.example and http://a", {"nginx"}),
+        ((True, False), "introduced between http://a and http://b", {"varnish"}),
+        ((True, True), "already there at http://b", set()),
+        (
+            (None, False),
+            "introduced between http://relay.example and http://b",
+            {"nginx", "varnish"},
+        ),
+    ],
+)
+def test_finding_begins_between_the_urls_that_have_it_and_not(found, says, likely):
+    exam, inner = make_exam(), []
+    exam.hops = [NGINX, VARNISH]
+    exam.wrong("compressed", "the stream is compressed")
+    for name, there in zip("ab", found, strict=True):
+        behind = make_exam(lag_s=0.7 if there is None else 0.0)
+        behind.hops = [VARNISH] if name == "a" else []
+        if there is not False:
+            behind.late("compressed", "the stream is compressed", during=[(0.0, 2.0)])
+        inner.append(Via(behind, f"http://{name}", ""))
+
+    locate(exam, "http://relay.example", inner)
+    (finding,) = exam.findings
+
+    assert says in render_text(exam, url="http://relay.example", inner=inner)
+    assert likely == {hop.program for hop in finding.suspects(exam.hops)}
 
 
 @pytest.mark.parametrize(

@@ -262,6 +262,16 @@ def test_the_guide_makes_every_secret_that_is_needed():
             assert re.search(rf"--from-(literal|file)={key}\b", made), (name, key)
 
 
+def test_pods_are_scraped_as_the_job_that_alerts_look_for():
+    """Without `jobLabel` the operator calls the job NAMESPACE/NAME of the PodMonitor."""
+    alerts = (ROOT / "deploy/grafana/alerts.yml").read_text()
+    monitor = find("PodMonitor")["spec"]
+    labels = RELAY["spec"]["template"]["metadata"]["labels"]
+
+    assert monitor["selector"]["matchLabels"].items() <= labels.items()
+    assert {labels[monitor["jobLabel"]]} == set(re.findall(r'job="(.+?)"', alerts))
+
+
 def test_every_file_is_used_or_offered():
     said = (FOLDER / "kustomization.yaml").read_text()
     listed = set(re.findall(r"^  (?:# )?- (\S+\.yaml)", said, re.MULTILINE))

@@ -7,6 +7,7 @@ import signal
 import sys
 import urllib.request
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,6 +21,8 @@ from app.errors import CODES, RelayError
 from app.eventlog.record import StreamRecord
 from app.events import ErrorInfo, TokenCounts
 from app.identity.principal import Principal
+from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig
+from app.ledger.limits import UsageLimits
 from app.settings import load_settings
 from app.telemetry import areas, metrics
 from app.telemetry.areas import Area
@@ -36,6 +39,9 @@ from tests.test_command import ask, running
 ROOT = Path(__file__).parents[2]
 TABLE = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
 HI = [head(), send(text("hi") + FINISH + DONE)]
+
+ADMIN = Principal("", "", "a", roles=frozenset(["admin"]))
+WHOSE = ("relay", "tenant:shop")
 
 Series = tuple[str, frozenset[tuple[str, str]]]
 
@@ -308,6 +314,46 @@ async def test_breakers_are_told_of_configured_targets_alone():
     assert "typed" not in repr(found)
 
 
+async def test_accounts_with_limits_are_told_and_no_user():
+    ledger = LedgerConfig(
+        limits=LimitsConfig(
+            relay=UsageLimits(usd_per_month=1),
+            user=UsageLimits(usd_per_day=1),
+            tenants={"shop": UsageLimits(usd_per_day=0.5, tokens_per_minute=10**6)},
+        ),
+        prices=(PriceConfig(target="openai/*", input=0, output=0, request=0.4),),
+    )
+    me = known(me=Principal("shop", "alice", "k"), admin=ADMIN)
+    async with (
+        serve_upstream() as upstream,
+        serve_relay(upstream, ledger=ledger, authenticator=me) as relay,
+    ):
+        upstream.script = HI
+        asked = await relay.client.post("/v1/chat", json=HELLO, headers=bearer("me"))
+        assert 200 == asked.status_code
+        found = await scrape(relay, **bearer("admin"))
+
+    told = {
+        (
+            name.removeprefix("seseragi_account_"),
+            *(dict(labels)[n] for n in ("account", "period")),
+        ): value
+        for (name, labels), value in found.items()
+        if name.startswith("seseragi_account_")
+    }
+    tokens = told["tokens", "relay", "month"]
+    assert 0 < tokens == told["tokens", "tenant:shop", "minute"]
+    assert told == {
+        **{("usd", whose, period): 0.4 for whose in WHOSE for period in ("day", "month")},
+        **{("tokens", whose, period): tokens for whose in WHOSE for period in ("day", "month")},
+        ("usd_limit", "relay", "month"): 1,
+        ("usd_limit", "tenant:shop", "day"): 0.5,
+        ("tokens", "tenant:shop", "minute"): tokens,
+        ("tokens_limit", "tenant:shop", "minute"): 10**6,
+    }
+    assert "alice" not in repr(found)
+
+
 async def test_nothing_is_counted_for_a_token():
     """And what a stream costs are few calls: 7 us where a request takes 650."""
 
@@ -336,6 +382,61 @@ async def test_nothing_is_counted_for_a_token():
 
     assert few == many
     assert 10 < few < 60
+
+
+MISTAKES = [
+    ("POST", "/v1/chat", {"messages": 7}, "invalid_request"),
+    ("POST", "/v1/chat/completions", "no json", "invalid_request"),
+    ("POST", "/v1/messages", {**HELLO, "max_tokens": 9, "model": "nope/m"}, "model_not_found"),
+    ("POST", "/v1/embeddings", {"model": "demo"}, "invalid_request"),
+    ("GET", "/v1/streams/st_unknown/events", None, "not_found"),
+    ("GET", "/v1/responses/resp_unknown", None, "not_found"),
+    ("GET", "/v1/models/nope", None, "model_not_found"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "code"), MISTAKES)
+async def test_request_that_ends_in_an_error_is_a_refusal(method, path, body, code):
+    async with serve_relay(demo=True, passthrough=False) as relay:
+        reply = await relay.client.request(method, path, json=body)
+        found = await scrape(relay)
+
+    assert reply.is_client_error
+    assert 1 == total(found, "seseragi_refusals_total", code=code)
+    assert 1 == total(found, "seseragi_refusals_total")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers"),
+    [
+        ("/v1/chat", HELLO, {"prefer": "respond-async", "idempotency-key": "k"}),
+        ("/v1/responses", {"input": "Hi", "background": True}, {"idempotency-key": "k"}),
+    ],
+)
+async def test_client_that_is_answered_at_once_is_no_reader(path, body, headers):
+    async with serve_relay(demo=True) as relay:
+        for _ in range(2):
+            reply = await relay.client.post(path, json=body, headers=headers)
+            assert reply.status_code in (200, 202), reply.text
+        before = await scrape(relay)
+        url = f"/v1/streams/{reply.headers['stream-id']}/events"
+        assert 200 == (await relay.client.get(url)).status_code
+        after = await scrape(relay)
+
+    assert 0 == total(before, "seseragi_readers_joined_total")
+    assert 1 == total(after, "seseragi_readers_joined_total")
+
+
+async def test_failures_of_records_go_on_where_a_lost_worker_stopped():
+    names = Names(build_hub(load_settings({})).upstreams)
+    area = Area()
+    for failures in (2, 3):
+        states = iter([RecordsState(0, 1), RecordsState(0, failures)])
+        measured = Metrics(names, [area], process=os.getpid(), records=partial(next, states))
+        await shown(measured)
+        found = await shown(measured)
+
+    assert 5 == total(found, "seseragi_records_failures_total")
 
 
 async def idle(relay: Relay) -> None:
