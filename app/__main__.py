@@ -254,6 +254,7 @@ def _run_workers(
             tracing.close()
 
     def serve(link: socket.socket, number: int) -> None:
+        structlog.contextvars.bind_contextvars(worker=number)  # each line of its log says it
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             hub = build_hub(settings)
             measured = build_metrics(settings, hub, areas=areas, own=number - 1)
