@@ -106,6 +106,8 @@ def _run(arguments: list[str]) -> None:
         return _check_targets(arguments[1:])
     if arguments[:1] == ["doctor"]:
         return _examine(arguments[1:])
+    if arguments[:1] == ["why"]:
+        return _tell_why(arguments[1:])
     options = _parse(arguments)
     overrides = {
         name: value
@@ -222,6 +224,27 @@ def _examine(arguments: list[str]) -> None:
         status = command.run(parser.parse_args(arguments), os.environ)
     except command.CannotTry as error:
         fail(str(error))
+    raise SystemExit(status)
+
+
+def _tell_why(arguments: list[str]) -> None:
+    from . import why_command  # the relay has no need of it
+
+    parser = _Parser(
+        prog="seseragi why",
+        description="Tell what happened to one answer and why it stopped: from its relay, from "
+        "the records, and from the relay's log.",
+        epilog="exit status: 0 found, 1 not found, 2 it could not be looked for",
+    )
+    why_command.add_arguments(parser)
+    options = parser.parse_args(arguments)
+    try:
+        status = why_command.run(options, os.environ)
+    except SettingsError as error:
+        fail(str(error))
+    except BrokenPipeError:  # `| head` has what it wants
+        sys.stdout = None
+        status = 0
     raise SystemExit(status)
 
 
@@ -364,9 +387,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "built-in demo model; a key such as OPENAI_API_KEY in the environment adds a provider.",
         epilog="seseragi check --help: whether providers work; seseragi doctor --help: what "
         "proxies do to streams; seseragi key --help: the keys of clients; seseragi prices --help: "
-        "what models cost; seseragi records --help: what streams have cost. Every setting is also "
-        "an environment variable SESERAGI_..., such as SESERAGI_PORT; docs/configuration.md lists "
-        "them.",
+        "what models cost; seseragi records --help: what streams have cost; seseragi why --help: "
+        "why an answer stopped. Every setting is also an environment variable SESERAGI_..., such "
+        "as SESERAGI_PORT; docs/configuration.md lists them.",
     )
     parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", help="port to listen on, 0 for any free one (default: 8000)")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, desc, func, select
+from sqlalchemy import ColumnElement, desc, func, or_, select
 
 from .database import Database
 from .schema import SUMS, rollups, streams
@@ -86,6 +86,15 @@ async def latest(
     statement = statement.order_by(desc(streams.c.started_at)).limit(limit)
     async with database.reading() as connection:
         return [dict(row._mapping) for row in await connection.execute(statement)]
+
+
+async def find(database: Database, id: str, *, limit: int = 10) -> list[dict[str, Any]]:
+    """Return the stream of an id, or those that a request of that id has started."""
+    statement = select(*(streams.c[name] for name in (*LISTED, "finish_reason")))
+    named = or_(streams.c.stream == id, streams.c.request_id == id)
+    async with database.reading() as connection:
+        found = await connection.execute(statement.where(named).limit(limit))
+        return [dict(row._mapping) for row in found]
 
 
 async def tenants_of(database: Database, user: str) -> dict[str, int]:
