@@ -105,6 +105,8 @@ def _run(arguments: list[str]) -> None:
         return _check_targets(arguments[1:])
     if arguments[:1] == ["doctor"]:
         return _examine(arguments[1:])
+    if arguments[:1] == ["why"]:
+        return _tell_why(arguments[1:])
     options = _parse(arguments)
     overrides = {
         name: value
@@ -236,6 +238,27 @@ def _examine(arguments: list[str]) -> None:
     raise SystemExit(status)
 
 
+def _tell_why(arguments: list[str]) -> None:
+    from . import why_command  # the relay has no need of it
+
+    parser = _Parser(
+        prog="seseragi why",
+        description="Tell what happened to one answer and why it stopped: from its relay, from "
+        "the records, and from the relay's log.",
+        epilog="exit status: 0 found, 1 not found, 2 it could not be looked for",
+    )
+    why_command.add_arguments(parser)
+    options = parser.parse_args(arguments)
+    try:
+        status = why_command.run(options, os.environ)
+    except SettingsError as error:
+        fail(str(error))
+    except BrokenPipeError:  # `| head` has what it wants
+        sys.stdout = None
+        status = 0
+    raise SystemExit(status)
+
+
 def _run_workers(
     configuration: Configuration,
     hub: Hub,
@@ -268,6 +291,7 @@ def _run_workers(
 
     def serve(link: socket.socket, number: int) -> None:
         settings = configuration.settings  # those that this process has read last
+        structlog.contextvars.bind_contextvars(worker=number)  # each line of its log says it
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             hub = build_hub(settings)
             measured = build_metrics(settings, hub, areas=areas, own=number - 1)
@@ -427,9 +451,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "built-in demo model; a key such as OPENAI_API_KEY in the environment adds a provider.",
         epilog="seseragi check --help: whether providers work; seseragi doctor --help: what "
         "proxies do to streams; seseragi key --help: the keys of clients; seseragi prices --help: "
-        "what models cost; seseragi records --help: what streams have cost. Every setting is also "
-        "an environment variable SESERAGI_..., such as SESERAGI_PORT; docs/configuration.md lists "
-        "them.",
+        "what models cost; seseragi records --help: what streams have cost; seseragi why --help: "
+        "why an answer stopped. Every setting is also an environment variable SESERAGI_..., such "
+        "as SESERAGI_PORT; docs/configuration.md lists them.",
     )
     parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", help="port to listen on, 0 for any free one (default: 8000)")

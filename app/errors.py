@@ -68,7 +68,8 @@ class RelayError(Exception):
     """A failure with a code of `CODES` and a message that is safe to show.
 
     `retry_after_s` is the wait that the other side asked for, in seconds; `provider_code` and
-    `param` are what a provider calls a request that it refuses, and the field at fault.
+    `param` are what a provider calls a request that it refuses, and the field at fault. `said`
+    is what a provider said in words, for the operator's log alone: no client is told.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class RelayError(Exception):
         retry_after_s: float | None = None,
         provider_code: str | None = None,
         param: str | None = None,
+        said: str = "",
     ) -> None:
         if len(message) > MAX_MESSAGE:
             message = f"{message[: MAX_MESSAGE - 1]}…"
@@ -88,6 +90,7 @@ class RelayError(Exception):
         self.retry_after_s = retry_after_s
         self.provider_code = provider_code
         self.param = param
+        self.said = said
 
     @property
     def status(self) -> int:

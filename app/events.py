@@ -31,6 +31,19 @@ FinishReason = Literal[
     "unknown",
 ]
 Status = Literal["completed", "cancelled", "failed", "interrupted"]
+Stopper = Literal["user", "operator"]
+"""Who may ask for the end of a running stream: its owner, or an admin."""
+EndedBy = Literal[
+    Stopper,
+    "reader_gone",
+    "budget",
+    "deadline",
+    "provider",
+    "relay",
+    "relay_lost",
+    "shutdown",
+]
+"""Who or what ended an answer before it was complete."""
 
 
 class Value(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -283,6 +296,7 @@ class StreamEnd(TaggedEvent, frozen=True, tag="stream.end"):
     """The last event of every stream. `finish_reason` is choice 0's.
 
     `cost` is that of the whole stream, in USD: of its answer, and of attempts that failed before.
+    `ended_by` is None for an answer that is complete.
     """
 
     status: Status
@@ -290,6 +304,7 @@ class StreamEnd(TaggedEvent, frozen=True, tag="stream.end"):
     usage: TokenCounts | None = None
     error: ErrorInfo | None = None
     cost: str | None = None
+    ended_by: EndedBy | None = None
 
 
 Event = (

@@ -295,6 +295,8 @@ class OutputCeiling(msgspec.Struct, frozen=True):
     """How many answers."""
     asked: bool = True
     """Whether the request says how long an answer may be, so that no shorter one is meant."""
+    lowered: bool = False
+    """Whether less was left than it wants."""
 
 
 class TranslatedRequest(ChatRequest, frozen=True):

@@ -176,7 +176,7 @@ async function act(what, row) {
   } else if (what === 'stop') {
     const told = row.readers ? `Who reads it (${row.readers}) is told that it was cancelled.` : '';
     if (!await sure('Stop this stream?', `${plain(row.id)}, ${owner(row)}. ${told} What it has used is billed.`, 'Stop it')) return;
-    await perform(`Stopped ${plain(row.id)}.`, `${V1}streams/${encodeURIComponent(row.id)}/cancel`);
+    await perform(`Stopped ${plain(row.id)}.`, `${V1}streams/${encodeURIComponent(row.id)}/cancel?operator`);
   } else {
     const target = plain(row.target);
     const order = { target: row.target, action: what };

@@ -73,8 +73,15 @@ export type ProviderTool = InBlock & { type: 'provider_tool'; name: string; inpu
 export type Notice = { type: 'notice'; code: string; message: string };
 export type ChoiceEnd = { type: 'choice.end'; choice?: number; finish_reason: FinishReason; finish_reason_raw?: string; stop_sequence?: string; raw?: Raw };
 export type UsageEvent = Usage & { type: 'usage' };
+/** Who or what ended an answer before it was complete; values may be added. */
+export type EndedBy =
+  | 'user' | 'operator' | 'reader_gone' | 'budget' | 'deadline' | 'provider' | 'relay' | 'relay_lost' | 'shutdown'
+  | (string & {});
 /** Always the last. `cost` is in USD, of the whole stream: attempts that failed before the answer are in it. */
-export type StreamEnd = { type: 'stream.end'; status: Status; finish_reason?: FinishReason; usage?: Usage; error?: StreamFailure; cost?: string };
+export type StreamEnd = {
+  type: 'stream.end'; status: Status; finish_reason?: FinishReason; usage?: Usage; error?: StreamFailure; cost?: string;
+  ended_by?: EndedBy;
+};
 
 /** Every native event, told apart by `type`. */
 export type StreamEvent =

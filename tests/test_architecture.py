@@ -21,7 +21,7 @@ LAYERS = [
     ("app.reload",),
     (
         *("app.main", "app.relay", "app.asgi", "app.composition", "app.server", "app.workers"),
-        *("app.key_command", "app.prices_command", "app.records.command"),
+        *("app.key_command", "app.prices_command", "app.records.command", "app.why_command"),
         *("app.check", "app.doctor", "app.testing"),
     ),
     ("app.connection",),
@@ -72,6 +72,7 @@ ALSO = {
     "app.asgi": {"app.composition"},
     "app.testing": {"app.relay", "app.server", "app.composition"},
     "app.composition": {"app.settings"},
+    "app.why_command": {"app.records.command"},
 }
 
 PURE = (

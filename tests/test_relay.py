@@ -152,7 +152,7 @@ class Filling(MemoryLog):
     ) -> None:
         await super().append(stream, events, settlement)
         if (await self.state(stream)).last == self.room and self.relay is not None:
-            self.relay.stop("cancelled")
+            self.relay.stop("cancelled", by="user")
             await asyncio.sleep(0)
 
 

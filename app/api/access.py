@@ -1,7 +1,8 @@
 """One line of the log for each request, for those who ask for it. Pure ASGI.
 
 Frames of a stream that our own server is given past ASGI are counted there. A line has the path
-without its query, since clients put credentials there, and who asked by the name of the key.
+without its query, since clients put credentials there, and who asked by the name of the key,
+the tenant and the user.
 """
 
 import time
@@ -12,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..telemetry.access_logs import hide_tokens
 from .authentication import PRINCIPAL
 from .connection import connection_of
+from .problems import CODE
 
 MAX_PATH = 1000
 """Characters that are logged of a path."""
@@ -42,11 +44,14 @@ class AccessLog:
                 method=scope["method"],
                 path=hide_tokens(scope["path"][:MAX_PATH]),
                 status=answer.status,
+                code=scope.get(CODE),
                 bytes=answer.bytes + (connection.sent if connection is not None else 0),
                 duration_s=round(time.monotonic() - began, 4),
                 complete=answer.complete,
                 request_id=scope.get("request_id"),
-                key=principal.key or None if principal is not None else None,
+                key=(principal and principal.key) or None,
+                tenant=(principal and principal.tenant) or None,
+                user=(principal and principal.user) or None,
                 stream=answer.stream or scope.get("path_params", {}).get("stream"),
             )
 

@@ -19,6 +19,9 @@ from .standing import standing_headers
 
 REALM: Final = 'Bearer realm="seseragi"'
 
+CODE: Final = "seseragi.code"
+"""Where a request's scope has the code of the error that it was refused with."""
+
 _BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
 
 
@@ -30,6 +33,7 @@ def failure(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Return the response that tells a client of a failure, in its dialect."""
+    request.scope[CODE] = error.code
     status, body, media_type = client_format.render_failure(
         error, request.scope.get("request_id", "")
     )

@@ -97,8 +97,11 @@ class Streams:
 
     async def cancel(self, request: Request) -> Response:
         """Stop the generation; doing it twice, or too late, changes nothing."""
+        as_operator = read_query(request, "operator") is not None
+        if as_operator:
+            check_admin(request, "operator: stopping a stream as the operator needs")
         stream = await self._find(request)
-        await stream.cancel()
+        await stream.cancel(as_operator=as_operator)
         if not stream.readable:
             return _json(msgspec.json.encode({"id": stream.id}), status_code=202)
         body, _ = await _show(await self._find(request, after=0))

@@ -49,6 +49,8 @@ class Parser(Protocol):
     """The provider's name for the answer, once it is known."""
     model: str | None
     """The model that answers, by the provider's word, once it is known."""
+    said: str
+    """What the provider said in words of a failure, for the operator; "" before it did."""
 
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
         """Name the upstream for errors, and say how many answers were asked for."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from ..errors import RequestError, ServiceError
-from ..events import Event, StreamEnd
+from ..events import Event, Stopper, StreamEnd
 from ..ledger.accounts import AccountState, Grant, Settlement
 from .lost import Close, OnEnded
 from .record import Scoped, StreamRecord
@@ -19,6 +19,9 @@ Follower = Callable[[Sequence[Event]], None]
 """Is told of what is appended, batch by batch, at once: it must neither wait nor raise.
 
 Nothing means that the stream has been removed."""
+
+OnStop = Callable[[str, Stopper], None]
+"""Is told of a stream that is to stop, and who has asked for it."""
 
 PAGE = 1000
 """How many events `read` gives at once, unless told otherwise."""
@@ -285,13 +288,13 @@ class NamesAndKeys(Protocol):
 class Peers(Protocol):
     """What processes that share a log tell each other by it; see `NoPeers` for one alone."""
 
-    def on_stop(self, stop: Callable[[str], None]) -> None:
-        """Have this told of every stream that is to be produced here no more.
+    def on_stop(self, stop: OnStop) -> None:
+        """Have this told of every stream that is to be produced here no more, and by whom.
 
         Somebody asked for its end in another process, or has ended or removed it there.
         """
 
-    async def ask_stop(self, stream: str) -> None:
+    async def ask_stop(self, stream: str, by: Stopper = "user") -> None:
         """Have a running stream stopped by the process that produces it, which takes a moment."""
 
     def readers_here(self, stream: str) -> None:

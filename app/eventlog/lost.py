@@ -12,10 +12,10 @@ from ..ledger.accounts import Reservation, Settlement
 from .record import StreamRecord
 from .recovery import LOST
 
-UNREADABLE = StreamEnd("interrupted", "error", None, LOST)
+UNREADABLE = StreamEnd("interrupted", "error", None, LOST, ended_by="relay_lost")
 """What is told of a stream of which not all events could be read."""
 
-REMOVED = StreamEnd("cancelled", "cancelled")
+REMOVED = StreamEnd("cancelled", "cancelled", ended_by="user")
 """What is told of a stream that was removed before its producer had ended it."""
 
 

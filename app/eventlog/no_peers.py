@@ -1,10 +1,10 @@
 """A log that one process has alone: there is nobody to hear, and nobody who says anything."""
 
 import math
-from collections.abc import Callable
 from functools import cached_property
 
-from .contract import Place
+from ..events import Stopper
+from .contract import OnStop, Place
 from .posts import MemoryPosts
 
 
@@ -24,10 +24,10 @@ class NoPeers:
     async def posts(self, place: Place) -> dict[str, bytes]:
         return self._posts.read(place)
 
-    def on_stop(self, stop: Callable[[str], None]) -> None:
+    def on_stop(self, stop: OnStop) -> None:
         pass
 
-    async def ask_stop(self, stream: str) -> None:
+    async def ask_stop(self, stream: str, by: Stopper = "user") -> None:
         pass
 
     def readers_here(self, stream: str) -> None:

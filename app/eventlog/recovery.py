@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ..dialects.reading.open_blocks import OpenBlocks
 from ..errors import CODES
-from ..events import ErrorInfo, Event, Status, StreamEnd
+from ..events import EndedBy, ErrorInfo, Event, Status, StreamEnd
 
 LOST = ErrorInfo(
     "producer_lost",
@@ -15,7 +15,11 @@ LOST = ErrorInfo(
 
 
 def closing_events(
-    events: Iterable[Event], *, status: Status, error: ErrorInfo | None
+    events: Iterable[Event],
+    *,
+    status: Status,
+    error: ErrorInfo | None,
+    ended_by: EndedBy = "relay_lost",
 ) -> list[Event]:
     """Return what has to follow the events, all there are of a stream, to end it well.
 
@@ -27,4 +31,5 @@ def closing_events(
             return []
         blocks.note(event)
     finish_reason = blocks.finish_reason or ("cancelled" if status == "cancelled" else "error")
-    return [*blocks.ends(), StreamEnd(status, finish_reason, blocks.usage, error)]
+    end = StreamEnd(status, finish_reason, blocks.usage, error, ended_by=ended_by)
+    return [*blocks.ends(), end]

@@ -205,7 +205,8 @@ class Accounting:
         if grant is None or not any(account.limits_output for account in request.accounts):
             return chat
         asked = chat.limit is not None
-        ceiling = OutputCeiling(grant.output_tokens, request.choices, asked)
+        lowered = grant.output_tokens < request.output_tokens
+        ceiling = OutputCeiling(grant.output_tokens, request.choices, asked, lowered)
         longest = grant.output_tokens if chat.limit is None else min(chat.limit, ceiling.tokens)
         if not isinstance(chat, TranslatedRequest):
             said = {name: getattr(chat, name) for name in ChatRequest.__struct_fields__}
@@ -430,6 +431,7 @@ def _row(
         status=end.status,
         finish_reason=end.finish_reason,
         code=end.error.code if end.error else None,
+        ended_by=end.ended_by,
         attempts=finished.attempts,
         readers=finished.readers,
         resumes=finished.resumes,
@@ -459,6 +461,7 @@ def _as_ended(spent: Settlement, lost: LostStream) -> Settlement:
         status=end.status,
         finish_reason=end.finish_reason,
         code=end.error.code if end.error else None,
+        ended_by=end.ended_by,
         events=lost.events,
         lost=True,
     )

@@ -37,8 +37,9 @@ from ..events import (
 )
 from ..framing.sse import FramingError
 from ..requests import AssistantMessage, ChatRequest
+from ..telemetry.observer import ProviderReply
 from ..upstreams.client import Client
-from ..upstreams.http import FAILURES, explain, open_stream, was_sent
+from ..upstreams.http import FAILURES, MAX_SAID, Head, explain, open_stream, was_sent
 from ..upstreams.targets import Target
 from ..upstreams.transport import Body, Call
 from .watch import Watch
@@ -157,6 +158,11 @@ class Attempt:
         """Whether it ended without a word of the provider: no connection, or silence."""
         self.billable = False
         """Whether the provider may bill it: it was sent the request and has not refused it."""
+        self.head: Head | None = None
+        """Of the provider's reply, once that has come."""
+        self.late = False
+        """Whether the time of one of our own deadlines has ended it."""
+        self._said = ""
 
     async def run(
         self, sink: EventSink, *, deadlines: Deadlines, headers: Mapping[str, str] = NO_HEADERS
@@ -172,6 +178,7 @@ class Attempt:
                     try:
                         body = await self._open()
                     except RelayError as error:
+                        self._said = error.said
                         await sink.take(self.stop("failed", error))
                         return
                     answered = True
@@ -184,13 +191,16 @@ class Attempt:
                     finally:
                         await body.aclose()
         except TimeoutError:
+            self.late = True
             late = UpstreamError("upstream_timeout", f"upstream {upstream!r} {deadlines.reason()}")
             await sink.take(self._cut(late))
         except FAILURES as failure:
             told = self.target.upstream.redact(_QUERY.sub("?...", str(failure)[:300]))
             log.warning("upstream connection failed", upstream=upstream, error=told)
             self.billable = self.billable and (answered or was_sent(failure))
-            await sink.take(self._cut(explain(failure, upstream=upstream, answered=answered)))
+            told_of = explain(failure, upstream=upstream, answered=answered)
+            self.late = told_of.code == "upstream_timeout"
+            await sink.take(self._cut(told_of))
 
     def start(self, usage: TokenCounts | None) -> list[Event]:
         """Return the events before the answer: the target with its input counts, and notices.
@@ -218,7 +228,9 @@ class Attempt:
             request.shrink(len(call.content))
         self.billable = True
         try:
-            reply = await open_stream(self._client, call, upstream=self.target.upstream.name)
+            reply = await open_stream(
+                self._client, call, upstream=self.target.upstream.name, hear=self._hear
+            )
         except RelayError as error:
             self.billable = False
             if error.code == "upstream_invalid_request":
@@ -229,6 +241,20 @@ class Attempt:
             request.drop()
         self._reply_headers = reply.headers
         return reply.body
+
+    def _hear(self, head: Head) -> None:
+        self.head = head
+
+    def reply(self, *, duration_s: float, code: str | None) -> ProviderReply:
+        """Return what is told of the call once it is over, without the provider's key."""
+        redact, head = self.target.upstream.redact, self.head
+        return ProviderReply(
+            None if head is None else head.status,
+            "" if head is None or not head.request_id else redact(head.request_id),
+            redact(said)[:MAX_SAID] if (said := self._said or self.parser.said) else "",
+            duration_s,
+            code,
+        )
 
     async def _build_call(self, chat: ChatRequest) -> Call:
         request = self.target.build_request(chat, last=self._is_last)

@@ -8,7 +8,7 @@ from ..errors import ServiceError
 from ..eventlog import EventLog, LogState, Look, StreamExpired, read_all
 from ..eventlog.entries import unknown
 from ..eventlog.record import StreamRecord, scoped
-from ..events import Event
+from ..events import Event, Stopper
 from ..identity.principal import Principal
 from ..requests import ChatRequest
 from .readers import BATCH
@@ -101,17 +101,21 @@ class OwnedStream:
         check_may(self._principal)
         return await self._log.record(self.id)
 
-    async def cancel(self) -> None:
+    async def cancel(self, *, as_operator: bool = False) -> None:
         """Stop the generation; one that has ended stays as it is.
+
+        An admin who stops another's stream does so as the operator in any case.
 
         Returns when the `stream.end` is in the log, or when a process that is to write it
         takes too long: it may be lost, and the log ends the stream soon.
         """
         check_may(self._principal, "stop")
         self._found = None  # it is to be read anew
-        if await self._runs.cancel(self.id) or self.state.ended:
+        by_other = self.state.owner != self._principal.owner
+        by: Stopper = "operator" if as_operator or by_other else "user"
+        if await self._runs.cancel(self.id, by) or self.state.ended:
             return
-        await self._log.ask_stop(self.id)
+        await self._log.ask_stop(self.id, by)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_ELSEWHERE_S):
                 await self._await_end()

@@ -24,6 +24,7 @@ from ..eventlog import EventLog, StreamTooLong, read_all
 from ..eventlog.record import StreamRecord
 from ..eventlog.recovery import closing_events
 from ..events import (
+    EndedBy,
     Event,
     Notice,
     Status,
@@ -34,7 +35,7 @@ from ..events import (
     Usage,
 )
 from ..ledger.accounts import Settlement
-from ..requests import ChatRequest
+from ..requests import ChatRequest, OutputCeiling, TranslatedRequest
 from ..retry import Breaker, Step
 from ..telemetry.observer import (
     AttemptFailed,
@@ -43,6 +44,7 @@ from ..telemetry.observer import (
     Ended,
     FirstEvent,
     Observer,
+    ProviderReply,
 )
 from ..telemetry.progress import Progress
 from ..upstreams.client import Client
@@ -90,6 +92,7 @@ class Relay:
         """
         self.stream = record.id
         self._record = record.without_request()
+        self._ceiling = _ceiling_of_budget(request)
         self._observer = observer
         self._accounting = accounting
         self._attended = attended
@@ -127,8 +130,12 @@ class Relay:
         """Of the target that is tried."""
         self._deadlines: Deadlines | None = None
         self._attempt = self._prepare(self._plan.first())
+        self._asked_at = self._started_at
+        """When the attempt began."""
+        self._code: str | None = None
+        """Of its own failure."""
         self._held: Sequence[Event] = []
-        self._stop: tuple[Status, RelayError | None] | None = None
+        self._stop: tuple[Status, RelayError | None, EndedBy] | None = None
         self._task: asyncio.Task[None] | None = None
         self._first_event_s: float | None = None
         self._count = 0
@@ -176,7 +183,8 @@ class Relay:
         except RelayError as error:
             await self._end_by_log(error)
             return
-        await self.take(self._attempt.stop(*self._why_stopped()))
+        self._stop = self._stop or ("interrupted", shut_down(), "shutdown")
+        await self.take(self._attempt.stop(*self._stop[:2]))
 
     async def _begin(self, start: StreamStart) -> bool:
         """Log the first event; False if the stream has been removed instead.
@@ -203,20 +211,40 @@ class Relay:
 
     async def _end_by_log(self, error: RelayError) -> None:
         """End as failed when the parser is ahead of the log: it knows what has to be closed."""
-        self._stop = self._stop or ("failed", error)
+        self._stop = self._stop or ("failed", error, "relay")
         self._held = []
         written = await read_all(self._log, self.stream)
         await self.take(closing_events(written, status="failed", error=error.info()))
 
-    def stop(self, status: Status, error: RelayError | None = None) -> None:
+    def stop(self, status: Status, error: RelayError | None = None, *, by: EndedBy) -> None:
         """End the generation from outside and close the upstream; the first call counts."""
         if self._stop is None and not (self._attempt.parser.ended and self._step is None):
-            self._stop = (status, error)
+            self._stop = (status, error, by)
             if self._task is not None:
                 self._task.cancel()
 
-    def _why_stopped(self) -> tuple[Status, RelayError | None]:
-        return self._stop or ("interrupted", shut_down())
+    def _ended_by(self, end: StreamEnd) -> EndedBy | None:
+        """Return who or what ended the answer; None for one that is complete.
+
+        Here alone it is decided for a stream whose producer lives.
+        """
+        attempt, ceiling = self._attempt, self._ceiling
+        if end.status == "completed":
+            if end.finish_reason != "length" or ceiling is None:
+                return None
+            counts = end.usage
+            used = None if counts is None or counts.estimated else counts.output_tokens
+            return "budget" if used is None or used >= ceiling.tokens else None
+        if self._stop is not None:
+            return self._stop[2]
+        if end.ended_by is not None:  # a recording says it
+            return end.ended_by
+        if attempt.late:
+            return "deadline"
+        error = end.error
+        if attempt.head is None and error and not error.code.startswith("upstream_"):
+            return "relay"
+        return "provider"
 
     def _prepare(self, step: Step) -> Attempt:
         """Make the attempt that a step of the plan asks for; it does not begin yet."""
@@ -239,6 +267,7 @@ class Relay:
         self._step = None
         attempt, breaker = self._attempt, self._breaker
         headers: dict[str, str] = {}
+        self._asked_at, self._code = self._clock(), None
         self._observer.attempt_started(
             AttemptStarted(self.stream, step.attempt, attempt.target, headers)
         )
@@ -314,6 +343,7 @@ class Relay:
             await self._append([*held[:-1], msgspec.structs.replace(end, error=verdict.info())])
             return
         self._charges.append(self._charge(end, held, followed=True))
+        reply = self._reply()
         number, self._attempt = self._attempt.number, self._prepare(step)
         target = self._attempt.target
         code = "retry" if target.name == failed.name else "fallback"
@@ -328,6 +358,7 @@ class Relay:
                 next_target=target.name,
                 wait_s=step.wait_s,
                 then=what,
+                reply=reply,
             )
         )
         await self._append([Notice(code, f"{error.message}; {what}")])
@@ -341,7 +372,7 @@ class Relay:
 
     def _blame(self, error: RelayError) -> None:
         """Tell the breaker of a failure, unless it came from outside or of too little time."""
-        deadlines = self._deadlines
+        self._code, deadlines = error.code, self._deadlines
         late = error.code == "upstream_timeout" and not (deadlines is None or deadlines.fair)
         if self._stop is None and not late:
             self._breaker.failed(self.stream, error, self._clock())
@@ -380,6 +411,8 @@ class Relay:
         if self._tells_content:
             self._told = self._pack(events)
         told = end
+        end = msgspec.structs.replace(end, ended_by=self._ended_by(end))
+        events = [*events[:-1], end]
         end, settlement = self._accounting.close(
             end, [*self._charges, self._answered], finished=partial(self._finish, events)
         )
@@ -512,6 +545,10 @@ class Relay:
         if visible:
             self._observer.first_event(FirstEvent(self._record, self._first_event_s or after_s))
 
+    def _reply(self) -> ProviderReply:
+        duration_s = self._clock() - self._asked_at
+        return self._attempt.reply(duration_s=duration_s, code=self._code)
+
     def _sum_up(self, end: StreamEnd) -> Ended:
         return Ended(
             self._record,
@@ -525,6 +562,8 @@ class Relay:
             first_event_s=self._first_event_s,
             duration_s=self._clock() - self._started_at,
             longest_gap_s=self._deadlines.longest_gap_s if self._deadlines else None,
+            ended_by=end.ended_by,
+            reply=self._reply(),
             cost=end.cost,
             content=self._told,
         )
@@ -535,6 +574,12 @@ def _with_cost(event: Usage, counts: TokenCounts | None) -> Usage:
     if counts is None or counts.estimated:
         return msgspec.structs.replace(event, cost=None, cost_from=None)
     return msgspec.structs.replace(event, cost=counts.cost, cost_from=counts.cost_from)
+
+
+def _ceiling_of_budget(request: ChatRequest) -> OutputCeiling | None:
+    """Return how long the answer may be by limits of usage, unless the request asks for less."""
+    ceiling = request.ceiling if isinstance(request, TranslatedRequest) else None
+    return ceiling if ceiling is not None and (ceiling.lowered or not ceiling.asked) else None
 
 
 def outcome_of(end: StreamEnd) -> RelayError:

@@ -16,6 +16,7 @@ from ..errors import RelayError, shutting_down
 from ..eventlog import EventLog, LogState, Look
 from ..eventlog.lost import LostStream
 from ..eventlog.record import StreamRecord, scoped
+from ..events import Stopper
 from ..ledger.accounts import Grant
 from ..requests import ChatRequest
 from ..telemetry.observer import Ended, Observer
@@ -133,7 +134,7 @@ class Runs:
         )
         run = self._runs[stream] = _Run(relay, address=origin.address)
         self._attendance.begin(
-            stream, linger_s=terms.linger_s, stop=partial(relay.stop, "cancelled")
+            stream, linger_s=terms.linger_s, stop=partial(relay.stop, "cancelled", by="reader_gone")
         )
         run.task.add_done_callback(lambda _: self._ended(stream))
         found = Look(stream, LogState(0, ended=False, owner=record.owner))
@@ -195,20 +196,20 @@ class Runs:
         runs = list(islice(self._runs.values(), most))
         return (run.relay.progress() for run in runs)
 
-    async def cancel(self, stream: str) -> bool:
-        """Stop a generation and wait for its end; False if it does not run here."""
+    async def cancel(self, stream: str, by: Stopper) -> bool:
+        """Stop a generation for somebody and wait for its end; False if it does not run here."""
         run = self._runs.get(stream)
         if run is None:
             return False
-        run.relay.stop("cancelled")
+        run.relay.stop("cancelled", by=by)
         await asyncio.wait({run.task})
         return True
 
-    def obey_stop(self, stream: str) -> None:
+    def obey_stop(self, stream: str, by: Stopper) -> None:
         """Stop what another process has asked to stop, or has ended; see `EventLog.on_stop`."""
         self._untold.pop(stream, None)
         if (run := self._runs.get(stream)) is not None:
-            run.relay.stop("cancelled")
+            run.relay.stop("cancelled", by=by)
 
     def report_end(self, stream: str, lost: LostStream | None) -> None:
         """Report of a stream whose end the log has in its place; see `EventLog.on_ended`."""
@@ -223,7 +224,7 @@ class Runs:
         """Stop whatever runs, and wait until each has written its end, for a short time."""
         runs = list(self._runs.values())
         for run in runs:
-            run.relay.stop("interrupted", shut_down())
+            run.relay.stop("interrupted", shut_down(), by="shutdown")
         if runs:
             await asyncio.wait([run.task for run in runs], timeout=STOP_S)
 

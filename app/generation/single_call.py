@@ -25,7 +25,7 @@ from ..requests import ChatRequest
 from ..retry import Breaker
 from ..telemetry.observer import AttemptStarted, CallEnded, Observer
 from ..upstreams.client import Client
-from ..upstreams.http import FAILURES, explain, fetch, was_sent
+from ..upstreams.http import FAILURES, MAX_SAID, explain, fetch, was_sent
 from ..upstreams.routes import Route, Upstreams
 from ..upstreams.targets import Target
 from ..upstreams.transport import Call
@@ -253,7 +253,13 @@ class Asking:
                 # A status of the upstream: else there was no answer, or a part of one.
                 handed_on = error.__cause__ is None and error.code != "upstream_truncated"
                 following = plan.next(error, now, again=breaker.passes(now), handed_on=handed_on)
-                log.warning("call failed", upstream=target.name, code=error.code)
+                log.warning(
+                    "call failed",
+                    upstream=target.name,
+                    attempt=step.attempt,
+                    code=error.code,
+                    said=error.said or None,
+                )
                 if following is None:
                     raise plan.verdict(route.name, error) from None
                 step = following
@@ -325,8 +331,12 @@ class Asking:
         except UpstreamError as error:
             if error.code not in ANSWERED:
                 not_taken()
-            message = upstream.redact(error.message)
-            raise UpstreamError(error.code, message, retry_after_s=error.retry_after_s) from None
+            raise UpstreamError(
+                error.code,
+                upstream.redact(error.message),
+                retry_after_s=error.retry_after_s,
+                said=upstream.redact(error.said)[:MAX_SAID],
+            ) from None
         except FAILURES as failure:
             if not was_sent(failure):
                 not_taken()

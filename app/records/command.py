@@ -7,10 +7,12 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar, get_args
 
+from ..events import EndedBy
 from ..ledger.money import to_usd
 from ..settings import SettingsError, load_scalar
 from ..settings.failure import suggest
@@ -23,6 +25,10 @@ from .schema import SUMS
 MOST_LISTED = 100_000
 
 FIRST_DAY = date(2000, 1, 1)
+
+T = TypeVar("T")
+
+ENDERS = get_args(EndedBy)
 
 _SUM_NAMES = tuple(name for name in SUMS if name not in ("nano_usd", "unpriced"))
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -45,6 +51,12 @@ def add_actions(parser: argparse.ArgumentParser, action: str) -> None:
     if action == "list":
         parser.add_argument(
             "--limit", metavar="N", default="50", help="how many streams (default: 50)"
+        )
+        parser.add_argument(
+            "--ended-by",
+            metavar="WHO",
+            choices=ENDERS,
+            help=f"of answers that are not complete: {', '.join(ENDERS)}",
         )
     if action in ("list", "erase"):
         parser.add_argument("--tenant", metavar="NAME", help="whose; for erase, else of no tenant")
@@ -99,6 +111,15 @@ def run(
         raise SettingsError(
             "there are no records: say where they are with --records, or set 'records'"
         )
+    look(url, partial(_run, action, options))
+
+
+def look(url: str, work: Callable[[Database], Awaitable[T]]) -> T:
+    """Do something with the records at an address.
+
+    Raises:
+        SettingsError: they cannot be used.
+    """
     try:
         address = Address(url)
     except RecordsRefused as error:
@@ -107,7 +128,7 @@ def run(
         raise SettingsError(f"records: there is no file {str(address.path)!r} yet")
     database = Database(address)
     try:
-        asyncio.run(_run(action, options, database))
+        return asyncio.run(_with(database, work))
     except FAILURES as error:
         told = str(getattr(error, "orig", None) or error).partition("\n")[0][:200]
         raise SettingsError(f"records: {address}: {address.without_password(told)}") from None
@@ -132,18 +153,22 @@ def _read_options(action: str, options: argparse.Namespace) -> None:
         raise SettingsError("--user: name one")
 
 
-async def _run(action: str, options: argparse.Namespace, database: Database) -> None:
+async def _with(database: Database, work: Callable[[Database], Awaitable[T]]) -> T:
     try:
         await database.migrate()
-        match action:
-            case "list":
-                await _list(options, database)
-            case "erase":
-                await _erase(options, database)
-            case _:
-                await _report(options, database)
+        return await work(database)
     finally:
         await database.close()
+
+
+async def _run(action: str, options: argparse.Namespace, database: Database) -> None:
+    match action:
+        case "list":
+            await _list(options, database)
+        case "erase":
+            await _erase(options, database)
+        case _:
+            await _report(options, database)
 
 
 async def _report(options: argparse.Namespace, database: Database) -> None:
@@ -190,7 +215,13 @@ def _short(numbers: Mapping[str, int]) -> list[str]:
 
 
 async def _list(options: argparse.Namespace, database: Database) -> None:
-    rows = await latest(database, limit=options.limit, tenant=options.tenant, user=options.user)
+    rows = await latest(
+        database,
+        limit=options.limit,
+        tenant=options.tenant,
+        user=options.user,
+        ended_by=options.ended_by,
+    )
     told = [_tell_stream(row) for row in rows]
     match options.format:
         case "json":
@@ -199,7 +230,8 @@ async def _list(options: argparse.Namespace, database: Database) -> None:
             names = list(_tell_stream(dict.fromkeys(LISTED)))
             _print_csv(names, [list(row.values()) for row in told])
         case _:
-            names = ["started", "stream", "user", "route", "target", "status", "s", "tokens", "usd"]
+            names = ["started", "stream", "user", "route", "target", "status", "ended by"]
+            names += ["s", "tokens", "usd"]
             _print_table(names, [_tell_shortly(row) for row in told], numbers=3)
 
 
@@ -222,7 +254,7 @@ def _tell_shortly(row: Mapping[str, Any]) -> list[str]:
     who = "/".join(part for part in (row["tenant"], row["user"] or row["key"]) if part)
     return [
         *(row["started_at"][:19] + "Z", row["stream"], who or "-", row["route"]),
-        *(row["target"] or "-", row["code"] or row["status"]),
+        *(row["target"] or "-", row["code"] or row["status"], row["ended_by"] or "-"),
         f"{(ended - began).total_seconds():.1f}",
         str(tokens) + ("~" if row["usage_from"] == "estimate" else ""),
         row["usd"] or "-",

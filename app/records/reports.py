@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, desc, func, select
+from sqlalchemy import ColumnElement, desc, func, or_, select
 
 from .database import Database
 from .schema import SUMS, rollups, streams
@@ -24,8 +24,8 @@ BY: Final[Mapping[str, ColumnElement[Any]]] = {
 
 LISTED: Final = (
     *("started_at", "stream", "request_id", "tenant", "user", "key", "route", "target"),
-    *("status", "code", "attempts", "first_event_s", "ended_at", "input_tokens", "output_tokens"),
-    *("usage_from", "nano_usd"),
+    *("status", "code", "ended_by", "attempts", "first_event_s", "ended_at"),
+    *("input_tokens", "output_tokens", "usage_from", "nano_usd"),
 )
 
 
@@ -68,7 +68,12 @@ async def report(
 
 
 async def latest(
-    database: Database, *, limit: int, tenant: str | None, user: str | None
+    database: Database,
+    *,
+    limit: int,
+    tenant: str | None,
+    user: str | None,
+    ended_by: str | None = None,
 ) -> list[dict[str, Any]]:
     """Return the streams that began last, the newest first, without their content."""
     statement = select(*(streams.c[name] for name in LISTED))
@@ -76,9 +81,20 @@ async def latest(
         statement = statement.where(streams.c.tenant == tenant)
     if user is not None:
         statement = statement.where(streams.c.user == user)
+    if ended_by is not None:
+        statement = statement.where(streams.c.ended_by == ended_by)
     statement = statement.order_by(desc(streams.c.started_at)).limit(limit)
     async with database.reading() as connection:
         return [dict(row._mapping) for row in await connection.execute(statement)]
+
+
+async def find(database: Database, id: str, *, limit: int = 10) -> list[dict[str, Any]]:
+    """Return the stream of an id, or those that a request of that id has started."""
+    statement = select(*(streams.c[name] for name in (*LISTED, "finish_reason")))
+    named = or_(streams.c.stream == id, streams.c.request_id == id)
+    async with database.reading() as connection:
+        found = await connection.execute(statement.where(named).limit(limit))
+        return [dict(row._mapping) for row in found]
 
 
 async def tenants_of(database: Database, user: str) -> dict[str, int]:

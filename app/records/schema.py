@@ -22,7 +22,7 @@ from sqlalchemy import (
     Text,
 )
 
-HEAD: Final = "0001"
+HEAD: Final = "0002"
 """The newest migration."""
 
 NAME: Final = 256
@@ -67,8 +67,9 @@ streams = Table(
     Column("price_version", String(NAME), nullable=False),
     Column("trace_id", String(64), nullable=False),
     Column("lost", Boolean, nullable=False),
-    # Last: where it is long, nothing before it has to be looked for behind it.
+    # After what was there first: where it is long, nothing before it has to be looked for behind.
     Column("content", Text),
+    Column("ended_by", String(32)),
     PrimaryKeyConstraint("stream", "day"),
     Index("ix_streams_started", "started_at"),
     Index("ix_streams_user", "user", "tenant"),

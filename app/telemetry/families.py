@@ -45,7 +45,9 @@ HTTP_REQUESTS: Final = _counter(
     "http_requests", "Requests that were answered.", "endpoint", "method", "status"
 )
 STARTED: Final = _counter("streams_started", "Streams that began.", "route", "client_format")
-ENDED: Final = _counter("streams_ended", "Streams that ended.", "route", "status", "code")
+ENDED: Final = _counter(
+    "streams_ended", "Streams that ended.", "route", "status", "code", "ended_by"
+)
 LOST: Final = _counter("streams_lost", "Streams ended for a process that was lost.")
 REFUSALS: Final = _counter("refusals", "Requests that ended in an error and no stream.", "code")
 ATTEMPTS: Final = _counter("attempts", "Attempts that are over.", "target", "outcome")

@@ -71,8 +71,8 @@ KINDS: Final = (
 
 # So that the first of what alerts look for is an increase, and not a series that begins with it.
 EXPECTED_ENDS: Final = (
-    *(("completed", NONE), ("cancelled", NONE)),
-    *(("interrupted", "producer_lost"), ("failed", "internal")),
+    *(("completed", NONE, NONE), ("cancelled", NONE, "user"), ("cancelled", NONE, "reader_gone")),
+    *(("interrupted", "producer_lost", "relay_lost"), ("failed", "internal", "relay")),
 )
 
 
@@ -147,8 +147,8 @@ class Metrics(Observer):
 
     def _begin_series(self) -> None:
         for route in self._names.routes:
-            for status, code in EXPECTED_ENDS:
-                self._add(f.ENDED, route, status, code, by=0)
+            for end in EXPECTED_ENDS:
+                self._add(f.ENDED, route, *end, by=0)
         for route, target in self._names.ways:
             self._add(f.COST, route, target, by=0)
             for family in (f.RETRIES, f.FALLBACKS, f.UNPRICED):
@@ -207,7 +207,7 @@ class Metrics(Observer):
         route, target = names.route(ended.record.route), names.target(ended.target)
         status = ended.status if ended.status in STATUSES else OTHER
         code = NONE if ended.error is None else _code(ended.error.code)
-        self._add(f.ENDED, route, status, code)
+        self._add(f.ENDED, route, status, code, ended.ended_by or NONE)
         if ended.lost:
             self._add(f.LOST)
         if ended.target is not None:

@@ -13,7 +13,7 @@ import structlog
 from ..errors import RelayError
 from ..eventlog.lost import LostStream
 from ..eventlog.record import StreamRecord
-from ..events import ErrorInfo, FinishReason, Status, StreamTarget, TokenCounts
+from ..events import EndedBy, ErrorInfo, FinishReason, Status, StreamTarget, TokenCounts
 from ..upstreams.targets import Target
 
 log = structlog.get_logger("seseragi.telemetry")
@@ -43,6 +43,21 @@ class CallEnded(msgspec.Struct, frozen=True):
     usage: TokenCounts | None
 
 
+class ProviderReply(msgspec.Struct, frozen=True):
+    """One call of a provider, as its operator may have to ask the provider about it."""
+
+    http_status: int | None
+    """None where no reply came."""
+    request_id: str
+    """By which the provider knows the call; "" if it gave none."""
+    said: str
+    """What it said of a failure: its first words, on one line and without secrets."""
+    duration_s: float
+    """From the request to the end of the attempt."""
+    code: str | None = None
+    """Of the attempt's own failure, where that has one."""
+
+
 class AttemptFailed(msgspec.Struct, frozen=True):
     """An attempt failed before the answer had begun, and another one follows."""
 
@@ -56,6 +71,7 @@ class AttemptFailed(msgspec.Struct, frozen=True):
     """Until the next attempt."""
     then: str
     """What follows, in words."""
+    reply: ProviderReply | None = None
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -92,6 +108,10 @@ class Ended(msgspec.Struct, frozen=True):
     duration_s: float
     longest_gap_s: float | None = None
     """Between two pieces of the answer."""
+    ended_by: EndedBy | None = None
+    """None where the answer is complete."""
+    reply: ProviderReply | None = None
+    """Of the last attempt."""
     cost: str | None = None
     """Of all attempts, in USD, as a decimal number; None where a price is unknown."""
     lost: bool = False
@@ -114,6 +134,7 @@ class Ended(msgspec.Struct, frozen=True):
             attempt=target.attempt if target else None,
             first_event_s=None,
             duration_s=max(lost.ended_at - lost.started_at, 0),
+            ended_by=end.ended_by,
             cost=end.cost,
             lost=True,
         )

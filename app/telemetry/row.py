@@ -51,6 +51,8 @@ class StreamRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trace_id: str = ""
     lost: bool = False
     """Whether it was ended for a producer that was lost."""
+    ended_by: str | None = None
+    """Who or what ended an answer that is not complete."""
     content: bytes = b""
     """JSON, where the route is set to record it."""
 

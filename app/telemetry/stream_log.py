@@ -1,12 +1,19 @@
-"""The log lines of a stream: one for its end, and one for each attempt that failed before."""
+"""The log lines of a stream: one for its end, and one for each attempt that failed."""
+
+from typing import Any
 
 import structlog
 
 from ..eventlog.record import StreamRecord
-from .observer import AttemptFailed, Ended, Observer
+from .observer import AttemptFailed, Ended, Observer, ProviderReply
 
 TO_MEND = frozenset(("upstream_auth", "upstream_billing"))
 """What only the operator can mend."""
+
+CLIENTS_FAULT = frozenset(
+    ("upstream_invalid_request", "context_length_exceeded", "content_filtered")
+)
+"""What the provider says of a request: who sent it has to mend that."""
 
 log = structlog.get_logger("seseragi.relay")
 
@@ -17,32 +24,35 @@ class StreamLog(Observer):
     def attempt_failed(self, failed: AttemptFailed) -> None:
         log.warning(
             "attempt failed",
-            request_id=failed.record.request_id,
-            stream=failed.record.id,
-            **_trace(failed.record),
+            **_stream_of(failed.record),
             upstream=failed.upstream,
+            target=failed.target,
+            attempt=failed.attempt,
             code=failed.error.code,
             error=failed.error.message,
+            **_reply_of(failed.reply),
             then=failed.then,
             wait_s=round(failed.wait_s, 2),
         )
 
     def ended(self, ended: Ended) -> None:
-        usage, error = ended.usage, ended.error
+        usage, error, reply = ended.usage, ended.error, ended.reply
+        failed = reply is not None and ended.ended_by in ("provider", "deadline")
+        if failed and ended.target is not None:
+            _log_last_attempt(ended, ended.target)
         to_mend = error is not None and error.code in TO_MEND
         tell = log.warning if to_mend else log.info
         tell(
             "stream ended",
             # Not that of the request which this is told in: it may be any.
-            request_id=ended.record.request_id,
-            stream=ended.record.id,
-            **_trace(ended.record),
+            **_stream_of(ended.record),
             model=ended.record.route,
             upstream=ended.target,
             attempt=ended.attempt,
             status=ended.status,
             finish_reason=ended.finish_reason,
             code=error.code if error else None,
+            ended_by=ended.ended_by,
             # Of others it may quote what the client sent.
             **({"error": error.message} if error is not None and to_mend else {}),
             events=ended.events,
@@ -51,11 +61,42 @@ class StreamLog(Observer):
             output_tokens=usage.output_tokens if usage else None,
             estimated=(usage.estimated if usage else None) or False,
             cost=ended.cost,
+            **({} if failed else _reply_of(reply)),
         )
 
 
-def _trace(record: StreamRecord) -> dict[str, str]:
-    return {"trace_id": record.trace_id} if record.traceparent else {}
+def _log_last_attempt(ended: Ended, target: str) -> None:
+    """Log the failure of an attempt that none has followed."""
+    code = (ended.reply and ended.reply.code) or (ended.error and ended.error.code)
+    tell = log.info if code in CLIENTS_FAULT else log.warning
+    tell(
+        "attempt failed",
+        **_stream_of(ended.record),
+        upstream=target.partition("/")[0],
+        target=target,
+        attempt=ended.attempt,
+        code=code,
+        **_reply_of(ended.reply),
+        then="the stream ends",
+    )
+
+
+def _stream_of(record: StreamRecord) -> dict[str, str]:
+    trace = {"trace_id": record.trace_id} if record.traceparent else {}
+    return {"request_id": record.request_id, "stream": record.id, **trace}
+
+
+def _reply_of(reply: ProviderReply | None) -> dict[str, Any]:
+    """Return what is known of a provider's reply."""
+    if reply is None:
+        return {}
+    told = {
+        "http_status": reply.http_status,
+        "upstream_request_id": reply.request_id or None,
+        "said": reply.said or None,
+        "attempt_s": _rounded(reply.duration_s),
+    }
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def _rounded(seconds: float | None) -> float | None:

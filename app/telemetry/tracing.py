@@ -357,6 +357,7 @@ def _sum_up(span: Span, ended: Ended) -> None:
             n.FIRST_EVENT: ended.first_event_s,
             n.LONGEST_GAP: ended.longest_gap_s,
             n.COST: None if ended.cost is None else float(ended.cost),
+            n.ENDED_BY: ended.ended_by,
             n.LOST: ended.lost or None,
         },
     )

@@ -5,6 +5,7 @@ import contextlib
 import time
 import zlib
 from collections.abc import Callable
+from typing import NamedTuple
 
 import aiohttp
 import httpx2
@@ -21,6 +22,15 @@ MAX_FAILURE_BYTES = 64 * 1024
 
 FAILURE_WAIT_S = 2.0
 """How long the body of an error reply may take: less than the gate, or its status is lost."""
+
+REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id")
+"""Where providers give a call its id: OpenAI and most others, Anthropic, AWS, Azure."""
+
+MAX_REQUEST_ID = 100
+"""Characters that are kept of such an id."""
+
+MAX_SAID = 200
+"""Characters that are logged of what a provider says of a failure."""
 
 KEPT_TRIES = 2
 """How many kept connections may be found closed before the last try."""
@@ -40,14 +50,38 @@ FAILURES = (httpx2.HTTPError, aiohttp.ClientError, OSError, FramingError)
 """What a call may fail with beside `UpstreamError`; `explain` says what it means."""
 
 
-async def open_stream(client: Client, call: Call, *, upstream: str) -> Reply:
+class Head(NamedTuple):
+    """What tells one reply from others, for who has to ask the provider about it."""
+
+    status: int
+    request_id: str
+    """By which the provider knows the call; "" if it gave none."""
+
+    @classmethod
+    def of(cls, reply: Reply) -> "Head":
+        """Return that of a reply."""
+        given = (reply.headers.get(name) for name in REQUEST_IDS)
+        request_id = next((one for one in given if one and one.isprintable()), "")
+        return cls(reply.status, request_id[:MAX_REQUEST_ID])
+
+
+async def open_stream(
+    client: Client,
+    call: Call,
+    *,
+    upstream: str,
+    hear: Callable[[Head], None] = lambda _: None,
+) -> Reply:
     """Make a call and return a streaming reply, whose body the caller closes.
+
+    `hear` is told of the head of the reply, whatever that says.
 
     Raises:
         UpstreamError: the upstream refused, or answered with something else.
         FAILURES: the connection failed.
     """
     reply = await _send(client, call)
+    hear(Head.of(reply))
     try:
         await _check(reply, upstream)
     except BaseException:

@@ -128,7 +128,7 @@ def test_open_blocks_end_in_the_order_they_began() -> None:
     assert [
         ToolCallEnd(1, '{"city":'),
         ToolCallEnd(2, '{"zone"'),
-        StreamEnd("failed", "error", error=LOST),
+        StreamEnd("failed", "error", error=LOST, ended_by="relay_lost"),
     ] == closing_events(events, status="failed", error=LOST)
 
 
@@ -143,16 +143,16 @@ def test_call_without_arguments_does_not_look_whole() -> None:
 def test_finish_reason_and_usage_are_those_that_were_told() -> None:
     events = [*HEAD, *STREAMS["text"][:-1]]
 
-    assert [StreamEnd("interrupted", "stop", TokenCounts(3, 2, 5), LOST)] == closing_events(
-        events, status="interrupted", error=LOST
-    )
+    assert [
+        StreamEnd("interrupted", "stop", TokenCounts(3, 2, 5), LOST, ended_by="relay_lost")
+    ] == closing_events(events, status="interrupted", error=LOST)
 
 
 def test_finish_reason_of_another_choice_is_not_the_streams() -> None:
     events = [*HEAD, ChoiceEnd("stop", choice=1)]
 
-    assert [StreamEnd("cancelled", "cancelled")] == closing_events(
-        events, status="cancelled", error=None
+    assert [StreamEnd("cancelled", "cancelled", ended_by="user")] == closing_events(
+        events, status="cancelled", error=None, ended_by="user"
     )
 
 

@@ -201,7 +201,7 @@ async def test_full_redis_takes_no_stream_from_its_owner(tmp_path):
     with redis_server(tmp_path) as own:
         async with opened(own.url, lease_s=3) as first, opened(own.url, lease_s=LEASE_S) as second:
             stopped: list[str] = []
-            first.on_stop(stopped.append)
+            first.on_stop(lambda stream, by: stopped.append(stream))
             for stream in ("st_1", "st_2"):
                 await create(first, stream)
                 await first.append(stream, [START])

@@ -38,7 +38,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.proving
 
 HEAD: list[Event] = [START, TextStart(0), TextDelta(0, "a"), ToolCallStart(1, "c", "f")]
-LOST_END = StreamEnd("interrupted", "error", None, LOST)
+LOST_END = StreamEnd("interrupted", "error", None, LOST, ended_by="relay_lost")
 
 
 @pytest.fixture
@@ -106,13 +106,13 @@ async def test_stream_that_never_began_is_removed_with_its_key(logs, server):
 
 
 async def test_owner_that_wakes_up_late_cannot_write(server, impatient):
-    stopped: list[str] = []
+    stopped: list[tuple[str, str]] = []
     async with (
         wire_to(server.port) as wire,
         opened(wire.url, lease_s=STEADY_S) as first,
         opened(server.url, lease_s=LEASE_S) as second,
     ):
-        first.on_stop(stopped.append)
+        first.on_stop(lambda *told: stopped.append(told))
         await create(first, "st_1")
         await first.append("st_1", HEAD)
         impatient()
@@ -153,32 +153,33 @@ async def test_readers_of_a_fenced_owner_that_are_not_ahead_read_on(logs, server
 
 async def test_owner_is_asked_to_stop_by_a_message(logs):
     first, second, _ = logs
-    stopped = asyncio.Event()
-    first.on_stop(lambda stream: stopped.set())
+    stopped: list[tuple[str, str]] = []
+    first.on_stop(lambda *told: stopped.append(told))
     await create(first, "st_1")
     await first.append("st_1", HEAD)
     first._owner._tasks.stop()  # it does not look for marks
-    await second.ask_stop("st_1")
+    await second.ask_stop("st_1", "operator")
 
-    await asyncio.wait_for(stopped.wait(), 20)
+    await until(lambda: [("st_1", "operator")] == stopped[:1])
 
 
-async def test_owner_that_missed_the_message_sees_the_mark(logs, server):
+@pytest.mark.parametrize("by", ["user", "operator"])
+async def test_owner_that_missed_the_message_sees_the_mark(logs, server, by):
     first, second, _ = logs
-    stopped: list[str] = []
-    first.on_stop(stopped.append)
+    stopped: list[tuple[str, str]] = []
+    first.on_stop(lambda *told: stopped.append(told))
     await create(first, "st_1")
     await first.append("st_1", HEAD)
     first._tails._tasks.stop()
-    await second.ask_stop("st_1")
+    await second.ask_stop("st_1", by)
 
-    await until(lambda: ["st_1"] == stopped[:1])
+    await until(lambda: [("st_1", by)] == stopped[:1])
 
 
 async def test_stream_removed_elsewhere_stops_its_producer(logs):
     first, second, third = logs
-    stopped: list[str] = []
-    first.on_stop(stopped.append)
+    stopped: list[tuple[str, str]] = []
+    first.on_stop(lambda *told: stopped.append(told))
     await create(first, "st_1")
     await first.append("st_1", HEAD)
     reading = asyncio.create_task(third.read("st_1", len(HEAD), timeout_s=60))

@@ -573,7 +573,10 @@ async def test_full_disk_fails_the_stream_and_not_its_readers(path):
 @pytest.mark.parametrize("paid", [True, False])
 async def test_end_that_the_file_refused_is_shown_as_a_restart_would_make_it(path, paid):
     head: list[Event] = [START, TextStart(0)]
-    lost = [TextEnd(0), StreamEnd("interrupted", "error", None, recovery.LOST)]
+    lost = [
+        TextEnd(0),
+        StreamEnd("interrupted", "error", None, recovery.LOST, ended_by="relay_lost"),
+    ]
     async with opened(path) as event_log:
         await filled(event_log, head)
         reading = asyncio.create_task(event_log.read("st_1", 2, timeout_s=20))

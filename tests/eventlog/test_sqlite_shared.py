@@ -146,14 +146,15 @@ async def test_reader_elsewhere_is_sent_away_when_this_process_stops(path):
 
 
 async def test_process_hears_what_others_want_of_its_streams(path):
-    stopped: asyncio.Queue[str] = asyncio.Queue()
+    stopped: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
     async with joined(path) as there, joined(path) as here:
-        there.on_stop(stopped.put_nowait)
+        there.on_stop(lambda *told: stopped.put_nowait(told))
         await filled(there, [START])
-        await here.ask_stop("st_1")
-        assert "st_1" == await asyncio.wait_for(stopped.get(), 20)
+        for by in ("user", "operator"):
+            await here.ask_stop("st_1", by)
+            assert ("st_1", by) == await asyncio.wait_for(stopped.get(), 20)
         await here.delete("st_1")
-        assert "st_1" == await asyncio.wait_for(stopped.get(), 20)
+        assert ("st_1", "user") == await asyncio.wait_for(stopped.get(), 20)
         await here.ask_stop("st_1")
         await here.ask_stop("st_unknown")
         assert "stream_expired" == await code_of(there, "st_1")

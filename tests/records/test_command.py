@@ -45,7 +45,15 @@ async def filled(database, url):
     await write(
         database,
         make_row("st_1"),
-        make_row("st_2", user="bob", key="app", target=None, status="failed", code="overloaded"),
+        make_row(
+            "st_2",
+            user="bob",
+            key="app",
+            target=None,
+            status="failed",
+            code="overloaded",
+            ended_by="relay",
+        ),
         make_row("st_3", started_at=AT + DAY, nano_usd=None),
         make_row("st_4", tenant="", user="=1+1", route="slow", cached_input_tokens=5),
         make_row("st_5", started_at=AT - 60 * DAY),
@@ -115,6 +123,8 @@ def test_list_shows_the_latest_first(filled):
     assert "acme/bob" in out
     assert "overloaded" in out
     assert 2 == len(out.splitlines())
+    assert out == records("list", "--ended-by", "relay", url=filled)[0]
+    assert 1 == len(records("list", "--ended-by", "user", url=filled)[0].splitlines())
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from app.records.address import Address, RecordsRefused
 from app.records.database import Database, Newer
 from app.records.erasing import Erasure
 from app.records.recorder import Recorder
-from app.records.rows import day_of, today
+from app.records.rows import Month, day_of, today, values_of
 from app.records.schema import HEAD, erased, metadata, rollups, streams
 from app.telemetry.row import StreamRow
 from tests.records.kept import AT, KeptRows, check_sums, make_row, recorded, write
@@ -61,6 +61,25 @@ async def test_many_that_start_together_make_the_tables_once(url):
     assert 8 == len(await recorded(ones[0]))
     for one in ones:
         await one.close()
+
+
+async def test_rows_of_an_older_version_stay(url, monkeypatch):
+    monkeypatch.setattr(database_module, "HEAD", "0001")
+    database = Database(Address(url))
+    await database.migrate()
+    row = values_of(make_row("st_1"))
+    del row["ended_by"]
+    await database._make_partitions([Month.of(row["day"])])
+    async with database.writing() as connection:
+        await connection.execute(streams.insert().values(row))
+    monkeypatch.undo()
+    await database.migrate()
+    await write(database, make_row("st_2", ended_by="user"))
+
+    assert {"st_1": None, "st_2": "user"} == {
+        one["stream"]: one["ended_by"] for one in await recorded(database)
+    }
+    await database.close()
 
 
 async def test_database_of_a_newer_version_is_left_alone(database):

@@ -74,6 +74,9 @@ async def test_line_says_what_the_client_got(watch):
         tuple(line[name] for name in ("method", "path", "status", "bytes", "key", "stream"))
         for line in lines
     ]
+    assert [("t", "me", None)] * 2 + [(None, None, "unauthenticated")] == [
+        (line["tenant"], line["user"], line["code"]) for line in lines
+    ]
     assert ["request-1"] * 2 == [line["request_id"] for line in lines[:2]]
     assert nobody.headers["x-request-id"] == lines[2]["request_id"]
     assert all(line["complete"] and 0 <= line["duration_s"] < 20 for line in lines)
@@ -206,6 +209,19 @@ def events_of(tmp_path: Path, **variables: str) -> list[tuple[str, str]]:
         _, said = process.communicate(timeout=60)
     lines = [json.loads(line) for line in said.splitlines()]
     return [(line["logger"], line["event"]) for line in lines]
+
+
+def test_lines_of_a_worker_have_its_number(tmp_path):
+    log = f"sqlite:///{tmp_path}/log.db"
+    settings = {"SESERAGI_ACCESS_LOG": "true", "SESERAGI_WORKERS": "2", "SESERAGI_LOG": log}
+    with running(cwd=tmp_path, **settings) as (process, url):
+        httpx2.get(f"{url}/nowhere", timeout=20)
+        process.terminate()
+        _, said = process.communicate(timeout=60)
+
+    lines = [json.loads(line) for line in said.splitlines()]
+    (request,) = lines_of(lines)
+    assert (True, "not_found") == (request["worker"] in (1, 2), request["code"])
 
 
 REQUEST, DRAINING = ("seseragi.access", "request"), ("seseragi.hub", "draining")

@@ -232,6 +232,8 @@ async def test_endings_are_told_apart(collector):
         assert [fine] * 3 == told(said)
         _, own, (attempt,) = found[said]
         assert "cancelled" == own.attributes["seseragi.status"]
+        by = "user" if said == "stopped" else "reader_gone"
+        assert by == own.attributes["seseragi.ended_by"]
         assert ["error"] == attempt.attributes["gen_ai.response.finish_reasons"]
         assert attempt.attributes["seseragi.usage.estimated"]
     assert "seseragi.client_left" not in found["stopped"][0].attributes

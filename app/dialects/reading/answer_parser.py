@@ -36,6 +36,7 @@ class AnswerParser:
         """Whether `usage` was told before the finish, and may not be of the whole answer."""
         self.refused = False
         """Whether the provider itself has said that it failed."""
+        self.said = ""
         self._builder = EventBuilder()
         self._fed = False
         """Whether there was any message but the one that the end of input left."""
@@ -159,7 +160,9 @@ class AnswerParser:
     def _refuse(self, document: Any) -> None:
         """Fail with an error that the upstream sent: the object around it, or itself."""
         self.refused = True
-        self._end_with(parse_error(document, upstream=self._upstream))
+        error = parse_error(document, upstream=self._upstream)
+        self.said = error.said
+        self._end_with(error)
 
     def _garbage(self) -> None:
         """Take a message that is no JSON object: it fails an answer that is not finished."""

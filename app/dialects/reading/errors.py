@@ -273,13 +273,15 @@ def _error(code: str, upstream: str, document: object, *, wait: float | None) ->
     if wait is not None:  # Codex reads it there
         advice = advice.replace("try again later", f"try again in {wait:g} s")
     message = f"upstream {upstream!r} {advice}"
-    text = _scrub(_text(document)) if code in _TELLING else ""
-    if text:
-        message = f"{message}: {text}"
+    said = _scrub(_text(document))
+    if said and code in _TELLING:
+        message = f"{message}: {said}"
     if code not in _NAMING:
-        return UpstreamError(code, message, retry_after_s=wait)
+        return UpstreamError(code, message, retry_after_s=wait, said=said)
     own, param = _named(document, "code"), _named(document, "param")
-    return UpstreamError(code, message, retry_after_s=wait, provider_code=own, param=param)
+    return UpstreamError(
+        code, message, retry_after_s=wait, provider_code=own, param=param, said=said
+    )
 
 
 def _classify(document: object, *, status: int | None, words: list[str]) -> str:

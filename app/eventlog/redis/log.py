@@ -15,7 +15,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from ...errors import RelayError, RequestError, ServiceError
-from ...events import Event
+from ...events import Event, Stopper
 from ...ledger.accounts import NOTHING, AccountState, Settlement
 from ..contract import (
     MAX_POSTS,
@@ -28,6 +28,7 @@ from ..contract import (
     LogState,
     LogUnusable,
     Look,
+    OnStop,
     Place,
     read_all,
 )
@@ -100,7 +101,7 @@ class RedisLog:
         self._retention_s = retention_s
         self._wall = wall
         self._redis_time = redis_time
-        self._stop: Callable[[str], None] = lambda _: None
+        self._stop: OnStop = lambda stream, by: None
         self._on_ended: OnEnded = lambda stream, lost: None
         self._close: Close = close_free
         self._lease = Lease(secrets.token_hex(8), s=address.lease_s, retention_s=retention_s)
@@ -141,7 +142,7 @@ class RedisLog:
             lease=self._lease,
             wall=self._wall,
             redis_time=self._redis_time,
-            on_stop=lambda stream: self._stop(stream),
+            on_stop=lambda stream, by: self._stop(stream, by),
             on_ended=lambda stream: self._on_ended(stream, None),
         )
         self._pages = Pages(
@@ -215,7 +216,7 @@ class RedisLog:
     def on_ended(self, ended: OnEnded) -> None:
         self._on_ended = ended
 
-    def on_stop(self, stop: Callable[[str], None]) -> None:
+    def on_stop(self, stop: OnStop) -> None:
         self._stop = stop
 
     def _on_up(self) -> None:
@@ -472,7 +473,7 @@ class RedisLog:
     def _hear(self, what: str, stream: str) -> None:
         if what == "gone":
             self._drop(stream)
-        self._stop(stream)
+        self._stop(stream, "operator" if what == "operator" else "user")
 
     # Accounts and rows
 
@@ -504,10 +505,10 @@ class RedisLog:
 
     # Others
 
-    async def ask_stop(self, stream: str) -> None:
-        owner: bytes | None = await asked(self._link.run(ASK_STOP, [meta_key(stream)]))
+    async def ask_stop(self, stream: str, by: Stopper = "user") -> None:
+        owner: bytes | None = await asked(self._link.run(ASK_STOP, [meta_key(stream)], by))
         if owner is not None:
-            self._tell(owner.decode(errors="replace"), "stop", stream)
+            self._tell(owner.decode(errors="replace"), by, stream)
 
     def readers_here(self, stream: str) -> None:
         if stream not in self._owner.runs:

@@ -21,6 +21,7 @@ import structlog
 from ...errors import CODES, RelayError, ServiceError
 from ...events import ErrorInfo, Event, StreamEnd, encode
 from ...ledger.accounts import NOTHING, Settlement
+from ..contract import OnStop
 from ..entries import Entries, expired
 from ..record import StreamRecord, pack_record
 from ..supervision import Supervisor
@@ -42,6 +43,7 @@ from .scripts import (
     OWNERS,
     RENEW,
     STOP,
+    STOP_BY_OPERATOR,
     claim_key,
     is_claim,
     log_key,
@@ -76,6 +78,7 @@ NEVER_BEGAN = StreamEnd(
         CODES["overloaded"].retryable,
         2,
     ),
+    ended_by="relay",
 )
 """The end of a stream that is taken back after others may have seen it."""
 
@@ -100,7 +103,7 @@ class Owner:
         lease: Lease,
         wall: Callable[[], float],
         redis_time: bool,
-        on_stop: Callable[[str], None],
+        on_stop: OnStop,
         on_ended: Callable[[str], None],
     ) -> None:
         self.runs: dict[str, Run] = {}
@@ -413,7 +416,7 @@ class Owner:
     async def _hear(self, run: Run, reply: int | list[int]) -> None:
         """Take what Redis says of one stream."""
         what, number = (0, reply) if isinstance(reply, int) else reply
-        if what in (0, STOP):
+        if what in (0, STOP, STOP_BY_OPERATOR):
             run.acked = number
             run.pledged = run.pledged and number == 0
             self._show(run, number)
@@ -425,8 +428,8 @@ class Owner:
 
     async def _mend(self, run: Run, what: int, number: int) -> None:
         """Do what has to be done when something is the matter with a stream in Redis."""
-        if what == STOP and run.ended_at is None:
-            self._on_stop(run.stream)
+        if what in (STOP, STOP_BY_OPERATOR) and run.ended_at is None:
+            self._on_stop(run.stream, "user" if what == STOP else "operator")
         elif what == BEHIND:
             _warn(run, "Redis has lost events", last=number)
             run.acked = number
@@ -442,7 +445,7 @@ class Owner:
             self._lose(run, number)
         elif what == GONE:
             self.drop(run.stream)
-            self._on_stop(run.stream)
+            self._on_stop(run.stream, "user")
 
     def _again(self, run: Run) -> None:
         self._dirty[run.stream] = run
@@ -480,7 +483,7 @@ class Owner:
         self._settle(run, lost())
         if self._entries.find(run.stream) is not None:
             self._entries.drop(run.stream)
-        self._on_stop(run.stream)
+        self._on_stop(run.stream, "user")
 
     def _settle(self, run: Run, error: RelayError) -> None:
         """Tell whoever appends that nothing more is taken."""

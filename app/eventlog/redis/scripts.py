@@ -11,7 +11,7 @@ field `r` has the stream's record; and `meta`, a hash of
 - `last`: the number of the last event;
 - `kept`: the number of the owner's last event, where another process ended the stream. The
   numbers of that end begin beyond whatever the owner may have shown: `contract.Ending`;
-- `stop`: set once somebody asked for the end;
+- `stop`: who has asked for the end, once somebody did;
 - `attended`: until when readers elsewhere wait for more, in ms of Redis's clock;
 - `gone`: set when the stream was removed; what is left is a mark for the late.
 
@@ -84,7 +84,7 @@ def name_key(name: str) -> str:
 
 
 # Replies of APPEND and RENEW, where it is not the plain number.
-STOP, BEHIND, MISSING, FENCED, GONE = 1, 2, 3, 4, 5
+STOP, BEHIND, MISSING, FENCED, GONE, STOP_BY_OPERATOR = 1, 2, 3, 4, 5, 6
 
 _RUNNING = f"""
 local function running(owner) return '{PREFIX}running:' .. owner end
@@ -259,7 +259,7 @@ for i = 1, #KEYS, 2 do
       reply = last
     else
       if count > 0 then redis.call('HSET', meta, 'last', last) end
-      reply = is[4] and {1, last} or last
+      reply = is[4] and {is[4] == 'operator' and 6 or 1, last} or last
     end
   end
   replies[#replies + 1] = reply
@@ -292,7 +292,7 @@ for i = 1, #KEYS, 2 do
     redis.call('HSET', KEYS[i], 'lease', now + ARGV[2])
     redis.call('PEXPIRE', KEYS[i], ARGV[4])
     redis.call('PEXPIRE', KEYS[i + 1], ARGV[3])
-    replies[#replies + 1] = is[3] and {1, 0} or 0
+    replies[#replies + 1] = is[3] and {is[3] == 'operator' and 6 or 1, 0} or 0
   end
 end
 return replies
@@ -398,10 +398,10 @@ return 1
 ASK_STOP = _script(
     _ALWAYS
     + """
--- KEYS: meta. Marks a stream that runs as asked to stop, and gives its owner.
+-- KEYS: meta. ARGV: who asks. Marks a stream that runs as asked to stop, and gives its owner.
 local is = redis.call('HMGET', KEYS[1], 'owner', 'ended', 'gone')
 if not is[1] or is[2] or is[3] then return false end
-redis.call('HSET', KEYS[1], 'stop', 1)
+redis.call('HSET', KEYS[1], 'stop', ARGV[1])
 return is[1]
 """
 )

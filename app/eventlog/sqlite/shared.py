@@ -7,14 +7,14 @@ Those of others are read from the file. When a process is lost, another ends its
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import structlog
 
 from ...errors import RelayError, shutting_down
-from ...events import Event
-from ..contract import PAGE, Claim, Follower, LogState, Look, Place
+from ...events import Event, Stopper
+from ..contract import PAGE, Claim, Follower, LogState, Look, OnStop, Place
 from ..posts import check_post, too_many
 from ..record import StreamRecord
 from ..tail import Tail
@@ -50,10 +50,10 @@ class SharedSqliteLog(SqliteLog):
     """
 
     _database: SharedDatabase
-    _stop: Callable[[str], None]
+    _stop: OnStop
 
     async def open(self) -> None:
-        self._stop = lambda _: None
+        self._stop = lambda stream, by: None
         self._stopping = False
         self._attended: set[str] = set()
         await super().open()
@@ -178,11 +178,11 @@ class SharedSqliteLog(SqliteLog):
 
     # Others
 
-    def on_stop(self, stop: Callable[[str], None]) -> None:
+    def on_stop(self, stop: OnStop) -> None:
         self._stop = stop
 
-    async def ask_stop(self, stream: str) -> None:
-        await self._write(partial(self._database.ask_stop, stream))
+    async def ask_stop(self, stream: str, by: Stopper = "user") -> None:
+        await self._write(partial(self._database.ask_stop, stream, by))
 
     def readers_here(self, stream: str) -> None:
         if self._feed.find(stream) is not None:  # it runs elsewhere: whoever reads has asked
@@ -220,7 +220,7 @@ class SharedSqliteLog(SqliteLog):
     def _hear(self, note: Note) -> None:
         if note.what == "gone":
             self._drop(note.stream)
-        self._stop(note.stream)
+        self._stop(note.stream, "operator" if note.what == "operator" else "user")
 
     def _drop(self, stream: str) -> None:
         """Let go of a stream of this process that another one has removed."""

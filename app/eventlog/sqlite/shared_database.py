@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from ...events import Event, decode
+from ...events import Event, Stopper, decode
 from ..contract import MAX_POSTS, MAX_POSTS_BYTES, LogUnusable
 from ..lost import Close, LostStream, close_free
 from .database import ROW, Database, EndedLost, Gone, Row, TailRow
@@ -45,7 +45,7 @@ class Note(NamedTuple):
     """What another process says of a stream that is produced here."""
 
     what: str
-    """`stop`, or `gone` where it has been removed."""
+    """Who asks for its end, or `gone` where it has been removed."""
     stream: str
 
 
@@ -180,8 +180,8 @@ class SharedDatabase(Database):
 
     # What processes tell each other
 
-    def ask_stop(self, id: str) -> None:
-        self._note("stop", id)
+    def ask_stop(self, id: str, by: Stopper) -> None:
+        self._note(by, id)
 
     def _note(self, what: str, id: str) -> None:
         """Tell the process that produces a stream, if it is another one."""

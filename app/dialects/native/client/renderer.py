@@ -11,6 +11,7 @@ import msgspec
 from ....events import (
     TYPES,
     ChoiceEnd,
+    EndedBy,
     ErrorInfo,
     Event,
     FinishReason,
@@ -168,6 +169,7 @@ class Result(msgspec.Struct, omit_defaults=True):
     cost: str | None = None
     """In USD, of the whole stream."""
     error: ErrorInfo | None = None
+    ended_by: EndedBy | None = None
     timings: Timings | None = None
 
 
@@ -225,6 +227,7 @@ def render_result(
                 result.usage = event.usage or result.usage
                 result.cost = event.cost
                 result.error = event.error
+                result.ended_by = event.ended_by
     for index, block in blocks.items():
         whole = "".join(pieces[index])
         if isinstance(block, ToolCallBlock):

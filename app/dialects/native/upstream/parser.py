@@ -32,6 +32,7 @@ class Parser:
         self.usage: TokenCounts | None = None
         self.ended = False
         self.refused = False
+        self.said = ""
         self._upstream = upstream
         self._held: list[Event] = []
         """The target, and notices behind it, until a piece of the answer follows."""
