@@ -87,7 +87,7 @@ def build_app(
     tokens = None if authenticator is None else authenticator.tokens
     measured = measured or build_metrics(settings, hub)
     keys = tuple if authenticator is None else authenticator.keys
-    routes = build_routes(settings, hub, tokens, measured, keys)
+    routes = build_routes(settings, hub, tokens, measured, keys, with_session=hook is not None)
     for desk in hub.services:
         if isinstance(desk, Desk):
             desk.keys = keys
@@ -179,8 +179,10 @@ def build_routes(
     tokens: Tokens | None = None,
     measured: Metrics | None = None,
     keys: Callable[[], Sequence[Principal]] = tuple,
+    *,
+    with_session: bool = False,
 ) -> list[BaseRoute]:
-    """List all routes of the HTTP interface."""
+    """List all routes of the HTTP interface; `with_session`: a host application knows users."""
     measured = measured or build_metrics(settings, hub)
     policy = HttpSettings(
         gate_s=settings.gate_s,
@@ -209,12 +211,12 @@ def build_routes(
         *usage.routes(hub, tokens),
         *arrival.routes(policy),
         *health.routes(hub),
-        *(metrics.routes(measured, hub, settings.ledger.limits, keys) if measured else ()),
+        *(metrics.routes(measured, hub, keys) if measured else ()),
         *(
             route
             for desk in hub.services
             if isinstance(desk, Desk)
-            for route in admin.routes(desk, hub, policy, static_folder())
+            for route in admin.routes(desk, hub, policy, static_folder(), with_session=with_session)
         ),
         *page.routes(static_folder()),
     ]

@@ -355,10 +355,10 @@ def settle_hook(settings: Settings) -> Settings:
             "identify: the settings say who may ask too; leave out identify, or auth = 'none', "
             "keys_file, [[key]] and [[issuer]]"
         )
-    if "*" in settings.cors_origins:
+    if anybody := {"*", "null"}.intersection(settings.cors_origins):  # null: any sandboxed frame
         raise SettingsError(
-            "cors_origins: with identify '*' would let every page ask with the cookies of your "
-            "users; name the origins of your pages"
+            f"cors_origins: with identify {anybody.pop()!r} would let every page ask with the "
+            "cookies of your users; name the origins of your pages"
         )
     upstreams = tuple(  # as for every relay that asks who it is
         msgspec.structs.replace(upstream, options=(SAFE_WORD,))

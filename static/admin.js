@@ -38,7 +38,7 @@ let failures = 0;
 
 async function ask() {
   clearTimeout(timer);
-  if (storedKey() === null) return turnAway({ code: 401 });
+  if (body.dataset.credential === 'key' && storedKey() === null) return turnAway({ code: 401 });
   if (asking) return; // the next comes when this one is answered
   if (document.hidden) return say('paused');
   asking = true;

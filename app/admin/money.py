@@ -18,6 +18,7 @@ class Accounts:
     """
 
     def __init__(self, limits: LimitsConfig) -> None:
+        self.limits = limits
         self._tenants = tuple(limits.tenants)
         self._accounts = PrincipalAccounts(limits)
         self._of: Sequence[Principal] | None = None

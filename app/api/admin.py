@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 
 from ..admin.desk import Action, Desk
@@ -23,6 +23,11 @@ from .principal import check_admin, principal_of
 EXAMPLE: Final = '{"target": "openai/gpt-6", "action": "rest", "for_s": 300}'
 
 
+KEY: Final = b'data-credential="key"'
+SESSION: Final = b'data-credential="session"'
+"""In the page: whether it asks for a key first, or the host application knows its user."""
+
+
 class Order(Body, frozen=True):
     """What is to become of a target."""
 
@@ -37,11 +42,15 @@ _order = msgspec.json.Decoder(Order)
 class Admin:
     """The endpoints; they hold what all their requests share."""
 
-    def __init__(self, desk: Desk, hub: Hub, policy: HttpSettings, page: Path) -> None:
+    def __init__(
+        self, desk: Desk, hub: Hub, policy: HttpSettings, page: Path, *, with_session: bool
+    ) -> None:
+        """Serve a desk; `with_session`: requests of the page need no key of its own."""
         self._desk = desk
         self._hub = hub
         self._policy = policy
         self._page = page
+        self._with_session = with_session
 
     async def summary(self, request: Request) -> Response:
         """Tell how all processes fare."""
@@ -64,11 +73,16 @@ class Admin:
         """Send the page, which asks for a key and has no data of its own."""
         if not self._page.is_file():
             raise RequestError("not_found", "there is nothing at '/admin'")
+        if self._with_session:
+            page = self._page.read_bytes().replace(KEY, SESSION)
+            return HTMLResponse(page, headers=HEADERS)
         return FileResponse(self._page, headers=HEADERS)
 
 
-def routes(desk: Desk, hub: Hub, policy: HttpSettings, static: Path) -> list[Route]:
-    admin = Admin(desk, hub, policy, static / "admin.html")
+def routes(
+    desk: Desk, hub: Hub, policy: HttpSettings, static: Path, *, with_session: bool
+) -> list[Route]:
+    admin = Admin(desk, hub, policy, static / "admin.html", with_session=with_session)
     return [
         Route(ADMIN_PAGE, admin.page, methods=["GET"], middleware=[COMPRESSED]),
         Route("/v1/admin/summary", admin.summary, methods=["GET"]),

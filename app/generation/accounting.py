@@ -99,7 +99,7 @@ class Accounting:
     ) -> None:
         self.wall = wall
         """Unix time in seconds: days and months begin by it."""
-        self._limits = config.limits
+        self.limits = config.limits
         self.accounts = PrincipalAccounts(config.limits)
         self._prices = prices
         self._hidden = HiddenRates()
@@ -148,7 +148,7 @@ class Accounting:
 
     def _longest(self, route: Route) -> int:
         """Return how long an answer may be where the request does not say."""
-        default = self._limits.max_output_tokens
+        default = self.limits.max_output_tokens
         longest = 0
         for target in route.targets:
             longest = max(longest, target.upstream.max_output_tokens or default)

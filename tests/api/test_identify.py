@@ -176,6 +176,7 @@ def test_own_and_named_pages_may_use_the_cookie():
         ({"SESERAGI_AUTH": "none"}, "identify: "),
         ({"SESERAGI_KEYS_FILE": "keys.json"}, "identify: "),
         ({"SESERAGI_CORS_ORIGINS": "*"}, "cors_origins: "),
+        ({"SESERAGI_CORS_ORIGINS": "null"}, "cors_origins: "),
     ],
 )
 def test_settings_that_contradict_are_refused_where_the_app_is_made(environ, told):

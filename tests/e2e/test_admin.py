@@ -1,17 +1,25 @@
 """The operator's page in a real Chromium."""
 
+import asyncio
 import json
 
 import pytest
+import uvicorn
 from playwright.async_api import Page
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.types import Scope
 
+from app import Caller, create_app, load_settings
 from app.identity.principal import Principal
+from app.server import bind
 from app.testing.upstream import DONE, Hold, event, head, send, serve_upstream, text, wait
 from tests.api.asking import serve_asked
 from tests.e2e.admin_summary import MARKUP, summary
 from tests.e2e.axe import check_accessible
 from tests.e2e.talk import give_key, watch_policy
 from tests.serving import HELLO, Relay, read_messages, serve_relay
+from tests.waiting import until
 
 pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
@@ -328,3 +336,30 @@ async def test_a_busy_relay_is_shown_without_haste(page: Page):
         await page.wait_for_selector("body[data-link=live]")
         assert not await page.is_visible("#banner")
         assert 1 == asked["most"]
+
+
+async def test_who_is_signed_in_to_the_host_needs_no_key(page: Page, tmp_path):
+    """The page of a relay that is mounted, whose users the host application knows."""
+
+    async def identify(scope: Scope) -> Caller | None:
+        known = (b"cookie", b"session=root") in scope["headers"]
+        return Caller("root", admin=True) if known else None
+
+    relay = create_app(load_settings({}), identify=identify)
+    app = Starlette(routes=[Mount("/llm", relay)], lifespan=relay.lifespan)
+    with bind("127.0.0.1", 0) as listener:
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        await until(lambda: server.started)
+        try:
+            await page.goto(f"{url}/llm/admin")
+            await page.wait_for_selector("#key-form:visible")
+            await page.context.add_cookies([{"name": "session", "value": "root", "url": url}])
+            await page.reload()
+            await page.wait_for_selector("body[data-link=live] #overview:visible")
+            assert not await page.is_visible("#key-form")
+            await page.goto("about:blank")
+        finally:
+            server.should_exit = True
+            await serving
