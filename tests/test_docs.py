@@ -88,6 +88,12 @@ def test_every_key_of_identity_is_documented():
     assert f"| `{keys['client_secret_s'].default}` |" in told["client_secret_s"]
 
 
+def test_commands_of_guides_run_in_the_environment_that_the_readme_activates():
+    assert "python3 -m venv .venv && . .venv/bin/activate && pip " in block("start")
+    for path in ROOT.glob("docs/**/*.md"):
+        assert not re.search(r"\.venv/bin/(pip|seseragi)\b", path.read_text(encoding="utf-8")), path
+
+
 def test_readme_stays_short():
     assert len(README.splitlines()) <= 170
 
