@@ -1,10 +1,13 @@
 """The demo page in a real Chromium, served by the real relay."""
 
 import asyncio
+import shlex
+from asyncio.subprocess import PIPE
 
 import pytest
 from playwright.async_api import Page
 
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.testing.upstream import Hold, Until, head, send, text
 from tests.e2e.axe import check_accessible, check_accessible_everywhere
 from tests.e2e.react_page import serve_page
@@ -20,6 +23,7 @@ from tests.e2e.talk import (
     says,
     status,
 )
+from tests.needs import program
 from tests.serving import serve_relay
 from tests.test_docs import block
 
@@ -337,6 +341,37 @@ async def test_tables_and_formulas_are_whole_on_a_phone(page, upstream, relay):
     assert await page.locator("mfrac").evaluate(tall) > await figure.evaluate(tall)
     assert "It is 12, for $5." == await page.locator(".text > p").first.text_content()
     await check_accessible(page)
+
+
+async def test_api_is_shown_as_a_page_whose_commands_run(page):
+    curl = program("curl")
+    async with serve_relay(demo_pace=0) as relay:
+        await page.goto(relay.url)
+        async with page.context.expect_page() as opened:
+            await page.click("#documents")
+        docs = await opened.value
+        document = (await relay.client.get("/openapi.json")).json()["paths"]
+        calls = [
+            operation["operationId"] for path in document.values() for operation in path.values()
+        ]
+        await docs.locator("details.call").nth(len(calls) - 1).wait_for()
+        assert sorted(calls) == sorted(
+            await docs.locator("details.call").evaluate_all("all => all.map((one) => one.id)")
+        )
+
+        for path in (*(one.path for one in CLIENT_FORMATS.values()), "/v1/messages/count_tokens"):
+            call = docs.locator(f"#{document[path]['post']['operationId']}")
+            await call.locator("summary").first.click()
+            command = await call.locator("pre").inner_text()
+            words = [curl, "--fail-with-body", "--max-time", "20", *shlex.split(command)[1:]]
+            process = await asyncio.create_subprocess_exec(*words, stdout=PIPE, stderr=PIPE)
+            told, _ = await process.communicate()
+            assert 0 == process.returncode, (command, told)
+        chat = docs.locator("#postV1Chat")
+        assert "messages list of" in await chat.inner_text()
+        await chat.locator("summary:has-text('ChatRequestUserMessage')").first.click()
+        await chat.locator(".fields .fields code:has-text('cache_control')").first.wait_for()
+        await check_accessible(docs)
 
 
 @pytest.mark.parametrize("name", ["page", "eventsource"])
