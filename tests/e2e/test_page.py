@@ -343,6 +343,33 @@ async def test_tables_and_formulas_are_whole_on_a_phone(page, upstream, relay):
     await check_accessible(page)
 
 
+async def test_characters_that_turn_text_turn_none_and_are_marked_in_code(page, upstream, relay):
+    turned = "go \u202eabc\u202c \u2067def\u2069 end"
+    sample = f"{turned}\n\n```js\nif (x) {{ {turned} }} // \u200f\n```\n"
+    upstream.script = says(*sample)
+    await page.goto(relay.url)
+    await ask(page, "hello")
+    await answer(page)
+    shown = """(box) => {
+        const walk = document.createTreeWalker(box, NodeFilter.SHOW_TEXT);
+        const places = [];
+        while (walk.nextNode()) for (let at = 0; at < walk.currentNode.length; at++) {
+            const range = new Range();
+            range.setStart(walk.currentNode, at);
+            range.setEnd(walk.currentNode, at + 1);
+            if (/\\w/.test(`${range}`)) places.push([range.getBoundingClientRect().left, `${range}`]);
+        }
+        const marks = [...box.querySelectorAll('bdi')].map((one) => getComputedStyle(one, '::before').content);
+        return [places.sort(([a], [b]) => a - b).map(([, one]) => one).join(''), marks, box.textContent];
+    }"""
+    marks = [f'"U+{code}"' for code in ("202E", "202C", "2067", "2069", "200F")]
+    places = ".message.assistant .text p", ".message.assistant .text pre code"
+    prose, code = [await page.locator(place).evaluate(shown) for place in places]
+
+    assert ["goabcdefend", ["none"] * 4, turned] == prose
+    assert ["ifxgoabcdefend", marks, f"if (x) {{ {turned} }} // \u200f"] == code
+
+
 async def test_api_is_shown_as_a_page_whose_commands_run(page):
     curl = program("curl")
     async with serve_relay(demo_pace=0) as relay:
