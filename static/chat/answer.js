@@ -360,7 +360,7 @@ export class Answer {
       element('p', { className: 'error-code' }, element('code', {}, code)),
       element('p', {}, message),
       element('p', { className: 'hint' }, hint, requestId ? say(' Request {id}.', { id: requestId }) : ''));
-    if (mayBeRetried(failure) || lost) box.append(element('button', { type: 'button', className: 'quiet retry', onclick: this.#wentOn ? this.#acts.goOn : this.#acts.retry }, say('Try again')));
+    if (mayBeRetried(failure) || lost) box.append(element('button', { type: 'button', className: 'quiet retry', onclick: this.#wentOn && !this.#parts.querySelector('.tool') ? this.#acts.goOn : this.#acts.retry }, say('Try again')));
     if (this.adjusted && mayBeAdjusted(failure)) box.append(element('button', { type: 'button', className: 'quiet adjust', onclick: this.#acts.adjust }, say('Change the settings')));
     return box;
   }

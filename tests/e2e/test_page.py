@@ -195,6 +195,27 @@ async def test_page_is_accessible_and_can_be_used_at_400_percent(page):
         assert (await page.locator("#prompt").bounding_box())["y"] < 256
 
 
+async def test_story_of_demo_tools_goes_on_to_its_answer(page):
+    async with serve_relay(demo_pace=0) as relay:
+        await open_page(page, relay.url)
+        for transport, question in zip(
+            TRANSPORTS, ("What is the weather?", "And now?"), strict=True
+        ):
+            await ask(page, question, model="demo-tools", transport=transport)
+            last = page.locator(".message.assistant").last
+            await last.locator(".text:has-text('A model would now')").wait_for()
+            await page.wait_for_selector(IDLE)
+
+            assert 2 == await last.locator(".tool").count()
+            assert 2 == (await last.locator(".text").inner_text()).count('"weather":"sunny"')
+            assert "completed" == await status(page)
+        before = await page.locator("#log").inner_text()
+        await page.reload()
+        await page.wait_for_selector(IDLE)
+        assert before == await page.locator("#log").inner_text()
+        assert 2 == await page.locator(".message.assistant").count()
+
+
 async def sideways(page: Page) -> int:
     """Return how far the page itself can be scrolled sideways."""
     found: list[int] = await page.locator("html").evaluate(OVERFLOW)
