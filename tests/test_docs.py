@@ -176,9 +176,3 @@ def test_links_of_the_documents_lead_somewhere():
                 titles = re.findall(r"^#+ (.+)$", there.read_text(encoding="utf-8"), re.MULTILINE)
                 slugs = {re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-") for t in titles}
                 assert anchor in slugs, f"{path.name}: {link}"
-
-
-@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock"])
-def test_locks_serve_the_oldest_python_too(name):
-    """What a lock is made with may be newer, and leaves out what only older ones need."""
-    assert 'async-timeout==5.0.1 ; python_full_version < "3.11.3"' in (ROOT / name).read_text()
