@@ -4,8 +4,8 @@ ARG PYTHON_IMAGE=python:3.13-slim
 FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src
 RUN python -m venv /venv
-COPY requirements.lock .
-RUN /venv/bin/pip install --no-cache-dir --no-compile --require-hashes -r requirements.lock
+COPY requirements-all.lock .
+RUN /venv/bin/pip install --no-cache-dir --no-compile --require-hashes -r requirements-all.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY app app
 COPY static static

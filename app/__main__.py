@@ -430,18 +430,25 @@ def _say_listening(
     start: Start,
     **more: object,
 ) -> None:
+    """Say where the relay listens: a few lines for a person, else a line of the log."""
+    upstreams = [upstream.name for upstream in hub.upstreams.all]
+    default = hub.upstreams.default_model
+    operator_url = "" if operator is None else _url(operator)
     if operator is not None:
-        more["operator_url"] = _url(operator)
-    structlog.get_logger("seseragi").info(
-        "listening",
-        url=_url(listener),
-        upstreams=[upstream.name for upstream in hub.upstreams.all],
-        default_model=hub.upstreams.default_model,
-        auth=start.access,
-        version=__version__,
-        **more,
-    )
-    start.announce(listener.getsockname()[1])
+        more["operator_url"] = operator_url
+    if not start.for_people:
+        structlog.get_logger("seseragi").info(
+            "listening",
+            url=_url(listener),
+            upstreams=upstreams,
+            default_model=default,
+            auth=start.access,
+            version=__version__,
+            **more,
+        )
+    names = ", ".join([*hub.upstreams.routes, *upstreams])
+    models = f"{names}; default: {default or 'none'}"
+    start.announce(listener.getsockname()[1], models, operator_url)
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

@@ -197,8 +197,8 @@ def build_routes(
         client_secret_s=settings.identity.auth.client_secret_s,
     )
     routes = [
-        *cassettes.routes(hub, policy),
         *chat.routes(hub, policy, tokens),
+        *cassettes.routes(hub, policy),
         *client_secrets.routes(hub, policy, tokens),
         *counting.routes(hub, policy),
         *embeddings.routes(hub, policy),

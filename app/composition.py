@@ -161,9 +161,9 @@ def build_recorder(settings: Settings, event_log: EventLog) -> "Recorder | None"
         from .records.recorder import Recorder
         from .records.redaction import Hook, HookUnusable, keep_all
     except ImportError:
+        extra = "postgresql" if settings.records.startswith("postgresql") else "records"
         raise SettingsError(
-            "records: SQLAlchemy is not installed; in the checkout: pip install '.[records]', "
-            "or '.[postgresql]'"
+            f"records: SQLAlchemy is not installed; in the checkout: pip install '.[{extra}]'"
         ) from None
     hook = settings.record_content_hook
     try:

@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from typing import Any, Final
 
 from .ledger.money import to_usd
@@ -78,7 +79,10 @@ def _usd(rates: Rates) -> dict[str, str]:
 def _lines(told: dict[str, Any]) -> list[tuple[str, ...]]:
     name = told["target"] if told["target"].isprintable() else repr(told["target"])
     if told["from"] == "unknown":
-        return [(name, "-", "-", "-", "-", "unknown: write a [[price]]")]
+        catalog = (
+            "" if find_spec("genai_prices") else "pip install '.[prices]' in the checkout, or "
+        )
+        return [(name, "-", "-", "-", "-", f"unknown: {catalog}write a [[price]]")]
     who = told["version"] if told["from"] != "own" else f"[[price]], {told['version']}"
     if fee := told.get("usd_per_request"):
         who += f", and {fee} a request"

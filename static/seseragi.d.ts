@@ -145,7 +145,7 @@ export interface CallOptions {
 export type ClientStorage = Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>;
 
 export interface ReadOptions extends CallOptions {
-  /** Where the streams are. Default: `streams` besides the `url`, so `/v1/streams`. */
+  /** Where the streams are. Default: `streams` besides the `url`. */
   streamsUrl?: string;
   /** Attempts in a row, without an event between them, before it gives up: 20. 0: never reconnect. */
   maxAttempts?: number;
@@ -164,7 +164,7 @@ export interface ReadOptions extends CallOptions {
 }
 
 export interface ChatOptions extends ReadOptions {
-  /** `/v1/chat` */
+  /** Default: `/v1/chat` of the relay that served this module, else of the page's own host. */
   url?: string | URL;
   /** Sent as `Idempotency-Key`: with it, a POST that got no answer is sent again. */
   idempotencyKey?: string;

@@ -34,6 +34,11 @@
 /** @typedef {import('./seseragi.d.ts').StartedStream} StartedStream */
 /** @typedef {import('./seseragi.d.ts').StreamEvent} StreamEvent */
 
+// What a relay serves knows that relay; what a bundler or Node has asks the page's own host. (As
+// `new URL(..., import.meta.url)` a bundler would take it for a file.)
+const RELAY = /^(https?:(?!.*\/@fs\/).*)\/static\/seseragi\.js$/.exec(import.meta.url)?.[1] ?? '';
+const CHAT_URL = `${RELAY}/v1/chat`;
+
 // ---- The events ---------------------------------------------------------------------------------
 
 /** The name of every native event: what an EventSource has to listen for, one by one. */
@@ -566,7 +571,7 @@ export class ChatStream extends EventTarget {
    */
   constructor(request, options = {}) {
     super();
-    const { url = '/v1/chat', streamsUrl = besides(`${url}`), stream, after, retryMs = RETRY_MS, dialect = NATIVE } = options;
+    const { url = CHAT_URL, streamsUrl = besides(`${url}`), stream, after, retryMs = RETRY_MS, dialect = NATIVE } = options;
     this.#request = request;
     this.#dialect = dialect;
     this.#options = options;
@@ -698,7 +703,7 @@ export class ChatStream extends EventTarget {
     let response;
     if (this.streamId === null) {
       // Not watched: a long request takes its time on a slow network, and the relay to answer.
-      const url = this.#options.url ?? '/v1/chat';
+      const url = this.#options.url ?? CHAT_URL;
       response = this.#request === null ? await call(url, { cache: 'no-store' }, { accept }, options)
         : await post(url, this.#request, { accept, 'idempotency-key': idempotencyKey }, options);
       this.#identifyAs(response.headers.get('stream-id'));
@@ -1001,7 +1006,7 @@ export function resumeFrom(storage, key = STORAGE_KEY, options = {}) {
  * @param {CallOptions & {url?: string|URL, idempotencyKey?: string}} [options]
  * @returns {Promise<StartedStream>} the URLs resolved
  */
-export async function startAsync(request, { url = '/v1/chat', idempotencyKey, ...options } = {}) {
+export async function startAsync(request, { url = CHAT_URL, idempotencyKey, ...options } = {}) {
   const fixed = { accept: 'application/json', prefer: 'respond-async', 'idempotency-key': idempotencyKey };
   const response = await post(url, request, fixed, options);
   const started = await response.json().catch(() => null);
@@ -1020,7 +1025,7 @@ export async function startAsync(request, { url = '/v1/chat', idempotencyKey, ..
  * @param {string} stream its id, or its `cancel_url`
  * @param {CallOptions & {streamsUrl?: string}} [options]
  */
-export async function cancel(stream, { streamsUrl = '/v1/streams', ...options } = {}) {
+export async function cancel(stream, { streamsUrl = besides(CHAT_URL), ...options } = {}) {
   const url = stream.includes('/') ? stream : `${streamsUrl}/${encodeURIComponent(stream)}/cancel`;
   const response = await call(url, { method: 'POST', keepalive: true }, { accept: 'application/json' }, options);
   await response.body?.cancel();

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pty
+import re
 import resource
 import signal
 import socket
@@ -121,6 +122,25 @@ def run(
     )
 
 
+def read_terminal(folder: Path, **variables: str) -> str:
+    """What a relay writes to a terminal from its start to its end."""
+    terminal, other = os.openpty()
+    environ = environment(**variables)
+    with subprocess.Popen(
+        [*COMMAND, "--port", "0"], cwd=folder, env=environ, stdout=other, stderr=other
+    ) as process:
+        os.close(other)
+        told = b""
+        while b"/admin" not in told:
+            told += os.read(terminal, 4096)
+        process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(OSError):  # EIO: the other end is closed
+            while more := os.read(terminal, 4096):
+                told += more
+    os.close(terminal)
+    return told.decode().replace("\r\n", "\n")
+
+
 def until_draining(process: subprocess.Popen[str]) -> None:
     """Wait until a relay says that it was told to stop: of two signals at once it sees one."""
     assert process.stderr is not None
@@ -135,6 +155,32 @@ def ask(url: str, body: bytes) -> http.client.HTTPResponse:
     request = urllib.request.Request(f"{url}/v1/chat", data=body, headers=headers)
     reply: http.client.HTTPResponse = urllib.request.urlopen(request)
     return reply
+
+
+@pytest.mark.parametrize("paid", [False, True])
+def test_start_on_a_terminal_says_in_a_few_lines_what_a_person_needs(tmp_path, paid):
+    more = {"OPENAI_API_KEY": "sk-0123456789"} if paid else {}
+    told, draining = read_terminal(tmp_path, **more).rsplit("\n\n", 1)
+    rows = dict(re.findall(r"^ {4}(\w+) +(.+)$", told, re.MULTILINE))
+    place, _, key = rows["Admin"].partition("/admin#key=")
+
+    assert f"{place}/" + (f"#key={key}" if paid else "") == rows["Chat"]
+    assert ("demo, openai; default: openai/" if paid else "demo; default: demo") in rows["Models"]
+    assert ("'openai' may cost money" if paid else "everybody on this machine") in rows["Access"]
+    assert "OPENAI_API_KEY=... seseragi" in told
+    assert paid == ("seseragi key new NAME" in told)
+    assert 12 >= len(told.splitlines())
+    assert "listening" not in told
+    assert "draining" in draining
+    assert "sk-0123456789" not in told
+
+
+def test_log_on_a_terminal_that_is_to_be_json_is_json(tmp_path):
+    for paid in ({}, {"OPENAI_API_KEY": "sk-0123456789"}):
+        told = read_terminal(tmp_path, SESERAGI_LOG_FORMAT="json", **paid)
+        events = [json.loads(line)["event"] for line in told.splitlines()]
+
+        assert ["listening", "key for this run", "draining"] == events
 
 
 HELLO = b'{"model":"demo-long","messages":[{"role":"user","content":"hi"}]}'

@@ -88,6 +88,12 @@ def test_every_key_of_identity_is_documented():
     assert f"| `{keys['client_secret_s'].default}` |" in told["client_secret_s"]
 
 
+def test_commands_of_guides_run_in_the_environment_that_the_readme_activates():
+    assert "python3 -m venv .venv && . .venv/bin/activate && pip " in block("start")
+    for path in ROOT.glob("docs/**/*.md"):
+        assert not re.search(r"\.venv/bin/(pip|seseragi)\b", path.read_text(encoding="utf-8")), path
+
+
 def test_readme_stays_short():
     assert len(README.splitlines()) <= 170
 
@@ -170,9 +176,3 @@ def test_links_of_the_documents_lead_somewhere():
                 titles = re.findall(r"^#+ (.+)$", there.read_text(encoding="utf-8"), re.MULTILINE)
                 slugs = {re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-") for t in titles}
                 assert anchor in slugs, f"{path.name}: {link}"
-
-
-@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock"])
-def test_locks_serve_the_oldest_python_too(name):
-    """What a lock is made with may be newer, and leaves out what only older ones need."""
-    assert 'async-timeout==5.0.1 ; python_full_version < "3.11.3"' in (ROOT / name).read_text()

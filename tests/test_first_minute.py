@@ -149,9 +149,11 @@ def test_urls_that_are_printed_can_be_opened(host, paid, tmp_path, capfd):
     start.announce(81)
     told = capfd.readouterr().err
     where = {"": "localhost", "::": "localhost", "fd00::5": "[fd00::5]"}.get(host, host)
-    chat = [] if not paid and host == "127.0.0.1" else [f"http://{where}:81/#key={start.key}"]
+    key = "" if not paid and host == "127.0.0.1" else f"#key={start.key}"
 
-    assert [*chat, f"http://{where}:81/admin#key={start.key}"] == re.findall(r"http\S+", told)
+    assert [f"http://{where}:81/{key}", f"http://{where}:81/admin#key={start.key}"] == re.findall(
+        r"http\S+", told
+    )
     assert paid == ("'openai' may cost money" in told)
     assert (host != "127.0.0.1") == ("other machines can reach this relay" in told)
 

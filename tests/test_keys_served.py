@@ -117,8 +117,12 @@ def test_key_for_this_run_is_told_once_and_taken_by_all(tmp_path, more):
         assert (200, 200) == (relay.ask(None, "/"), relay.ask(None, "/healthz"))
         told = relay.stop()
 
-    assert f"    http://localhost:{relay.port}/#key={key}\n" in told
-    assert f"    http://localhost:{relay.port}/admin#key={key}\n" in told
+    [line] = (line for line in map(json.loads, told.splitlines()) if "admin" in line)
+    urls = (
+        f"http://localhost:{relay.port}/#key={key}",
+        f"http://localhost:{relay.port}/admin#key={key}",
+    )
+    assert urls == (line["page"], line["admin"])
     assert [key, key] == KEY.findall(told)  # so it stands in no log line
     assert f'"url":"http://0.0.0.0:{relay.port}"' in told
     assert '"auth":"a key for this run"' in told

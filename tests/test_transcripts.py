@@ -9,7 +9,7 @@ import pytest
 from app.demo.wire import _TEMPOS, Tempo
 from tests.needs import program
 from tests.serving import Relay, serve_relay
-from tests.test_docs import PROTOCOL, block
+from tests.test_docs import PROTOCOL, README, block
 
 pytestmark = pytest.mark.proving
 
@@ -64,7 +64,9 @@ async def test_curl_of_the_readme_streams():
     async with serve_relay() as relay:
         shown = await show(relay, block("curl"))
 
-    assert "event: stream.start\n" in shown
+    example = README.split("<!-- run: curl -->")[1].split("```")[3].removeprefix("\n")
+    assert "event: text.delta\n" in example
+    assert alike(example) in alike(shown)
     assert '"status":"completed"' in shown
 
 

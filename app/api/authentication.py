@@ -29,6 +29,7 @@ PRINCIPAL: Final = "seseragi.principal"
 
 PAGE: Final = "/"
 ADMIN_PAGE: Final = "/admin"
+DOCS_PAGE: Final = "/docs"
 STATIC: Final = "/static/"
 PROBES: Final = frozenset(("/healthz", "/readyz"))
 """What anybody may get without a query; with one `/readyz` tells of the upstreams."""
@@ -133,7 +134,7 @@ def is_public(scope: Scope) -> bool:
     path = path_of(scope)
     if path in PROBES:
         return not scope["query_string"]
-    return path in (PAGE, ADMIN_PAGE) or path.startswith(STATIC)
+    return path in (PAGE, ADMIN_PAGE, DOCS_PAGE) or path.startswith(STATIC)
 
 
 def read_credentials(scope: Scope) -> _Shown:

@@ -242,6 +242,9 @@ _OTHERS: Final[Mapping[tuple[str, str], Operation]] = {
         "Order something of a target", "TargetOrder", answers={"202": _json()}
     ),
     ("GET", "/openapi.json"): Operation("This document", answers={"200": _json()}),
+    ("GET", "/docs"): Operation(
+        "This document as a page", answers={"200": _text("text/html", "The page.")}
+    ),
     ("GET", "/"): Operation("The page", answers={"200": _text("text/html", "The page.")}),
 }
 

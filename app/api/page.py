@@ -1,4 +1,4 @@
-"""The chat page and the browser client: the files of `static/`."""
+"""The chat page, the API's page and the browser client: the files of `static/`."""
 
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
+
+from .authentication import DOCS_PAGE, PAGE
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (
@@ -59,7 +61,11 @@ def routes(static: Path) -> list[BaseRoute]:
     async def index(request: Request) -> Response:
         return await files.get_response("index.html", request.scope)
 
+    async def docs(request: Request) -> Response:
+        return await files.get_response("docs.html", request.scope)
+
     return [
-        Route("/", index, methods=["GET"], middleware=[COMPRESSED]),
+        Route(PAGE, index, methods=["GET"], middleware=[COMPRESSED]),
+        Route(DOCS_PAGE, docs, methods=["GET"], middleware=[COMPRESSED]),
         Mount("/static", files, name="static", middleware=[COMPRESSED]),
     ]

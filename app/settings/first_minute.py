@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 import structlog
 
+from .. import __version__
 from ..addresses import is_loopback, parse_address
 from ..identity.config import AuthConfig, KeyConfig
 from ..identity.keys import digest, make_key
@@ -118,22 +119,68 @@ class Start(NamedTuple):
     key: str | None
     """The key for this run; the settings have its digest. None if others are configured."""
 
-    def announce(self, port: int) -> None:
-        """Print the URLs with the key for this run to stderr; warn of an open relay in the log."""
+    @property
+    def for_people(self) -> bool:
+        """Whether a person reads stderr, and not a program that parses each line as JSON."""
+        form = self.settings.log_format
+        return form == "console" or (form == "auto" and sys.stderr.isatty())
+
+    def announce(self, port: int, models: str = "", operator_url: str = "") -> None:
+        """Print how to reach the relay, with the key for this run, to stderr.
+
+        A program gets one JSON line with the key, if there is one. `models` are described where
+        this process listens; without them only the key is printed.
+        """
         if self.access == "none" and (reasons := _why_closed(self.settings)):
             log.warning(f"exposed: auth = 'none' serves every client that connects, and {reasons}")
-        if self.key is None:
-            return
         url = _url_of(self.settings.host, port)
-        log_format = self.settings.log_format
-        if self.access == "a key for this run":
-            text = describe(self.key, url, _why_closed(self.settings))
-        elif log_format == "console" or (log_format == "auto" and sys.stderr.isatty()):
-            text = f"For operators, with the key for this run: {url}/admin#key={self.key}"
-        else:  # where a program reads each line as JSON
+        page = f"{url}/#key={self.key}" if self.access == "a key for this run" else f"{url}/"
+        admin = f"{url}/admin" + ("" if self.key is None else f"#key={self.key}")
+        if self.for_people and (models or self.key is not None):
+            text = self._describe(page, admin, models, operator_url)
+        elif self.key is not None:
             line = {"level": "info", "logger": "seseragi.settings", "event": "key for this run"}
-            text = json.dumps({**line, "url": f"{url}/admin#key={self.key}"})
+            why = _why_closed(self.settings) if self.access == "a key for this run" else ""
+            needed = {"why": why, "page": page} if why else {}
+            text = json.dumps({**line, **needed, "admin": admin})
+        else:
+            return
         print(text, file=sys.stderr, flush=True)
+
+    def _describe(self, page: str, admin: str, models: str, operator_url: str) -> str:
+        """Return the start's message to a person.
+
+        The key stands behind `#`, which browsers send to no server.
+        """
+        local = is_loopback(self.settings.host.lower())
+        rows = {
+            "Chat": page,
+            "Admin": admin if self.settings.admin else "",
+            "Operator": operator_url,
+            "Models": models,
+        }
+        match self.access:
+            case "open":
+                rows["Access"] = "everybody on this machine; Admin needs its key"
+            case "none":
+                rows["Access"] = "everybody who can connect (auth = 'none')"
+            case "a key for this run":
+                rows["Access"] = f"the key above is needed: {_why_closed(self.settings)}"
+            case _:
+                rows["Access"] = f"clients need a credential: {self.access}"
+        table = "".join(f"    {name:<9}{row}\n" for name, row in rows.items() if row)
+        more = []
+        if not local:
+            more += ["From another machine, or in a container: replace the address and the port."]
+        if self.access == "a key for this run":
+            more += [
+                "API clients send what follows #key= as their API key. The next run has another.",
+                "Permanent keys: seseragi key new NAME. If something in front authenticates "
+                "clients: SESERAGI_AUTH=none.",
+            ]
+        if models:
+            more += ["Add a provider by its key: OPENAI_API_KEY=... seseragi. Stop with Ctrl-C."]
+        return f"\nSeseragi {__version__}\n\n{table}\n" + "".join(f"{one}\n" for one in more)
 
 
 def settle_access(settings: Settings) -> Start:
@@ -168,22 +215,3 @@ def _url_of(host: str, port: int) -> str:
     address = parse_address(host)
     name = "localhost" if not host or (address is not None and address.is_unspecified) else host
     return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
-
-
-def describe(key: str, url: str, why: str) -> str:
-    """Return what is printed of the key for this run; `why` is the reason that clients need it.
-
-    The key stands behind `#`, which browsers send to no server.
-    """
-    return f"""
-A key is needed: {why}.
-No credentials are configured, so this run has a key of its own. The chat page and /admin with it:
-
-    {url}/#key={key}
-    {url}/admin#key={key}
-
-From another machine, or for a published port of a container, replace the address and the port.
-API clients send what follows #key= as their API key. The next run has another key.
-For permanent keys: seseragi key new NAME. If something in front authenticates clients:
-SESERAGI_AUTH=none.
-"""

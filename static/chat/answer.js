@@ -1,5 +1,6 @@
 import { element } from '../dom.js';
 import { storedKey } from '../key.js';
+import { escaped, write } from './controls.js';
 import { makeNextStep, mayBeAdjusted, mayBeRetried } from './failure.js';
 import { together } from './figures.js';
 import { makeFold } from './fold.js';
@@ -287,17 +288,20 @@ export class Answer {
   /** @param {string} name @returns {ToolBlock} */
   #toolBlock(name) {
     const state = element('span', { className: 'state' }, say('writing the arguments…'));
-    const given = document.createTextNode('');
+    const given = element('code');
+    /** @type {Text|null} */
+    let last = null;
     const fold = makeFold('tool', say('Tool call'), ' ', element('code', {}, name), ' ', state);
-    fold.root.append(element('pre', { tabIndex: 0, role: 'group', ariaLabel: say('Arguments of {name}', { name }) }, element('code', {}, given)));
+    fold.root.append(element('pre', { tabIndex: 0, role: 'group', ariaLabel: say('Arguments of {name}', { name }) }, given));
     this.#parts.append(fold.root);
     let ended = false;
     return {
-      append: (piece) => given.appendData(piece),
+      append: (piece) => { last = write(given, last, piece); },
       whole: (text) => {
         ended = true;
-        given.data = indented(text);
-        state.textContent = brief(text);
+        given.replaceChildren();
+        write(given, null, indented(text));
+        state.textContent = escaped(brief(text));
         state.classList.add('brief');
         fold.end();
       },
@@ -317,8 +321,9 @@ export class Answer {
     const shown = [[say('input'), input], [say('output'), output]];
     for (const [label, value] of shown) {
       if (value === undefined) continue;
-      section.append(element('pre', { tabIndex: 0, role: 'group', ariaLabel: say('{label} of {name}', { label, name }) },
-        element('code', {}, typeof value === 'string' ? value : JSON.stringify(value, null, 2))));
+      const code = element('code');
+      write(code, null, typeof value === 'string' ? value : JSON.stringify(value, null, 2));
+      section.append(element('pre', { tabIndex: 0, role: 'group', ariaLabel: say('{label} of {name}', { label, name }) }, code));
     }
   }
 
@@ -355,7 +360,7 @@ export class Answer {
       element('p', { className: 'error-code' }, element('code', {}, code)),
       element('p', {}, message),
       element('p', { className: 'hint' }, hint, requestId ? say(' Request {id}.', { id: requestId }) : ''));
-    if (mayBeRetried(failure) || lost) box.append(element('button', { type: 'button', className: 'quiet retry', onclick: this.#wentOn ? this.#acts.goOn : this.#acts.retry }, say('Try again')));
+    if (mayBeRetried(failure) || lost) box.append(element('button', { type: 'button', className: 'quiet retry', onclick: this.#wentOn && !this.#parts.querySelector('.tool') ? this.#acts.goOn : this.#acts.retry }, say('Try again')));
     if (this.adjusted && mayBeAdjusted(failure)) box.append(element('button', { type: 'button', className: 'quiet adjust', onclick: this.#acts.adjust }, say('Change the settings')));
     return box;
   }

@@ -39,7 +39,7 @@ export class CodeDialog {
     this.#dialog = element('dialog', { className: 'code', id: 'code' },
       element('div', { className: 'code-head' }, element('h2', { id: 'code-title' }, say('This request as code')), close),
       tabs, this.#panel, element('div', { className: 'code-foot' }, this.#needs,
-        element('a', { href: `${base}openapi.json`, target: '_blank' }, 'OpenAPI'), this.#copy));
+        element('a', { href: `${base}docs`, target: '_blank', rel: 'opener' }, 'API'), this.#copy));
     this.#dialog.setAttribute('aria-labelledby', 'code-title');
     this.#dialog.addEventListener('keydown', (event) => {
       if (event.key === 'Escape') event.stopPropagation(); // it closes this, and stops nothing else

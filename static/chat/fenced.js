@@ -1,5 +1,6 @@
 import { element } from '../dom.js';
 import { copyText } from './clipboard.js';
+import { write } from './controls.js';
 import { say } from './language.js';
 import { Tokens } from './tokens.js';
 
@@ -12,7 +13,8 @@ const TOLD_MS = 2000; // how long a button says that it has copied
 export class Code {
   #code = element('code');
   #tokens;
-  #line = document.createTextNode('');
+  /** @type {Text|null} the end of the line that is being written */
+  #line = null;
   #empty = true;
 
   /** @param {string} info what stands behind the fence */
@@ -21,7 +23,6 @@ export class Code {
     this.#tokens = new Tokens(language);
     const copy = element('button', { type: 'button', className: 'copy', ariaLabel: say('Copy the code'), data: { label: say('Copy') } });
     copy.onclick = () => this.#copy(copy);
-    this.#code.append(this.#line);
     this.block = element('pre', { tabIndex: 0, role: 'group', ariaLabel: `${say('Code')} ${info}`.trim(), data: { language } }, copy, this.#code);
     this.block.lang = 'en';
     this.block.dir = 'ltr';
@@ -37,24 +38,22 @@ export class Code {
     if (!text) return;
     this.#empty = false;
     const [first, ...others] = text.split('\n');
-    this.#line.appendData(first);
+    this.#line = write(this.#code, this.#line, first);
     for (const line of others) {
       this.finish();
-      this.#line = document.createTextNode(`\n${line}`);
-      this.#code.append(this.#line);
+      this.#line = write(this.#code, null, `\n${line}`);
     }
   }
 
   /** Colour the line, which is whole. */
   finish() {
+    if (!this.#tokens.known || !this.#line) return;
     const { data } = this.#line;
-    if (!this.#tokens.known || !data) return;
     const from = data[0] === '\n' ? 1 : 0;
     const tokens = this.#tokens.line(data.slice(from));
     if (!tokens.some(({ kind }) => kind)) return;
     this.#line.replaceWith('\n'.repeat(from), ...tokens.map(({ kind, text }) => (kind ? element('span', { className: kind }, text) : text)));
-    this.#line = document.createTextNode('');
-    this.#code.append(this.#line);
+    this.#line = null;
   }
 
   /** @param {HTMLButtonElement} button */

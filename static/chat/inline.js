@@ -1,4 +1,5 @@
 import { element } from '../dom.js';
+import { write } from './controls.js';
 import { Formula } from './formula.js';
 import { say } from './language.js';
 import { mathOf } from './maths.js';
@@ -190,8 +191,11 @@ export class Inline {
     this.#maths = null;
     this.#before = ')';
     const math = mathOf(source, display);
-    if (!math) node.replaceWith(element('code', {}, `${mark}${source}${mark[0] === '$' ? mark : mark === '\\(' ? '\\)' : '\\]'}`));
-    else if (display) node.replaceWith(element('span', { className: 'formula display', tabIndex: 0, role: 'group', ariaLabel: say('Formula') }, math));
+    if (!math) {
+      const code = element('code');
+      write(code, null, `${mark}${source}${mark[0] === '$' ? mark : mark === '\\(' ? '\\)' : '\\]'}`);
+      node.replaceWith(code);
+    } else if (display) node.replaceWith(element('span', { className: 'formula display', tabIndex: 0, role: 'group', ariaLabel: say('Formula') }, math));
     else node.replaceWith(math);
   }
 
@@ -260,7 +264,7 @@ export class Inline {
     if (image) image.data = image.data.slice(0, -1); // its mark: nothing is loaded from elsewhere, so a picture is a link
     const link = element('a', { href: address, target: '_blank', rel: 'noopener noreferrer nofollow' }, ...node.childNodes);
     if (image) link.className = 'image';
-    if (!link.firstChild) link.append(address);
+    if (!link.firstChild) write(link, null, address, { prose: true });
     node.replaceWith(link);
     this.#open.pop();
     this.#node = null;
@@ -321,9 +325,7 @@ export class Inline {
   #write(text) {
     if (!text) return;
     this.#before = text.at(-1) ?? '';
-    if (this.#node) return this.#node.appendData(text);
-    this.#node = document.createTextNode(text);
-    this.#place.append(this.#node);
+    this.#node = write(this.#place, this.#node, text, { prose: !this.#code });
   }
 }
 

@@ -1,4 +1,5 @@
 import { copyText } from './clipboard.js';
+import { escaped } from './controls.js';
 import { byId, element } from '../dom.js';
 import { follow } from './follow.js';
 import { storedKey } from '../key.js';
@@ -278,7 +279,7 @@ export class Inspector {
   #open(target) {
     if (!(target instanceof HTMLDetailsElement) || !target.open || target.querySelector('pre')) return;
     const { id, data } = /** @type {any} */ (target).entry;
-    target.append(element('pre', { tabIndex: 0, role: 'group', ariaLabel: say('Payload') }, `id: ${id}\n${JSON.stringify(JSON.parse(data), null, 2)}`));
+    target.append(element('pre', { tabIndex: 0, role: 'group', ariaLabel: say('Payload') }, `id: ${id}\n${escaped(JSON.stringify(JSON.parse(data), null, 2))}`));
   }
 
   #tell() {
@@ -403,7 +404,7 @@ function row(entry) {
     element('summary', {},
       element('span', { className: 'n', title: id }, String(number)),
       element('span', { className: 'type' }, type),
-      element('code', { className: 'payload' }, payload(data).slice(0, 200)),
+      element('code', { className: 'payload' }, escaped(payload(data).slice(0, 200))),
       element('span', { className: 'gap', title: say('milliseconds since the event before') }, Number.isNaN(gap_ms) ? '' : `+${gap_ms < 10 ? gap_ms.toFixed(1) : Math.round(gap_ms)}`),
       element('span', { className: 'at', title: say('since the request was sent') }, Number.isNaN(at_ms) ? '' : inSeconds(at_ms))));
   return element('li', { data: { type, kind: kindOf(type) } }, details);

@@ -25,6 +25,8 @@ const ENDINGS = { completed: say('Done'), cancelled: STOPPED, failed: say('Faile
 const LINGER_MS = 5000; // how long the end of an answer that was stopped is waited for, once the relay knows
 
 export class Reader {
+  /** What to do when an answer has been read to its end. @type {(turn: Turn) => void} */
+  onEnd = () => {};
   /** @type {Reading|null} */
   #reading = null;
   /** Whose answer is read, or was last. @type {Turn|null} */
@@ -187,6 +189,7 @@ export class Reader {
       if (mine === this.#reading) {
         this.#end([ENDINGS[turn.answer.status], problem].filter(Boolean).join(say(': ')), problem);
         if (keyNeeded) this.#needKey();
+        else this.onEnd(turn);
       }
     }
   }

@@ -6,7 +6,7 @@
 import { newId } from '../ids.js';
 import { model, transport } from './composer.js';
 import { say } from './language.js';
-import { requestFor, requestToGoOn } from './request.js';
+import { requestFor, requestToGoOn, requestWithResults } from './request.js';
 import { isSet } from './settings.js';
 import { tell } from './status.js';
 import { Turn } from './turn.js';
@@ -36,6 +36,7 @@ export class Talk {
     this.#log = log;
     this.#reader = reader;
     this.#inspector = inspector;
+    reader.onEnd = (turn) => this.#giveResults(turn);
   }
 
   /**
@@ -71,6 +72,20 @@ export class Talk {
     const offered = [...model.options].filter(({ value }) => value); // none while they are on their way
     const asSaid = !offered.length || offered.some(({ value }) => value === turn.kept.model);
     const request = requestToGoOn(turns.slice(0, -1), turn, { model: (asSaid && turn.kept.model) || model.value, settings });
+    this.#continue(turn, request, settings);
+  }
+
+  /** Have the story of demo-tools go on to its answer. @param {Turn} turn */
+  #giveResults(turn) {
+    const { turns } = this.#conversation;
+    if (!turn.isOurs || turn !== turns.at(-1)) return;
+    const settings = this.#conversation.takeSettings();
+    const request = requestWithResults(turns.slice(0, -1), turn, { model: turn.kept.model, settings });
+    if (request) this.#continue(turn, request, settings);
+  }
+
+  /** @param {Turn} turn @param {ChatRequest} request @param {import('./settings.js').Settings} settings */
+  #continue(turn, request, settings) {
     turn.goOn({ request, key: newId(), model: request.model ?? '', transport: transport.value, adjusted: isSet(settings) });
     this.#send(turn, request);
   }

@@ -130,7 +130,15 @@ async def test_credential_after_the_body_is_none(relay):
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 async def test_page_and_probes_are_public(relay, method: str):
-    for path in ("/", "/?from=a", "/healthz", "/readyz", "/static/chat.js", "/static/none"):
+    for path in (
+        "/",
+        "/?from=a",
+        "/docs",
+        "/healthz",
+        "/readyz",
+        "/static/chat.js",
+        "/static/none",
+    ):
         status, _, _ = await ask_raw(relay, f"{method} {path} HTTP/1.1")
 
         assert (404 if path.endswith("none") else 200) == status, path
@@ -140,7 +148,7 @@ PATHS = [
     *("/readyz?verbose", "/readyz?", "/healthz?x", "/healthz/", "/HEALTHZ", "//healthz"),
     *("//", "/./healthz", "/static", "/static/../v1/models/", "/Static/chat.js", "/healthz%0a"),
     *("/healthz%2f", "/healthz%00", "/healthz;/../v1/models", "/nothing", "/v1", "/v1/models"),
-    *("/v1%2fmodels", "/v1/./models", "//v1/models", "/V1/models", "/v1/models/", "/docs"),
+    *("/v1%2fmodels", "/v1/./models", "//v1/models", "/V1/models", "/v1/models/", "/docs/"),
     *("/openapi.json", "/metrics", "http://localhost/v1/models", "/v1/streams/st_x"),
     *("/admin/", "/admin/x", "/administrator", "/v1/admin", "/v1/admin/summary"),
 ]

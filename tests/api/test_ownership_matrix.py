@@ -17,7 +17,7 @@ import msgspec
 import pytest
 from starlette.routing import Mount, Route
 
-from app.api.authentication import ADMIN_PAGE, PAGE, PROBES
+from app.api.authentication import ADMIN_PAGE, DOCS_PAGE, PAGE, PROBES
 from app.asgi import build_routes
 from app.composition import build_hub
 from app.dialects.client_formats import CLIENT_FORMATS
@@ -56,7 +56,7 @@ ROLES = {
     ("POST", "/v1/admin/targets"): ("admin",),
 }
 """What only keys of some role may ask for."""
-PUBLIC = {PAGE, ADMIN_PAGE, *PROBES}
+PUBLIC = {PAGE, ADMIN_PAGE, DOCS_PAGE, *PROBES}
 OPEN = {*PUBLIC, "/static"}
 
 

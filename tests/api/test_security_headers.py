@@ -39,6 +39,7 @@ async def relay() -> AsyncIterator[Relay]:
             ("OPTIONS", "/v1/chat", 200),
         ),
         ("GET", "/", 200),
+        ("GET", "/docs", 200),
         ("GET", "/static/chat.js", 200),
     ],
 )
@@ -55,7 +56,7 @@ async def test_every_answer_has_them_once(relay, method: str, path: str, status:
     for name, value in ALWAYS.items():
         assert [value] == answer.headers.get_list(name), name
     (policy,) = answer.headers.get_list("content-security-policy")
-    if status == 200 and path in ("/", "/static/chat.js"):
+    if status == 200 and path in ("/", "/docs", "/static/chat.js"):
         assert "script-src 'self'" in policy
         assert "frame-ancestors 'none'" in policy
     else:

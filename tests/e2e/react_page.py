@@ -43,9 +43,9 @@ def build_with_package(page: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def serve_page(script: str, *, policy: str = "") -> AsyncIterator[str]:
-    """Serve a page that has the script, with a content security policy if one is given."""
-    files = {"/": ("text/html", HTML), "/page.js": ("text/javascript", script)}
+async def serve_page(script: str = "", *, policy: str = "", html: str = HTML) -> AsyncIterator[str]:
+    """Serve a page that has the script, or is the `html`, with a content security policy if one is given."""
+    files = {"/": ("text/html", html), "/page.js": ("text/javascript", script)}
     more = f"content-security-policy: {policy}\r\n" if policy else ""
     serving: set[asyncio.Task[Any]] = set()
 

@@ -145,6 +145,26 @@ async def test_a_key_in_the_address_leaves_no_trace_and_is_forgotten_on_request(
     await check_only_the_session_has_the_key(page)
 
 
+async def test_the_page_of_the_api_asks_for_a_key_and_shows_none(page, asking, relay):
+    await page.goto(f"{relay.url}/docs")
+    await page.wait_for_selector("#key-form")
+    await check_in_light_and_dark(page)
+    await give_key(page, "ssk_wrong")
+    await page.wait_for_selector("#key-error:has-text('does not take')")
+    await give_key(page, "ssk_right")
+    await page.click("#postV1Chat > summary")
+    await page.wait_for_selector("#postV1Chat pre:has-text('Bearer $KEY')")
+    await check_in_light_and_dark(page)
+    await check_only_the_session_has_the_key(page)
+    # The link of the chat page brings the key along, as its tab has it.
+    await page.goto(relay.url)
+    async with page.context.expect_page() as opened:
+        await page.click("#documents")
+    docs = await opened.value
+    await docs.wait_for_selector("#postV1Chat")
+    assert {None, "ssk_wrong", "ssk_right"} == {given for _, given in asking.shown}
+
+
 async def test_a_link_with_another_key_begins_anew(page, upstream, asking, relay):
     """Or what was said so far would be told to whoever made the link."""
     asking.keys |= {"ssk_theirs"}

@@ -1,12 +1,16 @@
 """The demo page in a real Chromium, served by the real relay."""
 
 import asyncio
+import shlex
+from asyncio.subprocess import PIPE
 
 import pytest
 from playwright.async_api import Page
 
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.testing.upstream import Hold, Until, head, send, text
 from tests.e2e.axe import check_accessible, check_accessible_everywhere
+from tests.e2e.react_page import serve_page
 from tests.e2e.talk import (
     IDLE,
     READY,
@@ -19,6 +23,7 @@ from tests.e2e.talk import (
     says,
     status,
 )
+from tests.needs import program
 from tests.serving import serve_relay
 from tests.test_docs import block
 
@@ -190,6 +195,27 @@ async def test_page_is_accessible_and_can_be_used_at_400_percent(page):
         assert (await page.locator("#prompt").bounding_box())["y"] < 256
 
 
+async def test_story_of_demo_tools_goes_on_to_its_answer(page):
+    async with serve_relay(demo_pace=0) as relay:
+        await open_page(page, relay.url)
+        for transport, question in zip(
+            TRANSPORTS, ("What is the weather?", "And now?"), strict=True
+        ):
+            await ask(page, question, model="demo-tools", transport=transport)
+            last = page.locator(".message.assistant").last
+            await last.locator(".text:has-text('A model would now')").wait_for()
+            await page.wait_for_selector(IDLE)
+
+            assert 2 == await last.locator(".tool").count()
+            assert 2 == (await last.locator(".text").inner_text()).count('"weather":"sunny"')
+            assert "completed" == await status(page)
+        before = await page.locator("#log").inner_text()
+        await page.reload()
+        await page.wait_for_selector(IDLE)
+        assert before == await page.locator("#log").inner_text()
+        assert 2 == await page.locator(".message.assistant").count()
+
+
 async def sideways(page: Page) -> int:
     """Return how far the page itself can be scrolled sideways."""
     found: list[int] = await page.locator("html").evaluate(OVERFLOW)
@@ -338,10 +364,68 @@ async def test_tables_and_formulas_are_whole_on_a_phone(page, upstream, relay):
     await check_accessible(page)
 
 
-@pytest.mark.parametrize("name", ["page", "eventsource"])
-async def test_snippet_of_the_readme_runs(page, name):
+async def test_characters_that_turn_text_turn_none_and_are_marked_in_code(page, upstream, relay):
+    turned = "go \u202eabc\u202c \u2067def\u2069 end"
+    sample = f"{turned}\n\n```js\nif (x) {{ {turned} }} // \u200f\n```\n"
+    upstream.script = says(*sample)
+    await page.goto(relay.url)
+    await ask(page, "hello")
+    await answer(page)
+    shown = """(box) => {
+        const walk = document.createTreeWalker(box, NodeFilter.SHOW_TEXT);
+        const places = [];
+        while (walk.nextNode()) for (let at = 0; at < walk.currentNode.length; at++) {
+            const range = new Range();
+            range.setStart(walk.currentNode, at);
+            range.setEnd(walk.currentNode, at + 1);
+            if (/\\w/.test(`${range}`)) places.push([range.getBoundingClientRect().left, `${range}`]);
+        }
+        const marks = [...box.querySelectorAll('bdi')].map((one) => getComputedStyle(one, '::before').content);
+        return [places.sort(([a], [b]) => a - b).map(([, one]) => one).join(''), marks, box.textContent];
+    }"""
+    marks = [f'"U+{code}"' for code in ("202E", "202C", "2067", "2069", "200F")]
+    places = ".message.assistant .text p", ".message.assistant .text pre code"
+    prose, code = [await page.locator(place).evaluate(shown) for place in places]
+
+    assert ["goabcdefend", ["none"] * 4, turned] == prose
+    assert ["ifxgoabcdefend", marks, f"if (x) {{ {turned} }} // \u200f"] == code
+
+
+async def test_api_is_shown_as_a_page_whose_commands_run(page):
+    curl = program("curl")
     async with serve_relay(demo_pace=0) as relay:
-        code = block(name)
+        await page.goto(relay.url)
+        async with page.context.expect_page() as opened:
+            await page.click("#documents")
+        docs = await opened.value
+        document = (await relay.client.get("/openapi.json")).json()["paths"]
+        calls = [
+            operation["operationId"] for path in document.values() for operation in path.values()
+        ]
+        await docs.locator("details.call").nth(len(calls) - 1).wait_for()
+        assert sorted(calls) == sorted(
+            await docs.locator("details.call").evaluate_all("all => all.map((one) => one.id)")
+        )
+
+        for path in (*(one.path for one in CLIENT_FORMATS.values()), "/v1/messages/count_tokens"):
+            call = docs.locator(f"#{document[path]['post']['operationId']}")
+            await call.locator("summary").first.click()
+            command = await call.locator("pre").inner_text()
+            words = [curl, "--fail-with-body", "--max-time", "20", *shlex.split(command)[1:]]
+            process = await asyncio.create_subprocess_exec(*words, stdout=PIPE, stderr=PIPE)
+            told, _ = await process.communicate()
+            assert 0 == process.returncode, (command, told)
+        chat = docs.locator("#postV1Chat")
+        assert "messages list of" in await chat.inner_text()
+        await chat.locator("summary:has-text('ChatRequestUserMessage')").first.click()
+        await chat.locator(".fields .fields code:has-text('cache_control')").first.wait_for()
+        await check_accessible(docs)
+
+
+@pytest.mark.parametrize("name", ["page", "eventsource"])
+async def test_snippet_of_the_readme_runs_on_a_page_of_another_server(page, name):
+    async with serve_relay(demo_pace=0) as relay:
+        code = block(name).replace("http://localhost:8000", relay.url)
         if name == "eventsource":
             code = f"<p id='answer'></p><script type=module>{code}</script>".replace(
                 "console.log(", "document.querySelector('#answer').append("
@@ -349,11 +433,8 @@ async def test_snippet_of_the_readme_runs(page, name):
         else:
             code = code.replace("</script>", "document.body.dataset.done = 'yes';</script>")
 
-        async def serve(route):
-            await route.fulfill(content_type="text/html", body=f"<!doctype html>{code}")
+        async with serve_page(html=f"<!doctype html>{code}") as other:
+            await page.goto(other)
+            await page.wait_for_selector("body[data-done=yes]")
 
-        await page.route(f"{relay.url}/snippet", serve)
-        await page.goto(f"{relay.url}/snippet")
-        await page.wait_for_selector("body[data-done=yes]")
-
-        assert len(await page.text_content("#answer") or "") > 100
+            assert len(await page.text_content("#answer") or "") > 100

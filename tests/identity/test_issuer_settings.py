@@ -129,21 +129,6 @@ def test_urls_that_no_keys_are_fetched_from(url):
     assert why_unusable(url) is not None
 
 
-EXAMPLES = [
-    block
-    for block in re.findall(r"```toml\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
-    if "[[issuer]]" in block
-]
-
-
-@pytest.mark.parametrize("text", EXAMPLES)
-def test_example_of_the_documents_is_taken(tmp_path, text):
-    file = tmp_path / "seseragi.toml"
-    file.write_text(text)
-
-    assert load_settings({}, config=str(file)).identity.issuers
-
-
 def test_every_key_is_documented_with_its_default():
     rows = dict(re.findall(r"^\| `(\w+)` \|.*\| ?([^|]*?) ?\|$", SECTION, re.MULTILINE))
     config = IssuerConfig(issuer="x", audience="y")

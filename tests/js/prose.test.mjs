@@ -156,6 +156,7 @@ const CASES = [
   ['formulas in code are code', '`$a$` and `\\(b\\)`', '<p><code>$a$</code> and <code>\\(b\\)</code></p>'],
   ['entities', 'a &lt;b&gt; &amp;amp; &#233;&#x1F30A; Q&A &unknown; &#0; AT&T&', '<p>a <b> &amp; é🌊 Q&A &unknown; &#0; AT&T&</p>'],
   ['entities in code and addresses', '`&lt;` https://a.example/?b=1&lt=2', '<p><code>&lt;</code> <a https://a.example/?b=1&lt=2>https://a.example/?b=1&lt=2</a></p>'],
+  ['characters that turn text', 'a \u202eb *c\u2067* &#x202e; d\u200f\n\n`e\u200ff`\n```js\ng\u202d h\n```', '<p>a <bdi>\u202e</bdi>b <em>c<bdi>\u2067</bdi></em> <bdi>\u202e</bdi> d\u200f</p><p><code>e<bdi>\u200f</bdi>f</code></p><pre js><code>g<bdi>\u202d</bdi> h</code></pre>'],
   ['a number or a dash that is no list', '1\n-\n12.5 -x', '<p>1\n-\n12.5 -x</p>'],
 ];
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from app.composition import settle_identity
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.settings import load_settings
 from app.upstreams.presets import PLACES, PRESETS, Preset
@@ -131,10 +132,9 @@ def blocks() -> list[tuple[str, str]]:
     """The TOML of the documents, each with the name of its file."""
     return [
         (f"{path.name} {number}", block)
-        for path in [
-            *(ROOT / "README.md", ROOT / "docs/configuration.md"),
-            *sorted(PROVIDERS.glob("*.md")),
-        ]
+        for pattern in ("*.md", "docs/**/*.md", "examples/*/README.md")
+        for path in sorted(ROOT.glob(pattern))
+        if path.name != "codex.md"  # the settings of Codex
         for number, block in enumerate(
             re.findall(r"```toml\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL), start=1
         )
@@ -144,17 +144,19 @@ def blocks() -> list[tuple[str, str]]:
 @pytest.mark.parametrize("block", [block for _, block in blocks()], ids=[name for name, _ in blocks()])  # fmt: skip
 def test_toml_of_the_documents_can_be_used(block, tmp_path):
     read = tomllib.loads(block)
-    (tmp_path / "seseragi.toml").write_text(block)
-    files = re.findall(r'key_file = "(.*?)"', block)
-    for file in files:
+    for file in re.findall(r'key_file = "(.*?)"', block):
         here = tmp_path / Path(file).name
         here.write_text("sk-0123456789abcdef")
         block = block.replace(file, here.name)
     (tmp_path / "seseragi.toml").write_text(block)
+    (tmp_path / "keys.json").touch(mode=0o600)
+    (tmp_path / "keys.json").write_text("{}")
     own = dict.fromkeys(re.findall(r'key_env = "(.*?)"', block), "sk-0123456789abcdef")
-    names = {upstream.name for upstream in load_settings({**EVERYTHING, **own}).upstreams}
+    settings = settle_identity(load_settings({**EVERYTHING, **own})).settings
 
-    assert set(read.get("upstream", ())) <= names
+    assert set(read.get("upstream", ())) <= {upstream.name for upstream in settings.upstreams}
+    for name in ("key", "issuer"):
+        assert len(read.get(name, ())) <= len(getattr(settings.identity, f"{name}s"))
 
 
 def test_other_host_is_four_lines_of_toml():
