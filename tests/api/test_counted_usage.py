@@ -250,9 +250,10 @@ PLAIN = [head(), wait(4), send(text("word") + FINISH + counted(5, 1) + DONE)]
         ([], {}, [wait(9.5), *BEGUN, Hold()], None, 10 + 9.5 * DEFAULT_RATE),
         ([], {}, [chunked_head(), Hold()], 300, 300),  # no more than was reserved
         ([], {}, [*BEGUN, Hold()], 5, 10),  # no less than was seen
-        ([THOUGHT], {}, [chunked_head(), Hold()], None, 10 * 500),
-        ([PLAIN], {}, [chunked_head(), Hold()], None, 0),
-        ([THOUGHT, PLAIN], {}, [chunked_head(), Hold()], None, 10 * 250),
+        # Four seconds at the highest rate that counts, and at none, beside sixty at the default.
+        ([THOUGHT] * 9, {}, [chunked_head(), Hold()], None, 10 * (6_000 + 36 * 400) / 96),
+        ([PLAIN] * 9, {}, [chunked_head(), Hold()], None, 10 * 6_000 / 96),
+        ([THOUGHT] * 9 + [PLAIN], {}, [chunked_head(), Hold()], None, 10 * (6_000 + 36 * 400) / 96),
         ([], {"strict": True}, [chunked_head(), Hold()], 2_000, 2_000),
         ([], {"strict": True}, [*BEGUN, Hold()], 2_000, 2_000),
         ([], {"strict": True, "tokens_per_minute": 900 + INPUT}, [*BEGUN, Hold()], 2_000, 900),

@@ -4,35 +4,72 @@ import pytest
 
 from app.deadlines import Quiet
 from app.events import TokenCounts
-from app.ledger.hidden_output import DEFAULT_RATE, MAX_TARGETS, HiddenRates
+from app.ledger.hidden_output import DEFAULT_RATE, MAX_RATE, MAX_TARGETS, HiddenRates
 
 pytestmark = pytest.mark.pure
 
 SECOND = Quiet(1, 1)
+PLAIN = TokenCounts(output_tokens=1100, reasoning_tokens=0)
+
+
+def measured(
+    counts: TokenCounts, quiet: Quiet, *, times: int = 1, rates: HiddenRates | None = None
+) -> HiddenRates:
+    """Return what is known after so many such answers, of which 100 tokens are shown."""
+    rates = rates or HiddenRates()
+    for _ in range(times):
+        rates.measure("a", counts, shown=100, quiet=quiet)
+    return rates
 
 
 @pytest.mark.parametrize(
     ("counts", "rate"),
     [
-        (TokenCounts(output_tokens=1100), 100),
-        (TokenCounts(output_tokens=1100, reasoning_tokens=0), 0),
+        (TokenCounts(output_tokens=600), 50),
+        (PLAIN, 0),
         (TokenCounts(output_tokens=1100, reasoning_tokens=400), 40),
         (TokenCounts(output_tokens=90), 0),
+        # A mistake of the estimate of what was shown, or thought that was shown.
+        (TokenCounts(output_tokens=230), 0),
+        (TokenCounts(output_tokens=200, reasoning_tokens=170), 0),
         # What the estimate of the text lacks was written at the pace of the text.
         (TokenCounts(output_tokens=2200), 200),
+        (TokenCounts(output_tokens=60_000), MAX_RATE),
     ],
 )
 def test_the_rate_is_that_of_what_was_counted_and_not_shown(counts, rate):
-    rates = HiddenRates()
-    assert DEFAULT_RATE == rates.estimate("a", SECOND)
-    rates.measure("a", counts, shown=100, quiet=Quiet(10, 11))
+    known = measured(counts, Quiet(10, 11), times=1000)
+    assert rate == pytest.approx(known.estimate("a", SECOND), abs=1)
+    assert DEFAULT_RATE == known.estimate("b", SECOND)
+
+
+@pytest.mark.parametrize(
+    ("counts", "quiet"),
+    [
+        (PLAIN, Quiet(1.1, 1.2)),
+        (PLAIN, Quiet(300, 301)),  # a long prompt, or a queue
+        (TokenCounts(output_tokens=60_000, reasoning_tokens=59_000), Quiet(1.05, 1.06)),
+        (TokenCounts(output_tokens=60_000), Quiet(1.05, 1.06)),
+    ],
+)
+def test_a_single_answer_moves_a_rate_little(counts, quiet):
+    assert 0.8 * DEFAULT_RATE < measured(counts, quiet).estimate("a", SECOND) < 1.2 * DEFAULT_RATE
+
+
+def test_answers_without_thought_say_nothing_of_a_target_that_has_thought():
+    thought = TokenCounts(output_tokens=2_100, reasoning_tokens=2_000)
+    rates = measured(PLAIN, Quiet(10, 11), times=1000)
+    assert 0 == rates.estimate("a", SECOND)
+    measured(thought, Quiet(10, 11), rates=rates)
+    rate = rates.estimate("a", SECOND)
+    assert DEFAULT_RATE < rate < 200
+    measured(PLAIN, Quiet(10, 11), times=1000, rates=rates)
     assert rate == rates.estimate("a", SECOND)
-    assert DEFAULT_RATE == rates.estimate("b", SECOND)
 
 
 def test_what_was_measured_last_counts_most():
     rates = HiddenRates()
-    for tokens in [0] * 1000 + [5_000] * 100:
+    for tokens in [500] * 1000 + [5_000] * 100:
         rates.measure("a", TokenCounts(output_tokens=tokens), shown=0, quiet=Quiet(100, 100))
     assert 48 <= rates.estimate("a", SECOND) <= 50
 
@@ -40,6 +77,6 @@ def test_what_was_measured_last_counts_most():
 def test_the_target_that_was_measured_last_is_kept():
     rates = HiddenRates()
     for number in range(MAX_TARGETS + 1):
-        rates.measure(f"{number}", TokenCounts(output_tokens=7), shown=0, quiet=SECOND)
-    kept = [n for n in range(MAX_TARGETS + 1) if rates.estimate(f"{n}", SECOND) == 7]
-    assert list(range(1, MAX_TARGETS + 1)) == kept
+        rates.measure(f"{number}", PLAIN, shown=0, quiet=SECOND)
+    known = [n for n in range(MAX_TARGETS + 1) if rates.estimate(f"{n}", SECOND) < DEFAULT_RATE]
+    assert list(range(1, MAX_TARGETS + 1)) == known
