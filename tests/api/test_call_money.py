@@ -105,6 +105,20 @@ async def test_a_cost_that_the_provider_states_counts_where_no_price_is_known() 
     assert (180, 0) == (state.day.nano_usd, state.day.unpriced)
 
 
+@pytest.mark.parametrize("number", ["1" + "0" * 400])
+@pytest.mark.parametrize("field", ["cost", "total_time"])
+async def test_numbers_that_none_can_be_cost_no_answer(field: str, number: str) -> None:
+    stated = TOLD.replace('"usage": {', f'"usage": {{"{field}": {number}, ')
+    async with serve_upstream() as upstream, serve(upstream, prices=()) as relay:
+        upstream.script = reply("200 OK", stated)
+        response = await relay.client.post(PATH, json=ASK)
+        await settled(relay)
+        (row,) = await rows(relay)
+
+    assert (200, 9) == (response.status_code, response.json()["usage"]["prompt_tokens"])
+    assert (None, "", 9) == (row.nano_usd, row.price_version, row.input_tokens)
+
+
 async def test_what_the_provider_does_not_count_is_estimated(log: str) -> None:
     async with serve_upstream() as upstream, serve(upstream, log) as relay:
         upstream.script = reply("200 OK", f"{VECTORS}}}")
