@@ -8,7 +8,7 @@ from msgspec import Meta, Raw
 
 from ..errors import RequestError
 from ..requests import convert_body, parse_body, parse_part
-from .reading.json_values import count, short
+from .reading.json_values import count, decode, mapping, short
 from .reading.provider_cost import parse_cost
 from .writing.token_counts import GOOGLES
 from .writing.token_estimate import estimate_text
@@ -175,7 +175,7 @@ class _OpenAIRow(msgspec.Struct):
 class _OpenAIAnswer(msgspec.Struct):
     data: list[_OpenAIRow]
     model: Any = None
-    usage: dict[str, Any] | None = None
+    usage: Raw = Raw(b"null")
 
 
 _openai = msgspec.json.Decoder(_OpenAIAnswer)
@@ -201,11 +201,19 @@ def _parse_openai(body: bytes) -> Parsed:
     rows = answer.data
     if all(row.index is not None for row in rows):
         rows = sorted(rows, key=lambda row: row.index or 0)
-    usage = answer.usage or {}
+    usage = _read(answer.usage)
     tokens = count(usage.get("prompt_tokens"))
     tokens = count(usage.get("total_tokens")) if tokens is None else tokens
     vectors = [row.embedding for row in rows]
     return Parsed(vectors, tokens, short(answer.model), parse_cost(usage))
+
+
+def _read(usage: Raw) -> dict[str, Any]:
+    """Read what was used as leniently as that of streams: the vectors are paid for."""
+    try:
+        return mapping(decode(bytes(usage).decode()))
+    except ValueError:
+        return {}
 
 
 _OPENAI: Final = Format("embeddings", _render_openai, _parse_openai, takes_tokens=True, fields=None)
