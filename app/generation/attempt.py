@@ -237,6 +237,9 @@ class Attempt:
                 fields = self.target.upstream.reasoning_fields
                 fields.refused(self.target.model, error.message)
             raise
+        except asyncio.CancelledError as left:
+            self.billable = was_sent(left)
+            raise
         if self._is_last:
             request.drop()
         self._reply_headers = reply.headers

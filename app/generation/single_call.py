@@ -337,9 +337,11 @@ class Asking:
                 retry_after_s=error.retry_after_s,
                 said=upstream.redact(error.said)[:MAX_SAID],
             ) from None
-        except FAILURES as failure:
+        except (asyncio.CancelledError, *FAILURES) as failure:
             if not was_sent(failure):
                 not_taken()
+            if isinstance(failure, asyncio.CancelledError):
+                raise
             raise explain(failure, upstream=upstream.name, answered=False) from failure
 
 

@@ -11,7 +11,7 @@ import certifi
 import httpx2
 from httpx_aiohttp.httpx2 import Httpx2AiohttpClient
 
-from .transport import Call, Reply, Transport, read_pieces
+from .transport import Call, Reply, Transport, read_pieces, reused
 
 
 def open_client(
@@ -81,6 +81,7 @@ class Client(Httpx2AiohttpClient):
         if isinstance(transport, Transport):
             return await transport.open(call)
         request = httpx2.Request(call.method, call.url, headers=call.headers, content=call.content)
+        reused.set(False)
         response = await transport.handle_async_request(request)  # of a mounted one
         return Reply(response.status_code, response.headers, read_pieces(response))
 

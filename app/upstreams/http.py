@@ -41,9 +41,9 @@ CLOSED_WITHIN_S = 0.25
 TLS_ALERT = "\\x15\\x03"
 """How a message shows the bytes with which TLS refuses plain HTTP."""
 
-_UNSENT = (
-    *(aiohttp.ClientConnectorError, aiohttp.ClientResponseError, HttpProcessingError),
-    *(httpx2.ProxyError, TimeoutError, FramingError),
+_UNREAD = (
+    *(aiohttp.ClientResponseError, HttpProcessingError, FramingError),
+    httpx2.ProxyError,  # of a client that has no transport
 )
 
 FAILURES = (httpx2.HTTPError, aiohttp.ClientError, OSError, FramingError)
@@ -140,7 +140,7 @@ async def _send(client: Client, call: Call) -> Reply:
     """
     clock = asyncio.get_running_loop().time
     for _ in range(KEPT_TRIES):
-        reused.set(False)
+        reused.set(None)
         sent_at = clock()
         try:
             return await client.open(call)
@@ -148,6 +148,7 @@ async def _send(client: Client, call: Call) -> Reply:
             lost = isinstance(error.__cause__, aiohttp.ClientConnectionError)
             if not (lost and reused.get() and clock() - sent_at < CLOSED_WITHIN_S):
                 raise
+    reused.set(None)
     return await client.open(call)
 
 
@@ -197,13 +198,15 @@ def _decode_some(body: bytes, coding: str) -> bytes:
     return b""
 
 
-def was_sent(error: Exception) -> bool:
-    """Return whether a call that failed with one of `FAILURES` may have reached its upstream.
+def was_sent(error: BaseException) -> bool:
+    """Return whether the call of this task may have reached its upstream.
 
-    Not where there was no connection, or one that does not speak HTTP.
+    It has ended with one of `FAILURES`, or was cancelled. Not where there was no connection, or
+    one that does not speak HTTP.
     """
     cause = error.__cause__ or error
-    return not isinstance(cause, _UNSENT) and TLS_ALERT not in str(cause)
+    unread = isinstance(cause, _UNREAD) or TLS_ALERT in str(cause)
+    return reused.get() is not None and not unread
 
 
 def explain(error: Exception, *, upstream: str, answered: bool) -> UpstreamError:

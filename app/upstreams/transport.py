@@ -45,12 +45,12 @@ HEAD_PIECE = 1024
 ByteSink = Callable[[bytes], bool]
 """Takes a piece of a body within the read that brought it; False: it wants to be asked first."""
 
-reused: ContextVar[bool] = ContextVar("reused", default=False)
-"""Whether the connection that this task uses had served before."""
+reused: ContextVar[bool | None] = ContextVar("reused", default=None)
+"""Whether the connection that this task uses had served before; None: it has none yet."""
 
 
 class Connection(ResponseHandler):
-    """Ends the body that is being read when the connection fails, and says if it is reused.
+    """Ends the body that is being read when the connection fails.
 
     aiohttp 3.14 tells only who waits for the next response: a body whose chunks are
     malformed would never end for its reader, though the connection is closed.
@@ -58,7 +58,8 @@ class Connection(ResponseHandler):
 
     body: "Body | None" = None
     """The one that is being read."""
-    _served = False
+    served = False
+    """Whether a request was sent on it."""
     _answered = False
     """Whether the request has its whole answer, and no other was sent since."""
     _heads = 0
@@ -70,8 +71,7 @@ class Connection(ResponseHandler):
     _chunked = False
 
     def set_response_params(self, **settings: Any) -> None:
-        reused.set(self._served)
-        self._served = True
+        self.served = True
         self._answered, self._heads, self._interim = False, 0, 0
         super().set_response_params(**settings)
 
@@ -288,7 +288,13 @@ class _Response(aiohttp.ClientResponse):
 
 
 class Connector(aiohttp.TCPConnector):
-    """aiohttp's, which keeps no connection that has spoken since its answer."""
+    """aiohttp's, which says what it gives; it keeps no connection that spoke since its answer."""
+
+    async def connect(self, *call: Any, **options: Any) -> aiohttp.connector.Connection:
+        """Return a connection to the upstream itself, through a proxy's tunnel and TLS if any."""
+        link = await super().connect(*call, **options)
+        reused.set(isinstance(link.protocol, Connection) and link.protocol.served)
+        return link
 
     async def _get(self, *key: Any) -> aiohttp.connector.Connection | None:
         while (kept := await super()._get(*key)) is not None:

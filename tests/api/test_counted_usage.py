@@ -356,6 +356,45 @@ async def test_nobody_to_connect_to_costs_nothing():
     assert (0, 0, 1) == (state.day.nano_usd, state.day.input_tokens, state.day.requests)
 
 
+@pytest.mark.parametrize("leaves", [True, False])
+@pytest.mark.parametrize("through_proxy", [False, True])
+@pytest.mark.parametrize(
+    "asked", [{"path": "/v1/chat", **HELLO}, {"path": "/v1/embeddings", "input": "hello"}]
+)
+async def test_what_ends_before_there_is_a_connection_costs_nothing(
+    monkeypatch, asked, through_proxy, leaves
+):  # fmt: skip
+    connected, over = asyncio.Event(), asyncio.Event()
+
+    async def say_nothing(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.set()
+        await over.wait()
+        writer.transport.abort()
+
+    silent = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    host = f"127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+    environ = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": f"https://{host}/v1"}
+    if through_proxy:
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.setenv("HTTPS_PROXY", f"http://{host}")
+
+    async def is_over() -> bool:
+        return not (await account(relay)).running
+
+    limits = UsageLimits(usd_per_day=1, strict=True)
+    async with serve_priced(None, relay=limits, environ=environ) as relay:
+        body = {"model": "openai/m", **asked}
+        asking = asyncio.create_task(relay.client.post(body.pop("path"), json=body))
+        await asyncio.wait_for(connected.wait(), 20)
+        _ = asking.cancel() if leaves else over.set()
+        await until(is_over)
+        over.set()
+        state = await account(relay)
+    silent.close()
+
+    assert (0, 0, 1) == (state.day.nano_usd, state.day.input_tokens, state.day.requests)
+
+
 async def test_an_end_that_the_log_refuses_once_is_charged_once():
     refused: list[Any] = []
 
