@@ -356,13 +356,13 @@ async def _patience(target: Target, seconds: float) -> AsyncIterator[None]:
     try:
         async with timeout:
             yield
-    except TimeoutError:
+    except TimeoutError as late:
         if not timeout.expired():
             raise
         name = target.upstream.name
         raise UpstreamError(
             "upstream_timeout", f"upstream {name!r} sent no answer for {seconds:g} s"
-        ) from None
+        ) from late
 
 
 async def _gather(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

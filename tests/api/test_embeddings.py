@@ -12,6 +12,7 @@ import openai
 import pytest
 
 from app.dialects.vectors import as_base64, as_numbers
+from app.retry import Plan
 from app.testing.upstream import Call, Hold, Send, Step, head, reply, send, serve_upstream, wait
 from tests.clock import Clock
 from tests.serving import HELLO, Relay, serve_relay, serve_script
@@ -388,11 +389,19 @@ async def test_a_client_that_goes_ends_the_call() -> None:
         await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
 
 
-async def test_a_silent_upstream_is_a_timeout() -> None:
+async def test_a_silent_upstream_is_a_timeout_and_no_status(monkeypatch: Any) -> None:
+    told, follow = [], Plan.next
+
+    def follow_told(plan: Plan, *failure: Any, handed_on: bool, **more: Any) -> Any:
+        told.append(handed_on)
+        return follow(plan, *failure, handed_on=handed_on, **more)
+
+    monkeypatch.setattr(Plan, "next", follow_told)
     async with serve_script([Hold()], first_event_timeout_s=0.1) as (relay, _):
         response = await relay.client.post(PATH, json={"model": "openai/e", "input": "a"})
 
     assert (504, "upstream_timeout") == (response.status_code, response.json()["error"]["code"])
+    assert [False] == told
 
 
 async def test_the_memory_of_an_answer_is_bounded() -> None:
