@@ -176,6 +176,24 @@ async def finish(relay: Relay, started: Started) -> dict[str, Any]:
     return json.loads(data[-1].removeprefix("data: "))
 
 
+@pytest.mark.parametrize(
+    "end", ["not told", "an error amid the text", "silent", "reset before the head"]
+)
+async def test_strict_is_no_different_where_no_hidden_output_is_estimated(monkeypatch, end):
+    _, script, _, usage = next(one for one in ENDS if one[0] == end)
+    limits = UsageLimits(usd_per_day=1, strict=True)
+    async with (
+        serve_upstream() as upstream,
+        serve_priced(upstream, relay=limits, first_event_timeout_s=3) as relay,
+        Clock(monkeypatch).hurrying() if end == "silent" else contextlib.nullcontext(),
+    ):
+        upstream.script = script
+        await relay.client.post("/v1/chat", json=HELLO)
+        state = await account(relay)
+
+    assert cost_of(usage) == state.day.nano_usd
+
+
 ROUTE = """
 [upstream.openai]
 base_url = "URL"
