@@ -25,7 +25,7 @@ class UsageLimits(
     usd_per_day: Usd | None = None
     usd_per_month: Usd | None = None
     strict: bool | None = None
-    """Whether a stream without its provider's count costs all that was reserved for it."""
+    """Whether a stream costs all that was reserved where its hidden output would be estimated."""
 
     def __bool__(self) -> bool:
         """Return whether there is any limit."""

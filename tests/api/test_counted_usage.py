@@ -404,7 +404,10 @@ async def test_what_ends_before_there_is_a_connection_costs_nothing(
         body = {"model": "openai/m", **asked}
         asking = asyncio.create_task(relay.client.post(body.pop("path"), json=body))
         await asyncio.wait_for(connected.wait(), 20)
-        _ = asking.cancel() if leaves else over.set()
+        if leaves:
+            asking.cancel()
+        else:
+            over.set()
         await until(is_over)
         over.set()
         state = await account(relay)
