@@ -323,7 +323,8 @@ def test_operator_port_stays_until_what_a_drain_ended_has_been_scraped(tmp_path,
         said = next(line for line in lines if line["event"] == "listening")
         operator = said["operator_url"]
         ended = (
-            'seseragi_streams_ended_total{code="producer_lost",route="demo",status="interrupted"} '
+            'seseragi_streams_ended_total{code="producer_lost",ended_by="shutdown",'
+            'route="demo",status="interrupted"} '
         )
 
         def scrape() -> str:

@@ -72,7 +72,8 @@ KINDS: Final = (
 # So that the first of what alerts look for is an increase, and not a series that begins with it.
 EXPECTED_ENDS: Final = (
     *(("completed", NONE, NONE), ("cancelled", NONE, "user"), ("cancelled", NONE, "reader_gone")),
-    *(("interrupted", "producer_lost", "relay_lost"), ("failed", "internal", "relay")),
+    *(("interrupted", "producer_lost", by) for by in ("relay_lost", "shutdown")),
+    ("failed", "internal", "relay"),
 )
 
 
