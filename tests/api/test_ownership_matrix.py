@@ -249,6 +249,7 @@ def test_hub_itself_names_no_stream():
     assert public == {
         *("streams_of", "models", "health", "readiness", "usage"),
         *("open", "close", "drain", "drain_once", "stop_now"),
+        "reconfigure",  # takes settings, which name no stream
         *("observe", "load"),  # `load` says numbers alone
         *("running", "read_here", "read_accounts", "report_refusal"),
     }

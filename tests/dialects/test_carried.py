@@ -56,7 +56,7 @@ CARRIED: dict[str, list[e.Event]] = {
     "media": said(e.Media(0, "image/png", data=MARK)),
     "logprobs": said(e.TextStart(0), e.TextDelta(0, "a"), e.LogProbs(0, [{"token": MARK, "logprob": -0.1, "bytes": None, "top_logprobs": []}]), e.TextEnd(0)),
     "verdicts of filters": said(e.ContentFilter("prompt", {MARK: {"filtered": False}}, False), *TEXT),
-    "moderation results": said(e.ContentFilter("prompt", {"type": "moderation_results", "results": [{"model": MARK}]}, False), *TEXT),
+    "moderation results": said(*(e.ContentFilter(side, {"type": "moderation_results", "results": [{"model": MARK}]}, False) for side in ("prompt", "completion")), *TEXT),
     "tools that the provider ran": said(e.ProviderTool(0, "web_search", input={"q": MARK}), e.ProviderTool(0, "web_search", output=1)),
     "tools that Anthropic ran": said(e.ProviderTool(0, "web_search", input={"q": MARK}, raw=e.Raw("anthropic", '{"type":"server_tool_use"}'))),
     "notices": said(e.Notice("retry", MARK), *TEXT),
