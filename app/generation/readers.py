@@ -111,6 +111,8 @@ class Attended(NamedTuple):
     readers: int
     resumes: int
     """Those that came with a cursor."""
+    now: int = 0
+    """Readers that it has here at present."""
 
 
 class Attendance:
@@ -151,7 +153,9 @@ class Attendance:
     def attended(self, stream: str) -> Attended:
         """Return how many readers a stream has had that is produced here."""
         produced = self._produced.get(stream)
-        return Attended(0, 0) if produced is None else Attended(produced.readers, produced.resumes)
+        if produced is None:
+            return Attended(0, 0)
+        return Attended(produced.readers, produced.resumes, self._readers.get(stream, 0))
 
     @property
     def count(self) -> int:

@@ -332,7 +332,8 @@ class Relay:
         self._blame(error)
         again = self._breaker.passes(now)
         cut = self._attempt.cut or error.code == "upstream_truncated"
-        handed_on = not cut and now - self._started_at < self._asks_again_s
+        in_time = now - self._started_at < self._asks_again_s
+        handed_on = in_time and not cut and self._attended().now > 0
         step = None
         if self._stop is None:
             step = self._plan.next(error, now, again=again, handed_on=handed_on)

@@ -26,7 +26,7 @@ class StartOptions(msgspec.Struct, frozen=True):
     leaves: bool = False
     """Whether the client is told where the stream is, instead of reading it."""
     asks_again_s: float = 0
-    """For how many seconds a failure is told by a status, at which the client asks again by
-    itself if it may pass."""
+    """For how many seconds a failure is told by a status, at which the client, if it is still
+    connected, asks again by itself if it may pass."""
     memory: RequestMemory | None = None
     """What is taken for the request; the stream that it starts keeps and releases it."""

@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
+import httpx2
 import pytest
 
 from app.testing.upstream import (
@@ -33,6 +34,7 @@ from app.testing.upstream import (
 )
 from tests.clock import Clock
 from tests.serving import HELLO, events_of, read_messages, serve_relay, serve_script, text_of
+from tests.waiting import until
 
 JSON_ANSWER = json.dumps(
     {
@@ -445,6 +447,22 @@ async def test_what_a_client_sees_too_late_for_a_status_is_asked_again(hurry):
 
     assert 200 == response.status_code
     assert 4 == len(upstream.calls)
+
+
+@pytest.mark.parametrize("path", CHATS)
+@pytest.mark.parametrize("streams", [True, False])
+async def test_stream_that_goes_on_without_its_client_is_retried(path: str, streams: bool):
+    refused = Until()
+    script = [refused, *reply("529 Busy", "{}")]
+    async with serve_script(script, attempts=2, gate_s=60) as (relay, upstream):
+        asked = {**CHATS[path], "model": "openai/m", "on_disconnect": "continue"}
+        with pytest.raises(httpx2.ReadTimeout):
+            await relay.client.post(path, json={**asked, "stream": streams}, timeout=0.3)
+        await until(lambda: relay.hub.load().readers == 0)
+        refused.told.set()
+        await until(lambda: relay.hub.load().streams == 0)
+
+    assert 2 == len(upstream.calls)
 
 
 @pytest.mark.parametrize("path", [*CHATS, "/v1/chat"])
