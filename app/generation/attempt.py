@@ -16,6 +16,7 @@ from ..deadlines import Deadlines, Limits
 from ..dialects.reading.errors import read_wait
 from ..dialects.reading.json_values import decode
 from ..dialects.upstream_format import Decoder, Parser
+from ..dialects.writing.conversation import list_reasoning
 from ..errors import RelayError, UpstreamError
 from ..events import (
     ChoiceEnd,
@@ -113,6 +114,12 @@ def _list_calls(chat: ChatRequest) -> frozenset[str]:
         for call in message.tool_calls or ()
     ]
     return frozenset(calls[-KNOWN_CALLS:])
+
+
+def _has_reasoning(chat: ChatRequest) -> bool:
+    """Return whether a conversation has reasoning that could be sent back."""
+    messages = chat.messages
+    return any(isinstance(one, AssistantMessage) and list_reasoning(one) for one in messages)
 
 
 class Attempt:
@@ -224,6 +231,7 @@ class Attempt:
     async def _open(self) -> Body | AsyncGenerator[bytes]:
         request = self._request
         call = await self._build_call(request.chat)
+        reasoned = _has_reasoning(request.chat)
         if self._is_last:
             request.shrink(len(call.content))
         self.billable = True
@@ -235,7 +243,9 @@ class Attempt:
             self.billable = False
             if error.code == "upstream_invalid_request":
                 fields = self.target.upstream.reasoning_fields
-                fields.refused(self.target.model, error.message)
+                fields.refused(
+                    self.target.model, error.message, content=call.content, reasoned=reasoned
+                )
             raise
         except asyncio.CancelledError as left:
             self.billable = was_sent(left)

@@ -53,6 +53,20 @@ async def test_reasoning_goes_back_in_the_field_of_the_host(field: str) -> None:
     assert [{}, {}] == again
 
 
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+async def test_what_a_host_quotes_of_one_client_changes_nothing_for_others(field: str) -> None:
+    quoted = {"type": "json_schema", "json_schema": {"name": field, "schema": {"type": "x"}}}
+    async with serve_upstream() as upstream, serve_relay(upstream) as relay:
+        for learnt in ({}, {field: "Hm."}):
+            upstream.script = refusal(f"Invalid schema for response_format '{field}'")
+            for messages in (HELLO["messages"], GO_ON):
+                body = {"model": "openai/m", "messages": messages, "response_format": quoted}
+                await relay.client.post("/v1/chat/completions", json=body)
+            upstream.script = answer(**{field: "Hm."})
+
+            assert learnt == await send_back(relay, upstream)
+
+
 async def test_a_host_that_misses_its_reasoning_is_sent_it_from_then_on() -> None:
     async with serve_upstream() as upstream, serve_relay(upstream) as relay:
         upstream.script = refusal(MISSED)
