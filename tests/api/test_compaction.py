@@ -1,5 +1,6 @@
 """Compacting a conversation of Responses: real sockets, and OpenAI's own client."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ TALK: list[Any] = [
     {"role": "user", "content": [{"type": "input_text", "text": "three"}]},
 ]
 PATH = "/v1/responses/compact"
+CALL = {"id": "c1", "type": "function", "function": {"name": "now", "arguments": "{}"}}
 
 
 def kept(compacted: Any) -> list[str]:
@@ -93,6 +95,21 @@ async def test_conversation_without_a_summary_is_an_error(script, status: int, t
         answer = await relay.client.post(PATH, json={"model": M, "input": TALK})
 
     assert (status, True) == (answer.status_code, told in answer.json()["error"]["message"])
+
+
+@pytest.mark.parametrize("delta", [{}, {"tool_calls": [{"index": 0, **CALL}]}])
+async def test_response_without_the_compaction_that_was_asked_for_fails(delta: dict[str, Any]):
+    async with serve() as (upstream, relay, client):
+        upstream.script = [head(), send(event(delta) + FINISH + DONE)]
+        body: dict[str, Any] = {"model": M, "input": [*TALK, {"type": "compaction_trigger"}]}
+        whole = await relay.client.post("/v1/responses", json=body)
+        streamed = await relay.client.post("/v1/responses", json={**body, "stream": True})
+        last = json.loads(streamed.text.split("data: ")[-1].partition("\n")[0])["response"]
+        found = await client.responses.retrieve(last["id"])
+
+    assert (502, True) == (whole.status_code, "no summary" in whole.json()["error"]["message"])
+    assert ("failed", [], "failed") == (last["status"], last["output"], found.status)
+    assert "event: error\n" in streamed.text
 
 
 @pytest.mark.parametrize(

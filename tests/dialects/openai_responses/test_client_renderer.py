@@ -273,15 +273,20 @@ NATIVE = [e.Opaque("openai.compaction", "short")]
         ([*THOUGHT, *ex.text(1, " \n", "Hi"), *CALL], "length", pack_summary("Hi")),
         ([*TEXT, *NATIVE], "stop", "short"),
         ([*NATIVE, *NATIVE], "stop", "short"),
+        (ex.text(0, " "), "length", None),
         ([*ex.text(0, " "), *CALL, e.Opaque("a.b", "xx")], "stop", None),
+        (CALL, "tool_calls", None),
     ],
 )
 def test_text_of_a_compaction_is_a_summary(events, reason, expected):
     end = e.StreamEnd("completed", reason, COUNTS)
     stream = [*COMPACTS, *events, e.ChoiceEnd(reason), end]
-    found = [(item["type"], item["encrypted_content"]) for item in check(stream)["output"]]
+    response = check(stream)
+    found = [(item["type"], item["encrypted_content"]) for item in response["output"]]
+    ended = "incomplete" if reason == "length" else "completed" if expected else "failed"
 
     assert [("compaction", expected)] * (expected is not None) == found
+    assert (ended, ended == "failed") == (response["status"], response["error"] is not None)
     assert [] == check([*stream[:-1], e.StreamEnd("failed", "error")])["output"]
 
 

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import msgspec
 
-from ....errors import RequestError, UpstreamError
+from ....errors import RequestError
 from ....events import Event
 from ....requests import parse_body, parse_fields
 from ...client_format import ParsedRequest
 from ..summary import TRIGGER
 from .request import parse_request
-from .result import render_result
+from .result import no_summary, render_answer
 from .stored import encode_item, name_items, show_item
 
 MAX_KEPT: Final = 256_000
@@ -63,14 +63,11 @@ def render_compaction(
     Raises:
         UpstreamError: `upstream_invalid_response`, the model has written no summary.
     """
-    response = render_result(stream, events)
+    response = render_answer(stream, events)
+    if response["status"] != "completed":
+        details = response["incomplete_details"] or {"reason": response["status"]}
+        raise no_summary(f"its answer was cut ({details['reason']})")
     compactions = [item for item in response["output"] if item["type"] == "compaction"]
-    if not compactions or response["status"] != "completed":
-        details = response["incomplete_details"]
-        why = f"its answer was cut ({details['reason']})" if details else "its answer had no text"
-        raise UpstreamError(
-            "upstream_invalid_response", f"the model wrote no summary of the conversation: {why}"
-        )
     messages = map(show_item, name_items(stream, kept, letter="i"))
     return {
         "id": response["id"],

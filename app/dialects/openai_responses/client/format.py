@@ -4,7 +4,7 @@ from ...answering.openai_errors import render_failure
 from ...client_format import ClientFormat
 from .renderer import Renderer
 from .request import Request, parse_request
-from .result import name_of, render_result, response_id
+from .result import name_of, render_answer, response_id
 
 CLIENT_FORMAT = ClientFormat(
     name="openai_responses",
@@ -12,7 +12,7 @@ CLIENT_FORMAT = ClientFormat(
     letter="r",
     parse_request=parse_request,
     renderer=Renderer,
-    render_result=render_result,
+    render_result=render_answer,
     render_failure=render_failure,
     lingers=False,  # as at OpenAI, unless `background` is asked for
     asks_again=True,

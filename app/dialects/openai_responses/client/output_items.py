@@ -137,6 +137,11 @@ class Output:
                 return self._image(event)
         return ()
 
+    @property
+    def lacks_compaction(self) -> bool:
+        """Whether a compaction was asked for, and there is none."""
+        return self.compacts and self._compaction is None
+
     def finish(self, status: ItemStatus) -> Iterator[OutputEvent]:
         """End what is open, in an answer that came to an end."""
         yield from self._close_text(status)

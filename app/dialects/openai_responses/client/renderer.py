@@ -12,7 +12,7 @@ import msgspec
 
 from ....events import ContentFilter, Event, StreamEnd, StreamStart, StreamTarget
 from ...client_format import Frame
-from .result import Response, render_error_event, settle
+from .result import Response, settle
 
 _encode = msgspec.json.Encoder().encode
 
@@ -43,7 +43,7 @@ class Renderer:
                 response.feed(event)
                 for kind, fields in settle(response):
                     yield self._frame(kind, fields)
-                if (error := render_error_event(event)) is not None:
+                if (error := response.render_error_event()) is not None:
                     yield self._frame("error", error)
                 # There is no event of its own for a response that someone stopped.
                 cancelled = response.status == "cancelled"

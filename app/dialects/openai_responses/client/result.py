@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ....errors import CODES
+from ....errors import CODES, UpstreamError
 from ....events import (
     ContentFilter,
     ErrorInfo,
@@ -83,6 +83,8 @@ class Response:
         self._echo: dict[str, Any] = {}
         self._status: Status = "queued"
         self._end: StreamEnd | None = None
+        self.failure: UpstreamError | None = None
+        """Why an answer that is complete for others has failed as a response."""
         self._moderation = Moderation()
 
     @property
@@ -105,7 +107,29 @@ class Response:
             case ContentFilter():
                 self._moderation.feed(event)
             case StreamEnd():
-                self._end, self._status = event, _status(event)
+                self._end = end = self._check(event)
+                self._status = _status(end)
+
+    def _check(self, end: StreamEnd) -> StreamEnd:
+        """Return the end, a failure if there is no compaction where one was asked for."""
+        if _status(end) == "completed" and self.output.lacks_compaction:
+            self.failure = no_summary("its answer had no text")
+            return msgspec.structs.replace(end, status="failed", error=self.failure.info())
+        return end
+
+    def render_error_event(self) -> dict[str, Any] | None:
+        """Return the fields of the event `error` once the answer did not complete, else None.
+
+        OpenAI's schema has them flat, its streams have them in an object: some clients read the
+        one, some the other.
+        """
+        failed = error_of_end(self._end) if self._end else None
+        if failed is None:
+            return None
+        error = {**_error(failed.info()), "param": None}
+        if self._status == "cancelled":
+            error["code"] = "cancelled"  # the codes of a response have no word for it
+        return {"code": error["code"], "message": error["message"], "param": None, "error": error}
 
     def render(self) -> dict[str, Any]:
         """Return the response object as it is now."""
@@ -154,15 +178,38 @@ def is_response_id(text: str) -> bool:
     return _RESPONSE_ID.fullmatch(text) is not None
 
 
+def no_summary(why: str) -> UpstreamError:
+    """Return the error of a compaction that gave none; a client would lose its conversation."""
+    return UpstreamError(
+        "upstream_invalid_response", f"the model wrote no summary of the conversation: {why}"
+    )
+
+
+def render_answer(stream: str, events: Iterable[Event]) -> dict[str, Any]:
+    """Return the response object of a stream that was waited for.
+
+    Raises:
+        UpstreamError: `upstream_invalid_response`, see `Response.failure`.
+    """
+    response = _read(stream, events)
+    if response.failure is not None:
+        raise response.failure
+    return response.render()
+
+
 def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
     """Return the response object of a stream so far."""
+    return _read(stream, events).render()
+
+
+def _read(stream: str, events: Iterable[Event]) -> Response:
     response = Response(stream)
     for event in events:
         for _ in response.output.feed(event):
             pass
         response.feed(event)
     settle(response)
-    return response.render()
+    return response
 
 
 def settle(response: Response) -> list[tuple[str, dict[str, Any]]]:
@@ -178,21 +225,6 @@ def settle(response: Response) -> list[tuple[str, dict[str, Any]]]:
         case _:  # it failed
             response.output.abandon()
             return []
-
-
-def render_error_event(end: StreamEnd) -> dict[str, Any] | None:
-    """Return the fields of the event `error` of an answer that did not complete, else None.
-
-    OpenAI's schema has them flat, its streams have them in an object: some clients read the one,
-    some the other.
-    """
-    failed = error_of_end(end)
-    if failed is None:
-        return None
-    error = {**_error(failed.info()), "param": None}
-    if _status(end) == "cancelled":
-        error["code"] = "cancelled"  # the codes of a response have no word for it
-    return {"code": error["code"], "message": error["message"], "param": None, "error": error}
 
 
 def _status(end: StreamEnd) -> Status:
