@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from decimal import Decimal
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -20,6 +21,10 @@ IDENTIFY_S: Final = 10.0
 log = structlog.get_logger("seseragi.identity")
 
 
+class InvalidCaller(ValueError):
+    """A field of a `Caller` cannot be used; the text names it and quotes no value."""
+
+
 class Caller(msgspec.Struct, frozen=True):
     """The caller of a request, who owns the streams that it starts.
 
@@ -35,6 +40,19 @@ class Caller(msgspec.Struct, frozen=True):
     """Globs of the models, by the names that clients use; None for all."""
     limits: UsageLimits = UNLIMITED
     """Of these and `[limits.user]` of the settings the smaller count."""
+
+    def __post_init__(self) -> None:
+        """Check the limits.
+
+        Raises:
+            InvalidCaller: one of them cannot be used.
+        """
+        if self.limits is UNLIMITED:
+            return
+        try:
+            msgspec.convert(_as_builtins(self.limits), UsageLimits)
+        except (TypeError, msgspec.ValidationError) as error:
+            raise InvalidCaller(f"limits: {error}") from None
 
 
 Identify = Callable[[MutableMapping[str, Any]], Awaitable[Caller | str | None]]
@@ -58,14 +76,16 @@ class IdentifyHook:
                 something else.
         """
         try:
-            async with asyncio.timeout(IDENTIFY_S):
+            async with asyncio.timeout(IDENTIFY_S) as timeout:
                 caller = await self._identify(scope)
-        except TimeoutError:
-            log.error("identify took too long", hook=self._name, limit_s=IDENTIFY_S)
-            raise ServiceError(
-                "overloaded", "the application did not identify the caller in time; try again"
-            ) from None
+        except InvalidCaller as error:
+            raise self._failed(str(error)) from None
         except Exception as error:
+            if timeout.expired() and isinstance(error, TimeoutError):
+                log.error("identify took too long", hook=self._name, limit_s=IDENTIFY_S)
+                raise ServiceError(
+                    "overloaded", "the application did not identify the caller in time; try again"
+                ) from None
             # Its message may quote a cookie or a token.
             raise self._failed(f"{type(error).__name__} at {_place_of(error)}") from None
         if caller is None:
@@ -93,7 +113,7 @@ def _read(found: object) -> Principal:
     if not isinstance(found, Caller | str):
         raise TypeError(f"it returned {type(found).__name__}")
     given = Caller(found) if isinstance(found, str) else found
-    caller = msgspec.convert(msgspec.to_builtins(given), Caller)
+    caller = msgspec.convert(_as_builtins(given), Caller)
     if not is_visible(caller.user):
         raise TypeError("user has to be of visible characters, at least one")
     if caller.tenant and not is_visible(caller.tenant):
@@ -105,6 +125,11 @@ def _read(found: object) -> Principal:
         roles=frozenset(("admin",) if caller.admin else ()),
         user_limits=caller.limits,
     )
+
+
+def _as_builtins(given: object) -> Any:
+    """Return a struct as plain values, with amounts of money that are decimals."""
+    return msgspec.to_builtins(given, builtin_types=(Decimal,))
 
 
 def _place_of(error: Exception) -> str:

@@ -1,6 +1,8 @@
 """What a host application's function may return, and how its failures are told."""
 
 import asyncio
+import re
+from decimal import Decimal
 from functools import partial
 
 import pytest
@@ -42,6 +44,10 @@ async def ask(function, *arguments) -> Principal:
             Principal(user="7", models=("fast", "openai/*"), user_limits=LIMITS),
         ),
         (Caller("7", models=[]), Principal(user="7", models=())),
+        (
+            Caller("7", limits=UsageLimits(usd_per_day=Decimal(1))),  # type: ignore[arg-type]
+            Principal(user="7", user_limits=LIMITS),
+        ),
     ],
 )
 async def test_caller_is_a_principal(result, principal):
@@ -66,7 +72,6 @@ async def test_none_is_unauthenticated():
         (Caller("7", admin=1), "$.admin"),  # type: ignore[arg-type]
         (Caller("7", models="fast"), "$.models"),
         (Caller("7", models=["fast"] * 101), "$.models"),
-        (Caller("7", limits=UsageLimits(streams=-1)), "$.limits.streams"),
     ],
 )
 async def test_other_results_are_refused_and_not_quoted(result, why):
@@ -77,6 +82,27 @@ async def test_other_results_are_refused_and_not_quoted(result, why):
     assert ("identify failed", "error") == (line["event"], line["log_level"])
     assert why in line["why"]
     assert SECRET not in f"{line}{raised.value}"
+
+
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        ({"streams": -1}, "limits: Expected `int` >= 0 - at `$.streams`"),
+        (
+            {"usd_per_day": "1.50"},
+            "limits: Expected `float | null`, got `str` - at `$.usd_per_day`",
+        ),
+    ],
+)
+async def test_limits_are_checked_where_the_caller_is_made(limits, why):
+    async def limit(scope):
+        return Caller("7", limits=UsageLimits(**limits))
+
+    with pytest.raises(ValueError, match=re.escape(why)):
+        await limit({})
+    with structlog.testing.capture_logs() as lines, pytest.raises(ServiceError):
+        await IdentifyHook(limit).authenticate({})
+    assert [why] == [line["why"] for line in lines]
 
 
 async def test_failure_is_one_line_that_names_the_function_and_the_place():
@@ -97,6 +123,15 @@ async def test_function_that_is_not_async_is_told():
     with structlog.testing.capture_logs() as lines, pytest.raises(ServiceError):
         await IdentifyHook(lambda scope: "7").authenticate({})  # type: ignore[arg-type,return-value]
     assert lines[0]["why"].startswith("TypeError at ")
+
+
+async def test_timeout_of_the_function_itself_is_its_failure():
+    with structlog.testing.capture_logs() as lines, pytest.raises(ServiceError) as raised:
+        await IdentifyHook(partial(fail, error=TimeoutError())).authenticate({})
+    assert "internal" == raised.value.code
+    assert [("identify failed", True)] == [
+        (line["event"], line["why"].startswith("TimeoutError at ")) for line in lines
+    ]
 
 
 async def test_function_that_takes_too_long_is_ended(monkeypatch):
