@@ -19,7 +19,7 @@ import contextlib
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -27,6 +27,7 @@ import msgspec
 import structlog
 
 from . import __version__, key_command, prices_command
+from .addresses import write_url
 from .asgi import build_app
 from .check import command as check_command
 from .composition import (
@@ -176,8 +177,15 @@ def _show_records(arguments: list[str]) -> None:
         from .records import command
     except ImportError:
         fail("records: SQLAlchemy is not installed; in the checkout: pip install '.[records]'")
-    try:
+    with _reporting():
         command.run(arguments, os.environ, parser_of=_Parser)
+
+
+@contextlib.contextmanager
+def _reporting() -> Iterator[None]:
+    """Around a command that prints a report: end it in one line, or quietly at a closed pipe."""
+    try:
+        yield
     except SettingsError as error:
         fail(str(error))
     except BrokenPipeError:  # `| head` has what it wants
@@ -208,16 +216,12 @@ def _check_targets(arguments: list[str]) -> None:
     )
     check_command.add_arguments(parser)
     options = parser.parse_args(arguments)
-    try:
+    status = 1
+    with _reporting():
         settings = load_settings(os.environ, config=options.config)
         configure_logs(format=settings.log_format, level="error")  # the report says the rest
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             status = runner.run(check_command.run(options, settings, build_price_book(settings)))
-    except SettingsError as error:
-        fail(str(error))
-    except BrokenPipeError:  # `| head` has what it wants
-        sys.stdout = None
-        status = 1
     raise SystemExit(status)
 
 
@@ -249,13 +253,9 @@ def _tell_why(arguments: list[str]) -> None:
     )
     why_command.add_arguments(parser)
     options = parser.parse_args(arguments)
-    try:
+    status = 0
+    with _reporting():
         status = why_command.run(options, os.environ)
-    except SettingsError as error:
-        fail(str(error))
-    except BrokenPipeError:  # `| head` has what it wants
-        sys.stdout = None
-        status = 0
     raise SystemExit(status)
 
 
@@ -529,8 +529,7 @@ def _fit_files(settings: Settings) -> Settings:
 
 
 def _url(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return write_url(*listener.getsockname()[:2])
 
 
 def _loop_factory() -> Any:

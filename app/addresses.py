@@ -23,6 +23,11 @@ def parse_address(text: str) -> Address | None:
     return mapped or address
 
 
+def write_url(host: str, port: int) -> str:
+    """Return the URL of a server, with brackets around an IPv6 address."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def is_loopback(name: str) -> bool:
     """Return whether a name always means the machine itself (RFC 6761, 6.3)."""
     if name == "localhost" or name.endswith(".localhost"):

@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from .. import __version__
-from ..addresses import is_loopback, parse_address
+from ..addresses import is_loopback, parse_address, write_url
 from ..identity.config import AuthConfig, KeyConfig
 from ..identity.keys import digest, make_key
 from ..upstreams.credentials import NoCredentials
@@ -214,4 +214,4 @@ def settle_access(settings: Settings) -> Start:
 def _url_of(host: str, port: int) -> str:
     address = parse_address(host)
     name = "localhost" if not host or (address is not None and address.is_unspecified) else host
-    return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+    return write_url(name, port)
