@@ -20,8 +20,9 @@ from .clock import SYSTEM, Clock
 from .deadlines import Limits
 from .demo import DemoTransport
 from .errors import RequestError
-from .eventlog import EventLog, opening
+from .eventlog import EventLog, LogParts, opening
 from .eventlog.lost import LostStream
+from .eventlog.waiting_rows import WaitingRows
 from .generation.accounting import Accounting
 from .generation.hub import Hub, HubLimits
 from .generation.taping import Taping
@@ -147,7 +148,7 @@ def build_price_book(settings: Settings) -> PriceBook:
     return PriceBook(settings.ledger.prices, catalog, free=(DEMO.name, CASSETTE.name))
 
 
-def build_recorder(settings: Settings, event_log: EventLog) -> "Recorder | None":
+def build_recorder(settings: Settings, waiting: WaitingRows) -> "Recorder | None":
     """Build what writes the records; None where there are to be none.
 
     Raises:
@@ -168,7 +169,7 @@ def build_recorder(settings: Settings, event_log: EventLog) -> "Recorder | None"
     hook = settings.record_content_hook
     try:
         return Recorder(
-            event_log,
+            waiting,
             Database(Address(settings.records)),
             retention_days=settings.records_retention_days,
             redact=keep_all if hook is None else Hook(hook),
@@ -253,7 +254,7 @@ def build_upstreams(settings: Settings, folder: Folder | None) -> Upstreams:
 def build_hub(
     settings: Settings,
     *,
-    event_log: EventLog | None = None,
+    log_parts: LogParts | None = None,
     substitutes: Substitutes = NO_SUBSTITUTES,
 ) -> Hub:
     """Build what runs the generations, and tells the observers of them.
@@ -263,8 +264,8 @@ def build_hub(
     """
     folder = open_cassettes(settings)
     upstreams = build_upstreams(settings, folder)
-    event_log = event_log or build_log(settings)
-    recorder = build_recorder(settings, event_log)
+    log_parts = log_parts or build_log(settings)
+    recorder = build_recorder(settings, log_parts.rows)
     observers = build_observers() if substitutes.observers is None else substitutes.observers
     accounting = build_accounting(settings, substitutes=substitutes)
     mounts: dict[str, httpx2.AsyncBaseTransport] = {"all://demo": DemoTransport()}
@@ -278,7 +279,7 @@ def build_hub(
             connect_timeout_s=settings.connect_timeout_s,
             mounts={**mounts, **substitutes.transports},
         ),
-        event_log=event_log,
+        log_parts=log_parts,
         limits=Limits(
             connect_timeout_s=settings.connect_timeout_s,
             first_event_timeout_s=settings.first_event_timeout_s,
@@ -304,18 +305,19 @@ def build_hub(
         clock=substitutes.clock,
     )
     if settings.admin:
-        hub.services = [*hub.services, build_desk(settings, hub, event_log, recorder)]
+        hub.services = [*hub.services, build_desk(settings, hub, log_parts, recorder)]
     return hub
 
 
 def build_desk(
-    settings: Settings, hub: Hub, event_log: EventLog, recorder: "Recorder | None"
+    settings: Settings, hub: Hub, log_parts: LogParts, recorder: "Recorder | None"
 ) -> Desk:
     """Build what shows an operator how all processes fare."""
     kind, records = settings.log.partition(":")[0], settings.records
     return Desk(
         hub,
-        event_log,
+        log_parts.accounts,
+        log_parts.broadcast,
         About(
             host=platform.node()[:100],
             pid=os.getpid(),
@@ -370,7 +372,7 @@ def settle_hook(settings: Settings) -> Settings:
     return msgspec.structs.replace(settings, identity=identity, upstreams=upstreams)
 
 
-def build_log(settings: Settings, clock: Clock = SYSTEM) -> EventLog:
+def build_log(settings: Settings, clock: Clock = SYSTEM) -> LogParts:
     """Build the event log, which is opened with the hub.
 
     Raises:

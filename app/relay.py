@@ -23,7 +23,7 @@ from .composition import (
     opened,
     settle_signing_key,
 )
-from .eventlog import EventLog
+from .eventlog import LogParts
 from .generation.hub import Hub
 from .identity.hook import Identify, IdentifyHook
 from .peers import Peers
@@ -41,11 +41,12 @@ class Relay:
     """An open relay: `app` serves it, the other attributes are its parts."""
 
     def __init__(
-        self, *, app: ASGIApp, hub: Hub, event_log: EventLog, metrics: Metrics | None
+        self, *, app: ASGIApp, hub: Hub, log_parts: LogParts, metrics: Metrics | None
     ) -> None:
         self.app = app
         self.hub = hub
-        self.event_log = event_log
+        self.log_parts = log_parts
+        self.event_log = log_parts.log
         self.metrics = metrics
 
     @classmethod
@@ -67,10 +68,10 @@ class Relay:
             LogUnusable: the event log cannot be opened.
         """
         settings = settle_signing_key(settings)
-        event_log = build_log(settings, substitutes.clock)
+        log_parts = build_log(settings, substitutes.clock)
         if substitutes.wrap_log is not None:
-            event_log = substitutes.wrap_log(event_log)
-        hub = build_hub(settings, event_log=event_log, substitutes=substitutes)
+            log_parts = log_parts.with_log(substitutes.wrap_log(log_parts.log))
+        hub = build_hub(settings, log_parts=log_parts, substitutes=substitutes)
         authenticator = substitutes.authenticator or build_authenticator(
             settings, substitutes.clock
         )
@@ -78,7 +79,7 @@ class Relay:
         async with opened(hub, authenticator, metrics, tracing):
             hook = None if identify is None else IdentifyHook(identify)
             app = build_app(settings, hub, authenticator, metrics, tracing, hook)
-            yield cls(app=app, hub=hub, event_log=event_log, metrics=metrics)
+            yield cls(app=app, hub=hub, log_parts=log_parts, metrics=metrics)
 
 
 def build_server(

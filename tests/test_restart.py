@@ -79,7 +79,7 @@ def post(port: int) -> tuple[str, bytes]:
 
 async def account_of_the_relay(tmp_path) -> AccountState:
     async with opened(tmp_path / "streams.db") as event_log:
-        (state,) = await event_log.accounts(["relay"])
+        (state,) = await event_log.read_accounts(["relay"])
     return state
 
 

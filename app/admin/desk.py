@@ -11,6 +11,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Final, Literal
 
@@ -19,8 +20,8 @@ import structlog
 
 from .. import __version__
 from ..errors import RelayError, RequestError
-from ..eventlog import EventLog
-from ..eventlog.contract import MAX_POST_BYTES
+from ..eventlog.accounts import Accounts
+from ..eventlog.broadcast import MAX_POST_BYTES, Broadcast
 from ..eventlog.supervision import Supervisor
 from ..generation.hub import Hub
 from ..identity.principal import Principal
@@ -28,7 +29,7 @@ from ..ledger.config import LimitsConfig
 from ..ledger.report import overview
 from .board import MAX_STREAMS, Board, Process, TargetState, pack_board, unpack_board
 from .history import History
-from .money import Accounts
+from .money import AccountList
 from .sampling import Sampler
 from .summary import Merged, MoneyView, render
 
@@ -99,9 +100,13 @@ log = structlog.get_logger("seseragi.admin")
 class Desk:
     """Makes summaries, and gives orders; a service of the hub."""
 
-    def __init__(self, hub: Hub, event_log: EventLog, about: About) -> None:
+    def __init__(
+        self, hub: Hub, accounts: Accounts, broadcast: Broadcast | None, about: About
+    ) -> None:
         self._hub = hub
-        self._log = event_log
+        self._accounts = accounts
+        self._broadcast = broadcast
+        """None where no other process shares the log."""
         self._about = about
         self._history = History((), ())
         self.reconfigure(about.limits)
@@ -132,12 +137,12 @@ class Desk:
         names |= {one.public_name(model) for one in upstreams.all for model in one.models}
         self._history.know(frozenset(names), frozenset(self._routes))
         self._sampler = Sampler(self._hub.accounting)
-        self._accounts = Accounts(limits)
+        self._listed = AccountList(limits)
 
     async def open(self) -> None:
         """Begin to look for orders of others."""
-        if self._log.has_peers():
-            self._tasks.keep("admin desk", self._beat)
+        if self._broadcast is not None:
+            self._tasks.keep("admin desk", partial(self._beat, self._broadcast))
 
     async def close(self) -> None:
         """End, and take the board away."""
@@ -145,21 +150,21 @@ class Desk:
         if self._making is not None:
             self._making.cancel()
             await asyncio.wait({self._making})
-        if self._watched_until > -math.inf and self._log.has_peers():
+        if self._watched_until > -math.inf and self._broadcast is not None:
             with contextlib.suppress(RelayError):
-                await self._log.post("boards", self._id, b"", for_s=0)
+                await self._broadcast.post("boards", self._id, b"", for_s=0)
 
-    async def _beat(self) -> None:
+    async def _beat(self, broadcast: Broadcast) -> None:
         loop = asyncio.get_running_loop()
         while True:
             with contextlib.suppress(RelayError):  # the log has told of its trouble
-                orders = await self._log.posts("orders")
+                orders = await broadcast.posts("orders")
                 if orders:
                     self._hear(orders)
                 if WATCH in orders:
                     self._watched_until = loop.time() + WATCH_S
                     board = pack_board(await self._look(), most=MAX_POST_BYTES)
-                    await self._log.post("boards", self._id, board, for_s=BOARD_S)
+                    await broadcast.post("boards", self._id, board, for_s=BOARD_S)
             await asyncio.sleep(BEAT_S)
 
     def _hear(self, orders: Mapping[str, bytes]) -> None:
@@ -187,9 +192,9 @@ class Desk:
     async def _make(self) -> bytes:
         try:
             merged = Merged(self._routes)
-            if self._log.has_peers():
+            if self._broadcast is not None:
                 with contextlib.suppress(RelayError):  # then this process is shown alone
-                    await self._add_others(merged)
+                    await self._add_others(self._broadcast, merged)
             merged.add(await self._look())
             money = await self._look_at_money()
             return render(
@@ -204,17 +209,17 @@ class Desk:
         finally:
             self._made_at = time.monotonic()
 
-    async def _add_others(self, merged: Merged) -> None:
+    async def _add_others(self, broadcast: Broadcast, merged: Merged) -> None:
         """Add the boards of the other processes, and see that they go on leaving them."""
         now = asyncio.get_running_loop().time()
         waits = now >= self._watched_until
         if now >= self._said_at + WATCH_AGAIN_S:
-            await self._log.post("orders", WATCH, b"", for_s=WATCH_S)
+            await broadcast.post("orders", WATCH, b"", for_s=WATCH_S)
             self._said_at = now
         if waits:
             await asyncio.sleep(FIRST_S)
         self._watched_until = self._said_at + WATCH_S
-        boards = await self._log.posts("boards")
+        boards = await broadcast.posts("boards")
         boards.pop(self._id, None)
         for text in islice(boards.values(), MAX_BOARDS):
             with contextlib.suppress(ValueError, msgspec.MsgspecError):  # of another version
@@ -222,9 +227,9 @@ class Desk:
             await asyncio.sleep(0)
 
     async def _look_at_money(self) -> MoneyView:
-        accounts, more = self._accounts.known(self.keys())
+        accounts, more = self._listed.known(self.keys())
         try:
-            states = await self._log.accounts([account.name for account in accounts])
+            states = await self._accounts.read_accounts([account.name for account in accounts])
         except RelayError:
             return MoneyView([], more + len(accounts), known=False)
         at = time.time()
@@ -309,8 +314,8 @@ class Desk:
         # A wake takes the place of the rest that it ends, for as long as that would have held.
         name = f"{'try' if action == 'try' else 'rest'} {target}"
         held_s = for_s if action == "rest" else breakers.rests_for(target, now) + ORDER_S
-        if self._log.has_peers():
-            await self._log.post("orders", name, _encode_order(order), for_s=held_s)
+        if self._broadcast is not None:
+            await self._broadcast.post("orders", name, _encode_order(order), for_s=held_s)
         self._obeyed[name] = order.id
         self._obey(order)
         log.info("target ordered", target=target, action=action, until=until, by=by or None)

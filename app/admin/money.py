@@ -11,7 +11,7 @@ from ..ledger.principals import PrincipalAccounts
 MAX_ACCOUNTS: Final = 200
 
 
-class Accounts:
+class AccountList:
     """Lists the relay's account, and those of tenants and keys that have a name here.
 
     Those with limits of their own come first. It is made again when the keys have changed.

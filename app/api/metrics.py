@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..admin.money import Accounts
+from ..admin.money import AccountList
 from ..errors import RequestError
 from ..generation.hub import Hub
 from ..identity.principal import ANYONE, Principal
@@ -18,7 +18,7 @@ READERS = frozenset(("metrics", "admin"))
 
 
 def routes(metrics: Metrics, hub: Hub, keys: Callable[[], Sequence[Principal]]) -> list[Route]:
-    named = Accounts(hub.accounting.limits)
+    named = AccountList(hub.accounting.limits)
 
     async def get(request: Request) -> Response:
         nonlocal named
@@ -28,7 +28,7 @@ def routes(metrics: Metrics, hub: Hub, keys: Callable[[], Sequence[Principal]]) 
                 "forbidden", "the metrics are for keys with the role 'metrics' or 'admin'"
             )
         if named.limits is not hub.accounting.limits:  # reloaded
-            named = Accounts(hub.accounting.limits)
+            named = AccountList(hub.accounting.limits)
         accounts = [account for account in named.known(keys())[0] if account.has_limits]
         used = await hub.read_accounts(accounts) if accounts else []
         body, media_type = await metrics.render(request.headers.get("accept", ""), used)

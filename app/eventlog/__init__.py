@@ -1,45 +1,22 @@
-"""The append-only log of each stream; `contract` says what a log does."""
+"""The append-only log of each stream; `contract` has its protocol."""
 
-from .contract import (
-    PAGE,
-    STRIDE,
-    Claim,
-    Ending,
-    EventLog,
-    Events,
-    Follower,
-    LogState,
-    LogUnusable,
-    Look,
-    NamesAndKeys,
-    Peers,
-    Place,
-    Posts,
-    StreamExpired,
-    StreamTooLong,
-    before_ending,
-    cursor_after,
-    read_all,
-)
+from .contract import EventLog, Follower, LogParts
+from .cursors import STRIDE, Ending, cursor_after, read_all
+from .errors import LogUnusable, StreamExpired, StreamTooLong
+from .values import Claim, LogState, Look
 
 __all__ = [
-    "PAGE",
     "STRIDE",
     "Claim",
     "Ending",
     "EventLog",
-    "Events",
     "Follower",
+    "LogParts",
     "LogState",
     "LogUnusable",
     "Look",
-    "NamesAndKeys",
-    "Peers",
-    "Place",
-    "Posts",
     "StreamExpired",
     "StreamTooLong",
-    "before_ending",
     "cursor_after",
     "read_all",
 ]

@@ -6,123 +6,26 @@ added, and nothing is added after a `stream.end`. Events are numbered from 1, wi
 for the one before an `Ending`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
-from ..errors import RequestError, ServiceError
-from ..events import Event, Stopper, StreamEnd
-from ..ledger.accounts import AccountState, Grant, Settlement
+from ..events import Event
+from ..ledger.accounts import Settlement
+from .accounts import Accounts
+from .broadcast import Broadcast
 from .lost import Close, OnEnded
+from .peers import NoPeers, Peers
 from .record import Scoped, StreamRecord
+from .values import Claim, LogSize, LogState, Look
+from .waiting_rows import WaitingRows
 
 Follower = Callable[[Sequence[Event]], None]
 """Is told of what is appended, batch by batch, at once: it must neither wait nor raise.
 
 Nothing means that the stream has been removed."""
 
-OnStop = Callable[[str, Stopper], None]
-"""Is told of a stream that is to stop, and who has asked for it."""
-
 PAGE = 1000
 """How many events `read` gives at once, unless told otherwise."""
-
-
-MAX_POSTS = 500
-MAX_POST_BYTES = 512 * 1024
-MAX_POSTS_BYTES = 64 * 2**20
-"""How much is read of a place at once."""
-
-STRIDE = 10**8
-"""More events than a stream can have, and more frames than they make in any dialect."""
-
-
-class Ending(list[Event]):
-    """Events by which another process has ended a stream for a producer that was lost.
-
-    Readers of that producer may have seen more events than were kept, and those have numbers.
-    So that no number means two things, the end of a stream of which n were kept begins with
-    the number (n + 1) * STRIDE + n + 1 and counts from there.
-    """
-
-    def __init__(self, events: Iterable[Event], *, after: int) -> None:
-        super().__init__(events)
-        self.after = after
-        """The number before that of the first event."""
-
-
-def before_ending(kept: int) -> int:
-    """Return the number before that of the first event of an `Ending`, if so many were kept."""
-    return (kept + 1) * STRIDE + kept
-
-
-def cursor_after(after: int, events: Sequence[Event]) -> int:
-    """Return the cursor of a reader that has read these events after a cursor."""
-    return (events.after if isinstance(events, Ending) else after) + len(events)
-
-
-class LogUnusable(Exception):
-    """The place of the log cannot be used; the text is one line that says what to do."""
-
-
-class LogSize(NamedTuple):
-    """What a log keeps in memory."""
-
-    streams: int
-    bytes: int
-    """Estimated."""
-
-
-class StreamExpired(RequestError):
-    """The stream was there, and has been removed."""
-
-    def __init__(self, message: str, *, owner: str) -> None:
-        super().__init__("stream_expired", message)
-        self.owner = owner
-        """Whose it was, as far as that is remembered."""
-
-
-class StreamTooLong(ServiceError):
-    """The stream has as much as the log takes of one; its end can still be appended."""
-
-    def __init__(self, limit: str) -> None:
-        super().__init__("overloaded", f"the answer is longer than the limit of {limit}")
-
-
-class LogState(NamedTuple):
-    last: int
-    """The number of the last event; 0 for an empty log."""
-    ended: bool
-    """Whether the last event is the `stream.end`."""
-    started_at: float = 0.0
-    """When the log was created, in unix seconds."""
-    ended_at: float | None = None
-    """When the `stream.end` was added, in unix seconds."""
-    kept: int | None = None
-    """The producer's last event, where the stream has an `Ending`: more may have been seen."""
-    settled: bool = True
-    """Whether there are no later events that are known elsewhere and on their way here."""
-    owner: str = ""
-    """Whose the stream is; "" without identity."""
-
-
-class Look(NamedTuple):
-    """What a log has of a stream, found in one look."""
-
-    stream: str
-    state: LogState
-    events: Sequence[Event] = ()
-    """Some of those after the cursor, as `read` gives them; none say nothing of whether there
-    are any: those that are in memory are read there."""
-
-
-class Claim(NamedTuple):
-    """What an idempotency key stands for."""
-
-    stream: str
-    digest: str
-    """Of the body that the stream was asked for with."""
-    grant: Grant | None = None
-    """What was reserved for the stream that this call has opened; None of any other."""
 
 
 class Events(Protocol):
@@ -215,40 +118,15 @@ class Events(Protocol):
         told of. One that is removed while it runs has ended by that.
         """
 
-
-class Books(Protocol):
-    """What streams have cost, in accounts, and the rows that the records do not have yet.
-
-    `NamesAndKeys.create` reserves and `Events.append` settles; see `app.ledger.accounts`.
-    """
-
     def close_by(self, close: Close) -> None:
         """Have this say what streams have cost that the log ends for lost producers.
 
         To be called before the log is opened.
         """
 
-    async def accounts(self, names: Sequence[str]) -> list[AccountState]:
-        """Return the numbers of accounts, each by its name; those of an unknown one are 0.
 
-        Periods may be past ones: see `AccountState.turn`.
-        """
-
-    async def rows(self, *, limit: int) -> list[tuple[str, bytes]]:
-        """Return some streams that have ended, the oldest first, each with its row.
-
-        They are given again, to any process that shares the log, until `forget_rows`.
-        """
-
-    async def forget_rows(self, streams: Sequence[str]) -> None:
-        """Forget the rows of streams: the records have them. Unknown ones are ignored."""
-
-    async def count_rows(self) -> int:
-        """Return how many rows wait, of all processes that share the log."""
-
-
-class NamesAndKeys(Protocol):
-    """What streams are found by, and how one is created with a key that no other stream has."""
+class Names(Protocol):
+    """Creating streams, and finding them by an idempotency key or a name."""
 
     async def create(self, record: StreamRecord, *, over: str | None = None) -> Claim:
         """Open an empty log, and bind an idempotency key to its stream; give that claim.
@@ -285,60 +163,8 @@ class NamesAndKeys(Protocol):
         """Look at the stream that has a name; None where none that is kept has it."""
 
 
-class Peers(Protocol):
-    """What processes that share a log tell each other by it; see `NoPeers` for one alone."""
-
-    def on_stop(self, stop: OnStop) -> None:
-        """Have this told of every stream that is to be produced here no more, and by whom.
-
-        Somebody asked for its end in another process, or has ended or removed it there.
-        """
-
-    async def ask_stop(self, stream: str, by: Stopper = "user") -> None:
-        """Have a running stream stopped by the process that produces it, which takes a moment."""
-
-    def readers_here(self, stream: str) -> None:
-        """Say that a stream of another process has readers here, until `readers_gone`."""
-
-    def readers_gone(self, stream: str) -> None:
-        """Say that a stream of another process has no readers here any more."""
-
-    async def reader_lease_s(self, stream: str) -> float:
-        """Return for how many seconds yet a stream is sure to have readers in other processes.
-
-        Below zero: for how long it has had none.
-        """
-
-    def release_remote_readers(self) -> None:
-        """Let no reader here wait any longer for streams of other processes: this one stops."""
-
-
-Place = Literal["orders", "boards"]
-
-
-class Posts(Protocol):
-    """What processes that share a log show each other for a while: each post under a name.
-
-    In a place there are at most `MAX_POSTS`, and each has at most `MAX_POST_BYTES`. They say
-    nothing of streams, and are not kept when the place of the log is lost.
-    """
-
-    def has_peers(self) -> bool:
-        """Return whether there may be other processes that share the log."""
-
-    async def post(self, place: Place, name: str, text: bytes, *, for_s: float) -> None:
-        """Leave a post for so many seconds, in the place of one of its name; 0 removes that.
-
-        Raises:
-            ServiceError: `overloaded`, there are too many, or it is too long.
-        """
-
-    async def posts(self, place: Place) -> dict[str, bytes]:
-        """Return the posts of a place by their names, some of them if they are very long."""
-
-
-class EventLog(Events, NamesAndKeys, Books, Peers, Posts, Protocol):
-    """Where streams are kept.
+class EventLog(Events, Names, Protocol):
+    """The events and names of streams: all that a log must have.
 
     Every call that names a stream raises `RequestError`: `not_found` where there never was
     such a stream, `stream_expired` where it has been removed. Every call may raise
@@ -366,30 +192,20 @@ class EventLog(Events, NamesAndKeys, Books, Peers, Posts, Protocol):
         """Return how much of the log is in the memory of this process."""
 
 
-async def read_all(
-    event_log: EventLog,
-    stream: str,
-    *,
-    ending: bool = True,
-    first: Sequence[Event] = (),
-    last: int | None = None,
-) -> list[Event]:
-    """Return all events so far, without waiting.
+class LogParts(NamedTuple):
+    """A log with the protocols beside it, each implemented by the log or by a default.
 
-    With `ending` false a last page that is an `Ending` is left out. `first` is a page that was
-    read already. Reading stops at the event number `last`, where it is given, or at the end.
+    A log without transactions of its own has the accounts and rows of a `MemoryAccounts`, which
+    its `create` and `append` call. One that processes cannot share has no peers and nobody to
+    broadcast to.
     """
-    events: list[Event] = []
-    after = 0
-    while last is None or after < last:
-        page = first or await event_log.read(stream, after, timeout_s=0)
-        first = ()
-        if not page:
-            break
-        if isinstance(page, Ending) and not ending:
-            break
-        events += page
-        after = cursor_after(after, page)
-        if isinstance(page[-1], StreamEnd):
-            break
-    return events
+
+    log: EventLog
+    accounts: Accounts
+    rows: WaitingRows
+    peers: Peers = NoPeers()
+    broadcast: Broadcast | None = None
+
+    def with_log(self, log: EventLog) -> "LogParts":
+        """Return the parts with another log in each place that this one has."""
+        return LogParts._make(log if part is self.log else part for part in self)

@@ -8,7 +8,6 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from ..errors import RequestError, ServiceError
 from ..events import (
     ContentFilter,
     Event,
@@ -21,9 +20,11 @@ from ..events import (
     ToolCallDelta,
     encode,
 )
-from .contract import Follower, LogSize, LogState, StreamExpired, StreamTooLong
+from .contract import Follower
+from .errors import StreamTooLong, full
 from .lost import LostStream, Passing
 from .record import StreamRecord
+from .values import LogSize, LogState
 
 # Measured on CPython 3.11, in bytes; a test holds them against the allocator.
 STREAM_BYTES = 540
@@ -290,37 +291,6 @@ class Entries:
             if stream == spare and entry.whole_size <= self._max_bytes:
                 return
             self.drop(stream)
-
-
-def full() -> ServiceError:
-    """What a new stream is refused with when the running ones take all the room."""
-    return ServiceError(
-        "overloaded",
-        "the event log is full of running streams; try again shortly",
-        retry_after_s=5,
-    )
-
-
-def may_see(owner: str | None, whose: str | None) -> bool:
-    """Return whether an owner may be told of a stream, as far as it is known whose that is.
-
-    None may be told of any.
-    """
-    return owner is None or whose is None or owner == whose
-
-
-def unknown(stream: str) -> RequestError:
-    """What a stream is answered with that there never was."""
-    # No id is as long; a client may have the query of its URL in it, with a token.
-    return RequestError("not_found", f"there is no stream {stream[:40]!r}")
-
-
-def expired(stream: str, retention_s: float, *, owner: str) -> StreamExpired:
-    """What a stream is answered with that has been removed."""
-    return StreamExpired(
-        f"stream {stream} is gone: it was deleted, or made room, or its {retention_s:g} s are over",
-        owner=owner,
-    )
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

@@ -3,45 +3,30 @@
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from copy import deepcopy as copy
-from itertools import islice
 
 from ..errors import ServiceError
 from ..events import Event, StreamEnd
-from ..ledger.accounts import (
-    NOTHING,
-    AccountState,
-    Grant,
-    Reservation,
-    Settlement,
-    fresh_states,
-    is_over,
-    reserve,
-    settle,
-)
-from . import waiting_rows
-from .contract import PAGE, Claim, Follower, LogSize, LogState, Look
-from .entries import Entries, Entry, expired, may_see, unknown
+from ..ledger.accounts import NOTHING, Settlement
+from .accounts import MemoryAccounts
+from .contract import PAGE, Follower
+from .entries import Entries, Entry
+from .errors import expired, unknown
 from .lost import REMOVED, Close, OnEnded, close_free, closing_of
-from .no_peers import NoPeers
 from .record import Scoped, StreamRecord
-from .waiting_rows import Dropped
+from .values import Claim, LogSize, LogState, Look, may_see
 
 REMEMBERED_IDS = 10_000
 """How many removed streams are still told from unknown ones (about 150 bytes each)."""
 
 
-FEW_ACCOUNTS = 1000
-"""Accounts that are kept without a look at which of them are over (about 1 KiB each)."""
-
-
-class MemoryLog(NoPeers):
+class MemoryLog:
     """An `EventLog` in memory.
 
     Streams that have ended are kept for `retention_s` seconds. When all streams together
     exceed `max_bytes`, the ended ones go first, oldest first; then `create` refuses. One
     stream may have `max_stream_bytes` and `max_stream_events`. Bytes are those of memory,
-    estimated. `now` is a monotonic clock in seconds, `wall` tells unix seconds.
+    estimated. `accounts` are where streams are reserved and settled, by default its own. `now` is
+    a monotonic clock in seconds, `wall` tells unix seconds.
     """
 
     def __init__(
@@ -51,6 +36,7 @@ class MemoryLog(NoPeers):
         max_bytes: int,
         max_stream_bytes: int = 64 * 2**20,
         max_stream_events: int = 1_000_000,
+        accounts: MemoryAccounts | None = None,
         now: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -68,12 +54,7 @@ class MemoryLog(NoPeers):
         )
         self._on_ended: OnEnded = lambda stream, lost: None
         self._close: Close = close_free
-        self._accounts: dict[str, AccountState] = {}
-        self._clean_at = FEW_ACCOUNTS
-        self._held: dict[str, Reservation] = {}
-        """What is held for each stream that runs and has accounts."""
-        self._rows: OrderedDict[str, bytes] = OrderedDict()
-        self._dropped = Dropped(now)
+        self._accounts = accounts or MemoryAccounts()
         self._gone: OrderedDict[str, str] = OrderedDict()
         """The owners of removed streams."""
         self._claims: dict[Scoped, Claim] = {}
@@ -102,7 +83,7 @@ class MemoryLog(NoPeers):
             return bound
         self._entries.create(record)
         try:
-            grant = self._reserve(record)
+            grant = self._accounts.reserve(record)
         except BaseException:
             self._entries.drop(stream)
             del self._gone[stream]  # there never was such a stream
@@ -155,7 +136,8 @@ class MemoryLog(NoPeers):
         size = self._entries.measure(stream, events)
         entry = self._entries.find_running(stream)
         if entry is not None and events and isinstance(events[-1], StreamEnd):
-            self._settle(entry.record, settlement or NOTHING)  # before anybody is told of the end
+            # Before anybody is told of the end.
+            self._accounts.settle(entry.record, settlement or NOTHING)
         self._entries.add(stream, events, size=size)
 
     def produced(self, stream: str) -> Sequence[Event]:
@@ -189,7 +171,7 @@ class MemoryLog(NoPeers):
             lost = entry.lost(end=REMOVED, ended_at=self._wall())
             closing = closing_of(lost, self._close)
             lost = lost._replace(end=closing.end)
-            self._settle(entry.record, closing.settlement)
+            self._accounts.settle(entry.record, closing.settlement)
         self._entries.drop(stream)
         if lost is not None:
             self._on_ended(stream, lost)
@@ -197,54 +179,8 @@ class MemoryLog(NoPeers):
     def on_ended(self, ended: OnEnded) -> None:
         self._on_ended = ended
 
-    # Accounts and rows
-
     def close_by(self, close: Close) -> None:
         self._close = close
-
-    async def accounts(self, names: Sequence[str]) -> list[AccountState]:
-        return [copy(self._accounts.get(name) or AccountState()) for name in names]
-
-    async def rows(self, *, limit: int) -> list[tuple[str, bytes]]:
-        return list(islice(self._rows.items(), limit))
-
-    async def forget_rows(self, streams: Sequence[str]) -> None:
-        for stream in streams:
-            self._rows.pop(stream, None)
-
-    async def count_rows(self) -> int:
-        return len(self._rows)
-
-    def _reserve(self, record: StreamRecord) -> Grant | None:
-        request = record.reserve
-        if request is None:
-            return None
-        states = fresh_states(self._accounts, request.accounts)
-        grant = reserve(states, request)
-        self._accounts |= states
-        if len(self._accounts) > self._clean_at:
-            self._clean(request.day)
-        self._held[record.id] = request.reservation(grant.output_tokens)
-        return grant
-
-    def _clean(self, day: int) -> None:
-        """Forget accounts that are over; done at twice as many as are left, each costs little."""
-        self._accounts = {
-            name: state for name, state in self._accounts.items() if not is_over(name, state, day)
-        }
-        self._clean_at = max(FEW_ACCOUNTS, 2 * len(self._accounts))
-
-    def _settle(self, record: StreamRecord, settlement: Settlement) -> None:
-        """Settle what is held for a stream, if anything is; done twice, it does nothing."""
-        held = self._held.pop(record.id, None)
-        if held is None or record.reserve is None:
-            return
-        settle(self._accounts, record.reserve, held, settlement)
-        if settlement.row:
-            self._rows[record.id] = settlement.row
-            if len(self._rows) > waiting_rows.MAX_ROWS:
-                self._rows.popitem(last=False)
-                self._dropped.add(1)
 
     def _find(self, stream: str) -> Entry:
         entry = self._entries.find(stream)
@@ -256,7 +192,7 @@ class MemoryLog(NoPeers):
 
     def _forget(self, entry: Entry) -> None:
         stream = entry.record.id
-        self._settle(entry.record, NOTHING)  # one that never began
+        self._accounts.settle(entry.record, NOTHING)  # one that never began
         if (key := self._keys.pop(stream, None)) is not None:
             del self._claims[key]
         for name in self._names.pop(stream, ()):

@@ -7,13 +7,18 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..clock import SYSTEM, Clock
-from .contract import EventLog
+from .accounts import MemoryAccounts
+from .contract import LogParts
 from .lost import Close, LostStream
 from .memory import MemoryLog
 from .sqlite.log import SqliteLog
+from .waiting_rows import MemoryRows
+
+if TYPE_CHECKING:
+    from .redis.log import RedisLog
 
 
 class LogRefused(ValueError):
@@ -29,24 +34,40 @@ def build_log(
     max_stream_bytes: int,
     max_stream_events: int,
     clock: Clock = SYSTEM,
-) -> EventLog:
+) -> LogParts:
     """Build the log at a URL, for one of so many workers; whoever uses it opens it.
 
     Raises:
         LogRefused: the URL cannot be used, or needs a package that is not installed, or
             workers cannot share the log.
     """
-    kind = _kind_of(url, workers)
-    clocks: dict[str, Any] = {"wall": clock.wall}
-    if kind is MemoryLog:
-        clocks["now"] = clock.monotonic
-    return kind(
-        retention_s=retention_s,
-        max_bytes=max_bytes,
-        max_stream_bytes=max_stream_bytes,
-        max_stream_events=max_stream_events,
-        **clocks,
-    )
+    options: dict[str, Any] = {
+        "retention_s": retention_s,
+        "max_bytes": max_bytes,
+        "max_stream_bytes": max_stream_bytes,
+        "max_stream_events": max_stream_events,
+        "wall": clock.wall,
+    }
+    kind, _, path = url.partition(":///")
+    if url.startswith("redis"):
+        redis = _redis_at(url)(**options)
+        return LogParts(redis, redis, redis, redis, redis)
+    if kind != "sqlite":
+        if workers > 1:
+            raise LogRefused(
+                f"workers: {workers} processes need a log that they share, and 'memory' is none; "
+                "take --log sqlite:///PATH or --log redis://HOST/DB"
+            )
+        accounts = MemoryAccounts(MemoryRows(clock.monotonic))
+        memory = MemoryLog(**options, accounts=accounts, now=clock.monotonic)
+        return LogParts(memory, accounts, accounts.rows)
+    if workers == 1:
+        sqlite = SqliteLog(path, **options)
+        return LogParts(sqlite, sqlite, sqlite)
+    from .sqlite.shared import SharedSqliteLog  # needs what Windows has not
+
+    shared = SharedSqliteLog(path, **options)
+    return LogParts(shared, shared, shared, shared, shared)
 
 
 def prepare_log(url: str, *, on_lost: Callable[[Sequence[LostStream]], None], close: Close) -> None:
@@ -64,25 +85,7 @@ def prepare_log(url: str, *, on_lost: Callable[[Sequence[LostStream]], None], cl
         prepare(Path(path), now=time.time(), on_lost=on_lost, close=close)
 
 
-def _kind_of(url: str, workers: int) -> Callable[..., EventLog]:
-    kind, _, path = url.partition(":///")
-    if url.startswith("redis"):
-        return _redis_at(url)
-    if kind != "sqlite":
-        if workers > 1:
-            raise LogRefused(
-                f"workers: {workers} processes need a log that they share, and 'memory' is none; "
-                "take --log sqlite:///PATH or --log redis://HOST/DB"
-            )
-        return MemoryLog
-    if workers == 1:
-        return partial(SqliteLog, path)
-    from .sqlite.shared import SharedSqliteLog  # needs what Windows has not
-
-    return partial(SharedSqliteLog, path)
-
-
-def _redis_at(url: str) -> Callable[..., EventLog]:
+def _redis_at(url: str) -> "Callable[..., RedisLog]":
     try:
         from .redis.address import Address
         from .redis.log import RedisLog

@@ -14,7 +14,7 @@ from ..admission import Admission, Shares
 from ..clock import SYSTEM, Clock
 from ..deadlines import Limits
 from ..errors import RelayError, RequestError
-from ..eventlog import EventLog
+from ..eventlog import LogParts
 from ..identity.principal import Principal
 from ..ledger.accounts import Account, AccountState
 from ..ledger.report import Report, report
@@ -65,7 +65,7 @@ class Hub:
         *,
         upstreams: Upstreams,
         client: Client,
-        event_log: EventLog,
+        log_parts: LogParts,
         limits: Limits,
         capacity: HubLimits,
         shares: Shares,
@@ -83,7 +83,9 @@ class Hub:
         self.accounting = accounting
         self.admission = Admission(shares, max_streams=capacity.max_streams, clock=clock.monotonic)
         self.shutdown = Shutdown(self._is_busy)
-        self._log = event_log
+        event_log = self._log = log_parts.log
+        self._accounts = log_parts.accounts
+        self._peers = log_parts.peers
         self._client = client
         self._observer = Observers(observers)
         self.services = services
@@ -91,6 +93,7 @@ class Hub:
         pseudonym = Pseudonym()
         self._attendance = Attendance(
             event_log,
+            self._peers,
             self.admission,
             self._observer,
             max_readers=capacity.max_readers,
@@ -148,6 +151,7 @@ class Hub:
         return OwnedStreams(
             principal,
             event_log=self._log,
+            peers=self._peers,
             runs=self._runs,
             starts=self._starts,
             request_id=request_id,
@@ -256,7 +260,7 @@ class Hub:
             accounts: tuple[Account, ...] = (of or self.accounting.accounts.relay(),)
         else:
             accounts = self.accounting.accounts_of(principal)
-        states = await self._log.accounts([account.name for account in accounts])
+        states = await self._accounts.read_accounts([account.name for account in accounts])
         return report(accounts, states, self.clock.wall())
 
     async def read_accounts(
@@ -264,7 +268,7 @@ class Hub:
     ) -> list[tuple[Account, AccountState]]:
         """Return accounts with their numbers of now; none while the log cannot be reached."""
         try:
-            states = await self._log.accounts([account.name for account in accounts])
+            states = await self._accounts.read_accounts([account.name for account in accounts])
         except RelayError:
             return []
         now = self.clock.wall()
@@ -296,7 +300,7 @@ class Hub:
         self._log.on_ended(self._runs.report_end)
         self._log.close_by(lambda lost: self.accounting.close_lost(lost))
         await self._log.open()
-        self._log.on_stop(self._runs.obey_stop)
+        self._peers.on_stop(self._runs.obey_stop)
         for service in self.services:
             await service.open()
 
@@ -315,4 +319,4 @@ class Hub:
     async def _stop_all(self) -> None:
         self.shutdown.stop()
         await self._runs.stop_all()
-        self._log.release_remote_readers()
+        self._peers.release_remote_readers()

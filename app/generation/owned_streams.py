@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from ..errors import ServiceError
 from ..eventlog import EventLog, LogState, Look, StreamExpired, read_all
-from ..eventlog.entries import unknown
+from ..eventlog.errors import unknown
+from ..eventlog.peers import Peers
 from ..eventlog.record import StreamRecord, scoped
 from ..events import Event, Stopper
 from ..identity.principal import Principal
@@ -28,7 +29,7 @@ class OwnedStream:
     Each method raises a RequestError, `forbidden`, if a stream token does not allow it.
     """
 
-    __slots__ = ("_after", "_found", "_log", "_principal", "_runs", "id", "state")
+    __slots__ = ("_after", "_found", "_log", "_peers", "_principal", "_runs", "id", "state")
 
     def __init__(
         self,
@@ -36,6 +37,7 @@ class OwnedStream:
         principal: Principal,
         *,
         event_log: EventLog,
+        peers: Peers,
         runs: Runs,
         after: int | None = None,
     ) -> None:
@@ -44,6 +46,7 @@ class OwnedStream:
         self._found: Look | None = found
         self._after = after or 0
         self._log = event_log
+        self._peers = peers
         self._runs = runs
         self._principal = principal
 
@@ -115,7 +118,7 @@ class OwnedStream:
         by: Stopper = "operator" if as_operator or by_other else "user"
         if await self._runs.cancel(self.id, by) or self.state.ended:
             return
-        await self._log.ask_stop(self.id, by)
+        await self._peers.ask_stop(self.id, by)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_ELSEWHERE_S):
                 await self._await_end()
@@ -146,11 +149,13 @@ class OwnedStreams:
         principal: Principal,
         *,
         event_log: EventLog,
+        peers: Peers,
         runs: Runs,
         starts: Starts,
         request_id: str,
     ) -> None:
         self._log = event_log
+        self._peers = peers
         self._runs = runs
         self._starts = starts
         self._principal = principal
@@ -175,8 +180,16 @@ class OwnedStreams:
             raise unknown(stream) from None
         if whose not in (None, found.state.owner):
             raise unknown(stream)
+        return self._own(found, after)
+
+    def _own(self, found: Look, after: int | None) -> OwnedStream:
         return OwnedStream(
-            found, self._principal, event_log=self._log, runs=self._runs, after=after
+            found,
+            self._principal,
+            event_log=self._log,
+            peers=self._peers,
+            runs=self._runs,
+            after=after,
         )
 
     async def find(self, name: str, *, after: int | None = None) -> OwnedStream | None:
@@ -190,9 +203,7 @@ class OwnedStreams:
         found = await self._log.find(named, after or 0, limit=_limit(after))
         if found is None or found.state.owner != self._owner:
             return None
-        return OwnedStream(
-            found, self._principal, event_log=self._log, runs=self._runs, after=after
-        )
+        return self._own(found, after)
 
     async def admit(self, address: str, *, key: str | None, relays: Sequence[str]) -> None:
         """Refuse a request, before its body is read, that can start nothing here and now.

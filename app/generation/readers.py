@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ..admission import Admission
 from ..errors import RelayError, ServiceError
 from ..eventlog import EventLog, Follower, LogState, Look, read_all
+from ..eventlog.peers import Peers
 from ..events import Event
 from ..telemetry.observer import Observer, Readers
 
@@ -121,6 +122,7 @@ class Attendance:
     def __init__(
         self,
         event_log: EventLog,
+        peers: Peers,
         admission: Admission,
         observer: Observer,
         *,
@@ -129,6 +131,7 @@ class Attendance:
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._log = event_log
+        self._peers = peers
         self._admission = admission
         self._observer = observer
         self._max_readers = max_readers
@@ -224,7 +227,7 @@ class Attendance:
             produced.readers += reads
             produced.resumes += after > 0
         elif not before:
-            self._log.readers_here(stream)
+            self._peers.readers_here(stream)
         return Reader(
             stream,
             self._log,
@@ -262,7 +265,7 @@ class Attendance:
         if self._readers[stream]:
             return
         del self._readers[stream]
-        self._log.readers_gone(stream)
+        self._peers.readers_gone(stream)
         produced = self._produced.get(stream)
         if produced is not None and produced.linger_s is not None:
             self._linger(stream, produced.linger_s if linger_s is None else linger_s)
@@ -277,7 +280,7 @@ class Attendance:
     async def _stop_unattended(self, stream: str, linger_s: float) -> None:
         """Stop a stream that nobody has read for its time, in other processes either."""
         try:
-            left_s = linger_s + await self._log.reader_lease_s(stream)
+            left_s = linger_s + await self._peers.reader_lease_s(stream)
         except RelayError:
             left_s = min(linger_s, ASK_AGAIN_S)
         produced = self._produced.get(stream)

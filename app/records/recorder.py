@@ -17,8 +17,8 @@ import structlog
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from ..errors import RelayError
-from ..eventlog.contract import Books
 from ..eventlog.supervision import Supervisor
+from ..eventlog.waiting_rows import WaitingRows
 from ..telemetry.observer import Ended, Observer
 from ..telemetry.row import unpack_row
 from .address import FAILURES
@@ -77,7 +77,7 @@ class Recorder(Observer):
 
     def __init__(
         self,
-        event_log: Books,
+        waiting: WaitingRows,
         database: Database,
         *,
         retention_days: int = 0,
@@ -86,7 +86,7 @@ class Recorder(Observer):
     ) -> None:
         """Prepare it; `steps` is told of each that is done, for tests that stop there."""
         self.state = RecorderState()
-        self._log = event_log
+        self._waiting = waiting
         self._database = database
         self._retention_days = retention_days
         self._redact = redact
@@ -165,7 +165,7 @@ class Recorder(Observer):
             return True
         finally:
             with contextlib.suppress(RelayError):
-                self.state.waiting = await self._log.count_rows()
+                self.state.waiting = await self._waiting.count_rows()
         self._note_success()
         return True
 
@@ -198,7 +198,7 @@ class Recorder(Observer):
             self._migrated = True
         while True:
             self._wake.clear()
-            packed = await self._log.rows(limit=BATCH)
+            packed = await self._waiting.rows(limit=BATCH)
             if not packed:
                 return
             self._did("read")
@@ -206,7 +206,7 @@ class Recorder(Observer):
             async with asyncio.timeout(STEP_S):
                 self.state.written += await self._write(rows)
             self._did("committed")
-            await self._log.forget_rows([stream for stream, _ in packed])
+            await self._waiting.forget_rows([stream for stream, _ in packed])
             self._did("forgotten")
             if len(packed) < BATCH:
                 return

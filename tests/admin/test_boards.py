@@ -21,10 +21,10 @@ from app.admin.board import (
     unpack_board,
 )
 from app.admin.history import History
-from app.admin.money import MAX_ACCOUNTS, Accounts
+from app.admin.money import MAX_ACCOUNTS, AccountList
 from app.admin.summary import Merged, MoneyView, Summary, render
 from app.errors import CODES, RequestError, UpstreamError
-from app.eventlog.contract import MAX_POST_BYTES
+from app.eventlog.broadcast import MAX_POST_BYTES
 from app.eventlog.record import StreamRecord
 from app.events import ErrorInfo, Status
 from app.identity.principal import Principal
@@ -199,7 +199,7 @@ def test_accounts_with_limits_of_their_own_come_first():
         Principal(f"t{n % 300}", key=f"k{n}", key_limits=limited if n > 990 else UsageLimits())
         for n in range(1000)
     )
-    accounts = Accounts(LimitsConfig(tenants={"big": limited}))
+    accounts = AccountList(LimitsConfig(tenants={"big": limited}))
     listed, more = accounts.known(keys)
 
     names = [account.name for account in listed]

@@ -49,9 +49,9 @@ class Spied:
         found: dict[str, bytes] = await self.log.posts(place)
         return found
 
-    async def accounts(self, names: Any) -> Any:
+    async def read_accounts(self, names: Any) -> Any:
         self.fail()
-        return await self.log.accounts(names)
+        return await self.log.read_accounts(names)
 
     def fail(self) -> None:
         if self.fails:

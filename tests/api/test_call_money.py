@@ -48,16 +48,16 @@ async def settled(relay: Relay) -> AccountState:
     """Return the account of the relay when nothing runs any more."""
 
     async def runs_nothing() -> bool:
-        (state,) = await relay.log.accounts(["relay"])
+        (state,) = await relay.accounts.read_accounts(["relay"])
         return not state.running
 
     await until(runs_nothing)
-    (state,) = await relay.log.accounts(["relay"])
+    (state,) = await relay.accounts.read_accounts(["relay"])
     return state
 
 
 async def rows(relay: Relay) -> list[StreamRow]:
-    return [unpack_row(row) for _, row in await relay.log.rows(limit=100)]
+    return [unpack_row(row) for _, row in await relay.rows.rows(limit=100)]
 
 
 @pytest.mark.parametrize("told", [2**53 - 1, 10_000_000])
@@ -257,7 +257,7 @@ async def test_a_client_that_goes_pays_what_was_asked(log: str) -> None:
         upstream.script = [head(content_type="application/json"), send("{"), Hold()]
         asking = asyncio.create_task(relay.client.post(PATH, json=ASK))
         await asyncio.wait_for(upstream.called.wait(), 20)
-        (running,) = await relay.log.accounts(["relay"])
+        (running,) = await relay.accounts.read_accounts(["relay"])
         asking.cancel()
         await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
         state = await settled(relay)
@@ -277,7 +277,7 @@ async def test_what_runs_when_the_relay_stops_is_settled() -> None:
         await asyncio.wait_for(upstream.called.wait(), 20)
         await relay.hub.drain(0)
         response = await asking
-        (state,) = await relay.log.accounts(["relay"])
+        (state,) = await relay.accounts.read_accounts(["relay"])
         (row,) = await rows(relay)
 
     assert row.nano_usd is not None
@@ -348,7 +348,7 @@ async def test_what_cannot_be_settled_is_not_given_for_nothing() -> None:
     async with serve_upstream() as upstream, serve(upstream, wrap_log=wrap) as relay:
         upstream.script = reply("200 OK", TOLD)
         response = await relay.client.post(PATH, json=ASK)
-        (state,) = await relay.log.accounts(["relay"])
+        (state,) = await relay.accounts.read_accounts(["relay"])
 
     assert 503 == response.status_code
     assert state.day.held_nano_usd > 0  # until the log's recovery ends it

@@ -64,7 +64,7 @@ async def serve_priced(
 
 
 async def account(relay: Relay) -> AccountState:
-    (state,) = await relay.log.accounts(["relay"])
+    (state,) = await relay.accounts.read_accounts(["relay"])
     return state
 
 
@@ -336,7 +336,7 @@ async def test_a_cost_that_the_provider_states_counts_where_no_price_is_known(
         else:
             end = (await relay.client.post("/v1/chat", json={**HELLO, "stream": False})).json()
         state, used = await account(relay), end["usage"]
-        [(_, packed)] = await relay.log.rows(limit=9)
+        [(_, packed)] = await relay.rows.rows(limit=9)
         metrics = (await relay.client.get("/metrics")).text
 
     assert (cost, cost) == (end.get("cost"), used.get("cost"))

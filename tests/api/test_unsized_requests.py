@@ -60,7 +60,7 @@ async def test_answer_is_reserved_for_no_longer_than_a_model_may_give():
         upstream.script = [head(), send(text("a")), gate, send(FINISH + DONE)]
         long = asyncio.create_task(ask(relay, {"type": "text", "text": "hi"}, max_tokens=10**7))
         await asyncio.wait_for(upstream.called.wait(), 20)
-        (state,) = await relay.log.accounts(["relay"])
+        (state,) = await relay.accounts.read_accounts(["relay"])
         assert 12.1e9 > state.day.held_nano_usd > 11.9e9  # 200,000 tokens
         gate.told.set()
         assert 200 == await long

@@ -146,7 +146,8 @@ async def test_where_nobody_says_who_he_is_it_is_the_relays(tmp_path):
 
 async def test_it_costs_one_look_at_the_log(tmp_path):
     asked: list[str] = []
-    async with serve(tmp_path, LIMITS, wrap_log=partial(Spy, asked=asked)) as world:
+    log = f"sqlite:///{tmp_path}/log.db"  # which has the accounts
+    async with serve(tmp_path, LIMITS, log=log, wrap_log=partial(Spy, asked=asked)) as world:
         asked.clear()
         await world.usage("ann")
-        assert ["accounts"] == asked
+        assert ["read_accounts"] == asked

@@ -1,7 +1,8 @@
-"""What every event log has to do, whatever it keeps the events in.
+"""The contract of every event log: events and names.
 
-A test module for one of them imports `*` from here and has a fixture `event_log`, which
-is open, has the `LIMITS`, and takes the time from the fixture `clock`.
+The test module of a log imports `*` from here and has a fixture `event_log`, which is open, has
+the `LIMITS`, and takes the time from the fixture `clock`. The contracts of what a log may have
+beside it are `accounts_contract`, `rows_contract` and `broadcast_contract`.
 """
 
 import asyncio
@@ -12,7 +13,6 @@ import pytest
 
 from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import Claim, EventLog, LogState, StreamExpired, read_all
-from app.eventlog.contract import MAX_POST_BYTES, MAX_POSTS
 from app.eventlog.lost import LostStream
 from app.eventlog.record import StreamRecord, scoped
 from app.events import Event, StreamEnd, StreamStart, TextDelta
@@ -248,6 +248,18 @@ async def test_events_that_can_be_pushed_are_added_before_later_ones(event_log):
     assert not event_log.push("st_2", deltas("nowhere"))
 
     assert [*expected, END] == await read_all(event_log, "st_1")
+
+
+async def test_all_that_was_appended_is_known_where_it_is_produced(event_log):
+    await create(event_log, "st_1")
+    await event_log.append("st_1", [START])
+    texts = many(20)
+    for text in texts:
+        if not event_log.push("st_1", [text]):
+            await event_log.append("st_1", [text])
+    assert [START, *texts] == [*event_log.produced("st_1")]
+    await event_log.append("st_1", [END])
+    assert [] == [*event_log.produced("st_2")]
 
 
 async def test_unknown_stream_is_told(event_log):
@@ -645,43 +657,3 @@ async def test_requests_of_running_streams_that_fill_the_log_refuse_new_ones(eve
     with pytest.raises(ServiceError) as caught:
         await create(event_log, "st_4")
     assert "overloaded" == caught.value.code
-
-
-async def test_post_is_read_until_another_takes_its_place_or_it_is_removed(event_log):
-    await event_log.post("orders", "a", b"one", for_s=60)
-    await event_log.post("orders", "b/\u00fc", b"\x00\xff", for_s=60)
-    await event_log.post("boards", "a", b"board", for_s=60)
-    assert {"a": b"one", "b/\u00fc": b"\x00\xff"} == await event_log.posts("orders")
-    assert {"a": b"board"} == await event_log.posts("boards")
-
-    await event_log.post("orders", "a", b"two", for_s=60)
-    await event_log.post("boards", "a", b"", for_s=0)
-    await event_log.post("boards", "never there", b"", for_s=0)
-    assert b"two" == (await event_log.posts("orders"))["a"]
-    assert {} == await event_log.posts("boards")
-
-
-async def test_post_holds_for_its_time(event_log, clock):
-    await event_log.post("orders", "short", b"", for_s=0.05)
-    await event_log.post("orders", "long", b"", for_s=60)
-    clock.now += 1  # those that go by another clock take a moment
-
-    async def is_gone() -> bool:
-        return "short" not in await event_log.posts("orders")
-
-    await until(is_gone)
-    assert ["long"] == list(await event_log.posts("orders"))
-
-
-async def test_posts_have_bounds(event_log):
-    await event_log.post("boards", "a", b"x" * MAX_POST_BYTES, for_s=60)
-    with pytest.raises(ServiceError, match="longer than"):
-        await event_log.post("boards", "a", b"x" * (MAX_POST_BYTES + 1), for_s=60)
-    for number in range(MAX_POSTS):
-        await event_log.post("orders", f"{number}", b"", for_s=60)
-    with pytest.raises(ServiceError, match=f"{MAX_POSTS} posts"):
-        await event_log.post("orders", "one more", b"", for_s=60)
-    await event_log.post("orders", "7", b"again", for_s=60)
-    assert MAX_POSTS == len(await event_log.posts("orders"))
-    await event_log.post("orders", "7", b"", for_s=0)
-    await event_log.post("orders", "one more", b"", for_s=60)

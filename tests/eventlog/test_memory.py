@@ -6,20 +6,24 @@ import time
 import pytest
 import structlog
 
-from app.eventlog import memory, waiting_rows
+from app.eventlog import accounts as memory_accounts
+from app.eventlog import waiting_rows
+from app.eventlog.accounts import MemoryAccounts
 from app.eventlog.memory import MemoryLog
 from app.eventlog.record import StreamRecord
+from app.eventlog.waiting_rows import MemoryRows
 from app.events import (
     StreamEnd,
     StreamStart,
 )
 from app.ledger.accounts import Account, ReservationRequest, Settlement
 from tests.clock import Clock as LoopClock
-from tests.eventlog.books_contract import *  # noqa: F403
-from tests.eventlog.books_contract import asking, run
+from tests.eventlog.accounts_contract import *  # noqa: F403
+from tests.eventlog.accounts_contract import asking, run
 from tests.eventlog.contract import *  # noqa: F403
 from tests.eventlog.contract import END, LIMITS, START, Clock, code_of, deltas, ended
 from tests.eventlog.creating import create
+from tests.eventlog.rows_contract import *  # noqa: F403
 
 pytestmark = pytest.mark.pure
 
@@ -27,8 +31,18 @@ TOKEN = {"token": " sea", "logprob": -0.25, "bytes": [32, 115, 101, 97]}
 
 
 @pytest.fixture
-def event_log(clock: Clock) -> MemoryLog:
-    return MemoryLog(**LIMITS, now=clock, wall=clock)
+def accounts() -> MemoryAccounts:  # type: ignore[no-redef]
+    return MemoryAccounts()
+
+
+@pytest.fixture
+def waiting(accounts: MemoryAccounts) -> MemoryRows:  # type: ignore[no-redef]
+    return accounts.rows
+
+
+@pytest.fixture
+def event_log(accounts: MemoryAccounts, clock: Clock) -> MemoryLog:
+    return MemoryLog(**LIMITS, accounts=accounts, now=clock, wall=clock)
 
 
 async def test_streams_that_grow_take_the_room_of_ended_ones(event_log):
@@ -98,12 +112,12 @@ def test_log_that_was_not_closed_holds_no_loop_up() -> None:
     assert time.monotonic() - begin < 100  # its timer is of a thousand seconds
 
 
-async def test_rows_that_nobody_takes_have_a_bound(event_log, monkeypatch):
+async def test_rows_that_nobody_takes_have_a_bound(event_log, waiting, monkeypatch):
     monkeypatch.setattr(waiting_rows, "MAX_ROWS", 10)
     for number in range(25):
         await run(event_log, f"st_{number}", asking())
 
-    rows = await event_log.rows(limit=100)
+    rows = await waiting.rows(limit=100)
     assert [f"st_{number}" for number in range(15, 25)] == [stream for stream, _ in rows]
 
 
@@ -118,8 +132,9 @@ def test_dropped_rows_are_told_of_once_a_minute():
 
 
 async def test_accounts_that_are_over_are_forgotten(monkeypatch):
-    monkeypatch.setattr(memory, "FEW_ACCOUNTS", 20)
-    log = MemoryLog(retention_s=1, max_bytes=10**9)
+    monkeypatch.setattr(memory_accounts, "FEW_ACCOUNTS", 20)
+    accounts = MemoryAccounts()
+    log = MemoryLog(retention_s=1, max_bytes=10**9, accounts=accounts)
     begun, end = StreamStart("st_1", "demo", 0), StreamEnd("completed", "stop")
 
     async def use(name: str, day: int, *, ends: bool = True) -> None:
@@ -132,20 +147,20 @@ async def test_accounts_that_are_over_are_forgotten(monkeypatch):
             await log.delete(stream)
 
     async def spent(name: str) -> int:
-        (state,) = await log.accounts([name])
+        (state,) = await accounts.read_accounts([name])
         return state.month.nano_usd
 
     await use("user:a:runs", 0, ends=False)
     for n in range(50):
         await use(f"secret:{n}", 0)
         await use(f"user:a:{n}", 0)
-    assert 101 == len(log._accounts)  # each may count on this day
+    assert 101 == len(accounts._accounts)  # each may count on this day
     for n in range(100):
         await use(f"user:b:{n}", 2)
     assert (5, 0) == (await spent("user:a:7"), await spent("secret:7"))
     for n in range(1000):
         await use(f"secret:later {n}", 40 + n // 10)
-    assert len(log._accounts) < 120
+    assert len(accounts._accounts) < 120
     assert (0, 0) == (await spent("user:a:7"), await spent("user:b:7"))
-    (state,) = await log.accounts(["user:a:runs"])
+    (state,) = await accounts.read_accounts(["user:a:runs"])
     assert 1 == state.running

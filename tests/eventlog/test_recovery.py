@@ -37,7 +37,7 @@ from app.ledger.config import LedgerConfig
 from app.ledger.prices import PriceBook
 from app.telemetry.row import unpack_row
 from tests.dialects.streams import check
-from tests.eventlog.books_contract import AT, asking, record
+from tests.eventlog.accounts_contract import AT, asking, record
 
 pytestmark = pytest.mark.pure
 

@@ -2,11 +2,13 @@
 
 import pytest
 
-from tests.eventlog.books_contract import *  # noqa: F403
+from tests.eventlog.accounts_contract import *  # noqa: F403
+from tests.eventlog.broadcast_contract import *  # noqa: F403
 from tests.eventlog.contract import *  # noqa: F403
 from tests.eventlog.contract import END, START, Elsewhere, code_of, ended
 from tests.eventlog.creating import create
 from tests.eventlog.redis_logs import opened
+from tests.eventlog.rows_contract import *  # noqa: F403
 
 pytestmark = pytest.mark.proving
 

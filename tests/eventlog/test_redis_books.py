@@ -30,7 +30,7 @@ from app.ledger.accounts import (
     ReservationRequest,
     Settlement,
 )
-from tests.eventlog.books_contract import (
+from tests.eventlog.accounts_contract import (
     BEGUN,
     DONE,
     MONEY,

@@ -323,7 +323,7 @@ async def test_value_that_the_relay_has_not_written_is_told_in_one_line(
         }
         with structlog.testing.capture_logs() as lines:
             with pytest.raises(ServiceError, match="the event log failed") as failed:
-                await acts.get(key, lambda: second.accounts(["relay"]))()
+                await acts.get(key, lambda: second.read_accounts(["relay"]))()
             await second._pages.end_soon("st_1")
             await second._burial._bury()
             assert second.healthy()

@@ -33,7 +33,7 @@ from app.events import (
     ToolCallEnd,
 )
 from tests.dialects.streams import end_of
-from tests.eventlog.books_contract import *  # noqa: F403
+from tests.eventlog.accounts_contract import *  # noqa: F403
 from tests.eventlog.contract import *  # noqa: F403
 from tests.eventlog.contract import (
     END,
@@ -49,6 +49,7 @@ from tests.eventlog.contract import (
 )
 from tests.eventlog.creating import create, found
 from tests.eventlog.files import empty_disk, fail_next, fill_disk, on_file, opened, process, run_sql
+from tests.eventlog.rows_contract import *  # noqa: F403
 
 PROVING = pytest.mark.proving
 

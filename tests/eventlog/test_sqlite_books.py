@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from app.errors import ServiceError
-from app.eventlog import EventLog, read_all, waiting_rows
+from app.eventlog import read_all, waiting_rows
 from app.eventlog.lost import Closing, LostStream
 from app.eventlog.record import StreamRecord
 from app.eventlog.sqlite import books, shared
@@ -26,8 +26,8 @@ from app.ledger.config import LedgerConfig
 from app.ledger.prices import PriceBook
 from app.telemetry.row import StreamRow, pack_row, unpack_row
 from tests.eventlog import files, spender
-from tests.eventlog.books_contract import AT, BEGUN, DONE, SPENT, asking, period, run, state_of
-from tests.eventlog.books_contract import record as recorded
+from tests.eventlog.accounts_contract import AT, BEGUN, DONE, SPENT, asking, period, run, state_of
+from tests.eventlog.accounts_contract import record as recorded
 from tests.eventlog.files import empty_disk, fail_next, fill_disk, on_file, process, run_sql
 from tests.waiting import until
 
@@ -65,7 +65,7 @@ class Acknowledged:
                     assert not words or "Traceback" not in line, line
 
 
-async def check(event_log: EventLog, said: Acknowledged) -> None:
+async def check(event_log: SqliteLog, said: Acknowledged) -> None:
     """See that nothing is held, and that the rows are those of the streams, and add up."""
     rows = await event_log.rows(limit=10**6)
     costs = {stream: int(row) for stream, row in rows}
@@ -74,7 +74,7 @@ async def check(event_log: EventLog, said: Acknowledged) -> None:
     assert said.begun <= set(costs)
     assert said.cost == {stream: costs[stream] for stream in said.cost}
     # A stream may have begun, or ended, that could not be told of any more.
-    states = await event_log.accounts(spender.NAMES)
+    states = await event_log.read_accounts(spender.NAMES)
     for state in states:
         assert (0, 0) == (state.running, period(state).held_nano_usd)
     for pick in (lambda period: period.nano_usd, lambda period: period.requests):

@@ -20,7 +20,8 @@ from app.eventlog.sqlite import log as sqlite
 from app.eventlog.sqlite.shared import SharedSqliteLog
 from app.eventlog.sqlite.shared_database import prepare
 from app.events import Event, StreamEnd
-from tests.eventlog.books_contract import *  # noqa: F403
+from tests.eventlog.accounts_contract import *  # noqa: F403
+from tests.eventlog.broadcast_contract import *  # noqa: F403
 from tests.eventlog.contract import *  # noqa: F403
 from tests.eventlog.contract import (
     END,
@@ -35,6 +36,7 @@ from tests.eventlog.contract import (
 )
 from tests.eventlog.creating import create
 from tests.eventlog.files import opened, process
+from tests.eventlog.rows_contract import *  # noqa: F403
 from tests.waiting import until
 
 

@@ -13,7 +13,7 @@ from app.eventlog.memory import MemoryLog
 from app.eventlog.record import StreamRecord
 from app.eventlog.sqlite.log import SqliteLog
 from app.ledger.accounts import Account, LimitReached, ReservationRequest, Settlement
-from tests.eventlog.books_contract import BEGUN, DONE
+from tests.eventlog.accounts_contract import BEGUN, DONE
 from tests.eventlog.redis_logs import opened as opened_redis
 from tests.redis_server import RedisServer, redis_server
 
@@ -134,7 +134,7 @@ async def test_periods_over_redis_are_those_of_its_clock(redis: RedisServer, ahe
             with pytest.raises(LimitReached) as refused:
                 await spend(log, BUDGET, 30, at=at)
             assert 0 < (refused.value.retry_after_s or 0) <= 31 * DAY
-        (state,) = await right.accounts([BUDGET.name])
+        (state,) = await right.read_accounts([BUDGET.name])
         assert int(time.time() // DAY) == state.day.number
 
 

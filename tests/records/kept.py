@@ -7,8 +7,6 @@ from typing import Any
 
 from sqlalchemy import select
 
-from app.eventlog.lost import Close
-from app.ledger.accounts import AccountState
 from app.records.database import Database
 from app.records.rows import sum_up, values_of
 from app.records.schema import rollups, streams
@@ -51,12 +49,6 @@ class KeptRows:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-
-    def close_by(self, close: Close) -> None:
-        return
-
-    async def accounts(self, names: Sequence[str]) -> list[AccountState]:
-        return [AccountState() for _ in names]
 
     def keep(self, rows: Sequence[StreamRow]) -> None:
         self._save({**self._load(), **{row.stream: pack_row(row) for row in rows}})

@@ -86,10 +86,10 @@ async def settled(event_log: RedisLog) -> list[AccountState]:
     names = [account.name for account in ACCOUNTS]
 
     async def nothing_runs() -> bool:
-        return not any(state.running for state in await event_log.accounts(names))
+        return not any(state.running for state in await event_log.read_accounts(names))
 
     await until(nothing_runs, limit_s=60)
-    return await event_log.accounts(names)
+    return await event_log.read_accounts(names)
 
 
 @pytest.mark.parametrize(

@@ -139,10 +139,10 @@ async def keep_books(first: Relay) -> None:
     request = ReservationRequest((Account("relay"),), 0.0)
     await log.create(StreamRecord("st_row", reserve=request))
     await log.append("st_row", [StreamEnd("completed", "stop")], Settlement(row=b"row"))
-    assert [("st_row", b"row")] == await log.rows(limit=10)
-    await log.forget_rows(["st_row"])
-    assert [] == await log.rows(limit=10)
-    assert await log.accounts(["relay"])
+    assert [("st_row", b"row")] == await first.rows.rows(limit=10)
+    await first.rows.forget_rows(["st_row"])
+    assert [] == await first.rows.rows(limit=10)
+    assert await first.accounts.read_accounts(["relay"])
 
 
 async def lose(first: Relay, second: Relay) -> None:

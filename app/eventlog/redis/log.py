@@ -17,25 +17,15 @@ from redis.exceptions import RedisError
 from ...errors import RelayError, RequestError, ServiceError
 from ...events import Event, Stopper
 from ...ledger.accounts import NOTHING, AccountState, Settlement
-from ..contract import (
-    MAX_POSTS,
-    MAX_POSTS_BYTES,
-    PAGE,
-    STRIDE,
-    Claim,
-    Follower,
-    LogSize,
-    LogState,
-    LogUnusable,
-    Look,
-    OnStop,
-    Place,
-    read_all,
-)
-from ..entries import Entries, Entry, expired, may_see
+from ..broadcast import MAX_POSTS, MAX_POSTS_BYTES, Place, check_post, too_many
+from ..contract import PAGE, Follower
+from ..cursors import STRIDE, read_all
+from ..entries import Entries, Entry
+from ..errors import LogUnusable, expired
 from ..lost import REMOVED, Close, LostStream, OnEnded, Passing, close_free
-from ..posts import check_post, too_many
+from ..peers import OnStop
 from ..record import Scoped, StreamRecord
+from ..values import Claim, LogSize, LogState, Look, may_see
 from .address import Address
 from .books import Rows, pack_settlement, state_from
 from .books_scripts import account_key
@@ -75,7 +65,7 @@ CLOSE_S = 1.0
 
 
 class RedisLog:
-    """An `EventLog` in Redis, which other processes share.
+    """An `EventLog` in Redis, which other processes share, with all that is beside it.
 
     Streams that have ended are kept for `retention_s` seconds. `max_bytes` is the memory of
     those that are produced here, one of which may have `max_stream_bytes` and
@@ -484,7 +474,7 @@ class RedisLog:
         run = self._owner.runs.get(stream)
         return () if run is None or run.ended_at is not None else run.events()
 
-    async def accounts(self, names: Sequence[str]) -> list[AccountState]:
+    async def read_accounts(self, names: Sequence[str]) -> list[AccountState]:
         keys = [account_key(name) for name in names]
         sent = [self._link.send("GET", key) for key in keys]
         states = []
@@ -523,9 +513,6 @@ class RedisLog:
     def release_remote_readers(self) -> None:
         self._stopping = True
         self._tails.stop_all()
-
-    def has_peers(self) -> bool:
-        return True
 
     async def post(self, place: Place, name: str, text: bytes, *, for_s: float) -> None:
         check_post(text)

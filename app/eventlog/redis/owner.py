@@ -21,8 +21,9 @@ import structlog
 from ...errors import CODES, RelayError, ServiceError
 from ...events import ErrorInfo, Event, StreamEnd, encode
 from ...ledger.accounts import NOTHING, Settlement
-from ..contract import OnStop
-from ..entries import Entries, expired
+from ..entries import Entries
+from ..errors import expired
+from ..peers import OnStop
 from ..record import StreamRecord, pack_record
 from ..supervision import Supervisor
 from .books import grant_from, pack_request, refuse

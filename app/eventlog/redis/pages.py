@@ -11,8 +11,9 @@ import structlog
 from ...errors import ServiceError
 from ...events import Event, StreamEnd, decode, encode
 from ...ledger.accounts import NOTHING
-from ..contract import PAGE, STRIDE, Ending, before_ending
-from ..entries import expired, unknown
+from ..contract import PAGE
+from ..cursors import STRIDE, Ending, before_ending
+from ..errors import expired, unknown
 from ..lost import UNREADABLE, Close, LostStream, Passing
 from ..record import StreamRecord, unpack_record
 from ..recovery import LOST, closing_events

@@ -25,7 +25,7 @@ from the step that makes it.
 from hashlib import sha1, sha256
 from typing import NamedTuple
 
-from ..contract import STRIDE
+from ..cursors import STRIDE
 from .books_scripts import FIND_HELD as _FIND_HELD
 from .books_scripts import HOLD as _HOLD
 from .books_scripts import PREFIX, RESERVE, SETTLE
@@ -381,7 +381,7 @@ if last == 0 then
   settle(id_of(KEYS[1]), ARGV[7])
   return 1
 end
-last = (last + 1) * STRIDE + last  -- as app.eventlog.contract.Ending says
+last = (last + 1) * STRIDE + last  -- as app.eventlog.cursors.Ending says
 for i = 8, #ARGV do
   last = last + 1
   redis.call('XADD', KEYS[2], string.format('%d-0', last), 'e', ARGV[i])

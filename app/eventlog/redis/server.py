@@ -2,7 +2,7 @@
 
 import structlog
 
-from ..contract import LogUnusable
+from ..errors import LogUnusable
 from .link import SLOW, Link
 
 OLDEST = 7

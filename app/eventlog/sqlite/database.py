@@ -20,7 +20,7 @@ import structlog
 
 from ...events import Event, StreamEnd, decode, encode
 from ...ledger.accounts import NOTHING, LimitReached, ReservationRequest
-from ..contract import Claim, LogState, LogUnusable
+from ..errors import LogUnusable
 from ..lost import (
     REMOVED,
     UNREADABLE,
@@ -32,6 +32,7 @@ from ..lost import (
 )
 from ..record import StreamRecord, unpack_record
 from ..recovery import LOST, closing_events
+from ..values import Claim, LogState
 from ..waiting_rows import Dropped
 from .books import FileBooks
 from .schema import VERSION, connect, reason

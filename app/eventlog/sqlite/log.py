@@ -22,13 +22,14 @@ import structlog
 from ...errors import RelayError, RequestError, ServiceError
 from ...events import Event, StreamEnd
 from ...ledger.accounts import NOTHING, AccountState, LimitReached, Settlement
-from ..contract import PAGE, Claim, Follower, LogSize, LogState, Look
-from ..entries import Entries, Entry, expired, full, may_see, size_of, unknown
+from ..contract import PAGE, Follower
+from ..entries import Entries, Entry, size_of
+from ..errors import expired, full, unknown
 from ..lost import Close, Closing, LostStream, OnEnded, close_free, closing_of
-from ..no_peers import NoPeers
 from ..record import Scoped, StreamRecord, pack_record
 from ..recovery import LOST, closing_events
 from ..supervision import Supervisor
+from ..values import Claim, LogSize, LogState, Look, may_see
 from .database import SWEPT_AT_ONCE, Database, Gone, Lasting, Row
 from .writer import ThreadLostError, Writer
 
@@ -129,8 +130,8 @@ class _Run:
         """What it has cost, once it has ended in memory only."""
 
 
-class SqliteLog(NoPeers):
-    """An `EventLog` in a file, for one process.
+class SqliteLog:
+    """An `EventLog` in a file, for one process, with its accounts and rows.
 
     Streams that have ended are kept for `retention_s` seconds. When the events in the file
     exceed `max_bytes`, the ended ones go first, oldest first; then `create` refuses. The
@@ -362,7 +363,7 @@ class SqliteLog(NoPeers):
     def _say_cost(self, lost: LostStream) -> Closing:
         return self._close_lost(lost)
 
-    async def accounts(self, names: Sequence[str]) -> list[AccountState]:
+    async def read_accounts(self, names: Sequence[str]) -> list[AccountState]:
         return await self._read(lambda: self._database.books.accounts(names))
 
     async def rows(self, *, limit: int) -> list[tuple[str, bytes]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from ..contract import LogUnusable
+from ..errors import LogUnusable
 from ..record import StreamRecord, pack_record
 
 log = structlog.get_logger("seseragi.eventlog")

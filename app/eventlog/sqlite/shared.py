@@ -14,10 +14,12 @@ import structlog
 
 from ...errors import RelayError, shutting_down
 from ...events import Event, Stopper
-from ..contract import PAGE, Claim, Follower, LogState, Look, OnStop, Place
-from ..posts import check_post, too_many
+from ..broadcast import Place, check_post, too_many
+from ..contract import PAGE, Follower
+from ..peers import OnStop
 from ..record import StreamRecord
 from ..tail import Tail
+from ..values import Claim, LogState, Look
 from .database import EndedLost, Gone, Row
 from .feed import Feed
 from .log import Batch, SqliteLog, explain
@@ -43,7 +45,7 @@ log = structlog.get_logger("seseragi.eventlog")
 
 
 class SharedSqliteLog(SqliteLog):
-    """An `EventLog` in a file for many processes of one machine.
+    """An `EventLog` in a file for many processes of one machine, with all that is beside it.
 
     `shared_database.prepare` is called once before the first of them opens it. `max_bytes` is
     about the whole file, the limits of memory are those of each process.
@@ -226,9 +228,6 @@ class SharedSqliteLog(SqliteLog):
         """Let go of a stream of this process that another one has removed."""
         self._on_gone(Gone([stream], 0))
         self._writer.submit(partial(self._database.let_go, stream), _ignore)
-
-    def has_peers(self) -> bool:
-        return True
 
     async def post(self, place: Place, name: str, text: bytes, *, for_s: float) -> None:
         check_post(text)

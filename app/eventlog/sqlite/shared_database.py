@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...events import Event, Stopper, decode
-from ..contract import MAX_POSTS, MAX_POSTS_BYTES, LogUnusable
+from ..broadcast import MAX_POSTS, MAX_POSTS_BYTES
+from ..errors import LogUnusable
 from ..lost import Close, LostStream, close_free
 from .database import ROW, Database, EndedLost, Gone, Row, TailRow
 from .presence import Presence, clear

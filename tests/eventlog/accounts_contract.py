@@ -1,6 +1,6 @@
-"""What every event log has to do with money: reserve, settle once, keep rows.
+"""The contract of a log with accounts: `create` reserves, the end settles, once.
 
-A test module for one of them imports `*` from here too; see `contract`.
+A test module of a log imports `*` from here too; see `contract`.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import pytest
 
 from app.errors import RelayError
 from app.eventlog import EventLog
+from app.eventlog.accounts import Accounts
 from app.eventlog.lost import Closing, LostStream
 from app.eventlog.record import StreamRecord
 from app.events import StreamEnd, StreamStart, TextDelta
@@ -52,8 +53,14 @@ def record(stream: str, request: ReservationRequest, **fields: Any) -> StreamRec
     return StreamRecord(stream, created_at=request.at, reserve=request, **fields)
 
 
-async def state_of(event_log: EventLog, name: str = "relay") -> AccountState:
-    (state,) = await event_log.accounts([name])
+@pytest.fixture
+def accounts(event_log) -> Accounts:
+    """The accounts of the log; it has them itself, unless its module has another fixture."""
+    return event_log
+
+
+async def state_of(accounts: Accounts, name: str = "relay") -> AccountState:
+    (state,) = await accounts.read_accounts([name])
     return state
 
 
@@ -92,13 +99,13 @@ async def run(
     await event_log.append(stream, [DONE], settlement)
 
 
-async def test_an_account_that_nobody_used_is_empty(event_log):
-    assert AccountState() == await state_of(event_log, "user:a:nobody")
+async def test_an_account_that_nobody_used_is_empty(event_log, accounts):
+    assert AccountState() == await state_of(accounts, "user:a:nobody")
 
 
-async def test_what_a_stream_may_cost_is_held_until_its_end(event_log):
+async def test_what_a_stream_may_cost_is_held_until_its_end(event_log, accounts):
     claim = await event_log.create(record("st_1", asking()))
-    state = await state_of(event_log)
+    state = await state_of(accounts)
     assert (100, 1, 110, 0) == (
         claim.grant.output_tokens,
         state.running,
@@ -107,10 +114,10 @@ async def test_what_a_stream_may_cost_is_held_until_its_end(event_log):
     )
 
     await event_log.append("st_1", [BEGUN])
-    assert 110 == period(await state_of(event_log)).held_nano_usd
+    assert 110 == period(await state_of(accounts)).held_nano_usd
     await event_log.append("st_1", [DONE], SPENT)
 
-    state = await state_of(event_log)
+    state = await state_of(accounts)
     assert (0, 0, MONEY) == (state.running, state.day.held_nano_usd, period(state).nano_usd)
     assert (1, 10, 20) == (state.day.requests, state.day.input_tokens, state.day.output_tokens)
 
@@ -129,7 +136,7 @@ async def test_a_budget_is_never_passed_and_the_longest_answer_fits_into_it(even
         await event_log.state("st_3")
 
 
-async def test_budget_of_a_month_outlasts_the_day(event_log, clock):
+async def test_budget_of_a_month_outlasts_the_day(event_log, accounts, clock):
     account = Account("relay", nano_usd_per_day=100, nano_usd_per_month=120)
     request = asking(account, at=AT)
     await run(event_log, "st_1", request, Settlement(1, 1, 95))
@@ -140,18 +147,18 @@ async def test_budget_of_a_month_outlasts_the_day(event_log, clock):
     tomorrow = AT + (refused.value.retry_after_s or 0)
     claim = await event_log.create(record("st_3", asking(account, at=tomorrow)))
     assert 120 - 95 - 10 == claim.grant.output_tokens
-    state = await state_of(event_log)
+    state = await state_of(accounts)
     assert (0, 25) == (state.day.nano_usd, state.day.held_nano_usd)
     assert (95, 25) == (state.month.nano_usd, state.month.held_nano_usd)
 
 
-async def test_a_stream_is_settled_in_the_day_in_which_it_began(event_log):
+async def test_a_stream_is_settled_in_the_day_in_which_it_began(event_log, accounts):
     await event_log.create(record("st_1", asking(at=AT)))
     await event_log.append("st_1", [BEGUN])
     await run(event_log, "st_2", asking(at=AT + 86_400), Settlement(1, 1, 7))
     await event_log.append("st_1", [DONE], SPENT)
 
-    state = await state_of(event_log)
+    state = await state_of(accounts)
     assert (7, 0) == (state.day.nano_usd, state.day.held_nano_usd)
     assert (7 + MONEY, 0) == (state.month.nano_usd, state.month.held_nano_usd)
 
@@ -210,11 +217,11 @@ async def test_tokens_of_a_minute_are_those_that_were_used_in_the_end(event_log)
     assert 70 == (await event_log.create(record("st_3", asking(account)))).grant.output_tokens
 
 
-async def test_several_answers_are_reserved_for_together(event_log):
+async def test_several_answers_are_reserved_for_together(event_log, accounts):
     account = Account("relay", nano_usd_per_day=100, tokens_per_minute=70)
     claim = await event_log.create(record("st_1", asking(account, choices=3)))
     assert 20 == claim.grant.output_tokens
-    assert 70 == period(await state_of(event_log)).held_nano_usd
+    assert 70 == period(await state_of(accounts)).held_nano_usd
 
 
 async def test_streams_at_once_are_counted(event_log):
@@ -229,44 +236,43 @@ async def test_streams_at_once_are_counted(event_log):
     await event_log.create(record("st_2", asking(account)))
 
 
-async def test_all_accounts_give_or_none(event_log):
+async def test_all_accounts_give_or_none(event_log, accounts):
     wide, narrow = Account("relay", requests_per_minute=100), Account("key:k", streams=0)
     with pytest.raises(LimitReached) as refused:
         await event_log.create(record("st_1", asking(wide, narrow)))
     assert "key:k" == refused.value.account
-    state = await state_of(event_log)
+    state = await state_of(accounts)
     assert (0, 0, {}) == (state.running, state.day.held_nano_usd, state.spans)
 
 
-async def test_at_once_no_more_are_let_in_than_a_budget_has_room_for(event_log):
+async def test_at_once_no_more_are_let_in_than_a_budget_has_room_for(event_log, accounts):
     account = Account("relay", nano_usd_per_day=10 * 110)
     asked = [event_log.create(record(f"st_{n}", asking(account))) for n in range(100)]
     outcomes = await asyncio.gather(*asked, return_exceptions=True)
     assert 10 == sum(not isinstance(outcome, LimitReached) for outcome in outcomes)
-    assert 1100 == period(await state_of(event_log)).held_nano_usd
+    assert 1100 == period(await state_of(accounts)).held_nano_usd
 
 
-async def test_a_key_that_leads_to_a_stream_reserves_nothing(event_log):
+async def test_a_key_that_leads_to_a_stream_reserves_nothing(event_log, accounts):
     account = Account("relay", requests_per_minute=1)
     first = record("st_1", asking(account), key="k", digest="d")
     await event_log.create(first)
     await event_log.append("st_1", [BEGUN])
     claim = await event_log.create(record("st_2", asking(account), key="k", digest="d"))
     assert ("st_1", None) == (claim.stream, claim.grant)
-    assert 1 == (await state_of(event_log)).running
+    assert 1 == (await state_of(accounts)).running
 
 
-async def test_a_stream_that_never_began_leaves_nothing_held(event_log):
+async def test_a_stream_that_never_began_leaves_nothing_held(event_log, accounts):
     await event_log.create(record("st_1", asking()))
     await event_log.delete("st_1")
-    state = await state_of(event_log)
+    state = await state_of(accounts)
     assert (0, 0, 0, 0) == (
         state.running,
         state.day.requests,
         state.day.nano_usd,
         period(state).held_nano_usd,
     )
-    assert [] == await event_log.rows(limit=10)
 
 
 def closing(lost: LostStream) -> Closing:
@@ -274,64 +280,30 @@ def closing(lost: LostStream) -> Closing:
     return Closing(lost.end, Settlement(10, 1, lost.weight, row=lost.record.id.encode()))
 
 
-async def test_a_stream_that_is_removed_while_it_runs_costs_what_was_used(event_log):
+async def test_a_stream_that_is_removed_while_it_runs_costs_what_was_used(event_log, accounts):
     event_log.close_by(closing)
     await event_log.create(record("st_1", asking()))
     await event_log.append("st_1", [BEGUN, TextDelta(0, "12345678")])
     await event_log.delete("st_1")
-    state = await state_of(event_log)
+    state = await state_of(accounts)
     assert (0, 0, 8) == (state.running, state.day.held_nano_usd, period(state).nano_usd)
-    assert [("st_1", b"st_1")] == await event_log.rows(limit=10)
 
 
-async def test_what_ends_without_a_settlement_holds_nothing(event_log):
+async def test_what_ends_without_a_settlement_holds_nothing(event_log, accounts):
     await event_log.create(record("st_1", asking()))
     await event_log.append("st_1", [BEGUN, DONE])
-    state = await state_of(event_log)
+    state = await state_of(accounts)
     assert (0, 0, 0) == (state.running, state.day.held_nano_usd, period(state).nano_usd)
 
 
-async def test_an_unknown_price_is_counted_as_one(event_log):
+async def test_an_unknown_price_is_counted_as_one(event_log, accounts):
     await run(event_log, "st_1", asking(), Settlement(1, 2, None))
-    state = await state_of(event_log)
+    state = await state_of(accounts)
     assert (0, 1) == (state.day.nano_usd, state.day.unpriced)
 
 
-async def test_all_that_was_appended_is_known_where_it_is_produced(event_log):
-    await event_log.create(record("st_1", asking()))
-    await event_log.append("st_1", [BEGUN])
-    texts = [TextDelta(0, str(number)) for number in range(20)]
-    for text in texts:
-        if not event_log.push("st_1", [text]):
-            await event_log.append("st_1", [text])
-    assert [BEGUN, *texts] == [*event_log.produced("st_1")]
-    await event_log.append("st_1", [DONE])
-    assert [] == [*event_log.produced("st_2")]
-
-
-async def test_rows_are_kept_until_they_are_forgotten(event_log):
-    for number in range(5):
-        spent = Settlement(1, 1, 1, row=b"row %d" % number)
-        await run(event_log, f"st_{number}", asking(), spent)
-    rows = await event_log.rows(limit=3)
-    assert [(f"st_{n}", b"row %d" % n) for n in range(3)] == rows
-    assert rows == await event_log.rows(limit=3)
-    assert 5 == await event_log.count_rows()
-    await event_log.forget_rows(["st_0", "st_2", "st_9"])
-    assert ["st_1", "st_3", "st_4"] == [stream for stream, _ in await event_log.rows(limit=9)]
-    assert 3 == await event_log.count_rows()
-
-
-async def test_rows_outlast_their_streams(event_log, clock):
-    await run(event_log, "st_1", asking())
-    clock.now += 1000
-    with pytest.raises(RelayError):
-        await event_log.state("st_1")
-    assert [("st_1", b"row")] == await event_log.rows(limit=9)
-
-
 @pytest.mark.parametrize("seed", range(6))
-async def test_it_counts_as_the_plain_arithmetic_does(event_log, seed):
+async def test_it_counts_as_the_plain_arithmetic_does(event_log, accounts, seed):
     """Do hundreds of random steps, and compare every outcome and every number."""
     chance = random.Random(seed)
     pool = [
@@ -385,7 +357,7 @@ async def test_it_counts_as_the_plain_arithmetic_does(event_log, seed):
         assert (expected.output_tokens, *map(rounded, expected[1:])) == (
             *(claim.grant.output_tokens, *map(rounded, claim.grant[1:])),
         )
-    states = await event_log.accounts([account.name for account in pool])
+    states = await accounts.read_accounts([account.name for account in pool])
     for account, state in zip(pool, states, strict=True):
         expected = model.get(account.name, AccountState())
         for numbers in (expected, state):  # which spans are forgotten when is each log's own
@@ -396,15 +368,15 @@ async def test_it_counts_as_the_plain_arithmetic_does(event_log, seed):
         )
 
 
-async def test_a_request_of_yesterday_that_comes_late_leaves_nothing_held(event_log):
+async def test_a_request_of_yesterday_that_comes_late_leaves_nothing_held(event_log, accounts):
     midnight = 1_700_006_400.0
     await event_log.create(record("st_1", asking(at=midnight + 0.001)))
     await event_log.create(record("st_2", asking(at=midnight - 0.001)))
-    state = await state_of(event_log)
+    state = await state_of(accounts)
     assert (2, 110, 220) == (state.running, state.day.held_nano_usd, state.month.held_nano_usd)
     for stream in ("st_1", "st_2"):
         await event_log.append(stream, [BEGUN, DONE], SPENT)
-    state = await state_of(event_log)
+    state = await state_of(accounts)
     assert (0, 0, 0) == (state.running, state.day.held_nano_usd, state.month.held_nano_usd)
     assert (1, MONEY, 2, 2 * MONEY) == (
         *(state.day.requests, state.day.nano_usd, state.month.requests, state.month.nano_usd),

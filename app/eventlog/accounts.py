@@ -1,0 +1,88 @@
+"""The accounts beside a log: read by whoever reports usage, changed by the log alone.
+
+A log that writes elsewhere reserves and settles in its own transactions. Any other takes a
+`MemoryAccounts` and calls it from three places, with no `await` between the call and the change
+of the stream that it belongs to:
+
+- `create` calls `reserve` before the stream can be found; a `LimitReached` leaves no stream.
+- `append` of a `stream.end` calls `settle` before a reader can see that end.
+- Removing a stream calls `settle`: with the settlement of its `Close` if it was running, else
+  with `NOTHING`. A stream is settled once: later calls change nothing.
+"""
+
+from collections.abc import Sequence
+from copy import deepcopy as copy
+from typing import Protocol
+
+from ..ledger.accounts import (
+    AccountState,
+    Grant,
+    Reservation,
+    Settlement,
+    fresh_states,
+    is_over,
+    reserve,
+    settle,
+)
+from .record import StreamRecord
+from .waiting_rows import MemoryRows
+
+FEW_ACCOUNTS = 1000
+"""Accounts that are kept without a look at which of them are over (about 1 KiB each)."""
+
+
+class Accounts(Protocol):
+    """The numbers of accounts."""
+
+    async def read_accounts(self, names: Sequence[str]) -> list[AccountState]:
+        """Return the numbers of accounts, in the order of the names; 0 for an unknown one.
+
+        Periods may be past ones: see `AccountState.turn`.
+        """
+
+
+class MemoryAccounts:
+    """The accounts of one process, and the `rows` of settled streams; gone with the process."""
+
+    def __init__(self, rows: MemoryRows | None = None) -> None:
+        self.rows = rows or MemoryRows()
+        self._accounts: dict[str, AccountState] = {}
+        self._clean_at = FEW_ACCOUNTS
+        self._reserved: dict[str, Reservation] = {}
+        """The reservation of each running stream that has accounts."""
+
+    async def read_accounts(self, names: Sequence[str]) -> list[AccountState]:
+        return [copy(self._accounts.get(name) or AccountState()) for name in names]
+
+    def reserve(self, record: StreamRecord) -> Grant | None:
+        """Reserve what a new stream asks for; None if that is nothing.
+
+        Raises:
+            LimitReached: an account has not enough left; nothing is reserved.
+        """
+        request = record.reserve
+        if request is None:
+            return None
+        states = fresh_states(self._accounts, request.accounts)
+        grant = reserve(states, request)
+        self._accounts |= states
+        if len(self._accounts) > self._clean_at:
+            self._clean(request.day)
+        self._reserved[record.id] = request.reservation(grant.output_tokens)
+        return grant
+
+    def settle(self, record: StreamRecord, settlement: Settlement) -> None:
+        """Replace the reservation of a stream by its cost, and keep its row; once for each."""
+        reserved = self._reserved.pop(record.id, None)
+        if reserved is None or record.reserve is None:
+            return
+        settle(self._accounts, record.reserve, reserved, settlement)
+        if settlement.row:
+            self.rows.add(record.id, settlement.row)
+
+    def _clean(self, day: int) -> None:
+        """Forget accounts that are over; done at twice as many as are left, each costs little."""
+        self._accounts = {
+            name: state for name, state in self._accounts.items() if not is_over(name, state, day)
+        }
+        self._clean_at = max(FEW_ACCOUNTS, 2 * len(self._accounts))
