@@ -30,13 +30,13 @@ pytestmark = pytest.mark.pure
 TOKEN = {"token": " sea", "logprob": -0.25, "bytes": [32, 115, 101, 97]}
 
 
-@pytest.fixture
-def accounts() -> MemoryAccounts:  # type: ignore[no-redef]
+@pytest.fixture  # type: ignore[no-redef]
+def accounts() -> MemoryAccounts:
     return MemoryAccounts()
 
 
-@pytest.fixture
-def waiting(accounts: MemoryAccounts) -> MemoryRows:  # type: ignore[no-redef]
+@pytest.fixture  # type: ignore[no-redef]
+def waiting(accounts: MemoryAccounts) -> MemoryRows:
     return accounts.rows
 
 
