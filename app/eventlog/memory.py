@@ -20,7 +20,7 @@ from ..ledger.accounts import (
     settle,
 )
 from . import waiting_rows
-from .contract import PAGE, Claim, Follower, LogSize, LogState, Look
+from .contract import PAGE, Claim, Follower, LogSize, LogState, Look, Placed
 from .entries import Entries, Entry, expired, may_see, unknown
 from .lost import REMOVED, Close, OnEnded, close_free, closing_of
 from .no_peers import NoPeers
@@ -64,7 +64,6 @@ class MemoryLog(NoPeers):
             now=now,
             wall=wall,
             on_drop=self._forget,
-            on_end=lambda stream: self._on_ended(stream, None),
         )
         self._on_ended: OnEnded = lambda stream, lost: None
         self._close: Close = close_free
@@ -142,12 +141,13 @@ class MemoryLog(NoPeers):
 
     async def append(
         self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
-    ) -> None:
+    ) -> Placed:
         try:
             self._add(stream, events, settlement)
         except ValueError:
             self._find(stream)  # or there is none, or no longer
             raise
+        return None
 
     def _add(
         self, stream: str, events: Sequence[Event], settlement: Settlement | None = None

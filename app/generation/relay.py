@@ -21,6 +21,7 @@ from ..admission import RequestMemory
 from ..deadlines import Deadlines, Limits
 from ..errors import RelayError, ServiceError, UpstreamError
 from ..eventlog import EventLog, StreamTooLong, read_all
+from ..eventlog.contract import Placed
 from ..eventlog.record import StreamRecord
 from ..eventlog.recovery import closing_events
 from ..events import (
@@ -139,11 +140,6 @@ class Relay:
         self._task: asyncio.Task[None] | None = None
         self._first_event_s: float | None = None
         self._count = 0
-        self._ending: Sequence[Event] = ()
-        """The events that end the stream, from when they are given to the log on."""
-        self._ended: Ended | None = None
-        self._kept = False
-        """What there is to tell of the end, and whether the log has it in its place."""
 
     async def run(self) -> None:
         """Relay the whole answer; returns when the `stream.end` is in the log.
@@ -396,13 +392,12 @@ class Relay:
         settlement = None
         if isinstance(end := events[-1], StreamEnd):
             events, settlement = self._close(events, end)
-            self._ending = events
         try:
-            await self._log.append(self.stream, events, settlement)
+            placed = await self._log.append(self.stream, events, settlement)
         except asyncio.CancelledError:  # which the append survives
-            self._added(events)
+            self._added(events, None)
             raise
-        self._added(events)
+        self._added(events, placed)
 
     def _close(self, events: Sequence[Event], end: StreamEnd) -> tuple[Sequence[Event], Settlement]:
         """Return the last events with what the stream has cost, and what is to be settled."""
@@ -485,10 +480,8 @@ class Relay:
             followed=followed,
         )
 
-    def _added(self, events: Sequence[Event]) -> None:
+    def _added(self, events: Sequence[Event], placed: Placed) -> None:
         """Note what is in the log now; the first target or the end there is the outcome."""
-        if self._ended is not None:  # it was told before the append returned
-            return
         begins = self._count == 0
         self._count += len(events)
         end = events[-1] if isinstance(events[-1], StreamEnd) else None
@@ -502,9 +495,15 @@ class Relay:
             elif end is not None:
                 self.committed.set_result(outcome_of(end))
         if end is not None:
-            self._ended = self._sum_up(end)
-            if self._kept:
-                self._observer.ended(self._ended)
+            ended = self._sum_up(end)
+            if placed is None:
+                self._observer.ended(ended)
+            else:
+                placed.add_done_callback(partial(self._report_ended, ended))
+
+    def _report_ended(self, ended: Ended, placed: "asyncio.Future[None]") -> None:
+        if not placed.cancelled():
+            self._observer.ended(ended)
 
     def progress(self) -> Progress:
         """Return how far it is now, for somebody who looks."""
@@ -524,19 +523,6 @@ class Relay:
             spent_nano_usd=None if None in spent else sum(nano or 0 for nano in spent),
             written=partial(self._log.produced, self.stream),
         )
-
-    @property
-    def untold(self) -> bool:
-        """Whether the stream has ended, and the log does not have the end in its place yet."""
-        return self._ended is not None and not self._kept
-
-    def keep(self) -> None:
-        """Report of the end, which the log has in its place now; see `EventLog.on_ended`."""
-        self._kept = True
-        if self._ended is None:
-            self._added(self._ending)
-        else:
-            self._observer.ended(self._ended)
 
     def _report_committed(self, answer: StreamTarget, *, visible: bool) -> None:
         attempt, now = self._attempt, self._clock()
