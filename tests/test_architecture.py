@@ -38,8 +38,8 @@ LAYERS = [
     ),
     ("app.generation.booking",),
     (
-        *("app.generation.accounting", "app.generation.content", "app.generation.taping"),
-        "app.generation.start_options",
+        *("app.generation.accounting", "app.generation.content", "app.generation.failover"),
+        *("app.generation.start_options", "app.generation.taping"),
     ),
     (
         *("app.generation.token_usage", "app.generation.origin", "app.generation.rights"),

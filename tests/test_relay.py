@@ -10,6 +10,7 @@ import pytest
 from app.deadlines import Limits
 from app.dialects.openai_chat.upstream.parser import Parser
 from app.eventlog import read_all
+from app.eventlog.contract import Placed
 from app.eventlog.memory import MemoryLog
 from app.eventlog.record import StreamRecord
 from app.events import Event, StreamEnd
@@ -48,10 +49,11 @@ class Slow(MemoryLog):
 
     async def append(
         self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
-    ) -> None:
-        await super().append(stream, events, settlement)
+    ) -> Placed:
+        placed = await super().append(stream, events, settlement)
         if any(isinstance(event, self.slow) for event in events):
             await self.clock.pass_(1200)
+        return placed
 
 
 class Answering(httpx2.AsyncBaseTransport):
@@ -88,7 +90,6 @@ async def relay(
         observer=observer or Observers(),
         accounting=Accounting(LedgerConfig(), PriceBook(())),
     )
-    log.on_ended(lambda stream, lost: running.keep())
     return running
 
 
@@ -149,11 +150,12 @@ class Filling(MemoryLog):
 
     async def append(
         self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
-    ) -> None:
-        await super().append(stream, events, settlement)
+    ) -> Placed:
+        placed = await super().append(stream, events, settlement)
         if (await self.state(stream)).last == self.room and self.relay is not None:
             self.relay.stop("cancelled", by="user")
             await asyncio.sleep(0)
+        return placed
 
 
 @pytest.mark.parametrize("room", range(1, 9))

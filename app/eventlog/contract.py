@@ -6,6 +6,7 @@ added, and nothing is added after a `stream.end`. Events are numbered from 1, wi
 for the one before an `Ending`.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -23,6 +24,10 @@ Follower = Callable[[Sequence[Event]], None]
 """Is told of what is appended, batch by batch, at once: it must neither wait nor raise.
 
 Nothing means that the stream has been removed."""
+
+Placed = asyncio.Future[None] | None
+"""None: the `stream.end` is in its place, after SQLite's commit, or in Redis. Else a future, done
+once it is there, and cancelled if the stream was ended or removed otherwise."""
 
 PAGE = 1000
 """How many events `read` gives at once, unless told otherwise."""
@@ -42,7 +47,7 @@ class Events(Protocol):
 
     async def append(
         self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
-    ) -> None:
+    ) -> Placed:
         """Add events at the end and wake the readers.
 
         All are added or, when this raises, none. A call that is cancelled adds them all
@@ -51,7 +56,7 @@ class Events(Protocol):
         Events that end in a `stream.end` may come with what the stream has cost: in the step
         that puts the end in its place this takes the place of what is held for the stream, once
         for each stream, and its `row` is kept until `forget_rows`. Without it what is held is
-        let go.
+        let go. What is returned tells when that is; of any other events it is None.
 
         Raises:
             ServiceError: `overloaded`, the stream is as long as a stream may be; events
@@ -110,12 +115,11 @@ class Events(Protocol):
         """
 
     def on_ended(self, ended: OnEnded) -> None:
-        """Have this told of every stream whose `stream.end` this process has put in its place.
+        """Call this for every stream that this process ends for a producer that was lost.
 
-        Once for each, over all processes that share the log: of its own streams, with None, and
-        of those that it has ended for producers that were lost, when the log is opened too. To
-        be called before that. A stream of which the log has no event did not begin: it is not
-        told of. One that is removed while it runs has ended by that.
+        Once for each, over all processes that share the log, when the log is opened too: register
+        it before that. A stream without an event did not begin, and is left out. One that is
+        removed while it runs is ended by that.
         """
 
     def close_by(self, close: Close) -> None:

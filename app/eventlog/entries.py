@@ -141,8 +141,7 @@ class Entries:
 
     An ended stream is dropped after `keep_s` seconds of the clock `now`. When all together
     exceed `max_bytes`, ended ones go, oldest first; where they do not suffice, `create`
-    refuses. `wall` tells unix seconds, `on_drop` is told of every stream that is dropped, and
-    `on_end` of every one that ends.
+    refuses. `wall` returns unix seconds; `on_drop` is called with every stream that is dropped.
     """
 
     def __init__(
@@ -155,7 +154,6 @@ class Entries:
         now: Callable[[], float],
         wall: Callable[[], float],
         on_drop: Callable[[Entry], None],
-        on_end: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._keep_s = keep_s
         self._max_bytes = max_bytes
@@ -164,7 +162,6 @@ class Entries:
         self._now = now
         self._wall = wall
         self._on_drop = on_drop
-        self._on_end = on_end
         self._running: dict[str, Entry] = {}
         self._ended: OrderedDict[str, Entry] = OrderedDict()
         self._size = 0
@@ -251,7 +248,6 @@ class Entries:
             entry.ended_at = self._wall() if ended_at is None else ended_at
             entry.dropped_after = self._now() + self._keep_s
             self._ended[stream] = self._running.pop(stream)
-            self._on_end(stream)
         entry.notify(events)
         if self._size > self._max_bytes:
             self._make_room(spare=stream)

@@ -72,8 +72,8 @@ def closing_of(lost: LostStream, close: Close) -> Closing:
         return Closing(lost.end, lost.spent or Settlement(nano_usd=None))
 
 
-OnEnded = Callable[[str, LostStream | None], None]
-"""Is told of a stream that has ended; with None, of one that is produced here."""
+OnEnded = Callable[[str, LostStream], None]
+"""Reports a stream that was ended for its producer."""
 
 
 class Passing:

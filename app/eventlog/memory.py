@@ -8,7 +8,7 @@ from ..errors import ServiceError
 from ..events import Event, StreamEnd
 from ..ledger.accounts import NOTHING, Settlement
 from .accounts import MemoryAccounts
-from .contract import PAGE, Follower
+from .contract import PAGE, Follower, Placed
 from .entries import Entries, Entry
 from .errors import expired, unknown
 from .lost import REMOVED, Close, OnEnded, close_free, closing_of
@@ -50,7 +50,6 @@ class MemoryLog:
             now=now,
             wall=wall,
             on_drop=self._forget,
-            on_end=lambda stream: self._on_ended(stream, None),
         )
         self._on_ended: OnEnded = lambda stream, lost: None
         self._close: Close = close_free
@@ -123,12 +122,13 @@ class MemoryLog:
 
     async def append(
         self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
-    ) -> None:
+    ) -> Placed:
         try:
             self._add(stream, events, settlement)
         except ValueError:
             self._find(stream)  # or there is none, or no longer
             raise
+        return None
 
     def _add(
         self, stream: str, events: Sequence[Event], settlement: Settlement | None = None

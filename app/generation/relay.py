@@ -21,6 +21,7 @@ from ..admission import RequestMemory
 from ..deadlines import Deadlines, Limits
 from ..errors import RelayError, ServiceError, UpstreamError
 from ..eventlog import EventLog, StreamTooLong, read_all
+from ..eventlog.contract import Placed
 from ..eventlog.record import StreamRecord
 from ..eventlog.recovery import closing_events
 from ..events import (
@@ -36,7 +37,7 @@ from ..events import (
 )
 from ..ledger.accounts import Settlement
 from ..requests import ChatRequest, OutputCeiling, TranslatedRequest
-from ..retry import Breaker, Step
+from ..retry import Step
 from ..telemetry.observer import (
     AttemptFailed,
     AttemptStarted,
@@ -52,6 +53,7 @@ from ..upstreams.routes import Route, Upstreams
 from .accounting import FREE, Accounting, Charge, Finished
 from .attempt import Attempt, KeptRequest, is_visible
 from .content import Content
+from .failover import Failover
 from .readers import Attended
 from .token_usage import count_input
 
@@ -117,19 +119,11 @@ class Relay:
         self._clock = asyncio.get_running_loop().time
         self._started_at = self._clock()
         self._asks_again_s = asks_again_s
-        self._plan = upstreams.plan(
-            route,
-            now=self._started_at,
-            deadline=self._started_at + (route.budget_s or limits.total_timeout_s),
-            limits=limits,
+        self._failover = Failover(
+            upstreams, route, name=self.stream, limits=limits, now=self._started_at
         )
-        self._breakers = upstreams.breakers
-        self._step: Step | None = None
-        """The attempt that is to follow the one that runs."""
-        self._breaker: Breaker
-        """Of the target that is tried."""
         self._deadlines: Deadlines | None = None
-        self._attempt = self._prepare(self._plan.first())
+        self._attempt = self._prepare(self._failover.first())
         self._asked_at = self._started_at
         """When the attempt began."""
         self._code: str | None = None
@@ -139,11 +133,6 @@ class Relay:
         self._task: asyncio.Task[None] | None = None
         self._first_event_s: float | None = None
         self._count = 0
-        self._ending: Sequence[Event] = ()
-        """The events that end the stream, from when they are given to the log on."""
-        self._ended: Ended | None = None
-        self._kept = False
-        """What there is to tell of the end, and whether the log has it in its place."""
 
     async def run(self) -> None:
         """Relay the whole answer; returns when the `stream.end` is in the log.
@@ -176,8 +165,8 @@ class Relay:
             asked = self._route.asked_as or self._route.name
             if not await self._begin(StreamStart(self.stream, asked, now, labels)):
                 return
-            while self._step is not None and self._stop is None:
-                await self._try(self._step)
+            while self._failover.step is not None and self._stop is None:
+                await self._try(self._failover.step)
         except asyncio.CancelledError:
             pass
         except RelayError as error:
@@ -218,7 +207,8 @@ class Relay:
 
     def stop(self, status: Status, error: RelayError | None = None, *, by: EndedBy) -> None:
         """End the generation from outside and close the upstream; the first call counts."""
-        if self._stop is None and not (self._attempt.parser.ended and self._step is None):
+        ended = self._attempt.parser.ended and self._failover.step is None
+        if self._stop is None and not ended:
             self._stop = (status, error, by)
             if self._task is not None:
                 self._task.cancel()
@@ -248,9 +238,7 @@ class Relay:
 
     def _prepare(self, step: Step) -> Attempt:
         """Make the attempt that a step of the plan asks for; it does not begin yet."""
-        self._step = step
-        target = self._route.targets[step.target]
-        self._breaker = self._breakers.of(target)
+        target = self._failover.target
         return Attempt(
             target,
             self._request,
@@ -258,21 +246,20 @@ class Relay:
             client=self._client,
             limits=target.limits(self._limits),
             headers=self._headers,
-            is_last=self._plan.is_last,
+            is_last=self._failover.is_last,
         )
 
     async def _try(self, step: Step) -> None:
         """Run the prepared attempt, after the wait that goes before it."""
         await asyncio.sleep(step.wait_s)
-        self._step = None
-        attempt, breaker = self._attempt, self._breaker
+        attempt = self._attempt
         headers: dict[str, str] = {}
         self._asked_at, self._code = self._clock(), None
         self._observer.attempt_started(
             AttemptStarted(self.stream, step.attempt, attempt.target, headers)
         )
         now = self._clock()
-        silence_s = self._plan.silence_s(now, trial=breaker.begin(self.stream, now))
+        silence_s = self._failover.begin(now)
         limits = attempt.target.limits(self._limits)
         if silence_s != limits.first_event_timeout_s:
             limits = msgspec.structs.replace(limits, first_event_timeout_s=silence_s)
@@ -286,7 +273,7 @@ class Relay:
         try:
             await attempt.run(self, deadlines=deadlines, headers=headers)
         finally:
-            breaker.end(self.stream)
+            self._failover.end()
 
     def push(self, events: Sequence[Event]) -> bool:
         """Append a batch within the read that brought it: the way of nearly every token.
@@ -313,7 +300,7 @@ class Relay:
         held, self._held = [*self._held, *events], []
         if any(map(is_visible, events)) or (end is not None and end.status == "completed"):
             self._first_event_s = self._clock() - self._started_at
-            self._breaker.answered(self.stream, self._clock())
+            self._failover.answered(self._clock())
             self._note(end)
             self._request.drop()
             counts = count_input(self._attempt.parser.usage, request=self._record.reserve)
@@ -330,17 +317,16 @@ class Relay:
         now, failed = self._clock(), self._attempt.target
         self._attempt.note_wait(error)
         self._blame(error)
-        again = self._breaker.passes(now)
         cut = self._attempt.cut or error.code == "upstream_truncated"
         in_time = now - self._started_at < self._asks_again_s
         handed_on = in_time and not cut and self._attended().now > 0
         step = None
         if self._stop is None:
-            step = self._plan.next(error, now, again=again, handed_on=handed_on)
+            step = self._failover.next(error, now, handed_on=handed_on)
         end = held[-1]
         assert isinstance(end, StreamEnd)  # noqa: S101  (for mypy; take looked)
         if step is None:
-            verdict = error if self._stop else self._plan.verdict(self._route.name, error)
+            verdict = error if self._stop else self._failover.verdict(error)
             await self._append([*held[:-1], msgspec.structs.replace(end, error=verdict.info())])
             return
         self._charges.append(self._charge(end, held, followed=True))
@@ -367,16 +353,16 @@ class Relay:
     def _note(self, end: StreamEnd | None) -> None:
         """Tell the breaker how an answer that had begun has ended."""
         if end is not None and end.status == "completed":
-            self._breaker.completed(self.stream, self._clock())
+            self._failover.completed(self._clock())
         elif end is not None and end.status == "failed" and end.error is not None:
             self._blame(RelayError.of(end.error))
 
     def _blame(self, error: RelayError) -> None:
         """Tell the breaker of a failure, unless it came from outside or of too little time."""
         self._code, deadlines = error.code, self._deadlines
-        late = error.code == "upstream_timeout" and not (deadlines is None or deadlines.fair)
-        if self._stop is None and not late:
-            self._breaker.failed(self.stream, error, self._clock())
+        if self._stop is None:
+            fair = deadlines is None or deadlines.fair
+            self._failover.failed(error, self._clock(), fair=fair)
 
     async def _append(self, events: Sequence[Event]) -> None:
         try:
@@ -396,13 +382,12 @@ class Relay:
         settlement = None
         if isinstance(end := events[-1], StreamEnd):
             events, settlement = self._close(events, end)
-            self._ending = events
         try:
-            await self._log.append(self.stream, events, settlement)
+            placed = await self._log.append(self.stream, events, settlement)
         except asyncio.CancelledError:  # which the append survives
-            self._added(events)
+            self._added(events, None)
             raise
-        self._added(events)
+        self._added(events, placed)
 
     def _close(self, events: Sequence[Event], end: StreamEnd) -> tuple[Sequence[Event], Settlement]:
         """Return the last events with what the stream has cost, and what is to be settled."""
@@ -485,10 +470,8 @@ class Relay:
             followed=followed,
         )
 
-    def _added(self, events: Sequence[Event]) -> None:
+    def _added(self, events: Sequence[Event], placed: Placed) -> None:
         """Note what is in the log now; the first target or the end there is the outcome."""
-        if self._ended is not None:  # it was told before the append returned
-            return
         begins = self._count == 0
         self._count += len(events)
         end = events[-1] if isinstance(events[-1], StreamEnd) else None
@@ -502,9 +485,15 @@ class Relay:
             elif end is not None:
                 self.committed.set_result(outcome_of(end))
         if end is not None:
-            self._ended = self._sum_up(end)
-            if self._kept:
-                self._observer.ended(self._ended)
+            ended = self._sum_up(end)
+            if placed is None:
+                self._observer.ended(ended)
+            else:
+                placed.add_done_callback(partial(self._report_ended, ended))
+
+    def _report_ended(self, ended: Ended, placed: "asyncio.Future[None]") -> None:
+        if not placed.cancelled():
+            self._observer.ended(ended)
 
     def progress(self) -> Progress:
         """Return how far it is now, for somebody who looks."""
@@ -524,19 +513,6 @@ class Relay:
             spent_nano_usd=None if None in spent else sum(nano or 0 for nano in spent),
             written=partial(self._log.produced, self.stream),
         )
-
-    @property
-    def untold(self) -> bool:
-        """Whether the stream has ended, and the log does not have the end in its place yet."""
-        return self._ended is not None and not self._kept
-
-    def keep(self) -> None:
-        """Report of the end, which the log has in its place now; see `EventLog.on_ended`."""
-        self._kept = True
-        if self._ended is None:
-            self._added(self._ending)
-        else:
-            self._observer.ended(self._ended)
 
     def _report_committed(self, answer: StreamTarget, *, visible: bool) -> None:
         attempt, now = self._attempt, self._clock()

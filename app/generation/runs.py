@@ -87,8 +87,6 @@ class Runs:
         self._shutdown = shutdown
         self._tells_content = tells_content
         self._runs: dict[str, _Run] = {}
-        self._untold: dict[str, Relay] = {}
-        """Those that are over, and whose end the log does not have in its place yet."""
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -207,18 +205,12 @@ class Runs:
 
     def obey_stop(self, stream: str, by: Stopper) -> None:
         """Stop what another process has asked to stop, or has ended; see `EventLog.on_stop`."""
-        self._untold.pop(stream, None)
         if (run := self._runs.get(stream)) is not None:
             run.relay.stop("cancelled", by=by)
 
-    def report_end(self, stream: str, lost: LostStream | None) -> None:
-        """Report of a stream whose end the log has in its place; see `EventLog.on_ended`."""
-        if lost is not None:
-            self._observer.ended(Ended.of_lost(lost))
-        elif (run := self._runs.get(stream)) is not None:
-            run.relay.keep()
-        elif (relay := self._untold.pop(stream, None)) is not None:
-            relay.keep()
+    def report_lost(self, stream: str, lost: LostStream) -> None:
+        """Report a stream that was ended for its producer; see `EventLog.on_ended`."""
+        self._observer.ended(Ended.of_lost(lost))
 
     async def stop_all(self) -> None:
         """Stop whatever runs, and wait until each has written its end, for a short time."""
@@ -230,8 +222,6 @@ class Runs:
 
     def _ended(self, stream: str) -> None:
         run = self._runs.pop(stream)
-        if run.relay.untold:
-            self._untold[stream] = run.relay
         self._admission.leave(run.address)
         self._attendance.end(stream)
         self._shutdown.check_drained()

@@ -30,6 +30,7 @@ from ..upstreams.routes import Route, Upstreams
 from ..upstreams.targets import Target
 from ..upstreams.transport import Call
 from .booking import Booking, Bookings, Tally
+from .failover import Failover
 
 COUNT_S: Final = 10.0
 """How long an upstream may take to count: then it is estimated."""
@@ -229,30 +230,26 @@ class Asking:
     ) -> T:
         """Do something at the targets of a route in their turn, by the rules of generations."""
         upstreams, clock, limits = self._upstreams, self._clock, self._limits
-        now = clock()
+        now, name = clock(), secrets.token_urlsafe(16)
         upstreams.check_awake(route, now=now)
-        deadline = now + (route.budget_s or limits.total_timeout_s)
-        plan = upstreams.plan(route, now=now, deadline=deadline, limits=limits)
-        name = secrets.token_urlsafe(16)  # what its breakers know it by
-        step = plan.first()
+        failover = Failover(upstreams, route, name=name, limits=limits, now=now)
+        step = failover.first()
         while True:
             await asyncio.sleep(step.wait_s)
-            target = route.targets[step.target]
-            breaker = upstreams.breakers.of(target)
-            now = clock()
-            silence_s = plan.silence_s(now, trial=breaker.begin(name, now))
+            target, now = failover.target, clock()
+            silence_s = min(failover.begin(now), failover.deadline - now)
             try:
                 with self._tell(target, "embeddings", attempt=step.attempt) as told:
-                    async with _patience(target, max(0.0, min(silence_s, deadline - now))):
+                    async with _patience(target, max(0.0, silence_s)):
                         found = await work(target, booking.attempt(target.name), told)
             except RelayError as error:
                 if isinstance(error, ServiceError):  # the relay's own
                     raise
                 now = clock()
-                breaker.failed(name, error, now)
+                failover.failed(error, now)
                 # A status of the upstream: else there was no answer, or a part of one.
                 handed_on = error.__cause__ is None and error.code != "upstream_truncated"
-                following = plan.next(error, now, again=breaker.passes(now), handed_on=handed_on)
+                following = failover.next(error, now, handed_on=handed_on)
                 log.warning(
                     "call failed",
                     upstream=target.name,
@@ -261,14 +258,15 @@ class Asking:
                     said=error.said or None,
                 )
                 if following is None:
-                    raise plan.verdict(route.name, error) from None
+                    raise failover.verdict(error) from None
                 step = following
             else:
-                breaker.answered(name, clock())
-                breaker.completed(name, clock())
+                now = clock()
+                failover.answered(now)
+                failover.completed(now)
                 return found
             finally:
-                breaker.end(name)
+                failover.end()
 
     @contextlib.contextmanager
     def _tell(

@@ -13,6 +13,7 @@ import pytest
 
 from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import Claim, EventLog, LogState, StreamExpired, read_all
+from app.eventlog.contract import Placed
 from app.eventlog.lost import LostStream
 from app.eventlog.record import StreamRecord, scoped
 from app.events import Event, StreamEnd, StreamStart, TextDelta
@@ -54,8 +55,8 @@ class Elsewhere:
 
     async def append(
         self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
-    ) -> None:
-        await self._there.append(stream, events, settlement)
+    ) -> Placed:
+        return await self._there.append(stream, events, settlement)
 
     def push(self, stream: str, events: Sequence[Event]) -> bool:
         return self._there.push(stream, events)
@@ -563,27 +564,29 @@ async def test_keys_and_names_are_those_of_their_owner(event_log):
     assert "st_1" == await found(event_log, "a chat")
 
 
-def telling(event_log) -> list[tuple[str, LostStream | None]]:
-    """Return the list of what a log tells of ends, in order; of two that share it, what both do."""
-    told: list[tuple[str, LostStream | None]] = []
+def telling(event_log) -> list[tuple[str, LostStream]]:
+    """Return the list of streams ended for their producers; of two that share a log, of both."""
+    told: list[tuple[str, LostStream]] = []
     for log in {getattr(event_log, "_there", event_log), getattr(event_log, "_here", event_log)}:
         log.on_ended(lambda stream, lost: told.append((stream, lost)))
     return told
 
 
-async def test_end_is_told_once_and_nothing_else(event_log):
+async def test_append_of_an_end_returns_whether_it_is_in_its_place_and_nothing_else_tells(
+    event_log,
+):
     told = telling(event_log)
     await create(event_log, "st_1")
-    await event_log.append("st_1", [START, *deltas("a")])
+    assert None is await event_log.append("st_1", [START, *deltas("a")])
     await create(event_log, "st_2")
-    await event_log.append("st_2", [START, END])
-    assert [("st_2", None)] == told
-    await event_log.append("st_1", [END])
+    for stream, events in (("st_2", [START, END]), ("st_1", [END])):
+        placed = await event_log.append(stream, events)
+        assert placed is None or await asyncio.wait_for(placed, 20) is None
     with pytest.raises(ValueError, match="has ended"):
         await event_log.append("st_1", [END])
     await event_log.delete("st_1")
 
-    assert [("st_2", None), ("st_1", None)] == told
+    assert [] == told
 
 
 async def test_stream_that_is_removed_while_it_runs_has_ended_by_that(event_log):

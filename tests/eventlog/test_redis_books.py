@@ -149,7 +149,7 @@ async def test_whoever_ends_a_lost_stream_settles_it(server):
         opened(server.url, lease_s=LEASE_S) as second,
         opened(server.url, lease_s=LEASE_S) as third,
     ):
-        told: list[LostStream | None] = []
+        told: list[LostStream] = []
         for event_log in (first, second, third):
             event_log.close_by(close)
             event_log.on_ended(lambda stream, lost: told.append(lost))
@@ -167,7 +167,7 @@ async def test_whoever_ends_a_lost_stream_settles_it(server):
         end = (await read_all(second, "st_1"))[-1]
         assert isinstance(end, StreamEnd)
         assert "0.8" == end.cost
-        assert [end] == [lost.end for lost in told if lost is not None]
+        assert [end] == [lost.end for lost in told]
 
 
 async def test_owner_that_comes_back_late_settles_nothing(server):
@@ -314,7 +314,7 @@ async def test_stream_that_is_removed_while_it_runs_is_settled_once(server, here
         event_log = first if here else second
         for each in (first, second):
             each.close_by(close)
-            each.on_ended(lambda stream, lost: told.append((stream, lost.events if lost else 0)))
+            each.on_ended(lambda stream, lost: told.append((stream, lost.events)))
         await first.create(record("st_1", asking(), route="fast"))
         await first.append("st_1", ANSWERED)
         await event_log.delete("st_1")

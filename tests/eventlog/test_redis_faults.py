@@ -81,6 +81,25 @@ async def test_readers_of_the_owner_go_on_while_redis_is_away(server, wire, how,
         await until(first.healthy)
 
 
+async def test_end_is_in_its_place_once_redis_that_was_away_has_it(server, wire, impatient):
+    async with opened(wire.url, lease_s=60) as event_log:
+        for stream in ("st_1", "st_2"):
+            await create(event_log, stream)
+            await event_log.append(stream, [START])
+        impatient()
+        wire.cut()
+        await until(lambda: not event_log.healthy())
+        first, second = [await event_log.append(s, [END]) for s in ("st_1", "st_2")]
+        assert first is not None
+        assert second is not None
+        assert not first.done()
+        server.ask("HSET", meta_key("st_2"), "owner", "another", "epoch", "2")
+        wire.mend()
+
+        assert None is await asyncio.wait_for(first, 20)
+        await until(second.cancelled)  # it has another end
+
+
 async def test_redis_that_is_away_before_the_end_of_the_process_holds_nobody_up(wire):
     async with opened(wire.url) as event_log:
         await create(event_log, "st_1")

@@ -224,7 +224,7 @@ async def test_end_that_is_written_for_a_lost_stream_says_what_it_has_cost(path)
     told: list[LostStream] = []
     event_log = SqliteLog(path, retention_s=100, max_bytes=10**9, wall=lambda: AT)
     event_log.close_by(close)
-    event_log.on_ended(lambda stream, lost: told.append(lost) if lost else None)
+    event_log.on_ended(lambda stream, lost: told.append(lost))
     await event_log.open()
     end = (await read_all(event_log, "st_1"))[-1]
     assert isinstance(end, StreamEnd)

@@ -18,7 +18,7 @@ from ...errors import RelayError, RequestError, ServiceError
 from ...events import Event, Stopper
 from ...ledger.accounts import NOTHING, AccountState, Settlement
 from ..broadcast import MAX_POSTS, MAX_POSTS_BYTES, Place, check_post, too_many
-from ..contract import PAGE, Follower
+from ..contract import PAGE, Follower, Placed
 from ..cursors import STRIDE, read_all
 from ..entries import Entries, Entry
 from ..errors import LogUnusable, expired
@@ -133,7 +133,6 @@ class RedisLog:
             wall=self._wall,
             redis_time=self._redis_time,
             on_stop=lambda stream, by: self._stop(stream, by),
-            on_ended=lambda stream: self._on_ended(stream, None),
         )
         self._pages = Pages(
             self._link,
@@ -316,12 +315,10 @@ class RedisLog:
 
     async def append(
         self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
-    ) -> None:
+    ) -> Placed:
         run = self._owner.runs.get(stream)
         if run is not None and run.ended_at is None:
-            if events:
-                await self._owner.append(run, events, settlement)
-            return
+            return await self._owner.append(run, events, settlement) if events else None
         if stream in self._owner.lost:
             raise lost()
         await self.state(stream)
@@ -432,8 +429,11 @@ class RedisLog:
         keys = [meta_key(stream), log_key(stream)]
         spent = pack_settlement(settlement)
         found: Any = await asked(self._link.run(DELETE, keys, self._lease.meta_ms, spent, seen))
-        if found and found[1] and not (run is not None and run.told):
-            self._on_ended(stream, tell)
+        if found and found[1]:
+            if tell is not None:
+                self._on_ended(stream, tell)
+            elif run is not None:  # its end is in its place by that
+                run.settle()
         return found
 
     async def _removed(self, stream: str, state: LogState) -> LostStream | None:

@@ -18,9 +18,10 @@ from typing import Any
 
 import structlog
 
-from ...errors import CODES, RelayError, ServiceError
+from ...errors import CODES, ServiceError
 from ...events import ErrorInfo, Event, StreamEnd, encode
 from ...ledger.accounts import NOTHING, Settlement
+from ..contract import Placed
 from ..entries import Entries
 from ..errors import expired
 from ..peers import OnStop
@@ -92,8 +93,7 @@ log = structlog.get_logger("seseragi.eventlog")
 class Owner:
     """Writes the streams that are produced here, and holds their leases.
 
-    `on_stop` is told of a stream that somebody else has asked to stop, ended or removed, and
-    `on_ended` of one whose end Redis has.
+    `on_stop` is called for a stream that somebody else has asked to stop, ended or removed.
     """
 
     def __init__(
@@ -105,7 +105,6 @@ class Owner:
         wall: Callable[[], float],
         redis_time: bool,
         on_stop: OnStop,
-        on_ended: Callable[[str], None],
     ) -> None:
         self.runs: dict[str, Run] = {}
         self._ended: OrderedDict[str, Run] = OrderedDict()
@@ -116,7 +115,6 @@ class Owner:
         self._wall = wall
         self._redis_time = redis_time
         self._on_stop = on_stop
-        self._on_ended = on_ended
         self._abandoned: OrderedDict[str, Run] = OrderedDict()
         """Those that Redis has, perhaps, and that are to be taken back."""
         self._dirty: dict[str, Run] = {}
@@ -233,7 +231,7 @@ class Owner:
 
         What was sent of it may still be on its way: it is taken back before and after.
         """
-        self._settle(run, away())
+        run.settle(away())
         self.drop(run.stream)
         self._abandoned[run.stream] = run
         if len(self._abandoned) > ABANDONED:
@@ -274,10 +272,10 @@ class Owner:
 
     async def append(
         self, run: Run, events: Sequence[Event], settlement: Settlement | None = None
-    ) -> None:
+    ) -> Placed:
         """Take events, and what the stream has cost; returns when readers may see them.
 
-        Raises what `EventLog.append` does if they cannot be added.
+        Returns and raises what `EventLog.append` does.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
@@ -288,6 +286,7 @@ class Owner:
                 await asyncio.wait({run.batches[-1].done})
             raise
         await done
+        return run.placed if isinstance(events[-1], StreamEnd) else None
 
     def _take(
         self,
@@ -315,7 +314,7 @@ class Owner:
         self._ended.pop(stream, None)
         if run is not None:
             owner = run.entry.record.owner
-            self._settle(run, expired(stream, self._lease.retention_s, owner=owner))
+            run.settle(expired(stream, self._lease.retention_s, owner=owner))
         if self._entries.find(stream) is not None:
             self._entries.drop(stream)
 
@@ -455,9 +454,7 @@ class Owner:
     def _done(self, run: Run) -> None:
         del self.runs[run.stream]
         self._ended[run.stream] = run
-        if not run.told:  # else Redis had lost it since
-            run.told = True
-            self._on_ended(run.stream)
+        run.settle()
         for stream in list(islice(self._ended, 8)):
             if self._entries.find(stream) is None:
                 del self._ended[stream]
@@ -481,18 +478,10 @@ class Owner:
         self.lost[run.stream] = None
         if len(self.lost) > LOST_IDS:
             self.lost.popitem(last=False)
-        self._settle(run, lost())
+        run.settle(lost())
         if self._entries.find(run.stream) is not None:
             self._entries.drop(run.stream)
         self._on_stop(run.stream, "user")
-
-    def _settle(self, run: Run, error: RelayError) -> None:
-        """Tell whoever appends that nothing more is taken."""
-        while run.batches:
-            done = run.batches.popleft().done
-            if done is not None and not done.done():
-                done.set_exception(error)
-                done.exception()
 
     # Leases
 

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
+from ...errors import RelayError
 from ...events import Event, encode
 from ...ledger.accounts import NOTHING, Grant
 from ..entries import Entry
@@ -44,11 +45,11 @@ class Run:
         "entry",
         "grant",
         "keys",
+        "placed",
         "pledged",
         "settlement",
         "stream",
         "taken",
-        "told",
     )
 
     def __init__(self, stream: str, entry: Entry, *, pledged: bool = False) -> None:
@@ -67,10 +68,27 @@ class Run:
         """When the `stream.end` was taken."""
         self.settlement = NOTHING
         """What it has cost, once it has ended."""
-        self.told = False
-        """Whether it was told that Redis has the end."""
+        self.placed: asyncio.Future[None] = asyncio.Future()
+        """Whether Redis has the end: see `Placed`."""
         self.keys: dict[str, str] = {}
         """The keys of Redis that lead to the stream, with what stands there."""
+
+    def settle(self, error: RelayError | None = None) -> None:
+        """Answer who waits: all events are in their place, or with an error, none more will be."""
+        waits = [batch.done for batch in self.batches if batch.done is not None]
+        self.batches.clear()
+        for done in waits:
+            if done.done():
+                continue
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+                done.exception()
+        if error is not None:
+            self.placed.cancel()
+        elif not self.placed.done():
+            self.placed.set_result(None)
 
     def events(self) -> list[Event]:
         """Return all events that were taken, those that no reader has been shown too."""

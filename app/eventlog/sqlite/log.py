@@ -22,7 +22,7 @@ import structlog
 from ...errors import RelayError, RequestError, ServiceError
 from ...events import Event, StreamEnd
 from ...ledger.accounts import NOTHING, AccountState, LimitReached, Settlement
-from ..contract import PAGE, Follower
+from ..contract import PAGE, Follower, Placed
 from ..entries import Entries, Entry, size_of
 from ..errors import expired, full, unknown
 from ..lost import Close, Closing, LostStream, OnEnded, close_free, closing_of
@@ -279,7 +279,7 @@ class SqliteLog:
 
     async def append(
         self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
-    ) -> None:
+    ) -> Placed:
         run = self._runs.get(stream)
         if run is None or run.ending:
             await self.state(stream)
@@ -289,7 +289,7 @@ class SqliteLog:
             raise error
         memory = self._entries.measure(stream, events)
         if not events:
-            return
+            return None
         at, first = self._wall(), run.last + 1
         batch = Batch(run, stream, first, events, memory=memory, at=at, settlement=settlement)
         run.last += len(events)
@@ -299,6 +299,7 @@ class SqliteLog:
         work = Lasting if run.bound and batch.first == 1 else partial
         self._writer.submit(work(self._store, batch), partial(self._stored, batch))
         await batch.done
+        return None
 
     async def read(
         self, stream: str, after: int, *, timeout_s: float, limit: int = PAGE
@@ -519,7 +520,6 @@ class SqliteLog:
         self._entries.add(batch.stream, batch.events, size=batch.memory, ended_at=batch.at)
         if batch.ends:
             del self._runs[batch.stream]
-            self._on_ended(batch.stream, None)
         batch.settle()
 
     def _show_lost(self, batch: Batch) -> None:
