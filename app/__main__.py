@@ -19,52 +19,31 @@ import contextlib
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import NoReturn
 
 import msgspec
 import structlog
 
 from . import __version__, key_command, prices_command
 from .addresses import write_url
-from .asgi import build_app
 from .check import command as check_command
-from .composition import (
-    build_authenticator,
-    build_hub,
-    build_metrics,
-    build_observers,
-    build_price_book,
-    build_tracing,
-    opened,
-    prepare_log,
-    settle_identity,
-    settle_signing_key,
-)
-from .eventlog import LogUnusable
-from .generation.hub import Hub
+from .composition import build_price_book, build_upstreams, open_cassettes
 from .identity.keys_file import KeysUnusable
-from .relay import MAX_CONNECTIONS, build_operator_server, build_server
-from .reload import Configuration, apply, warn_of_limits
-from .server import Server, allow_files, bind
+from .reload import Configuration, warn_of_limits
+from .server import allow_files, bind
+from .serving import MAX_CONNECTIONS, fail, loop_factory, run_workers, serve
 from .settings import Settings, SettingsError, load_settings
-from .settings.first_minute import Start
+from .settings.first_minute import Start, settle_identity
+from .settings.signing import settle_signing_key
 from .settings.timeouts import list_ineffective
-from .telemetry.areas import Area
-from .telemetry.logs import LineCounter, configure_logs
-from .telemetry.metrics import Metrics
-from .workers import RELOAD, SERVES, STOP_NOW, Workers
+from .telemetry.logs import configure_logs
+from .upstreams.routes import Upstreams
 
 if _interruptible:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 gc.enable()
-
-if TYPE_CHECKING:
-    from .telemetry.tracing import Tracing
-
-STOP_WITHIN_S = 15
-"""How long a worker may take to stop when the streams have drained."""
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, except where the relay serves: that it stops then is no failure."""
@@ -79,12 +58,6 @@ OTHER_FILES = 100
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         fail(f"{message}; see {self.prog} --help")
-
-
-def fail(message: str) -> NoReturn:
-    """End with one line on stderr and exit code 2."""
-    print(f"seseragi: {message}", file=sys.stderr)
-    raise SystemExit(2)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -119,8 +92,7 @@ def _run(arguments: list[str]) -> None:
         given = load()
         start = settle_identity(given)
         settings = start.settings
-        hub = build_hub(settings)
-        tracing = build_tracing(settings)
+        upstreams = build_upstreams(settings, open_cassettes(settings))
     except SettingsError as error:
         fail(str(error))
     listener = _listen(settings.host, settings.port, "--port")
@@ -137,27 +109,21 @@ def _run(arguments: list[str]) -> None:
     except SettingsError as error:
         fail(str(error))
     settings = _fit_files(settings)
-    warn_of_limits(settings, hub.upstreams, hub.accounting)
+    warn_of_limits(settings, upstreams, build_price_book(settings))
     if ineffective := list_ineffective(settings):
         structlog.get_logger("seseragi").warning(
             "these times have no effect, since the other one is over first", times=ineffective[:20]
         )
     configuration = Configuration(load, given, start, settings)
-    say_listening = partial(_say_listening, hub, listener, operator, start)
+    say_listening = partial(_say_listening, upstreams, listener, operator, start)
     with listener, operator or contextlib.nullcontext():
-        if settings.workers > 1:
-            serves = (configuration, hub, listener, operator, say_listening, lines, tracing)
-            raise SystemExit(_run_workers(*serves, until=until))
-        if until is not None:
-            threading.Thread(target=_stop_at_end_of, args=(until,), daemon=True).start()
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            measured = build_metrics(settings, hub)
-            if measured is not None:
-                lines.tell = measured.logged
-            serving = _serve(
-                configuration, hub, listener, operator, measured, tracing, on_serving=say_listening
-            )
-            runner.run(serving)
+        serving = (configuration, listener, operator, lines)
+        if settings.workers == 1:
+            serve(*serving, on_listening=say_listening, until=until)
+        else:
+            said = partial(say_listening, workers=settings.workers)
+            code = run_workers(*serving, upstreams=upstreams, on_listening=said, until=until)
+            raise SystemExit(code)
 
 
 def _change_keys(arguments: list[str]) -> None:
@@ -220,7 +186,7 @@ def _check_targets(arguments: list[str]) -> None:
     with _reporting():
         settings = load_settings(os.environ, config=options.config)
         configure_logs(format=settings.log_format, level="error")  # the report says the rest
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             status = runner.run(check_command.run(options, settings, build_price_book(settings)))
     raise SystemExit(status)
 
@@ -259,180 +225,16 @@ def _tell_why(arguments: list[str]) -> None:
     raise SystemExit(status)
 
 
-def _run_workers(
-    configuration: Configuration,
-    hub: Hub,
-    listener: socket.socket,
-    operator: socket.socket | None,
-    say_listening: Callable[..., None],
-    lines: LineCounter,
-    tracing: "Tracing | None",
-    *,
-    until: int | None,
-) -> int:
-    """Run the workers until they are stopped; each has a hub of its own. Gives the exit code."""
-    if not hasattr(os, "fork"):
-        fail("several workers need a system that can fork a process, as Linux and macOS can")
-    settings = configuration.settings
-    areas = [Area() for _ in range(settings.workers + 1)]  # the last is this process's own
-    measured = build_metrics(settings, hub, areas=areas, own=settings.workers)
-    if measured is not None:
-        lines.tell = measured.logged
-    told = [one for one in (measured, tracing) if one is not None]
-    if tracing is not None:
-        tracing.open()
-    try:
-        prepare_log(settings, [*build_observers(), *told])
-    except LogUnusable as error:
-        fail(str(error))
-    finally:
-        if tracing is not None:  # its thread would not be in the workers
-            tracing.close()
-
-    def serve(link: socket.socket, number: int) -> None:
-        settings = configuration.settings  # those that this process has read last
-        structlog.contextvars.bind_contextvars(worker=number)  # each line of its log says it
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            hub = build_hub(settings)
-            measured = build_metrics(settings, hub, areas=areas, own=number - 1)
-            if measured is not None:
-                lines.tell = measured.logged
-            on_serving = partial(_tell, link)
-            serving = _serve(
-                *(configuration, hub, listener, operator, measured, tracing),
-                on_serving=on_serving,
-                link=link,
-            )
-            runner.run(serving)
-
-    def reload() -> bool:
-        if configuration.lost_terminal:
-            os.kill(os.getpid(), signal.SIGTERM)
-            return False
-        return configuration.read() is not None
-
-    return Workers(
-        serve,
-        settings.workers,
-        on_serving=lambda: say_listening(workers=settings.workers),
-        on_stop=listener.close,  # else connections that no worker takes would wait there
-        on_end=lambda number: areas[number - 1].leave(),
-        on_hangup=reload,
-        stop_s=settings.drain_s + STOP_WITHIN_S + (settings.last_scrape_s if operator else 0),
-        until=until,
-    ).run()
-
-
-def _stop_at_end_of(file: int) -> None:
-    """Read a file to its end, and stop this process then, as a signal does."""
-    with contextlib.suppress(OSError):  # it is closed
-        while os.read(file, 4096):
-            pass
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _tell(link: socket.socket) -> None:
-    """Tell the parent that this worker serves."""
-    with contextlib.suppress(OSError):  # that the parent is gone is heard there
-        link.send(SERVES)
-
-
-async def _serve(
-    configuration: Configuration,
-    hub: Hub,
-    listener: socket.socket,
-    operator: socket.socket | None,
-    measured: Metrics | None,
-    tracing: "Tracing | None",
-    *,
-    on_serving: Callable[[], None],
-    link: socket.socket | None = None,
-) -> None:
-    """Serve until a signal comes, or until the parent says so at the other end of the link."""
-    all_stop = asyncio.Event()
-    settings = configuration.settings
-    authenticator = build_authenticator(settings)
-    app = build_app(settings, hub, authenticator, measured, tracing)
-    # What has been made so far stays: a collection need not look at it again. 4 % of the CPU
-    # of short requests, and pauses that grow with the streams only.
-    gc.collect()
-    gc.freeze()
-    server = build_server(
-        settings,
-        app,
-        hub,
-        measured,
-        others_answer=lambda: (
-            settings.log.startswith("redis") or (link is not None and not all_stop.is_set())
-        ),
-        on_listening=on_serving,
-        # A signal may come from the parent's terminal or supervisor too, for each process.
-        stop_now=(lambda: None) if link else hub.stop_now,
-    )
-    loop, hangup = asyncio.get_running_loop(), asyncio.Event()
-    if link is not None:
-        loop.add_reader(link, partial(_obey, link, server, hub, all_stop, hangup))
-    elif hasattr(signal, "SIGHUP"):  # not on Windows
-        loop.add_signal_handler(
-            signal.SIGHUP, lambda: server.stop() if configuration.lost_terminal else hangup.set()
-        )
-
-    async def reload() -> None:
-        while True:
-            await hangup.wait()
-            hangup.clear()
-            parts = await asyncio.to_thread(configuration.read, tells=link is None)
-            if parts is not None:
-                await apply(parts, configuration.settings, hub, authenticator, measured)
-
-    reloading = asyncio.create_task(reload())
-    try:
-        async with contextlib.AsyncExitStack() as stack:
-            await stack.enter_async_context(opened(hub, authenticator, measured, tracing))
-            if operator is not None:
-                operator_server = build_operator_server(settings, app)
-                await stack.enter_async_context(operator_server.serving(operator))
-            await server.serve(sockets=[listener])
-    except LogUnusable as error:
-        fail(str(error))
-    finally:
-        reloading.cancel()
-
-
-def _obey(
-    link: socket.socket,
-    server: Server,
-    hub: Hub,
-    all_stop: asyncio.Event,
-    hangup: asyncio.Event,
-) -> None:
-    """Do what the parent says; when it is gone, stop at once."""
-    try:
-        said = link.recv(16)
-    except ConnectionResetError:  # it has died before it heard that this one serves
-        said = b""
-    if RELOAD in said:
-        hangup.set()
-    if said and not said.strip(RELOAD):
-        return
-    all_stop.set()
-    server.stop()
-    if STOP_NOW in said or not said:
-        hub.stop_now()
-    if not said:
-        asyncio.get_running_loop().remove_reader(link)
-
-
 def _say_listening(
-    hub: Hub,
+    upstreams: Upstreams,
     listener: socket.socket,
     operator: socket.socket | None,
     start: Start,
     **more: object,
 ) -> None:
     """Say where the relay listens: a few lines for a person, else a line of the log."""
-    upstreams = [upstream.name for upstream in hub.upstreams.all]
-    default = hub.upstreams.default_model
+    default = upstreams.default_model
+    names = [upstream.name for upstream in upstreams.all]
     operator_url = "" if operator is None else _url(operator)
     if operator is not None:
         more["operator_url"] = operator_url
@@ -440,14 +242,13 @@ def _say_listening(
         structlog.get_logger("seseragi").info(
             "listening",
             url=_url(listener),
-            upstreams=upstreams,
+            upstreams=names,
             default_model=default,
             auth=start.access,
             version=__version__,
             **more,
         )
-    names = ", ".join([*hub.upstreams.routes, *upstreams])
-    models = f"{names}; default: {default or 'none'}"
+    models = f"{', '.join([*upstreams.routes, *names])}; default: {default or 'none'}"
     start.announce(listener.getsockname()[1], models, operator_url)
 
 
@@ -530,14 +331,6 @@ def _fit_files(settings: Settings) -> Settings:
 
 def _url(listener: socket.socket) -> str:
     return write_url(*listener.getsockname()[:2])
-
-
-def _loop_factory() -> Any:
-    try:
-        import uvloop
-    except ImportError:  # it has no wheels for Windows
-        return None
-    return uvloop.new_event_loop
 
 
 if __name__ == "__main__":
