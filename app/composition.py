@@ -358,7 +358,7 @@ def build_authenticator(settings: Settings, clock: Clock = SYSTEM) -> Authentica
                 return None
             path = None if keys_file is None else Path(keys_file)
             keys = Keys(identity.keys, path, clock=clock.wall)
-            return Authenticator((keys,), operators_only=True, clock=clock.wall)
+            return Authenticator((keys,), keys=keys, operators_only=True, clock=clock.wall)
         assert signing_key is not None  # noqa: S101  (it is settled)
         return Authenticator.build(identity, signing_key=signing_key, trust=open_trust, clock=clock)
     except KeysUnusable as error:
