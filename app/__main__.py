@@ -17,29 +17,19 @@ import argparse
 import asyncio
 import contextlib
 import os
-import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import NoReturn
-
-import msgspec
-import structlog
+from typing import Final, NoReturn
 
 from . import __version__, key_command, prices_command
-from .addresses import write_url
 from .check import command as check_command
-from .composition import build_price_book, build_upstreams, open_cassettes
+from .composition import build_price_book
 from .identity.keys_file import KeysUnusable
-from .reload import Configuration, warn_of_limits
-from .server import allow_files, bind
-from .serving import MAX_CONNECTIONS, fail, loop_factory, run_workers, serve
-from .settings import Settings, SettingsError, load_settings
-from .settings.first_minute import Start, settle_identity
-from .settings.signing import settle_signing_key
-from .settings.timeouts import list_ineffective
+from .serving import fail, loop_factory
+from .settings import SettingsError, load_settings
+from .startup import start_relay
 from .telemetry.logs import configure_logs
-from .upstreams.routes import Upstreams
 
 if _interruptible:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -49,10 +39,6 @@ INTERRUPTED = 130
 """The exit code after Ctrl-C, except where the relay serves: that it stops then is no failure."""
 
 STDIN = 0
-
-FILES_A_STREAM = 2
-"""The connections of its client and of its upstream."""
-OTHER_FILES = 100
 
 
 class _Parser(argparse.ArgumentParser):
@@ -69,18 +55,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(arguments: list[str]) -> None:
-    if arguments[:1] == ["key"]:
-        return _change_keys(arguments[1:])
-    if arguments[:1] == ["records"]:
-        return _show_records(arguments[1:])
-    if arguments[:1] == ["prices"]:
-        return _show_prices(arguments[1:])
-    if arguments[:1] == ["check"]:
-        return _check_targets(arguments[1:])
-    if arguments[:1] == ["doctor"]:
-        return _examine(arguments[1:])
-    if arguments[:1] == ["why"]:
-        return _tell_why(arguments[1:])
+    if arguments and (command := COMMANDS.get(arguments[0])) is not None:
+        return command(arguments[1:])
     options = _parse(arguments)
     overrides = {
         name: value
@@ -88,42 +64,7 @@ def _run(arguments: list[str]) -> None:
         if (value := getattr(options, name)) is not None
     }
     load = partial(load_settings, os.environ, config=options.config, overrides=overrides)
-    try:
-        given = load()
-        start = settle_identity(given)
-        settings = start.settings
-        upstreams = build_upstreams(settings, open_cassettes(settings))
-    except SettingsError as error:
-        fail(str(error))
-    listener = _listen(settings.host, settings.port, "--port")
-    operator_port = settings.operator_port
-    operator = (
-        None if operator_port is None else _listen(settings.host, operator_port, "operator_port")
-    )
-    until = STDIN if options.stop_with_stdin else None
-    lines = configure_logs(
-        format=settings.log_format, level=settings.log_level, levels=settings.log_levels
-    )
-    try:
-        settings = settle_signing_key(settings)
-    except SettingsError as error:
-        fail(str(error))
-    settings = _fit_files(settings)
-    warn_of_limits(settings, upstreams, build_price_book(settings))
-    if ineffective := list_ineffective(settings):
-        structlog.get_logger("seseragi").warning(
-            "these times have no effect, since the other one is over first", times=ineffective[:20]
-        )
-    configuration = Configuration(load, given, start, settings)
-    say_listening = partial(_say_listening, upstreams, listener, operator, start)
-    with listener, operator or contextlib.nullcontext():
-        serving = (configuration, listener, operator, lines)
-        if settings.workers == 1:
-            serve(*serving, on_listening=say_listening, until=until)
-        else:
-            said = partial(say_listening, workers=settings.workers)
-            code = run_workers(*serving, upstreams=upstreams, on_listening=said, until=until)
-            raise SystemExit(code)
+    start_relay(load, until=STDIN if options.stop_with_stdin else None)
 
 
 def _change_keys(arguments: list[str]) -> None:
@@ -225,31 +166,15 @@ def _tell_why(arguments: list[str]) -> None:
     raise SystemExit(status)
 
 
-def _say_listening(
-    upstreams: Upstreams,
-    listener: socket.socket,
-    operator: socket.socket | None,
-    start: Start,
-    **more: object,
-) -> None:
-    """Say where the relay listens: a few lines for a person, else a line of the log."""
-    default = upstreams.default_model
-    names = [upstream.name for upstream in upstreams.all]
-    operator_url = "" if operator is None else _url(operator)
-    if operator is not None:
-        more["operator_url"] = operator_url
-    if not start.for_people:
-        structlog.get_logger("seseragi").info(
-            "listening",
-            url=_url(listener),
-            upstreams=names,
-            default_model=default,
-            auth=start.access,
-            version=__version__,
-            **more,
-        )
-    models = f"{', '.join([*upstreams.routes, *names])}; default: {default or 'none'}"
-    start.announce(listener.getsockname()[1], models, operator_url)
+COMMANDS: Final[Mapping[str, Callable[[list[str]], None]]] = {
+    "key": _change_keys,
+    "records": _show_records,
+    "prices": _show_prices,
+    "check": _check_targets,
+    "doctor": _examine,
+    "why": _tell_why,
+}
+"""What runs instead of the relay, by the first argument."""
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
@@ -292,45 +217,6 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--version", action="version", version=f"seseragi {__version__}")
     return parser.parse_args(arguments)
-
-
-def _listen(host: str, port: int, setting: str) -> socket.socket:
-    try:
-        return bind(host, port)
-    except (socket.gaierror, UnicodeError):
-        fail(f"{host!r} is not an address of this machine; choose another with --host")
-    except PermissionError:
-        fail(f"port {port} needs more rights; choose one above 1023 with {setting}")
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        fail(
-            f"cannot listen on {host} port {port}: {reason}; "
-            f"choose another with {setting} or --host"
-        )
-
-
-def _fit_files(settings: Settings) -> Settings:
-    """Take as many connections as files can be open beside those of upstreams."""
-    allowed = allow_files()
-    if allowed is None:
-        return settings
-    others = settings.max_streams + OTHER_FILES
-    needed = FILES_A_STREAM * settings.max_streams + OTHER_FILES
-    if settings.max_connections is not None:
-        needed = max(needed, settings.max_connections + others)
-    if allowed < needed:
-        structlog.get_logger("seseragi").warning(
-            "fewer files may be open than max_streams and max_connections need; "
-            "raise the limit (nofile)",
-            allowed=allowed,
-            needed=needed,
-        )
-    most = settings.max_connections or min(MAX_CONNECTIONS, max(allowed - others, allowed // 2))
-    return msgspec.structs.replace(settings, max_connections=most)
-
-
-def _url(listener: socket.socket) -> str:
-    return write_url(*listener.getsockname()[:2])
 
 
 if __name__ == "__main__":

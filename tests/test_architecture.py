@@ -18,7 +18,7 @@ APP = Path(__file__).parent.parent / "app"
 # Top first. A module may import from the layers below its own, and from its own package.
 LAYERS = [
     ("app.__main__",),
-    ("app.testing",),
+    ("app.startup", "app.testing"),
     ("app.serving",),
     ("app.reload",),
     ("app.main",),
