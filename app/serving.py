@@ -148,7 +148,7 @@ class Process:
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
         if self._link is None and hasattr(signal, "SIGHUP"):  # not on Windows
-            loop.add_signal_handler(signal.SIGHUP, self._hang_up)
+            loop.add_signal_handler(signal.SIGHUP, self._hangup.set)
         settings = self._configuration.settings
         opening = Relay.open(settings, lines=self._lines, areas=self._areas, own=self._own)
         async with contextlib.AsyncExitStack() as stack:
@@ -166,8 +166,8 @@ class Process:
             )
             if self._link is not None:
                 loop.add_reader(self._link, self._obey, self._link, server, relay)
-            reloading = asyncio.create_task(self._reload(relay))
-            stack.callback(reloading.cancel)
+            hangups = asyncio.create_task(self._obey_hangups(server, relay))
+            stack.callback(hangups.cancel)
             if self._operator is not None:
                 operator_server = _build_operator_server(relay)
                 await stack.enter_async_context(operator_server.serving(self._operator))
@@ -178,18 +178,16 @@ class Process:
         is_worker = self._link is not None
         return settings.log.startswith("redis") or (is_worker and not self._all_stop)
 
-    def _hang_up(self) -> None:
-        if self._configuration.lost_terminal:
-            os.kill(os.getpid(), signal.SIGTERM)
-        else:
-            self._hangup.set()
-
-    async def _reload(self, relay: Relay) -> None:
+    async def _obey_hangups(self, server: Server, relay: Relay) -> None:
+        """Reload the settings at each SIGHUP, or stop if the terminal has gone."""
+        alone = self._link is None
         while True:
             await self._hangup.wait()
             self._hangup.clear()
-            read = partial(self._configuration.read, tells=self._link is None)
-            reloaded = await asyncio.to_thread(read)
+            if alone and self._configuration.lost_terminal:
+                server.stop()
+                continue
+            reloaded = await asyncio.to_thread(self._configuration.read, tells=alone)
             if reloaded is not None:
                 await relay.reconfigure(reloaded)
 
