@@ -293,7 +293,7 @@ class Hub:
         Raises:
             LogUnusable: the place of the log cannot be used.
         """
-        self._log.on_ended(self._runs.report_lost)
+        self._log.on_ended(self._observer.ended)
         self._log.close_by(lambda lost: self.accounting.close_lost(lost))
         await self._log.open()
         self._log.on_stop(self._runs.obey_stop)

@@ -14,12 +14,11 @@ from ..admission import Admission
 from ..deadlines import Limits
 from ..errors import RelayError, shutting_down
 from ..eventlog import EventLog, LogState, Look
-from ..eventlog.lost import LostStream
 from ..eventlog.record import StreamRecord, scoped
 from ..events import Stopper
 from ..ledger.accounts import Grant
 from ..requests import ChatRequest
-from ..telemetry.observer import Ended, Observer
+from ..telemetry.observer import Observer
 from ..telemetry.progress import Progress
 from ..upstreams.client import Client
 from ..upstreams.routes import Route, Upstreams
@@ -207,10 +206,6 @@ class Runs:
         """Stop what another process has asked to stop, or has ended; see `EventLog.on_stop`."""
         if (run := self._runs.get(stream)) is not None:
             run.relay.stop("cancelled", by=by)
-
-    def report_lost(self, stream: str, lost: LostStream) -> None:
-        """Report a stream that was ended for its producer; see `EventLog.on_ended`."""
-        self._observer.ended(Ended.of_lost(lost))
 
     async def stop_all(self) -> None:
         """Stop whatever runs, and wait until each has written its end, for a short time."""
