@@ -20,7 +20,7 @@ from .deadlines import Limits
 from .demo import DemoTransport
 from .errors import RequestError
 from .eventlog import EventLog, LogParts, opening
-from .eventlog.lost import LostStream
+from .eventlog.stream_ended import StreamEnded
 from .eventlog.waiting_rows import WaitingRows
 from .generation.accounting import Accounting
 from .generation.origin import Pseudonym
@@ -37,7 +37,7 @@ from .settings.traces import read_span_limits
 from .settings.upstreams import DEMO
 from .telemetry.areas import Area
 from .telemetry.metrics import Metrics, Names, RecordsState
-from .telemetry.observer import Ended, Observer, Observers
+from .telemetry.observer import Observer, Observers
 from .telemetry.stream_log import StreamLog
 from .upstreams.cassettes import CASSETTE
 from .upstreams.client import open_client, open_trust
@@ -335,9 +335,9 @@ def prepare_log(settings: Settings, observers: Sequence[Observer]) -> None:
     """
     told = Observers(observers)
 
-    def tell(lost: Sequence[LostStream]) -> None:
-        for stream in lost:
-            told.ended(Ended.of_lost(stream))
+    def tell(lost: Sequence[StreamEnded]) -> None:
+        for ended in lost:
+            told.ended(ended)
 
     close = build_accounting(settings).close_lost
     opening.prepare_log(settings.log, on_lost=tell, close=close)

@@ -51,7 +51,7 @@ class MemoryLog:
             wall=wall,
             on_drop=self._forget,
         )
-        self._on_ended: OnEnded = lambda stream, lost: None
+        self._on_ended: OnEnded = lambda ended: None
         self._close: Close = close_free
         self._accounts = accounts or MemoryAccounts()
         self._gone: OrderedDict[str, str] = OrderedDict()
@@ -166,15 +166,14 @@ class MemoryLog:
 
     async def delete(self, stream: str) -> None:
         entry = self._find(stream)
-        lost = None
+        ended = None
         if entry.ended_at is None and entry.events:
             lost = entry.lost(end=REMOVED, ended_at=self._wall())
-            closing = closing_of(lost, self._close)
-            lost = lost._replace(end=closing.end)
-            self._accounts.settle(entry.record, closing.settlement)
+            ended, settlement = closing_of(lost, self._close)
+            self._accounts.settle(entry.record, settlement)
         self._entries.drop(stream)
-        if lost is not None:
-            self._on_ended(stream, lost)
+        if ended is not None:
+            self._on_ended(ended)
 
     def on_ended(self, ended: OnEnded) -> None:
         self._on_ended = ended

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from ..clock import SYSTEM, Clock
 from .accounts import MemoryAccounts
 from .contract import LogParts
-from .lost import Close, LostStream
+from .lost import Close
 from .memory import MemoryLog
 from .sqlite.log import SqliteLog
+from .stream_ended import StreamEnded
 from .waiting_rows import MemoryRows
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ def build_log(
     return LogParts(shared, shared, shared, shared, shared)
 
 
-def prepare_log(url: str, *, on_lost: Callable[[Sequence[LostStream]], None], close: Close) -> None:
+def prepare_log(
+    url: str, *, on_lost: Callable[[Sequence[StreamEnded]], None], close: Close
+) -> None:
     """Make a log ready to be opened by several workers; tell of the streams that this ended.
 
     `close` says what they have cost.

@@ -17,13 +17,14 @@ import structlog
 from ..errors import RelayError, RequestError, ServiceError
 from ..eventlog import EventLog
 from ..eventlog.record import StreamRecord
+from ..eventlog.stream_ended import Charge, StreamEnded
 from ..events import StreamEnd, StreamStart, TokenCounts
 from ..identity.principal import Principal
 from ..ledger.accounts import Account, ReservationRequest
 from ..ledger.money import to_nano, to_usd
 from ..telemetry.trace_context import TRACEPARENT
 from ..upstreams.routes import Route
-from .accounting import FREE, Accounting, Charge, Finished
+from .accounting import FREE, Accounting
 from .token_usage import believe
 
 NOBODY: Final = "\x1fcall"
@@ -207,21 +208,23 @@ class Bookings:
     async def _end(self, record: StreamRecord, booking: Booking, end: StreamEnd) -> None:
         tallies = booking.tallies
         charges = [self._charge(target, tally.counts) for target, tally in tallies]
-        end, settlement = self._accounting.close(
-            end,
-            charges or [FREE],
-            finished=lambda: Finished(
+        now = self._accounting.wall()
+        ended, settlement = self._accounting.close(
+            StreamEnded(
                 record=record,
+                end=end,
+                charges=charges or [FREE],
                 target=tallies[-1][0] if tallies else None,
                 answered_model=booking.answered_model,
-                started_at=record.created_at,
-                ended_at=self._accounting.wall(),
                 attempts=max(1, len(tallies)),
+                started_at=record.created_at,
+                ended_at=now,
+                duration_s=now - record.created_at,
                 events=2,
-            ),
+            )
         )
         try:
-            await self._log.append(record.id, [end], settlement)
+            await self._log.append(record.id, [ended.end], settlement)
         except (RequestError, ValueError):  # somebody else has ended it, and settled it so
             log.warning("a call was ended from outside", kind=self._kind)
         except ServiceError as error:

@@ -12,12 +12,10 @@ from typing import NamedTuple
 
 from ..errors import RelayError, shutting_down
 from ..eventlog import LogState, Look
-from ..eventlog.lost import LostStream
 from ..eventlog.record import StreamRecord, scoped
 from ..events import Stopper
 from ..ledger.accounts import Grant
 from ..requests import ChatRequest
-from ..telemetry.observer import Ended
 from ..telemetry.progress import Progress
 from ..upstreams.routes import Route
 from .parts import Parts
@@ -182,10 +180,6 @@ class Runs:
         """Stop what another process has asked to stop, or has ended; see `EventLog.on_stop`."""
         if (run := self._runs.get(stream)) is not None:
             run.relay.stop("cancelled", by=by)
-
-    def report_lost(self, stream: str, lost: LostStream) -> None:
-        """Report a stream that was ended for its producer; see `EventLog.on_ended`."""
-        self._observer.ended(Ended.of_lost(lost))
 
     async def stop_all(self) -> None:
         """Stop whatever runs, and wait until each has written its end, for a short time."""

@@ -14,8 +14,8 @@ import pytest
 from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import Claim, EventLog, LogState, StreamExpired, read_all
 from app.eventlog.contract import Placed
-from app.eventlog.lost import LostStream
 from app.eventlog.record import StreamRecord, scoped
+from app.eventlog.stream_ended import StreamEnded
 from app.events import Event, StreamEnd, StreamStart, TextDelta
 from app.ledger.accounts import Settlement
 from tests.eventlog.creating import create, found
@@ -564,11 +564,11 @@ async def test_keys_and_names_are_those_of_their_owner(event_log):
     assert "st_1" == await found(event_log, "a chat")
 
 
-def telling(event_log) -> list[tuple[str, LostStream]]:
+def telling(event_log) -> list[StreamEnded]:
     """Return the list of streams ended for their producers; of two that share a log, of both."""
-    told: list[tuple[str, LostStream]] = []
+    told: list[StreamEnded] = []
     for log in {getattr(event_log, "_there", event_log), getattr(event_log, "_here", event_log)}:
-        log.on_ended(lambda stream, lost: told.append((stream, lost)))
+        log.on_ended(told.append)
     return told
 
 
@@ -600,13 +600,12 @@ async def test_stream_that_is_removed_while_it_runs_has_ended_by_that(event_log)
     await create(event_log, "st_3")
     await event_log.append("st_3", [START])
     await event_log.delete("st_3")
-    await until(lambda: told[-1][0] == "st_3")
+    await until(lambda: told[-1].record.id == "st_3")
 
-    (stream, lost), _ = told
-    assert lost is not None
-    assert "st_1" == stream == lost.record.id
-    assert ("o", "r", b"") == (lost.record.owner, lost.record.request_id, lost.record.request)
-    assert ("cancelled", 2) == (lost.end.status, lost.events)
+    ended, _ = told
+    assert "st_1" == ended.record.id
+    assert ("o", "r", b"") == (ended.record.owner, ended.record.request_id, ended.record.request)
+    assert ("cancelled", 2) == (ended.end.status, ended.events)
 
 
 async def test_request_of_another_stream_with_the_key_is_not_kept(event_log):

@@ -32,7 +32,7 @@ def asking() -> ReservationRequest:
 def close(lost: LostStream) -> Closing:
     """Cost as many nano-USD as the answer has quarters of tokens, or what was held."""
     nano = lost.weight if lost.held is None else lost.held.nano_usd
-    return Closing(lost.end, spent(nano))
+    return Closing(lost.ended, spent(nano))
 
 
 def spent(nano: int) -> Settlement:
@@ -42,7 +42,7 @@ def spent(nano: int) -> Settlement:
 def opened(url: str) -> RedisLog:
     event_log = RedisLog(Address(url), retention_s=600, max_bytes=10**9)
     event_log.close_by(close)
-    event_log.on_ended(lambda stream, lost: None)
+    event_log.on_ended(lambda ended: None)
     return event_log
 
 

@@ -25,6 +25,7 @@ from ..errors import LogUnusable, expired
 from ..lost import REMOVED, Close, LostStream, OnEnded, Passing, close_free
 from ..peers import OnStop
 from ..record import Scoped, StreamRecord
+from ..stream_ended import StreamEnded
 from ..values import Claim, LogSize, LogState, Look, may_see
 from .address import Address
 from .books import Rows, pack_settlement, state_from
@@ -92,7 +93,7 @@ class RedisLog:
         self._wall = wall
         self._redis_time = redis_time
         self._stop: OnStop = lambda stream, by: None
-        self._on_ended: OnEnded = lambda stream, lost: None
+        self._on_ended: OnEnded = lambda ended: None
         self._close: Close = close_free
         self._lease = Lease(secrets.token_hex(8), s=address.lease_s, retention_s=retention_s)
         self._entries = Entries(
@@ -138,7 +139,7 @@ class RedisLog:
             self._link,
             lease=self._lease,
             wall=self._wall,
-            on_ended=lambda stream, lost: self._on_ended(stream, lost),
+            on_ended=lambda ended: self._on_ended(ended),
             close=lambda lost: self._close(lost),
         )
         self._rows = Rows(self._link, lease=self._lease)
@@ -415,7 +416,7 @@ class RedisLog:
         """Remove a stream with what it has cost; return what DELETE says."""
         state, run = await self.state(stream), self._owner.runs.get(stream)
         settlement, seen = NOTHING, -1
-        tell: LostStream | None = None
+        ended: StreamEnded | None = None
         if run is not None and run.ended_at is not None:  # Redis may not have the end yet
             settlement = run.settlement
         elif not state.ended and state.last == 0:
@@ -424,14 +425,13 @@ class RedisLog:
             lost = await self._removed(stream, state)
             if lost is None:
                 return await asked(self._pages.remove_unreadable(stream, REMOVED))
-            end, settlement = self._close(lost)
-            tell = lost._replace(end=end)
+            ended, settlement = self._close(lost)
         keys = [meta_key(stream), log_key(stream)]
         spent = pack_settlement(settlement)
         found: Any = await asked(self._link.run(DELETE, keys, self._lease.meta_ms, spent, seen))
         if found and found[1]:
-            if tell is not None:
-                self._on_ended(stream, tell)
+            if ended is not None:
+                self._on_ended(ended)
             elif run is not None:  # its end is in its place by that
                 run.settle()
         return found

@@ -28,6 +28,7 @@ from ..errors import expired, full, unknown
 from ..lost import Close, Closing, LostStream, OnEnded, close_free, closing_of
 from ..record import Scoped, StreamRecord, pack_record
 from ..recovery import LOST, closing_events
+from ..stream_ended import StreamEnded
 from ..supervision import Supervisor
 from ..values import Claim, LogSize, LogState, Look, may_see
 from .database import SWEPT_AT_ONCE, Database, Gone, Lasting, Row
@@ -173,7 +174,7 @@ class SqliteLog:
         self._size = 0
         """Bytes of events in the file, of streams that are kept."""
         self._due = asyncio.Event()
-        self._on_ended: OnEnded = lambda stream, lost: None
+        self._on_ended: OnEnded = lambda ended: None
         self._database: Database
         self._writer: Writer
         self._tasks: Supervisor
@@ -378,13 +379,13 @@ class SqliteLog:
 
     # Streams that go
 
-    def _report_lost_soon(self, lost: Sequence[LostStream]) -> None:
+    def _report_lost_soon(self, lost: Sequence[StreamEnded]) -> None:
         """Report of streams that were ended in the writer's thread."""
         self._loop.call_soon_threadsafe(self._report_lost, lost)
 
-    def _report_lost(self, lost: Sequence[LostStream]) -> None:
+    def _report_lost(self, lost: Sequence[StreamEnded]) -> None:
         for stream in lost:
-            self._on_ended(stream.record.id, stream)
+            self._on_ended(stream)
 
     async def sweep(self) -> None:
         """Take what has been kept for its time out of the file."""
@@ -464,7 +465,7 @@ class SqliteLog:
         """Remove a stream whose end the file did not take; it costs what it has cost."""
         self._database.books.settle(run.key, stream, run.settlement)
         gone = self._database.forget(stream, now=self._wall())
-        return gone._replace(lost=[run.entry.lost()] if gone.ids else [])
+        return gone._replace(lost=[run.entry.lost().ended] if gone.ids else [])
 
     def _file(self, run: _Run) -> int | None:
         """File what has gathered and give the number of its last event."""
@@ -582,7 +583,7 @@ class SqliteLog:
     def _on_paid(self, stream: str, run: _Run, ended: bool) -> None:
         self._owed.pop(stream, None)
         if ended:
-            self._on_ended(stream, run.entry.lost())
+            self._on_ended(run.entry.lost().ended)
 
     async def _keep_swept(self) -> None:
         while True:
