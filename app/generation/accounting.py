@@ -6,7 +6,7 @@ Works once when a stream begins and once when it ends; the log keeps the numbers
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
@@ -32,8 +32,12 @@ from ..ledger.prices import PriceBook
 from ..ledger.principals import PrincipalAccounts
 from ..requests import ChatRequest, OutputCeiling, TranslatedRequest
 from ..telemetry.row import StreamRow, pack_row, unpack_row
+from ..telemetry.trace_context import TRACEPARENT
 from ..upstreams.routes import Route
 from .token_usage import UNKNOWN_CONTEXT, bound_usage, count_usage
+
+MAX_MODEL = 200
+"""Characters that are recorded of a model's name as the client gives it."""
 
 LEAST_OUTPUT = 16
 """Tokens below which an answer is refused instead of cut, if more was asked for."""
@@ -142,6 +146,36 @@ class Accounting:
             or (asked is not None and not _has_options(chat)),
         )
 
+    def record(
+        self,
+        principal: Principal,
+        stream: str,
+        *,
+        owner: str,
+        request_id: str,
+        route: str,
+        reserve: ReservationRequest,
+        model: str | None,
+        client_format: str,
+        **facts: Any,
+    ) -> StreamRecord:
+        """Return the record of a stream that a principal starts now; `facts` are its others."""
+        return StreamRecord(
+            stream,
+            owner,
+            request_id,
+            route,
+            created_at=self.wall(),
+            reserve=reserve,
+            tenant=principal.tenant,
+            user=principal.user,
+            key_name=principal.key,
+            model=(model or "")[:MAX_MODEL],
+            client_format=client_format,
+            traceparent=TRACEPARENT.get(),
+            **facts,
+        )
+
     def accounts_of(self, principal: Principal) -> tuple[Account, ...]:
         """Return the accounts that a stream of whoever asks takes from."""
         return self.accounts.of(principal)
@@ -248,7 +282,7 @@ class Accounting:
         if quiet is not None and quiet.seconds and complete and not counts.estimated:
             shown = _count_output(written())
             self._hidden.measure(target, counts, shown=shown, quiet=quiet)
-        charge = self._priced(target, counts)
+        charge = self.price(target, counts)
         if followed or cut is None or not counts.estimated or request is None or not request.strict:
             return charge
         return max(charge, _held(request.reservation(request.output_tokens), request), key=_weight)
@@ -294,10 +328,10 @@ class Accounting:
         counts = count_usage(
             told, request=request, count_output=lambda: output_tokens, complete=False
         )
-        return self._priced(target, counts)
+        return self.price(target, counts)
 
-    def _priced(self, target: str, counts: TokenCounts) -> Charge:
-        """Price counts; where no price is known, the provider's own word is taken."""
+    def price(self, target: str, counts: TokenCounts) -> Charge:
+        """Price counts; without a known price, the cost stated by the provider is used."""
         price = self._prices.price_of(target)
         if price is not None:
             nano = price.cost(counts)
@@ -337,10 +371,6 @@ class Accounting:
         rates = price.tariff.steps[0].rates
         return rates.input, rates.output
 
-    def price(self, target: str, counts: TokenCounts) -> Charge:
-        """Return what so many tokens cost."""
-        return self._priced(target, counts)
-
     def close_lost(self, lost: LostStream) -> Closing:
         """Return the end and the settlement of a stream whose producer is lost.
 
@@ -361,7 +391,7 @@ class Accounting:
                 count_output=partial(tokens_of, lost.weight),
                 complete=lost.end.status == "completed",
             )
-            charge = self._priced(f"{target.upstream}/{target.model}", counts)
+            charge = self.price(f"{target.upstream}/{target.model}", counts)
         elif request is not None and lost.end.status != "completed":
             counts = count_usage(None, request=request, count_output=int, complete=False)
             charge = Charge(counts, None if request.unpriced else request.input_nano_usd)

@@ -13,11 +13,10 @@ from ..telemetry.observer import Observer
 from ..upstreams.client import Client
 from ..upstreams.routes import Upstreams
 from .accounting import Accounting
-from .booking import Bookings, Spawn
+from .metered_call import CallContext, Spawn
 from .origin import Origin, Pseudonym
 from .rights import check_may
 from .shutdown import STOP_S, Shutdown
-from .single_call import Asking
 
 T = TypeVar("T")
 
@@ -55,7 +54,7 @@ class Calls:
 
     async def ask(
         self,
-        work: Callable[[Asking], Coroutine[Any, Any, T]],
+        work: Callable[[CallContext], Coroutine[Any, Any, T]],
         principal: Principal,
         *,
         origin: Origin,
@@ -77,24 +76,20 @@ class Calls:
             raise shutting_down()
         self._admission.enter(origin.address)
         self.count += 1
-        bookings = Bookings(
-            self._log,
-            self.accounting,
+        context = CallContext(
             principal,
-            kind=kind,
-            request_id=request_id,
-            spawn=self._spawn,
-        )
-        asking = Asking(
+            request_id,
+            kind,
+            self._pseudonym.headers(origin),
             self._upstreams,
             self._client,
-            principal,
-            limits=self._limits,
-            headers=self._pseudonym.headers(origin),
-            bookings=bookings,
-            observer=self._observer,
+            self._log,
+            self._limits,
+            self.accounting,
+            self._observer,
+            self._spawn,
         )
-        working = asyncio.ensure_future(work(asking))
+        working = asyncio.ensure_future(work(context))
         stopped = asyncio.ensure_future(self._shutdown.stopping.wait())
         try:
             await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
