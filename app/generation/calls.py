@@ -1,7 +1,8 @@
-"""Calls that make no stream, such as embeddings, from their admission to their end."""
+"""Calls without a stream, such as embeddings, from their admission to their end."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from ..admission import Admission
@@ -22,7 +23,7 @@ T = TypeVar("T")
 
 
 class Calls:
-    """Does calls that make no stream; while one lasts it counts as a stream."""
+    """Makes calls without a stream; while one lasts it counts as a stream."""
 
     def __init__(
         self,
@@ -38,19 +39,22 @@ class Calls:
         shutdown: Shutdown,
         spawn: Spawn,
     ) -> None:
-        self._upstreams = upstreams
-        self._client = client
-        self._log = event_log
-        self._limits = limits
+        self._context = partial(
+            CallContext,
+            upstreams=upstreams,
+            client=client,
+            event_log=event_log,
+            limits=limits,
+            observer=observer,
+            spawn=spawn,
+        )
         self.accounting = accounting
-        """Of what begins from now on."""
+        """For calls that begin from now on."""
         self._admission = admission
-        self._observer = observer
         self._pseudonym = pseudonym
         self._shutdown = shutdown
-        self._spawn = spawn
         self.count = 0
-        """How many go on."""
+        """The number of running calls."""
 
     async def ask(
         self,
@@ -61,33 +65,25 @@ class Calls:
         kind: str,
         request_id: str = "",
     ) -> T:
-        """Do a call that makes no stream, such as embeddings; while it lasts it counts as a stream.
-
-        `kind` is what its row says in the place of a client format.
+        """Make a call for a principal; `kind` stands for the client format in the records.
 
         Raises:
-            RequestError: `forbidden`, a stream token asks.
-            ServiceError: `overloaded`, there are too many streams, or the relay stops;
-                `rate_limited`, the client has its share.
-            RelayError: what the work raises.
+            RequestError: `forbidden`, the credential is a stream token.
+            ServiceError: `overloaded`, there are too many streams, or the relay is shutting
+                down; `rate_limited`, the client has its share.
+            RelayError: an exception of `work`.
         """
         check_may(principal)
         if self._shutdown.draining:
             raise shutting_down()
         self._admission.enter(origin.address)
         self.count += 1
-        context = CallContext(
-            principal,
-            request_id,
-            kind,
-            self._pseudonym.headers(origin),
-            self._upstreams,
-            self._client,
-            self._log,
-            self._limits,
-            self.accounting,
-            self._observer,
-            self._spawn,
+        context = self._context(
+            principal=principal,
+            request_id=request_id,
+            kind=kind,
+            headers=self._pseudonym.headers(origin),
+            accounting=self.accounting,
         )
         working = asyncio.ensure_future(work(context))
         stopped = asyncio.ensure_future(self._shutdown.stopping.wait())

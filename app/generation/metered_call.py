@@ -37,7 +37,7 @@ Spawn = Callable[[Coroutine[Any, Any, None]], object]
 log = structlog.get_logger("seseragi.booking")
 
 
-class CallContext(NamedTuple):
+class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     """The caller of a call without a stream, and the parts of the relay that make the call."""
 
     principal: Principal
@@ -139,9 +139,11 @@ class CallAttempt:
         parts = self._parts.values()
         if not parts:
             return None
-        used = sum(part.tokens for part in parts)
-        estimated = any(part.estimated and part.tokens for part in parts)
-        counts = TokenCounts(used, 0, used, estimated=True if estimated else None)
+        used = guessed = 0
+        for part in parts:
+            used += part.tokens
+            guessed += part.tokens if part.estimated else 0
+        counts = TokenCounts(used, 0, used, estimated=True if guessed else None)
         costs = [to_nano(part.cost) for part in parts if part.cost is not None]
         if len(costs) < len(parts):
             return counts
@@ -201,7 +203,7 @@ class MeteredCall:
             end = StreamEnd("cancelled", "cancelled")
         charges: list[Charge] = []
         for attempt in attempts:
-            counts = attempt.count()
+            counts = attempt.usage or attempt.count()
             charges.append(FREE if counts is None else accounting.price(attempt.target, counts))
         end, settlement = accounting.close(
             end,
