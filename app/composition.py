@@ -21,7 +21,7 @@ from .deadlines import Limits
 from .demo import DemoTransport
 from .errors import RequestError
 from .eventlog import EventLog, opening
-from .eventlog.lost import LostStream
+from .eventlog.stream_ended import StreamEnded
 from .generation.accounting import Accounting
 from .generation.hub import Hub, HubLimits
 from .generation.taping import Taping
@@ -38,7 +38,7 @@ from .settings.traces import read_span_limits
 from .settings.upstreams import DEMO
 from .telemetry.areas import Area
 from .telemetry.metrics import Metrics, Names, RecordsState
-from .telemetry.observer import Ended, Observer, Observers
+from .telemetry.observer import Observer, Observers
 from .telemetry.stream_log import StreamLog
 from .upstreams.cassettes import CASSETTE
 from .upstreams.client import open_client, open_trust
@@ -398,9 +398,9 @@ def prepare_log(settings: Settings, observers: Sequence[Observer]) -> None:
     """
     told = Observers(observers)
 
-    def tell(lost: Sequence[LostStream]) -> None:
-        for stream in lost:
-            told.ended(Ended.of_lost(stream))
+    def tell(lost: Sequence[StreamEnded]) -> None:
+        for ended in lost:
+            told.ended(ended)
 
     close = build_accounting(settings).close_lost
     opening.prepare_log(settings.log, on_lost=tell, close=close)

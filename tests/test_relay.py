@@ -12,6 +12,7 @@ from app.dialects.openai_chat.upstream.parser import Parser
 from app.eventlog import read_all
 from app.eventlog.memory import MemoryLog
 from app.eventlog.record import StreamRecord
+from app.eventlog.stream_ended import StreamEnded
 from app.events import Event, StreamEnd
 from app.generation.accounting import Accounting
 from app.generation.relay import Relay
@@ -19,7 +20,7 @@ from app.ledger.accounts import Settlement
 from app.ledger.config import LedgerConfig
 from app.ledger.prices import PriceBook
 from app.requests import parse_chat_request
-from app.telemetry.observer import Committed, Ended, FirstEvent, Observer, Observers
+from app.telemetry.observer import Committed, FirstEvent, Observer, Observers
 from app.testing.upstream import DONE, FINISH, text
 from app.upstreams.client import open_client
 from app.upstreams.endpoints import Upstream
@@ -116,9 +117,9 @@ async def test_an_end_that_is_cancelled_while_it_is_written_is_reported(monkeypa
 
     assert "completed" == (await end_of(log)).status
     started, committed, first, report = observer.told
-    assert [StreamRecord, Committed, FirstEvent, Ended] == [*map(type, observer.told)]
+    assert [StreamRecord, Committed, FirstEvent, StreamEnded] == [*map(type, observer.told)]
     assert started == committed.record == first.record == report.record
-    assert ("completed", len(await read_all(log, "st_x"))) == (report.status, report.events)
+    assert ("completed", len(await read_all(log, "st_x"))) == (report.end.status, report.events)
 
 
 async def test_a_parser_that_breaks_leaves_an_end(monkeypatch):

@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Callable, Container
 
 from ..errors import CODES, RelayError
-from ..telemetry.observer import AttemptFailed, Ended, Observer, Refused
+from ..eventlog.stream_ended import StreamEnded
+from ..telemetry.observer import AttemptFailed, Observer, Refused
 from .board import (
     MAX_LAST,
     MAX_MESSAGE,
@@ -89,18 +90,19 @@ class History(Observer):
             )
         )
 
-    def ended(self, ended: Ended) -> None:
-        record, error, now = ended.record, ended.error, self._wall()
+    def ended(self, ended: StreamEnded) -> None:
+        record, end, now = ended.record, ended.end, self._wall()
+        error = end.error
         self.recent.append(
             Recent(
                 id=record.id,
                 ended_at=now,
-                status=ended.status,
+                status=end.status,
                 code=error.code if error else None,
                 route=cut(record.route),
                 target=cut(ended.target) if ended.target else None,
-                cost=ended.cost,
-                output_tokens=ended.usage.output_tokens if ended.usage else None,
+                cost=end.cost,
+                output_tokens=end.usage.output_tokens if end.usage else None,
                 duration_s=round(ended.duration_s, 3),
                 owner=cut(record.owner),
                 tenant=cut(record.tenant),
@@ -108,7 +110,7 @@ class History(Observer):
                 key=cut(record.key_name),
             )
         )
-        if error is None or ended.status not in FAILED:
+        if error is None or end.status not in FAILED:
             return
         self._count(self._failed, error.code)
         self._blame(ended.target, RelayError.of(error))

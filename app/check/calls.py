@@ -11,8 +11,9 @@ from ..deadlines import Deadlines, Limits
 from ..dialects.reading.errors import MAX_READ, parse_message
 from ..dialects.writing.token_estimate import estimate_tokens
 from ..errors import ServiceError
+from ..eventlog.stream_ended import Charge
 from ..events import Event, ReasoningDelta, StreamEnd, TextDelta, ToolCallEnd, ToolCallStart
-from ..generation.accounting import FREE, Accounting, Charge
+from ..generation.accounting import FREE, Accounting
 from ..generation.attempt import Attempt, KeptRequest, is_visible
 from ..ledger.accounts import ReservationRequest
 from ..requests import ChatRequest, Function, Tool, UserMessage

@@ -1,4 +1,4 @@
-"""Streams that are ended for a producer which is lost, as whoever ends them can tell of them."""
+"""Streams that are ended for a lost producer, from what the log knows of them."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
@@ -11,51 +11,42 @@ from ..events import Event, Notice, StreamEnd, StreamTarget
 from ..ledger.accounts import Reservation, Settlement
 from .record import StreamRecord
 from .recovery import LOST
+from .stream_ended import StreamEnded
 
 UNREADABLE = StreamEnd("interrupted", "error", None, LOST, ended_by="relay_lost")
-"""What is told of a stream of which not all events could be read."""
+"""The end of a stream of which not all events can be read."""
 
 REMOVED = StreamEnd("cancelled", "cancelled", ended_by="user")
-"""What is told of a stream that was removed before its producer had ended it."""
+"""The end of a stream that was removed before its producer ended it."""
 
 
 class LostStream(NamedTuple):
-    """A stream that was ended by another than its producer."""
+    """A stream that another than its producer ends, and what its cost is estimated from."""
 
-    record: StreamRecord
-    """Without what it keeps of the request."""
-    end: StreamEnd
-    target: StreamTarget | None
-    """Who has answered; None where nobody had, or it cannot be read."""
-    events: int
-    """How many are known, the end and what it closed among them."""
-    started_at: float
-    ended_at: float
-    """In unix seconds."""
+    ended: StreamEnded
+    """Its cost is not known yet."""
     weight: int = 0
-    """Of the answer, as `token_estimate.weigh_event` says it."""
-    retries: int = 0
-    """How many attempts failed before the one that answered."""
+    """Of the answer, as `token_estimate.weigh_event` counts it."""
     spent: Settlement | None = None
-    """What its producer has settled, where it could say that, but could not write the end."""
+    """The settlement of its producer, which had one but could not write the end."""
     held: Reservation | None = None
-    """What was held for it, where nothing is kept of what it has used: it has cost that."""
+    """What was reserved for it, where its events are unreadable: that is its cost."""
 
 
 class Closing(NamedTuple):
-    """How a stream is ended for its producer: what the log puts in place of the end."""
+    """A lost stream with its cost, and the settlement that goes into the log with its end."""
 
-    end: StreamEnd
+    ended: StreamEnded
     settlement: Settlement
 
 
 Close = Callable[[LostStream], Closing]
-"""Says what a stream has cost that is ended for its producer. Called in any thread."""
+"""Prices a stream that is ended for its producer. Called in any thread."""
 
 
 def close_free(lost: LostStream) -> Closing:
     """End a stream that nobody counts."""
-    return Closing(lost.end, lost.spent or Settlement())
+    return Closing(lost.ended, lost.spent or Settlement())
 
 
 _CLOSE_FAILED = (ArithmeticError, LookupError, TypeError, ValueError, msgspec.MsgspecError)
@@ -64,33 +55,33 @@ log = structlog.get_logger("seseragi.eventlog")
 
 
 def closing_of(lost: LostStream, close: Close) -> Closing:
-    """Return what `close` says; where it fails, the stream ends all the same, of unknown price."""
+    """Return what `close` returns; if it fails, the stream ends all the same, of unknown price."""
     try:
         return close(lost)
     except _CLOSE_FAILED:
-        log.exception("what a lost stream has cost is unknown", stream=lost.record.id)
-        return Closing(lost.end, lost.spent or Settlement(nano_usd=None))
+        log.exception("what a lost stream has cost is unknown", stream=lost.ended.record.id)
+        return Closing(lost.ended, lost.spent or Settlement(nano_usd=None))
 
 
-OnEnded = Callable[[str, LostStream | None], None]
-"""Is told of a stream that has ended; with None, of one that is produced here."""
+OnEnded = Callable[[str, StreamEnded | None], None]
+"""Called when a stream has ended; with None, for one that is produced here."""
 
 
 class Passing:
-    """Notes what there is to tell of a stream while its events are read."""
+    """Notes the facts of a stream while its events are read."""
 
     def __init__(self) -> None:
         self.count = 0
-        self.target: StreamTarget | None = None
+        self._target: StreamTarget | None = None
         self._weight = 0
         self._retries = 0
 
     def watch(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Yield the events, and note what they say."""
+        """Yield the events, and note their facts."""
         for event in events:
             self.count += 1
             if isinstance(event, StreamTarget):
-                self.target = event
+                self._target = event
             elif isinstance(event, Notice):
                 self._retries += event.code in ("retry", "fallback")
             else:
@@ -100,14 +91,18 @@ class Passing:
     def lost(
         self, record: StreamRecord, end: StreamEnd, *, started_at: float, ended_at: float
     ) -> LostStream:
-        """Return what there is to tell of the stream."""
-        return LostStream(
-            record.without_request(),
-            end,
-            self.target,
-            self.count,
-            started_at,
-            ended_at,
-            self._weight,
-            self._retries,
+        """Return the stream, ended for its producer."""
+        target = self._target
+        ended = StreamEnded(
+            record=record.without_request(),
+            end=end,
+            target=f"{target.upstream}/{target.model}" if target else None,
+            answered_model=target.model if target else None,
+            attempts=target.attempt if target else 1 + self._retries,
+            started_at=started_at,
+            ended_at=ended_at,
+            duration_s=max(ended_at - started_at, 0),
+            events=self.count,
+            lost=True,
         )
+        return LostStream(ended, self._weight)

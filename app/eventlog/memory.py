@@ -184,15 +184,14 @@ class MemoryLog(NoPeers):
 
     async def delete(self, stream: str) -> None:
         entry = self._find(stream)
-        lost = None
+        ended = None
         if entry.ended_at is None and entry.events:
             lost = entry.lost(end=REMOVED, ended_at=self._wall())
-            closing = closing_of(lost, self._close)
-            lost = lost._replace(end=closing.end)
-            self._settle(entry.record, closing.settlement)
+            ended, settlement = closing_of(lost, self._close)
+            self._settle(entry.record, settlement)
         self._entries.drop(stream)
-        if lost is not None:
-            self._on_ended(stream, lost)
+        if ended is not None:
+            self._on_ended(stream, ended)
 
     def on_ended(self, ended: OnEnded) -> None:
         self._on_ended = ended

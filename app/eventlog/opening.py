@@ -11,9 +11,10 @@ from typing import Any
 
 from ..clock import SYSTEM, Clock
 from .contract import EventLog
-from .lost import Close, LostStream
+from .lost import Close
 from .memory import MemoryLog
 from .sqlite.log import SqliteLog
+from .stream_ended import StreamEnded
 
 
 class LogRefused(ValueError):
@@ -49,7 +50,9 @@ def build_log(
     )
 
 
-def prepare_log(url: str, *, on_lost: Callable[[Sequence[LostStream]], None], close: Close) -> None:
+def prepare_log(
+    url: str, *, on_lost: Callable[[Sequence[StreamEnded]], None], close: Close
+) -> None:
     """Make a log ready to be opened by several workers; tell of the streams that this ended.
 
     `close` says what they have cost.

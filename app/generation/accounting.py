@@ -22,7 +22,8 @@ from ..dialects.writing.token_estimate import (
 from ..errors import RequestError
 from ..eventlog.lost import Closing, LostStream
 from ..eventlog.record import StreamRecord
-from ..events import Event, StreamEnd, TokenCounts
+from ..eventlog.stream_ended import Charge, StreamEnded
+from ..events import Event, TokenCounts
 from ..identity.principal import Principal
 from ..ledger.accounts import Account, Grant, Reservation, ReservationRequest, Settlement
 from ..ledger.config import LedgerConfig
@@ -31,7 +32,7 @@ from ..ledger.money import to_nano, to_usd
 from ..ledger.prices import PriceBook
 from ..ledger.principals import PrincipalAccounts
 from ..requests import ChatRequest, OutputCeiling, TranslatedRequest
-from ..telemetry.row import StreamRow, pack_row, unpack_row
+from ..telemetry.row import pack_row, row_of, unpack_row, with_end
 from ..telemetry.trace_context import TRACEPARENT
 from ..upstreams.routes import Route
 from .token_usage import UNKNOWN_CONTEXT, bound_usage, count_usage
@@ -49,36 +50,7 @@ SAMPLED = 100_000
 log = structlog.get_logger("seseragi.accounting")
 
 
-class Charge(NamedTuple):
-    """What one attempt has cost."""
-
-    counts: TokenCounts | None
-    """With their cost, and whether they are estimated; None where nothing was used."""
-    nano_usd: int | None
-    """None: the price is unknown."""
-    price_version: str = ""
-
-
 FREE = Charge(None, 0)
-
-
-class Finished(msgspec.Struct, frozen=True, kw_only=True):
-    """What whoever ends a stream knows of it, for its row."""
-
-    record: StreamRecord
-    target: str | None
-    answered_model: str | None = None
-    started_at: float
-    ended_at: float
-    """In unix seconds."""
-    first_event_s: float | None = None
-    longest_gap_s: float | None = None
-    attempts: int = 1
-    readers: int = 0
-    resumes: int = 0
-    events: int = 0
-    lost: bool = False
-    content: bytes = b""
 
 
 class _Dearest(NamedTuple):
@@ -378,130 +350,52 @@ class Accounting:
         nobody had answered yet the input is counted, which may have been billed. One of which
         nothing is kept has cost what was held for it.
         """
+        ended = lost.ended
         if lost.spent is not None:
-            return Closing(lost.end, _as_ended(lost.spent, lost))
-        record, target = lost.record, lost.target
-        request = record.reserve
+            return Closing(ended, _with_end(lost.spent, ended))
+        request = ended.record.reserve
         if lost.held is not None:
             charge = _held(lost.held, request)
-        elif target is not None:
+        elif ended.target is not None:
             counts = count_usage(
-                lost.end.usage,
+                ended.end.usage,
                 request=request,
                 count_output=partial(tokens_of, lost.weight),
-                complete=lost.end.status == "completed",
+                complete=ended.end.status == "completed",
             )
-            charge = self.price(f"{target.upstream}/{target.model}", counts)
-        elif request is not None and lost.end.status != "completed":
+            charge = self.price(ended.target, counts)
+        elif request is not None and ended.end.status != "completed":
             counts = count_usage(None, request=request, count_output=int, complete=False)
             charge = Charge(counts, None if request.unpriced else request.input_nano_usd)
         else:
             charge = FREE
-        return self.close(
-            lost.end,
-            [charge],
-            finished=lambda: Finished(
-                record=record,
-                target=f"{target.upstream}/{target.model}" if target else None,
-                answered_model=target.model if target else None,
-                started_at=lost.started_at,
-                ended_at=lost.ended_at,
-                attempts=1 + lost.retries,
-                events=lost.events,
-                lost=True,
-            ),
-        )
+        return self.close(msgspec.structs.replace(ended, charges=(charge,)))
 
-    def close(
-        self, end: StreamEnd, charges: Sequence[Charge], *, finished: Callable[[], Finished]
-    ) -> Closing:
-        """Return the end of a stream with its cost, and what to settle.
-
-        `charges` are those of its attempts, the last one that of the answer. `finished` is asked
-        where there are records.
-        """
+    def close(self, ended: StreamEnded) -> Closing:
+        """Return an ended stream with the sum of its charges, and its settlement."""
         input_tokens = output_tokens = 0
         nano: int | None = 0
         known = False
-        for counts, nano_usd, _ in charges:
+        for counts, nano_usd, _ in ended.charges:
             nano = None if nano is None or nano_usd is None else nano + nano_usd
             if counts is not None:
                 known = True
                 input_tokens += counts.input_tokens or 0
                 output_tokens += counts.output_tokens or 0
         cost = to_usd(nano) if nano is not None and known else None
-        answer = charges[-1].counts if charges else None
-        end = msgspec.structs.replace(end, usage=answer or end.usage, cost=cost)
-        row = pack_row(_row(finished(), end, charges, nano_usd=nano)) if self.keeps_rows else b""
-        return Closing(end, Settlement(input_tokens, output_tokens, nano, row=row))
+        answer = ended.charges[-1].counts if ended.charges else None
+        end = msgspec.structs.replace(ended.end, usage=answer or ended.end.usage, cost=cost)
+        ended = msgspec.structs.replace(ended, end=end, nano_usd=nano)
+        row = pack_row(row_of(ended)) if self.keeps_rows else b""
+        return Closing(ended, Settlement(input_tokens, output_tokens, nano, row=row))
 
 
-def _row(
-    finished: Finished, end: StreamEnd, charges: Sequence[Charge], *, nano_usd: int | None
-) -> StreamRow:
-    record = finished.record
-    counted = [charge.counts for charge in charges if charge.counts is not None]
-    estimated = any(counts.estimated for counts in counted)
-    versions = {charge.price_version for charge in charges if charge.price_version}
-    return StreamRow(
-        stream=record.id,
-        request_id=record.request_id,
-        tenant=record.tenant,
-        user=record.user,
-        key=record.key_name,
-        route=record.route,
-        model=record.model,
-        client_format=record.client_format,
-        target=finished.target,
-        answered_model=finished.answered_model,
-        started_at=finished.started_at,
-        ended_at=finished.ended_at,
-        first_event_s=finished.first_event_s,
-        longest_gap_s=finished.longest_gap_s,
-        status=end.status,
-        finish_reason=end.finish_reason,
-        code=end.error.code if end.error else None,
-        ended_by=end.ended_by,
-        attempts=finished.attempts,
-        readers=finished.readers,
-        resumes=finished.resumes,
-        events=finished.events,
-        input_tokens=_sum(counted, "input_tokens"),
-        output_tokens=_sum(counted, "output_tokens"),
-        cached_input_tokens=_sum(counted, "cached_input_tokens"),
-        cache_write_tokens=_sum(counted, "cache_write_tokens"),
-        reasoning_tokens=_sum(counted, "reasoning_tokens"),
-        usage_from="estimate" if estimated else "provider" if counted else "none",
-        nano_usd=nano_usd,
-        price_version=", ".join(sorted(versions)),
-        trace_id=record.trace_id,
-        lost=finished.lost,
-        content=finished.content,
-    )
-
-
-def _as_ended(spent: Settlement, lost: LostStream) -> Settlement:
-    """Return what a producer has settled, with the end in its row that took its own one's place."""
+def _with_end(spent: Settlement, ended: StreamEnded) -> Settlement:
+    """Return the settlement of a producer, with the end in its row that replaces its own."""
     if not spent.row:
         return spent
-    end = lost.end
-    row = msgspec.structs.replace(
-        unpack_row(spent.row),
-        ended_at=lost.ended_at,
-        status=end.status,
-        finish_reason=end.finish_reason,
-        code=end.error.code if end.error else None,
-        ended_by=end.ended_by,
-        events=lost.events,
-        lost=True,
-    )
-    return msgspec.structs.replace(spent, row=pack_row(row))
-
-
-def _sum(counted: Sequence[TokenCounts], name: str) -> int | None:
-    """Add up the counts of one kind, as far as they are known."""
-    known = [number for counts in counted if (number := getattr(counts, name)) is not None]
-    return sum(known) if known else None
+    row = pack_row(with_end(unpack_row(spent.row), ended))
+    return msgspec.structs.replace(spent, row=row)
 
 
 def _held(held: Reservation, request: ReservationRequest | None) -> Charge:

@@ -18,6 +18,7 @@ from ..dialects.reading.json_values import decode
 from ..dialects.upstream_format import Decoder, Parser
 from ..dialects.writing.conversation import list_reasoning
 from ..errors import RelayError, UpstreamError
+from ..eventlog.stream_ended import ProviderReply
 from ..events import (
     ChoiceEnd,
     ContentFilter,
@@ -38,7 +39,6 @@ from ..events import (
 )
 from ..framing.sse import FramingError
 from ..requests import AssistantMessage, ChatRequest
-from ..telemetry.observer import ProviderReply
 from ..upstreams.client import Client
 from ..upstreams.http import FAILURES, MAX_SAID, Head, explain, open_stream, was_sent
 from ..upstreams.targets import Target
@@ -262,11 +262,11 @@ class Attempt:
         """Return what is told of the call once it is over, without the provider's key."""
         redact, head = self.target.upstream.redact, self.head
         return ProviderReply(
-            None if head is None else head.status,
-            "" if head is None or not head.request_id else redact(head.request_id),
-            redact(said)[:MAX_SAID] if (said := self._said or self.parser.said) else "",
-            duration_s,
-            code,
+            http_status=None if head is None else head.status,
+            request_id="" if head is None or not head.request_id else redact(head.request_id),
+            said=redact(said)[:MAX_SAID] if (said := self._said or self.parser.said) else "",
+            duration_s=duration_s,
+            code=code,
         )
 
     async def _build_call(self, chat: ChatRequest) -> Call:

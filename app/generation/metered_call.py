@@ -19,6 +19,7 @@ from ..deadlines import Limits
 from ..errors import RelayError, RequestError, ServiceError
 from ..eventlog import EventLog
 from ..eventlog.record import StreamRecord
+from ..eventlog.stream_ended import Charge, StreamEnded
 from ..events import StreamEnd, StreamStart, TokenCounts
 from ..identity.principal import Principal
 from ..ledger.accounts import Account, ReservationRequest
@@ -26,7 +27,7 @@ from ..ledger.money import to_nano, to_usd
 from ..telemetry.observer import Observer
 from ..upstreams.client import Client
 from ..upstreams.routes import Route, Upstreams
-from .accounting import FREE, Accounting, Charge, Finished
+from .accounting import FREE, Accounting
 from .token_usage import believe
 
 NOBODY: Final = "\x1fcall"
@@ -205,21 +206,23 @@ class MeteredCall:
         for attempt in attempts:
             counts = attempt.usage or attempt.count()
             charges.append(FREE if counts is None else accounting.price(attempt.target, counts))
-        end, settlement = accounting.close(
-            end,
-            charges or [FREE],
-            finished=lambda: Finished(
+        last, now = attempts[-1] if attempts else None, accounting.wall()
+        ended, settlement = accounting.close(
+            StreamEnded(
                 record=record,
-                target=attempts[-1].target if attempts else None,
-                answered_model=attempts[-1].answered_model if attempts else None,
-                started_at=record.created_at,
-                ended_at=accounting.wall(),
+                end=end,
+                charges=charges or [FREE],
+                target=None if last is None else last.target,
+                answered_model=None if last is None else last.answered_model,
                 attempts=max(1, len(attempts)),
+                started_at=record.created_at,
+                ended_at=now,
+                duration_s=now - record.created_at,
                 events=2,
-            ),
+            )
         )
         try:
-            await context.event_log.append(record.id, [end], settlement)
+            await context.event_log.append(record.id, [ended.end], settlement)
         except (RequestError, ValueError):  # it was ended, and settled, by another process
             log.warning("a call was ended from outside", kind=context.kind)
         except ServiceError as failure:

@@ -23,6 +23,7 @@ from ..errors import RelayError, ServiceError, UpstreamError
 from ..eventlog import EventLog, StreamTooLong, read_all
 from ..eventlog.record import StreamRecord
 from ..eventlog.recovery import closing_events
+from ..eventlog.stream_ended import Charge, StreamEnded
 from ..events import (
     EndedBy,
     Event,
@@ -41,15 +42,13 @@ from ..telemetry.observer import (
     AttemptFailed,
     AttemptStarted,
     Committed,
-    Ended,
     FirstEvent,
     Observer,
-    ProviderReply,
 )
 from ..telemetry.progress import Progress
 from ..upstreams.client import Client
 from ..upstreams.routes import Route, Upstreams
-from .accounting import FREE, Accounting, Charge, Finished
+from .accounting import FREE, Accounting
 from .attempt import Attempt, KeptRequest, is_visible
 from .content import Content
 from .failover import Failover
@@ -108,8 +107,6 @@ class Relay:
         self._records_content = route.record_content and accounting.keeps_rows
         self._tells_content = tells_content
         self._content = Content(request) if self._records_content or tells_content else None
-        self._told = b""
-        """What the observer is told of the content."""
         self._headers = headers or {}
         self._route = route
         self._client = client
@@ -134,7 +131,9 @@ class Relay:
         self._count = 0
         self._ending: Sequence[Event] = ()
         """The events that end the stream, from when they are given to the log on."""
-        self._ended: Ended | None = None
+        self._closed: StreamEnded | None = None
+        """The same, as a value with its cost."""
+        self._ended: StreamEnded | None = None
         self._kept = False
         """What there is to tell of the end, and whether the log has it in its place."""
 
@@ -334,7 +333,7 @@ class Relay:
             await self._append([*held[:-1], msgspec.structs.replace(end, error=verdict.info())])
             return
         self._charges.append(self._charge(end, held, followed=True))
-        reply = self._reply()
+        reply = self._attempt.reply(duration_s=now - self._asked_at, code=self._code)
         number, self._attempt = self._attempt.number, self._prepare(step)
         target = self._attempt.target
         code = "retry" if target.name == failed.name else "fallback"
@@ -399,49 +398,49 @@ class Relay:
         if self._answered is None:
             # Once: of an end that the log does not take another one follows, which knows less.
             self._answered = self._charge(end, events)
-        if self._tells_content:
-            self._told = self._pack(events)
-        told = end
         end = msgspec.structs.replace(end, ended_by=self._ended_by(end))
         events = [*events[:-1], end]
-        end, settlement = self._accounting.close(
-            end, [*self._charges, self._answered], finished=partial(self._finish, events)
+        ended, settlement = self._accounting.close(
+            self._sum_up(end, events, charges=[*self._charges, self._answered])
         )
-        if self._attempt.target.replays and told.usage is not None:
-            return events, settlement  # it says what the recorded stream has cost
-        closed = [_with_cost(one, end.usage) if type(one) is Usage else one for one in events]
-        closed[-1] = end
+        if self._attempt.target.replays and end.usage is not None:
+            # It has the cost of the recorded stream.
+            self._closed = msgspec.structs.replace(ended, end=end)
+            return events, settlement
+        self._closed, usage = ended, ended.end.usage
+        closed = [_with_cost(one, usage) if type(one) is Usage else one for one in events]
+        closed[-1] = ended.end
         return closed, settlement
 
-    def _finish(self, events: Sequence[Event]) -> Finished:
-        """Return what a row tells of the stream, with these as its last events."""
-        attempt, attended = self._attempt, self._attended()
-        return Finished(
+    def _sum_up(
+        self, end: StreamEnd, events: Sequence[Event], *, charges: Sequence[Charge]
+    ) -> StreamEnded:
+        """Return the stream as it ends, with these as its last events."""
+        attempt, attended, now = self._attempt, self._attended(), self._clock()
+        # Rows that wait while the records are away have to be small.
+        recorded = self._records_content and not self._accounting.records_away()
+        content = b""
+        if self._content is not None and (recorded or self._tells_content):
+            content = self._content.pack(self._produced(events))
+        return StreamEnded(
             record=self._record,
+            end=end,
+            charges=charges,
             target=attempt.target.name,
             answered_model=attempt.parser.model or attempt.target.model,
+            attempts=attempt.number,
             started_at=self._record.created_at,
             ended_at=self._accounting.wall(),
+            duration_s=now - self._started_at,
             first_event_s=self._first_event_s,
             longest_gap_s=self._deadlines.longest_gap_s if self._deadlines else None,
-            attempts=attempt.number,
             readers=attended.readers,
             resumes=attended.resumes,
             events=self._count + len(events),
-            content=self._pack_content(events),
+            reply=attempt.reply(duration_s=now - self._asked_at, code=self._code),
+            content=content if recorded else b"",
+            traced_content=content if self._tells_content else b"",
         )
-
-    def _pack_content(self, events: Sequence[Event]) -> bytes:
-        """Return what is recorded of what was said, with these as the last events.
-
-        Nothing while the records are away: rows that wait for them have to be small.
-        """
-        if not self._records_content or self._accounting.records_away():
-            return b""
-        return self._told or self._pack(events)
-
-    def _pack(self, events: Sequence[Event]) -> bytes:
-        return b"" if self._content is None else self._content.pack(self._produced(events))
 
     def _produced(self, events: Sequence[Event]) -> Sequence[Event]:
         """Return all events of the stream, with these at its end."""
@@ -492,8 +491,8 @@ class Relay:
             elif end is not None:
                 self.committed.set_result(outcome_of(end))
         if end is not None:
-            self._ended = self._sum_up(end)
-            if self._kept:
+            self._ended = self._closed
+            if self._kept and self._ended is not None:
                 self._observer.ended(self._ended)
 
     def progress(self) -> Progress:
@@ -535,29 +534,6 @@ class Relay:
         self._observer.committed(Committed(self._record, attempt.number, name, after_s, answer))
         if visible:
             self._observer.first_event(FirstEvent(self._record, self._first_event_s or after_s))
-
-    def _reply(self) -> ProviderReply:
-        duration_s = self._clock() - self._asked_at
-        return self._attempt.reply(duration_s=duration_s, code=self._code)
-
-    def _sum_up(self, end: StreamEnd) -> Ended:
-        return Ended(
-            self._record,
-            end.status,
-            end.finish_reason,
-            end.error,
-            end.usage,
-            events=self._count,
-            target=self._attempt.target.name,
-            attempt=self._attempt.number,
-            first_event_s=self._first_event_s,
-            duration_s=self._clock() - self._started_at,
-            longest_gap_s=self._deadlines.longest_gap_s if self._deadlines else None,
-            ended_by=end.ended_by,
-            reply=self._reply(),
-            cost=end.cost,
-            content=self._told,
-        )
 
 
 def _with_cost(event: Usage, counts: TokenCounts | None) -> Usage:

@@ -14,12 +14,12 @@ from ..admission import Admission
 from ..deadlines import Limits
 from ..errors import RelayError, shutting_down
 from ..eventlog import EventLog, LogState, Look
-from ..eventlog.lost import LostStream
 from ..eventlog.record import StreamRecord, scoped
+from ..eventlog.stream_ended import StreamEnded
 from ..events import Stopper
 from ..ledger.accounts import Grant
 from ..requests import ChatRequest
-from ..telemetry.observer import Ended, Observer
+from ..telemetry.observer import Observer
 from ..telemetry.progress import Progress
 from ..upstreams.client import Client
 from ..upstreams.routes import Route, Upstreams
@@ -211,10 +211,10 @@ class Runs:
         if (run := self._runs.get(stream)) is not None:
             run.relay.stop("cancelled", by=by)
 
-    def report_end(self, stream: str, lost: LostStream | None) -> None:
+    def report_end(self, stream: str, ended: StreamEnded | None) -> None:
         """Report of a stream whose end the log has in its place; see `EventLog.on_ended`."""
-        if lost is not None:
-            self._observer.ended(Ended.of_lost(lost))
+        if ended is not None:
+            self._observer.ended(ended)
         elif (run := self._runs.get(stream)) is not None:
             run.relay.keep()
         elif (relay := self._untold.pop(stream, None)) is not None:

@@ -18,8 +18,9 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from ..errors import RelayError
 from ..eventlog.contract import Books
+from ..eventlog.stream_ended import StreamEnded
 from ..eventlog.supervision import Supervisor
-from ..telemetry.observer import Ended, Observer
+from ..telemetry.observer import Observer
 from ..telemetry.row import unpack_row
 from .address import FAILURES
 from .database import Database
@@ -99,7 +100,7 @@ class Recorder(Observer):
         self._migrated = False
         self._clean_at = 0.0
 
-    def ended(self, ended: Ended) -> None:
+    def ended(self, ended: StreamEnded) -> None:
         self._wake.set()
 
     async def open(self) -> None:

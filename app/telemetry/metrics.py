@@ -34,6 +34,7 @@ from .. import __version__
 from ..dialects.client_formats import CLIENT_FORMATS
 from ..errors import CODES
 from ..eventlog.record import StreamRecord
+from ..eventlog.stream_ended import StreamEnded
 from ..events import Status, TokenCounts
 from ..ledger.accounts import Account, AccountState
 from ..ledger.money import NANO
@@ -43,7 +44,7 @@ from . import families as f
 from .areas import Area, Series
 from .families import FAMILIES, Family
 from .load import Load
-from .observer import AttemptFailed, Ended, FirstEvent, Observer, Readers, Refused
+from .observer import AttemptFailed, FirstEvent, Observer, Readers, Refused
 
 PLAIN: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS: Final = "application/openmetrics-text"
@@ -203,12 +204,12 @@ class Metrics(Observer):
     def first_event(self, first: FirstEvent) -> None:
         self._note(f.FIRST_EVENT, first.after_s, self._names.route(first.record.route))
 
-    def ended(self, ended: Ended) -> None:
-        names = self._names
+    def ended(self, ended: StreamEnded) -> None:
+        names, end = self._names, ended.end
         route, target = names.route(ended.record.route), names.target(ended.target)
-        status = ended.status if ended.status in STATUSES else OTHER
-        code = NONE if ended.error is None else _code(ended.error.code)
-        self._add(f.ENDED, route, status, code, ended.ended_by or NONE)
+        status = end.status if end.status in STATUSES else OTHER
+        code = NONE if end.error is None else _code(end.error.code)
+        self._add(f.ENDED, route, status, code, end.ended_by or NONE)
         if ended.lost:
             self._add(f.LOST)
         if ended.target is not None:
@@ -216,12 +217,12 @@ class Metrics(Observer):
         if ended.first_event_s is not None:
             self._note(f.LONGEST_GAP, ended.longest_gap_s or 0.0, route)
         self._note(f.DURATION, ended.duration_s, route)
-        if ended.usage is not None:
-            self._count_usage(ended.usage, target)
-            if ended.cost is None:
+        if end.usage is not None:
+            self._count_usage(end.usage, target)
+            if end.cost is None:
                 self._add(f.UNPRICED, target)
-        if ended.cost is not None:
-            self._add(f.COST, route, target, by=float(ended.cost))
+        if end.cost is not None:
+            self._add(f.COST, route, target, by=float(end.cost))
 
     def _count_usage(self, usage: TokenCounts, target: str) -> None:
         for kind, field in KINDS:

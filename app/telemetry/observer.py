@@ -11,9 +11,9 @@ import msgspec
 import structlog
 
 from ..errors import RelayError
-from ..eventlog.lost import LostStream
 from ..eventlog.record import StreamRecord
-from ..events import EndedBy, ErrorInfo, FinishReason, Status, StreamTarget, TokenCounts
+from ..eventlog.stream_ended import ProviderReply, StreamEnded
+from ..events import StreamTarget, TokenCounts
 from ..upstreams.targets import Target
 
 log = structlog.get_logger("seseragi.telemetry")
@@ -41,21 +41,6 @@ class CallEnded(msgspec.Struct, frozen=True):
     """Of its error; "cancelled" where it was stopped."""
     answered_model: str | None
     usage: TokenCounts | None
-
-
-class ProviderReply(msgspec.Struct, frozen=True):
-    """One call of a provider, as its operator may have to ask the provider about it."""
-
-    http_status: int | None
-    """None where no reply came."""
-    request_id: str
-    """By which the provider knows the call; "" if it gave none."""
-    said: str
-    """What it said of a failure: its first words, on one line and without secrets."""
-    duration_s: float
-    """From the request to the end of the attempt."""
-    code: str | None = None
-    """Of the attempt's own failure, where that has one."""
 
 
 class AttemptFailed(msgspec.Struct, frozen=True):
@@ -91,53 +76,6 @@ class FirstEvent(msgspec.Struct, frozen=True):
 
     record: StreamRecord
     after_s: float
-
-
-class Ended(msgspec.Struct, frozen=True):
-    """A stream has ended, and the log has its `stream.end` in its place."""
-
-    record: StreamRecord
-    status: Status
-    finish_reason: FinishReason
-    error: ErrorInfo | None
-    usage: TokenCounts | None
-    events: int
-    target: str | None
-    attempt: int | None
-    first_event_s: float | None
-    duration_s: float
-    longest_gap_s: float | None = None
-    """Between two pieces of the answer."""
-    ended_by: EndedBy | None = None
-    """None where the answer is complete."""
-    reply: ProviderReply | None = None
-    """Of the last attempt."""
-    cost: str | None = None
-    """Of all attempts, in USD, as a decimal number; None where a price is unknown."""
-    lost: bool = False
-    """Whether it was ended for a producer that is lost: then less is known of it."""
-    content: bytes = b""
-    """What was asked and answered, as JSON (`generation.content`), where observers are to know."""
-
-    @classmethod
-    def of_lost(cls, lost: LostStream) -> "Ended":
-        """Return what is told of a stream that was ended for its producer."""
-        end, target = lost.end, lost.target
-        return cls(
-            lost.record,
-            end.status,
-            end.finish_reason,
-            end.error,
-            end.usage,
-            events=lost.events,
-            target=f"{target.upstream}/{target.model}" if target else None,
-            attempt=target.attempt if target else None,
-            first_event_s=None,
-            duration_s=max(lost.ended_at - lost.started_at, 0),
-            ended_by=end.ended_by,
-            cost=end.cost,
-            lost=True,
-        )
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -204,7 +142,7 @@ class Observer(Protocol):
         """Hear that something of an answer can be read."""
         return
 
-    def ended(self, ended: Ended) -> None:
+    def ended(self, ended: StreamEnded) -> None:
         """Hear that a stream has ended."""
         return
 
@@ -257,7 +195,7 @@ class Observers(Observer):
     def first_event(self, first: FirstEvent) -> None:
         self._notify("first_event", first)
 
-    def ended(self, ended: Ended) -> None:
+    def ended(self, ended: StreamEnded) -> None:
         self._notify("ended", ended)
 
     def refused(self, refused: Refused) -> None:

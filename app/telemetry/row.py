@@ -1,8 +1,13 @@
-"""What is recorded of a stream that has ended: one row. Pure values."""
+"""The row of an ended stream in the records: a projection of `StreamEnded`. Pure values."""
 
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Literal
 
 import msgspec
+
+from ..eventlog.stream_ended import StreamEnded
+from ..events import TokenCounts
 
 
 class StreamRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -55,6 +60,59 @@ class StreamRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who or what ended an answer that is not complete."""
     content: bytes = b""
     """JSON, where the route is set to record it."""
+
+
+_OF_STREAM = (
+    *("target", "answered_model", "started_at", "ended_at", "first_event_s", "longest_gap_s"),
+    *("attempts", "readers", "resumes", "events", "nano_usd", "lost", "content"),
+)
+_OF_RECORD = ("request_id", "tenant", "user", "route", "model", "client_format", "trace_id")
+_OF_END = ("status", "finish_reason", "ended_by")
+
+_stream_values = attrgetter(*_OF_STREAM)
+_record_values = attrgetter(*_OF_RECORD)
+_end_values = attrgetter(*_OF_END)
+
+
+def row_of(ended: StreamEnded) -> StreamRow:
+    """Return the row of a stream; its counts are those of all attempts."""
+    record, end, charges = ended.record, ended.end, ended.charges
+    counted = [charge.counts for charge in charges if charge.counts is not None]
+    estimated = any(counts.estimated for counts in counted)
+    return StreamRow(
+        stream=record.id,
+        key=record.key_name,
+        code=end.error.code if end.error else None,
+        input_tokens=_sum(counted, "input_tokens"),
+        output_tokens=_sum(counted, "output_tokens"),
+        cached_input_tokens=_sum(counted, "cached_input_tokens"),
+        cache_write_tokens=_sum(counted, "cache_write_tokens"),
+        reasoning_tokens=_sum(counted, "reasoning_tokens"),
+        usage_from="estimate" if estimated else "provider" if counted else "none",
+        price_version=", ".join(sorted({one.price_version for one in charges} - {""})),
+        **dict(zip(_OF_STREAM, _stream_values(ended), strict=True)),
+        **dict(zip(_OF_RECORD, _record_values(record), strict=True)),
+        **dict(zip(_OF_END, _end_values(end), strict=True)),
+    )
+
+
+def with_end(row: StreamRow, ended: StreamEnded) -> StreamRow:
+    """Return the row of its producer for a stream that has ended in another way."""
+    end = ended.end
+    return msgspec.structs.replace(
+        row,
+        code=end.error.code if end.error else None,
+        **dict(zip(_OF_END, _end_values(end), strict=True)),
+        ended_at=ended.ended_at,
+        events=ended.events,
+        lost=ended.lost,
+    )
+
+
+def _sum(counted: Sequence[TokenCounts], name: str) -> int | None:
+    """Add up the counts of one kind, as far as they are known."""
+    known = [number for counts in counted if (number := getattr(counts, name)) is not None]
+    return sum(known) if known else None
 
 
 _decode = msgspec.msgpack.Decoder(StreamRow).decode

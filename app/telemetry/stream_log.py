@@ -5,7 +5,8 @@ from typing import Any
 import structlog
 
 from ..eventlog.record import StreamRecord
-from .observer import AttemptFailed, Ended, Observer, ProviderReply
+from ..eventlog.stream_ended import ProviderReply, StreamEnded
+from .observer import AttemptFailed, Observer
 
 TO_MEND = frozenset(("upstream_auth", "upstream_billing"))
 """What only the operator can mend."""
@@ -35,9 +36,10 @@ class StreamLog(Observer):
             wait_s=round(failed.wait_s, 2),
         )
 
-    def ended(self, ended: Ended) -> None:
-        usage, error, reply = ended.usage, ended.error, ended.reply
-        failed = reply is not None and ended.ended_by in ("provider", "deadline")
+    def ended(self, ended: StreamEnded) -> None:
+        end, reply = ended.end, ended.reply
+        usage, error = end.usage, end.error
+        failed = reply is not None and end.ended_by in ("provider", "deadline")
         if failed and ended.target is not None:
             _log_last_attempt(ended, ended.target)
         to_mend = error is not None and error.code in TO_MEND
@@ -48,11 +50,11 @@ class StreamLog(Observer):
             **_stream_of(ended.record),
             model=ended.record.route,
             upstream=ended.target,
-            attempt=ended.attempt,
-            status=ended.status,
-            finish_reason=ended.finish_reason,
+            attempt=None if ended.target is None else ended.attempts,
+            status=end.status,
+            finish_reason=end.finish_reason,
             code=error.code if error else None,
-            ended_by=ended.ended_by,
+            ended_by=end.ended_by,
             # Of others it may quote what the client sent.
             **({"error": error.message} if error is not None and to_mend else {}),
             events=ended.events,
@@ -60,21 +62,22 @@ class StreamLog(Observer):
             duration_s=_rounded(ended.duration_s),
             output_tokens=usage.output_tokens if usage else None,
             estimated=(usage.estimated if usage else None) or False,
-            cost=ended.cost,
+            cost=end.cost,
             **({} if failed else _reply_of(reply)),
         )
 
 
-def _log_last_attempt(ended: Ended, target: str) -> None:
+def _log_last_attempt(ended: StreamEnded, target: str) -> None:
     """Log the failure of an attempt that none has followed."""
-    code = (ended.reply and ended.reply.code) or (ended.error and ended.error.code)
+    error = ended.end.error
+    code = (ended.reply and ended.reply.code) or (error and error.code)
     tell = log.info if code in CLIENTS_FAULT else log.warning
     tell(
         "attempt failed",
         **_stream_of(ended.record),
         upstream=target.partition("/")[0],
         target=target,
-        attempt=ended.attempt,
+        attempt=ended.attempts,
         code=code,
         **_reply_of(ended.reply),
         then="the stream ends",

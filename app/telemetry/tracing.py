@@ -25,6 +25,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from .. import __version__
 from ..eventlog.record import StreamRecord
+from ..eventlog.stream_ended import StreamEnded
 from ..events import TokenCounts
 from . import tracing_names as n
 from .access_logs import hide_tokens
@@ -33,7 +34,6 @@ from .observer import (
     AttemptStarted,
     CallEnded,
     Committed,
-    Ended,
     FirstEvent,
     Observer,
     Readers,
@@ -307,7 +307,7 @@ class Tracing(Observer):
             },
         )
 
-    def ended(self, ended: Ended) -> None:
+    def ended(self, ended: StreamEnded) -> None:
         stream = self._streams.pop(ended.record.id, None)
         if stream is None:  # of a process that is lost, or of one before this
             stream = _Stream(self._begin_stream(ended.record, _parent_of(ended.record)))
@@ -335,39 +335,42 @@ def _build_resource() -> Resource:
     return resource if named else resource.merge(Resource({SERVICE_NAME: "seseragi"}))
 
 
-def _add_answer(span: Span, ended: Ended) -> None:
+def _add_answer(span: Span, ended: StreamEnded) -> None:
     """Say what an attempt was answered, which was the last of its stream."""
-    reason = "error" if ended.finish_reason == "cancelled" else ended.finish_reason
-    said: dict[str, Any] = {n.FINISH_REASONS: [reason], n.STATUS: ended.status}
-    if ended.content:
-        messages = render_messages(ended.content, finish_reason=ended.finish_reason)
+    end = ended.end
+    reason = "error" if end.finish_reason == "cancelled" else end.finish_reason
+    said: dict[str, Any] = {n.FINISH_REASONS: [reason], n.STATUS: end.status}
+    if ended.traced_content:
+        messages = render_messages(ended.traced_content, finish_reason=end.finish_reason)
         said |= {n.INPUT_MESSAGES: messages.asked, n.OUTPUT_MESSAGES: messages.answered}
-    _set(span, said | _usage_of(ended.usage))
+    _set(span, said | _usage_of(end.usage))
 
 
-def _sum_up(span: Span, ended: Ended) -> None:
+def _sum_up(span: Span, ended: StreamEnded) -> None:
     """Say how a stream was as a whole."""
+    end = ended.end
     _set(
         span,
         {
-            n.STATUS: ended.status,
+            n.STATUS: end.status,
             n.EVENTS: ended.events,
-            n.ATTEMPTS: ended.attempt,
+            n.ATTEMPTS: None if ended.target is None else ended.attempts,
             n.TARGET: None if ended.target is None else _text(ended.target),
             n.FIRST_EVENT: ended.first_event_s,
             n.LONGEST_GAP: ended.longest_gap_s,
-            n.COST: None if ended.cost is None else float(ended.cost),
-            n.ENDED_BY: ended.ended_by,
+            n.COST: None if end.cost is None else float(end.cost),
+            n.ENDED_BY: end.ended_by,
             n.LOST: ended.lost or None,
         },
     )
     _mark(span, ended)
 
 
-def _mark(span: Span, ended: Ended) -> None:
+def _mark(span: Span, ended: StreamEnded) -> None:
     """Mark what has failed; that somebody has stopped it is no failure."""
-    if ended.status in ("failed", "interrupted"):
-        _fail(span, ended.error.code if ended.error is not None else ended.status)
+    end = ended.end
+    if end.status in ("failed", "interrupted"):
+        _fail(span, end.error.code if end.error is not None else end.status)
 
 
 def _usage_of(usage: TokenCounts | None) -> dict[str, Any]:

@@ -26,11 +26,12 @@ from app.admin.summary import Merged, MoneyView, Summary, render
 from app.errors import CODES, RequestError, UpstreamError
 from app.eventlog.contract import MAX_POST_BYTES
 from app.eventlog.record import StreamRecord
-from app.events import ErrorInfo, Status
+from app.eventlog.stream_ended import StreamEnded
+from app.events import ErrorInfo, Status, StreamEnd
 from app.identity.principal import Principal
 from app.ledger.config import LimitsConfig
 from app.ledger.limits import UsageLimits
-from app.telemetry.observer import AttemptFailed, Ended, Refused
+from app.telemetry.observer import AttemptFailed, Refused
 from tests.clock import StoppedClock
 
 pytestmark = pytest.mark.pure
@@ -183,8 +184,9 @@ def test_only_what_failed_counts_as_failed():
     ]
     for status, told in ends:
         record = StreamRecord("st_1", route="fast", owner="o")
-        how: Any = {"target": "openai/m", "attempt": 1, "first_event_s": None, "duration_s": 1.0}
-        kept.ended(Ended(record, status, "error", told, None, events=1, **how))
+        end = StreamEnd(status, "error", None, told)
+        times: Any = {"started_at": NOW - 1, "ended_at": NOW, "duration_s": 1.0}
+        kept.ended(StreamEnded(record=record, end=end, target="openai/m", events=1, **times))
 
     (minutes,) = kept.counts(failed=True).values()
     assert (2, 4, 2) == (sum(minutes.values()), len(kept.recent), len(kept.last))

@@ -271,7 +271,8 @@ async def test_a_stream_that_never_began_leaves_nothing_held(event_log):
 
 def closing(lost: LostStream) -> Closing:
     """Cost as many nano-USD as the answer has quarters of tokens."""
-    return Closing(lost.end, Settlement(10, 1, lost.weight, row=lost.record.id.encode()))
+    row = lost.ended.record.id.encode()
+    return Closing(lost.ended, Settlement(10, 1, lost.weight, row=row))
 
 
 async def test_a_stream_that_is_removed_while_it_runs_costs_what_was_used(event_log):

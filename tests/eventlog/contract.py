@@ -13,8 +13,8 @@ import pytest
 from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import Claim, EventLog, LogState, StreamExpired, read_all
 from app.eventlog.contract import MAX_POST_BYTES, MAX_POSTS
-from app.eventlog.lost import LostStream
 from app.eventlog.record import StreamRecord, scoped
+from app.eventlog.stream_ended import StreamEnded
 from app.events import Event, StreamEnd, StreamStart, TextDelta
 from app.ledger.accounts import Settlement
 from tests.eventlog.creating import create, found
@@ -551,11 +551,11 @@ async def test_keys_and_names_are_those_of_their_owner(event_log):
     assert "st_1" == await found(event_log, "a chat")
 
 
-def telling(event_log) -> list[tuple[str, LostStream | None]]:
+def telling(event_log) -> list[tuple[str, StreamEnded | None]]:
     """Return the list of what a log tells of ends, in order; of two that share it, what both do."""
-    told: list[tuple[str, LostStream | None]] = []
+    told: list[tuple[str, StreamEnded | None]] = []
     for log in {getattr(event_log, "_there", event_log), getattr(event_log, "_here", event_log)}:
-        log.on_ended(lambda stream, lost: told.append((stream, lost)))
+        log.on_ended(lambda stream, ended: told.append((stream, ended)))
     return told
 
 
@@ -587,11 +587,11 @@ async def test_stream_that_is_removed_while_it_runs_has_ended_by_that(event_log)
     await event_log.delete("st_3")
     await until(lambda: told[-1][0] == "st_3")
 
-    (stream, lost), _ = told
-    assert lost is not None
-    assert "st_1" == stream == lost.record.id
-    assert ("o", "r", b"") == (lost.record.owner, lost.record.request_id, lost.record.request)
-    assert ("cancelled", 2) == (lost.end.status, lost.events)
+    (stream, ended), _ = told
+    assert ended is not None
+    assert "st_1" == stream == ended.record.id
+    assert ("o", "r", b"") == (ended.record.owner, ended.record.request_id, ended.record.request)
+    assert ("cancelled", 2) == (ended.end.status, ended.events)
 
 
 async def test_request_of_another_stream_with_the_key_is_not_kept(event_log):

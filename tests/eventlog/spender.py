@@ -41,7 +41,7 @@ def costing(nano: int) -> Settlement:
 
 def close(lost: LostStream) -> Closing:
     """Have a lost stream cost what it has."""
-    return Closing(lost.end, costing(1_000 + lost.weight))
+    return Closing(lost.ended, costing(1_000 + lost.weight))
 
 
 async def spend(event_log: SqliteLog, prefix: str, number: int) -> None:

@@ -1,8 +1,9 @@
 """The end of a stream whose producer is gone, wherever it was cut."""
 
+import msgspec
 import pytest
 
-from app.eventlog.lost import LostStream
+from app.eventlog.lost import Passing
 from app.eventlog.recovery import closing_events
 from app.events import (
     ChoiceEnd,
@@ -161,16 +162,19 @@ def test_relay_counts_what_was_held_where_nothing_else_is_known():
     accounting = Accounting(LedgerConfig(), PriceBook(()), keeps_rows=True)
     end = StreamEnd("interrupted", "error")
     kept = record("st_1", asking())
-    lost = LostStream(kept, end, None, 0, AT, AT + 1, held=Reservation(110, 2 * 110))
+    lost = Passing().lost(kept, end, started_at=AT, ended_at=AT + 1)
+    lost = lost._replace(held=Reservation(110, 2 * 110))
     closing = accounting.close_lost(lost)
     spent = closing.settlement
     assert (10, 100, 220) == (spent.input_tokens, spent.output_tokens, spent.nano_usd)
-    assert ("0.00000022", True) == (closing.end.cost, closing.end.usage.estimated)  # type: ignore[union-attr]
+    assert ("0.00000022", True) == (closing.ended.end.cost, closing.ended.end.usage.estimated)  # type: ignore[union-attr]
     row = unpack_row(spent.row)
     assert (220, "estimate", True) == (row.nano_usd, row.usage_from, row.lost)
 
     free = accounting.close_lost(lost._replace(held=Reservation(110, 0)))
     assert 0 == free.settlement.nano_usd
     unknown = record("st_1", asking(unpriced=True))
-    unpriced = accounting.close_lost(lost._replace(record=unknown))
+    unpriced = accounting.close_lost(
+        lost._replace(ended=msgspec.structs.replace(lost.ended, record=unknown))
+    )
     assert None is unpriced.settlement.nano_usd

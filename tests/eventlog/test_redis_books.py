@@ -22,6 +22,7 @@ from app.eventlog.redis.scripts import (
     meta_key,
     running_key,
 )
+from app.eventlog.stream_ended import StreamEnded
 from app.events import Notice, StreamEnd, StreamTarget, TextDelta
 from app.ledger.accounts import (
     Account,
@@ -62,10 +63,13 @@ ANSWERED = [
 
 def close(lost: LostStream) -> Closing:
     """Cost as many nano-USD as the answer has quarters of tokens, or what was held."""
-    end = StreamEnd(lost.end.status, "error", None, lost.end.error, cost=f"0.{lost.weight}")
+    record, end, retries = lost.ended.record, lost.ended.end, lost.ended.attempts - 1
+    end = StreamEnd(end.status, "error", None, end.error, cost=f"0.{lost.weight}")
     nano = lost.weight if lost.held is None else lost.held.nano_usd
-    row = f"{lost.record.id} {lost.record.route} {lost.retries} {nano}"
-    return Closing(end, Settlement(10, 1, nano, row=row.encode()))
+    row = f"{record.id} {record.route} {retries} {nano}"
+    return Closing(
+        msgspec.structs.replace(lost.ended, end=end), Settlement(10, 1, nano, row=row.encode())
+    )
 
 
 def asked(stream: str) -> StreamRecord:
@@ -149,10 +153,10 @@ async def test_whoever_ends_a_lost_stream_settles_it(server):
         opened(server.url, lease_s=LEASE_S) as second,
         opened(server.url, lease_s=LEASE_S) as third,
     ):
-        told: list[LostStream | None] = []
+        told: list[StreamEnded | None] = []
         for event_log in (first, second, third):
             event_log.close_by(close)
-            event_log.on_ended(lambda stream, lost: told.append(lost))
+            event_log.on_ended(lambda stream, ended: told.append(ended))
         await first.create(asked("st_1"))
         await first.append("st_1", ANSWERED)
         await first.create(record("st_2", asking(), key="k", digest="d"))
@@ -167,7 +171,7 @@ async def test_whoever_ends_a_lost_stream_settles_it(server):
         end = (await read_all(second, "st_1"))[-1]
         assert isinstance(end, StreamEnd)
         assert "0.8" == end.cost
-        assert [end] == [lost.end for lost in told if lost is not None]
+        assert [end] == [ended.end for ended in told if ended is not None]
 
 
 async def test_owner_that_comes_back_late_settles_nothing(server):
@@ -314,7 +318,7 @@ async def test_stream_that_is_removed_while_it_runs_is_settled_once(server, here
         event_log = first if here else second
         for each in (first, second):
             each.close_by(close)
-            each.on_ended(lambda stream, lost: told.append((stream, lost.events if lost else 0)))
+            each.on_ended(lambda stream, ended: told.append((stream, ended.events if ended else 0)))
         await first.create(record("st_1", asking(), route="fast"))
         await first.append("st_1", ANSWERED)
         await event_log.delete("st_1")

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import structlog
 
@@ -19,6 +20,7 @@ from app.eventlog.sqlite import books, shared
 from app.eventlog.sqlite.log import SqliteLog
 from app.eventlog.sqlite.shared import SharedSqliteLog
 from app.eventlog.sqlite.shared_database import prepare
+from app.eventlog.stream_ended import StreamEnded
 from app.events import StreamEnd, TextDelta, TokenCounts
 from app.generation.accounting import Accounting
 from app.ledger.accounts import Account, AccountState, LimitReached, Settlement
@@ -212,24 +214,24 @@ async def test_stream_that_is_removed_as_it_ends_is_settled_once(path, first):
 
 async def test_end_that_is_written_for_a_lost_stream_says_what_it_has_cost(path):
     def close(lost: LostStream) -> Closing:
-        assert (3, 2) == (lost.events, lost.weight // 4)
-        end = StreamEnd(
-            "interrupted", "error", TokenCounts(1, 2, 3, cost="0.5"), lost.end.error, cost="0.5"
-        )
-        return Closing(end, Settlement(1, 2, 500_000_000, row=b"row"))
+        assert (3, 2) == (lost.ended.events, lost.weight // 4)
+        usage = TokenCounts(1, 2, 3, cost="0.5")
+        end = StreamEnd("interrupted", "error", usage, lost.ended.end.error, cost="0.5")
+        ended = msgspec.structs.replace(lost.ended, end=end)
+        return Closing(ended, Settlement(1, 2, 500_000_000, row=b"row"))
 
     async with opened(path) as event_log:
         await event_log.create(recorded("st_1", asking()))
         await event_log.append("st_1", [BEGUN, TextDelta(0, "12345678")])
-    told: list[LostStream] = []
+    told: list[StreamEnded] = []
     event_log = SqliteLog(path, retention_s=100, max_bytes=10**9, wall=lambda: AT)
     event_log.close_by(close)
-    event_log.on_ended(lambda stream, lost: told.append(lost) if lost else None)
+    event_log.on_ended(lambda stream, ended: told.append(ended) if ended else None)
     await event_log.open()
     end = (await read_all(event_log, "st_1"))[-1]
     assert isinstance(end, StreamEnd)
     assert ("0.5", TokenCounts(1, 2, 3, cost="0.5")) == (end.cost, end.usage)
-    assert [end] == [lost.end for lost in told]
+    assert [end] == [ended.end for ended in told]
     state = await state_of(event_log)
     assert (0, 500_000_000, 1) == (state.running, period(state).nano_usd, state.day.requests)
     assert [("st_1", b"row")] == await event_log.rows(limit=9)
@@ -238,7 +240,7 @@ async def test_end_that_is_written_for_a_lost_stream_says_what_it_has_cost(path)
 
 async def test_lost_stream_ends_even_if_nobody_can_say_what_it_cost(path):
     def fail(lost: LostStream) -> Closing:
-        raise KeyError(lost.record.id)
+        raise KeyError(lost.ended.record.id)
 
     async with opened(path) as event_log:
         await event_log.create(recorded("st_1", asking()))

@@ -32,7 +32,7 @@ def asking() -> ReservationRequest:
 def close(lost: LostStream) -> Closing:
     """Cost as many nano-USD as the answer has quarters of tokens, or what was held."""
     nano = lost.weight if lost.held is None else lost.held.nano_usd
-    return Closing(lost.end, spent(nano))
+    return Closing(lost.ended, spent(nano))
 
 
 def spent(nano: int) -> Settlement:

@@ -19,7 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from app.composition import build_hub
 from app.errors import CODES, RelayError
 from app.eventlog.record import StreamRecord
-from app.events import ErrorInfo, TokenCounts
+from app.eventlog.stream_ended import StreamEnded
+from app.events import ErrorInfo, StreamEnd, TokenCounts
 from app.identity.principal import Principal
 from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig
 from app.ledger.limits import UsageLimits
@@ -28,7 +29,7 @@ from app.telemetry import areas, metrics
 from app.telemetry.areas import Area
 from app.telemetry.families import FAMILIES
 from app.telemetry.metrics import Metrics, Names, RecordsState
-from app.telemetry.observer import Ended, Refused
+from app.telemetry.observer import Refused
 from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
 from tests import waiting
 from tests.clock import Clock
@@ -81,9 +82,9 @@ async def shown(measured: Metrics) -> dict[Series, float]:
     return parse(body.decode())
 
 
-def ended(*said: Any, **more: Any) -> Ended:
-    usual = {"events": 1, "attempt": 1, "first_event_s": None, "duration_s": 1.0}
-    return Ended(*said, **{**usual, **more})
+def ended(record: StreamRecord, end: StreamEnd, **more: Any) -> StreamEnded:
+    usual: Any = {"events": 1, "started_at": 0.0, "ended_at": 1.0, "duration_s": 1.0}
+    return StreamEnded(record=record, end=end, **{**usual, **more})
 
 
 async def test_counters_are_what_the_client_saw():
@@ -150,9 +151,9 @@ async def test_routes_targets_tokens_and_money():
     record = StreamRecord("st_1", route="demo", client_format="native")
     usage = TokenCounts(10, 20, cached_input_tokens=3, reasoning_tokens=0)
     times = {"first_event_s": 0.3, "duration_s": 40.0, "longest_gap_s": 0.2}
-    said = (record, "completed", "stop", None, usage)
+    end = StreamEnd("completed", "stop", usage, cost="0.0125")
     for _ in range(2):
-        measured.ended(ended(*said, target="demo/demo", cost="0.0125", **times))
+        measured.ended(ended(record, end, target="demo/demo", **times))
     found = await shown(measured)
 
     for kind, count in (("input", 20), ("output", 40), ("cached_input", 6), ("reasoning", 0)):
@@ -214,7 +215,8 @@ async def test_what_older_settings_and_newer_relays_say_makes_no_series():
         error = ErrorInfo(name, "no", retryable=False)
         unknown: Any = name
         measured.started(record)
-        measured.ended(ended(record, unknown, "error", error, None, target=f"{name}/{name}"))
+        end = StreamEnd(unknown, "error", None, error)
+        measured.ended(ended(record, end, target=f"{name}/{name}"))
         measured.answered(None, name, 9999)
         measured.logged(name)
         counts.append(len(await shown(measured)))

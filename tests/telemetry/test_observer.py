@@ -84,7 +84,7 @@ async def test_observer_is_told_of_a_stream_in_order_and_of_its_request():
         for method in ("attempt_failed", "committed", "first_event", "ended")
     } | {what["started"].request_id}
     assert ("completed", 2, False) == (
-        *(what["ended"].status, what["ended"].attempt),
+        *(what["ended"].end.status, what["ended"].attempts),
         what["ended"].lost,
     )
     assert (1, 0) == (what["reader_joined"].readers, what["reader_left"].readers)

@@ -36,6 +36,7 @@ from ..entries import Entries, Entry, expired, may_see
 from ..lost import REMOVED, Close, LostStream, OnEnded, Passing, close_free
 from ..posts import check_post, too_many
 from ..record import Scoped, StreamRecord
+from ..stream_ended import StreamEnded
 from .address import Address
 from .books import Rows, pack_settlement, state_from
 from .books_scripts import account_key
@@ -428,7 +429,7 @@ class RedisLog:
         """Remove a stream with what it has cost; return what DELETE says."""
         state, run = await self.state(stream), self._owner.runs.get(stream)
         settlement, seen = NOTHING, -1
-        tell: LostStream | None = None
+        ended: StreamEnded | None = None
         if run is not None and run.ended_at is not None:  # Redis may not have the end yet
             settlement = run.settlement
         elif not state.ended and state.last == 0:
@@ -437,13 +438,12 @@ class RedisLog:
             lost = await self._removed(stream, state)
             if lost is None:
                 return await asked(self._pages.remove_unreadable(stream, REMOVED))
-            end, settlement = self._close(lost)
-            tell = lost._replace(end=end)
+            ended, settlement = self._close(lost)
         keys = [meta_key(stream), log_key(stream)]
         spent = pack_settlement(settlement)
         found: Any = await asked(self._link.run(DELETE, keys, self._lease.meta_ms, spent, seen))
         if found and found[1] and not (run is not None and run.told):
-            self._on_ended(stream, tell)
+            self._on_ended(stream, ended)
         return found
 
     async def _removed(self, stream: str, state: LogState) -> LostStream | None:

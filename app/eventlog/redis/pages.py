@@ -13,9 +13,10 @@ from ...events import Event, StreamEnd, decode, encode
 from ...ledger.accounts import NOTHING
 from ..contract import PAGE, STRIDE, Ending, before_ending
 from ..entries import expired, unknown
-from ..lost import UNREADABLE, Close, LostStream, Passing
+from ..lost import UNREADABLE, Close, Passing
 from ..record import StreamRecord, unpack_record
 from ..recovery import LOST, closing_events
+from ..stream_ended import StreamEnded
 from .books import hold_of, pack_settlement
 from .failures import asked, away, conflict, parsing
 from .lease import Lease
@@ -108,7 +109,7 @@ class Pages:
         *,
         lease: Lease,
         wall: Callable[[], float],
-        on_ended: Callable[[str, LostStream], None],
+        on_ended: Callable[[str, StreamEnded], None],
         close: Close,
     ) -> None:
         self._link = link
@@ -280,19 +281,19 @@ class Pages:
         assert isinstance(end, StreamEnd)  # noqa: S101  (as `closing_events` says)
         passing.count += len(ending)
         lost = passing.lost(record, end, started_at=page.started_at, ended_at=now)
-        settlement = NOTHING
+        ended, settlement = lost.ended, NOTHING
         # Without a key it may have gone on while Redis was away, and is not free.
         if events or record.key is None:
-            end, settlement = self._close(lost)
+            ended, settlement = self._close(lost)
         times: list[Part] = [repr(now), lease.log_ms, lease.meta_ms, pack_settlement(settlement)]
         seen = (page.epoch, page.last)
         keys = [meta_key(stream), log_key(stream)]
-        written = map(encode, [*before, end])
+        written = map(encode, [*before, ended.end])
         if await self._link.run(END, keys, lease.owner, *seen, *times, *written):
             request_id = record.request_id
             log.warning("stream of a lost process ended", request_id=request_id, stream=stream)
             if events:
-                self._on_ended(stream, lost._replace(end=end))
+                self._on_ended(stream, ended)
 
     async def remove_unreadable(self, stream: str, end: StreamEnd) -> list[Any] | None:
         """Remove a stream of which events are missing; it has cost what was held for it.
@@ -309,14 +310,13 @@ class Pages:
             record = _record(stream, await sent, page)
         if record is None:
             return None
-        lost = LostStream(
-            record.without_request(),
-            *(end, None, 0),
+        lost = Passing().lost(
+            record,
+            end,
             started_at=record.created_at if page is None or page.gone else page.started_at,
             ended_at=self._wall(),
-            held=None if hold is None else hold.held,
         )
-        closing = self._close(lost)
+        closing = self._close(lost._replace(held=None if hold is None else hold.held))
         keys = [meta_key(stream), log_key(stream)]
         spent = pack_settlement(closing.settlement)
         found: list[Any] | None = await self._link.run(DELETE, keys, self._lease.meta_ms, spent, -1)
@@ -326,5 +326,5 @@ class Pages:
                 request_id=record.request_id,
                 stream=stream,
             )
-            self._on_ended(stream, lost._replace(end=closing.end))
+            self._on_ended(stream, closing.ended)
         return found

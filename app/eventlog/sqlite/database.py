@@ -32,6 +32,7 @@ from ..lost import (
 )
 from ..record import StreamRecord, unpack_record
 from ..recovery import LOST, closing_events
+from ..stream_ended import StreamEnded
 from ..waiting_rows import Dropped
 from .books import FileBooks
 from .schema import VERSION, connect, reason
@@ -83,7 +84,7 @@ class Gone(NamedTuple):
 
     ids: list[str]
     size: int
-    lost: Sequence[LostStream] = ()
+    lost: Sequence[StreamEnded] = ()
     """Those that had begun and had not ended."""
 
 
@@ -92,7 +93,7 @@ class EndedLost(NamedTuple):
 
     dealt_with: int
     """How many; 0 when all have ended."""
-    lost: Sequence[LostStream]
+    lost: Sequence[StreamEnded]
     """Those that had begun."""
 
 
@@ -138,7 +139,7 @@ class Database:
         path: Path,
         *,
         now: float,
-        on_lost: Callable[[Sequence[LostStream]], None] = lambda _: None,
+        on_lost: Callable[[Sequence[StreamEnded]], None] = lambda _: None,
         close: Close = close_free,
     ) -> "Database":
         """Open or make the file; end the streams that had no end, and tell of them.
@@ -341,12 +342,11 @@ class Database:
         if row is None or row.gone:
             return Gone([], 0)
         lost = self._removed(row, id, now=now) if row.ended_at is None else None
-        if lost is not None:
-            lost = self._settle_lost(row.key, lost)
+        ended = [] if lost is None else [self._settle_lost(row.key, lost)]
         size = self._execute("SELECT size FROM streams WHERE key = ?", (row.key,)).fetchone()[0]
         self._execute("DELETE FROM tail WHERE stream = ?", (row.key,))
         gone = self._forget([(row.key, id, size)], now=now)
-        return gone._replace(lost=[lost] if lost is not None else [])
+        return gone._replace(lost=ended)
 
     def _removed(self, row: Row, id: str, *, now: float) -> LostStream | None:
         """Return what there is to tell of a stream that is removed while it runs."""
@@ -452,7 +452,7 @@ class Database:
 
     # After a process that ended without ending its streams
 
-    def recover(self, now: float, on_lost: Callable[[Sequence[LostStream]], None]) -> None:
+    def recover(self, now: float, on_lost: Callable[[Sequence[StreamEnded]], None]) -> None:
         """End all streams that run, and empty the tail: there is no other process."""
         count = 0
         while (ended := self.transact([partial(self.end_lost, now=now)])[0]).dealt_with:
@@ -475,14 +475,14 @@ class Database:
                 (process, RECOVERED_AT_ONCE),
             ).fetchall()
         ]
-        lost: list[LostStream] = []
+        lost: list[StreamEnded] = []
         for key, tail in self._tails_of(keys).items():
             found = self._end_lost(key, tail, now)
             if found is not None:
                 lost.append(found)
         return EndedLost(len(keys), lost)
 
-    def _end_lost(self, key: int, tail: Sequence[TailRow], now: float) -> LostStream | None:
+    def _end_lost(self, key: int, tail: Sequence[TailRow], now: float) -> StreamEnded | None:
         pages = self._execute(
             "SELECT first, events FROM pages WHERE stream = ? ORDER BY first DESC LIMIT 1", (key,)
         ).fetchone()
@@ -509,8 +509,8 @@ class Database:
         end = ending[-1]
         assert isinstance(end, StreamEnd)  # noqa: S101  (as `closing_events` says)
         passing.count += len(ending)
-        lost = self._settle_lost(key, tell(end))
-        data = b"\n".join([*live, _pack([*ending[:-1], lost.end])])
+        ended = self._settle_lost(key, tell(end))
+        data = b"\n".join([*live, _pack([*ending[:-1], ended.end])])
         self._execute("INSERT INTO pages VALUES (?, ?, ?)", (key, filed + 1, data))
         last = filed + data.count(b"\n") + 1
         size = self._execute(
@@ -519,13 +519,13 @@ class Database:
             {"key": key},
         ).fetchone()[0]
         self.end(key, at=now, last=last, size=int(size))
-        return lost
+        return ended
 
-    def _settle_lost(self, key: int, lost: LostStream) -> LostStream:
-        """Settle what a stream has cost that is ended for its producer; return it with its end."""
-        end, settlement = closing_of(lost, self._close_lost)
-        self.books.settle(key, lost.record.id, settlement)
-        return lost._replace(end=end)
+    def _settle_lost(self, key: int, lost: LostStream) -> StreamEnded:
+        """Settle a stream that is ended for its producer; return it with its cost."""
+        ended, settlement = closing_of(lost, self._close_lost)
+        self.books.settle(key, ended.record.id, settlement)
+        return ended
 
     def _logged(self, key: int, live: Iterable[bytes]) -> Iterator[Event]:
         """Yield all events of a stream that had no end."""

@@ -28,6 +28,7 @@ from ..lost import Close, Closing, LostStream, OnEnded, close_free, closing_of
 from ..no_peers import NoPeers
 from ..record import Scoped, StreamRecord, pack_record
 from ..recovery import LOST, closing_events
+from ..stream_ended import StreamEnded
 from ..supervision import Supervisor
 from .database import SWEPT_AT_ONCE, Database, Gone, Lasting, Row
 from .writer import ThreadLostError, Writer
@@ -376,11 +377,11 @@ class SqliteLog(NoPeers):
 
     # Streams that go
 
-    def _report_lost_soon(self, lost: Sequence[LostStream]) -> None:
+    def _report_lost_soon(self, lost: Sequence[StreamEnded]) -> None:
         """Report of streams that were ended in the writer's thread."""
         self._loop.call_soon_threadsafe(self._report_lost, lost)
 
-    def _report_lost(self, lost: Sequence[LostStream]) -> None:
+    def _report_lost(self, lost: Sequence[StreamEnded]) -> None:
         for stream in lost:
             self._on_ended(stream.record.id, stream)
 
@@ -462,7 +463,7 @@ class SqliteLog(NoPeers):
         """Remove a stream whose end the file did not take; it costs what it has cost."""
         self._database.books.settle(run.key, stream, run.settlement)
         gone = self._database.forget(stream, now=self._wall())
-        return gone._replace(lost=[run.entry.lost()] if gone.ids else [])
+        return gone._replace(lost=[run.entry.lost().ended] if gone.ids else [])
 
     def _file(self, run: _Run) -> int | None:
         """File what has gathered and give the number of its last event."""
@@ -581,7 +582,7 @@ class SqliteLog(NoPeers):
     def _on_paid(self, stream: str, run: _Run, ended: bool) -> None:
         self._owed.pop(stream, None)
         if ended:
-            self._on_ended(stream, run.entry.lost())
+            self._on_ended(stream, run.entry.lost().ended)
 
     async def _keep_swept(self) -> None:
         while True:

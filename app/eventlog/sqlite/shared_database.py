@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from ...events import Event, Stopper, decode
 from ..contract import MAX_POSTS, MAX_POSTS_BYTES, LogUnusable
-from ..lost import Close, LostStream, close_free
+from ..lost import Close, close_free
+from ..stream_ended import StreamEnded
 from .database import ROW, Database, EndedLost, Gone, Row, TailRow
 from .presence import Presence, clear
 from .schema import connect, reason
@@ -53,7 +54,7 @@ def prepare(
     path: Path,
     *,
     now: float,
-    on_lost: Callable[[Sequence[LostStream]], None] = lambda _: None,
+    on_lost: Callable[[Sequence[StreamEnded]], None] = lambda _: None,
     close: Close = close_free,
 ) -> None:
     """Make the file ready to be shared; end what an earlier life left running, and tell of it.

@@ -13,7 +13,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.connection import CONNECTION
 from app.eventlog.record import StreamRecord
-from app.telemetry.observer import Ended, Observer
+from app.eventlog.stream_ended import StreamEnded
+from app.telemetry.observer import Observer
 from app.testing.upstream import (
     DONE,
     FINISH,
@@ -63,7 +64,7 @@ class Running(Observer):
         self.streams.add(record.id)
         self.all.append(record.id)
 
-    def ended(self, ended: Ended) -> None:
+    def ended(self, ended: StreamEnded) -> None:
         self.streams.discard(ended.record.id)
 
 
