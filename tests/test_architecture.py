@@ -40,7 +40,8 @@ LAYERS = [
         *("app.generation.watch", "app.generation.single_call"),
         "app.generation.account_reader",
     ),
-    ("app.generation.booking", "app.generation.parts"),
+    ("app.generation.metered_call",),
+    ("app.generation.parts",),
     (
         *("app.generation.accounting", "app.generation.content", "app.generation.failover"),
         *("app.generation.start_options", "app.generation.taping"),
