@@ -36,7 +36,7 @@ LAYERS = [
         *("app.generation.readers", "app.generation.relay", "app.generation.attempt"),
         *("app.generation.watch", "app.generation.single_call"),
     ),
-    ("app.generation.booking",),
+    ("app.generation.metered_call",),
     (
         *("app.generation.accounting", "app.generation.content", "app.generation.failover"),
         *("app.generation.start_options", "app.generation.taping"),

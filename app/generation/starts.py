@@ -10,11 +10,9 @@ import msgspec
 from ..admission import Admission
 from ..errors import RelayError, shutting_down
 from ..eventlog import Claim, EventLog
-from ..eventlog.record import StreamRecord, scoped
+from ..eventlog.record import scoped
 from ..identity.principal import Principal
-from ..ledger.accounts import ReservationRequest
 from ..requests import ChatRequest
-from ..telemetry.trace_context import TRACEPARENT
 from ..upstreams.routes import Upstreams
 from .accounting import Accounting
 from .claims import await_outcome, check_digest, claim_key, may_try_again
@@ -23,9 +21,6 @@ from .runs import Opened, Runs
 from .shutdown import Shutdown
 from .start_options import StartOptions
 from .taping import Choice, Taping
-
-MAX_MODEL = 200
-"""Characters that are recorded of a model's name as the client gives it."""
 
 Outcome = Coroutine[Any, Any, RelayError | None]
 
@@ -112,17 +107,22 @@ class Starts:
                 raise
             check_digest(earlier, key, digest)
             return earlier
-        record = self._record(
-            stream,
+        names = [make(stream) for make in terms.names_of]
+        record = self.accounting.record(
             principal,
-            request,
-            terms,
+            stream,
             owner=owner,
             request_id=request_id,
-            choice=choice,
+            route=route.name,
+            reserve=reserve,
+            model=request.model,
+            client_format=terms.client_format,
             key=key,
             digest=digest,
-            reserve=reserve,
+            names=tuple(names if terms.name is None else [*names, terms.name]),
+            labels=dict(terms.labels) if terms.labels else None,
+            request=terms.request,
+            request_digest=choice.digest,
         )
         claim = None
         try:
@@ -151,39 +151,3 @@ class Starts:
         if self._taping is None:
             return Choice(route)
         return await self._taping.choose(route, self._upstreams.public_name(route), request)
-
-    def _record(
-        self,
-        stream: str,
-        principal: Principal,
-        request: ChatRequest,
-        terms: StartOptions,
-        *,
-        owner: str,
-        request_id: str,
-        choice: Choice,
-        key: str | None,
-        digest: str,
-        reserve: ReservationRequest,
-    ) -> StreamRecord:
-        names = [make(stream) for make in terms.names_of]
-        return StreamRecord(
-            stream,
-            owner,
-            request_id,
-            choice.route.name,
-            key=key,
-            digest=digest,
-            names=tuple(names if terms.name is None else [*names, terms.name]),
-            labels=dict(terms.labels) if terms.labels else None,
-            created_at=self.accounting.wall(),
-            request=terms.request,
-            reserve=reserve,
-            tenant=principal.tenant,
-            user=principal.user,
-            key_name=principal.key,
-            model=(request.model or "")[:MAX_MODEL],
-            client_format=terms.client_format,
-            traceparent=TRACEPARENT.get(),
-            request_digest=choice.digest,
-        )
