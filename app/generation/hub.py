@@ -212,7 +212,9 @@ class Hub:
         self, principal: Principal, request_id: str, model: str | None, error: RelayError
     ) -> None:
         """Tell the observers of a request that ended in an error and no stream."""
-        self._observer.refused(Refused(principal.owner, request_id, model, error))
+        self._observer.refused(
+            Refused(owner=principal.owner, request_id=request_id, model=model, error=error)
+        )
 
     def observe(self, observer: Observer) -> None:
         """Tell one more observer, from now on."""
