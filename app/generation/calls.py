@@ -2,20 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any, TypeVar
 
-from ..admission import Admission
-from ..deadlines import Limits
 from ..errors import shutting_down
-from ..eventlog import EventLog
 from ..identity.principal import Principal
-from ..telemetry.observer import Observer
-from ..upstreams.client import Client
-from ..upstreams.routes import Upstreams
-from .accounting import Accounting
 from .metered_call import CallContext, Spawn
-from .origin import Origin, Pseudonym
+from .origin import Origin
+from .parts import Parts
 from .rights import check_may
 from .shutdown import STOP_S, Shutdown
 
@@ -25,34 +18,10 @@ T = TypeVar("T")
 class Calls:
     """Makes calls without a stream; while one lasts it counts as a stream."""
 
-    def __init__(
-        self,
-        *,
-        upstreams: Upstreams,
-        client: Client,
-        event_log: EventLog,
-        limits: Limits,
-        accounting: Accounting,
-        admission: Admission,
-        observer: Observer,
-        pseudonym: Pseudonym,
-        shutdown: Shutdown,
-        spawn: Spawn,
-    ) -> None:
-        self._context = partial(
-            CallContext,
-            upstreams=upstreams,
-            client=client,
-            event_log=event_log,
-            limits=limits,
-            observer=observer,
-            spawn=spawn,
-        )
-        self.accounting = accounting
-        """For calls that begin from now on."""
-        self._admission = admission
-        self._pseudonym = pseudonym
+    def __init__(self, parts: Parts, shutdown: Shutdown, *, spawn: Spawn) -> None:
+        self._parts = parts
         self._shutdown = shutdown
+        self._spawn = spawn
         self.count = 0
         """The number of running calls."""
 
@@ -76,14 +45,17 @@ class Calls:
         check_may(principal)
         if self._shutdown.draining:
             raise shutting_down()
-        self._admission.enter(origin.address)
+        parts = self._parts
+        parts.admission.enter(origin.address)
         self.count += 1
-        context = self._context(
+        context = CallContext(
             principal=principal,
             request_id=request_id,
             kind=kind,
-            headers=self._pseudonym.headers(origin),
-            accounting=self.accounting,
+            headers=parts.pseudonym.headers(origin),
+            parts=parts,
+            accounting=parts.accounting,
+            spawn=self._spawn,
         )
         working = asyncio.ensure_future(work(context))
         stopped = asyncio.ensure_future(self._shutdown.stopping.wait())
@@ -97,6 +69,6 @@ class Calls:
             if not working.done():  # what it has cost is settled before it counts as over
                 working.cancel()
                 await asyncio.wait({working}, timeout=STOP_S)
-            self._admission.leave(origin.address)
+            parts.admission.leave(origin.address)
             self.count -= 1
             self._shutdown.check_drained()

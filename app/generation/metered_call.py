@@ -15,19 +15,16 @@ from typing import Any, Final, NamedTuple, Self
 import msgspec
 import structlog
 
-from ..deadlines import Limits
 from ..errors import RelayError, RequestError, ServiceError
-from ..eventlog import EventLog
 from ..eventlog.record import StreamRecord
 from ..eventlog.stream_ended import Charge, StreamEnded
 from ..events import StreamEnd, StreamStart, TokenCounts
 from ..identity.principal import Principal
 from ..ledger.accounts import Account, ReservationRequest
 from ..ledger.money import to_nano, to_usd
-from ..telemetry.observer import Observer
-from ..upstreams.client import Client
-from ..upstreams.routes import Route, Upstreams
+from ..upstreams.routes import Route
 from .accounting import FREE, Accounting
+from .parts import Parts
 from .token_usage import believe
 
 NOBODY: Final = "\x1fcall"
@@ -47,12 +44,9 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     """In the place of a client format in the records."""
     headers: Mapping[str, str]
     """Of the calls of upstreams, beside their own."""
-    upstreams: Upstreams
-    client: Client
-    event_log: EventLog
-    limits: Limits
+    parts: Parts
     accounting: Accounting
-    observer: Observer
+    """As it was when the call began: a reload replaces that of the parts."""
     spawn: Spawn
 
     def record(self, route: str, reserve: ReservationRequest, *, model: str = "") -> StreamRecord:
@@ -81,7 +75,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
             ServiceError: `overloaded`, the log failed.
         """
         try:
-            await self.event_log.create(record)
+            await self.parts.event_log.create(record)
         except asyncio.CancelledError:
             self.spawn(self.delete(record.id))
             raise
@@ -90,7 +84,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
 
     async def delete(self, stream: str) -> None:
         with contextlib.suppress(RelayError):
-            await self.event_log.delete(stream)
+            await self.parts.event_log.delete(stream)
 
 
 class _Part(NamedTuple):
@@ -174,7 +168,7 @@ class MeteredCall:
         # The log has it before any upstream is called; see `Relay.begun`.
         start = StreamStart(record.id, record.route, int(record.created_at))
         try:
-            await self._context.event_log.append(record.id, [start])
+            await self._context.parts.event_log.append(record.id, [start])
         except RelayError as error:
             failure = _unavailable(error)
             await self._end(failure)
@@ -222,7 +216,7 @@ class MeteredCall:
             )
         )
         try:
-            await context.event_log.append(record.id, [ended.end], settlement)
+            await context.parts.event_log.append(record.id, [ended.end], settlement)
         except (RequestError, ValueError):  # it was ended, and settled, by another process
             log.warning("a call was ended from outside", kind=context.kind)
         except ServiceError as failure:

@@ -89,7 +89,7 @@ async def _count(context: CallContext, target: Target, chat: ChatRequest) -> int
     """Return the upstream's own count, if it has any."""
     upstream = target.upstream
     count, now = COUNTS.get(upstream.dialect), asyncio.get_running_loop().time()
-    if count is None or context.upstreams.breakers.rests_for(target.name, now):
+    if count is None or context.parts.upstreams.breakers.rests_for(target.name, now):
         return None
     try:
         async with _attempt(context, target, "token_count", timeout_s=COUNT_S) as attempt:
@@ -105,14 +105,14 @@ async def _count(context: CallContext, target: Target, chat: ChatRequest) -> int
 
 def _first_target(context: CallContext, model: str | None) -> Target:
     """Return the target that a request for a model would go to now, of equal ones the first."""
-    breakers, now = context.upstreams.breakers, asyncio.get_running_loop().time()
+    breakers, now = context.parts.upstreams.breakers, asyncio.get_running_loop().time()
 
     def key(target: Target) -> tuple[bool, int]:
         breaker: Breaker = breakers.named(target.name)
         rests = breakers.rests_for(target.name, now) > 0
         return rests or not breaker.passes(now), target.policy.order
 
-    return min(context.upstreams.resolve_for(context.principal, model).targets, key=key)
+    return min(context.parts.upstreams.resolve_for(context.principal, model).targets, key=key)
 
 
 async def embed(context: CallContext, request: Request, take: Callable[[int], None]) -> Embedded:
@@ -125,13 +125,13 @@ async def embed(context: CallContext, request: Request, take: Callable[[int], No
         LimitReached: there is not enough left for it.
         RelayError: no target could.
     """
-    upstreams, clock = context.upstreams, asyncio.get_running_loop().time
+    upstreams, clock = context.parts.upstreams, asyncio.get_running_loop().time
     route = upstreams.resolve_for(context.principal, request.model)
     tokens = estimate(request.inputs)
     async with MeteredCall(context, route, model=request.model, input_tokens=tokens) as metered:
         now, name = clock(), secrets.token_urlsafe(16)
         upstreams.check_awake(route, now=now)
-        failover = Failover(upstreams, route, name=name, limits=context.limits, now=now)
+        failover = Failover(upstreams, route, name=name, limits=context.parts.limits, now=now)
         step = failover.first()
         while True:
             await asyncio.sleep(step.wait_s)
@@ -232,7 +232,7 @@ async def _attempt(
     Raises:
         UpstreamError: `upstream_timeout`.
     """
-    observer, name, code = context.observer, secrets.token_urlsafe(16), None
+    observer, name, code = context.parts.observer, secrets.token_urlsafe(16), None
     attempt, timeout = CallAttempt(target.name), asyncio.timeout(timeout_s)
     observer.attempt_started(
         AttemptStarted(
@@ -292,10 +292,10 @@ async def _fetch(
     upstream = target.upstream
     call.headers.update(context.headers)  # after signing: a provider need not believe them
     call.headers.update(attempt.headers)
-    call = call._replace(connect_timeout_s=context.limits.connect_timeout_s)
+    call = call._replace(connect_timeout_s=context.parts.limits.connect_timeout_s)
     try:
         return await fetch(
-            context.client, call, upstream=upstream.name, max_bytes=max_bytes, take=take
+            context.parts.client, call, upstream=upstream.name, max_bytes=max_bytes, take=take
         )
     except UpstreamError as error:
         if error.code not in ANSWERED:

@@ -7,16 +7,14 @@ from typing import Any
 
 import msgspec
 
-from ..admission import Admission
 from ..errors import RelayError, shutting_down
-from ..eventlog import Claim, EventLog
+from ..eventlog import Claim
 from ..eventlog.record import scoped
 from ..identity.principal import Principal
 from ..requests import ChatRequest
-from ..upstreams.routes import Upstreams
-from .accounting import Accounting
 from .claims import await_outcome, check_digest, claim_key, may_try_again
-from .origin import Pseudonym, came_back
+from .origin import came_back
+from .parts import Parts
 from .runs import Opened, Runs
 from .shutdown import Shutdown
 from .start_options import StartOptions
@@ -30,23 +28,18 @@ class Starts:
 
     def __init__(
         self,
-        *,
-        upstreams: Upstreams,
-        event_log: EventLog,
-        accounting: Accounting,
-        admission: Admission,
-        pseudonym: Pseudonym,
+        parts: Parts,
         runs: Runs,
         shutdown: Shutdown,
+        *,
         spawn: Callable[[Outcome], "asyncio.Task[RelayError | None]"],
         taping: Taping | None,
     ) -> None:
-        self._upstreams = upstreams
-        self._log = event_log
-        self.accounting = accounting
-        """Of what begins from now on."""
-        self._admission = admission
-        self._pseudonym = pseudonym
+        self._parts = parts
+        self._upstreams = parts.upstreams
+        self._log = parts.event_log
+        self._admission = parts.admission
+        self._pseudonym = parts.pseudonym
         self._runs = runs
         self._shutdown = shutdown
         self._spawn = spawn
@@ -99,7 +92,7 @@ class Starts:
             choice = await self._choose(principal, request)
             route = choice.route
             self._upstreams.check_awake(route, now=asyncio.get_running_loop().time())
-            reserve = self.accounting.request(principal, route, request)
+            reserve = self._parts.accounting.request(principal, route, request)
             self._admission.enter(address)
         except RelayError:
             earlier = None if key is None else await self.claimed(owner, key)
@@ -108,7 +101,7 @@ class Starts:
             check_digest(earlier, key, digest)
             return earlier
         names = [make(stream) for make in terms.names_of]
-        record = self.accounting.record(
+        record = self._parts.accounting.record(
             principal,
             stream,
             owner=owner,
@@ -135,7 +128,7 @@ class Starts:
         if claim.grant is not None and claim.grant.output_tokens != reserve.output_tokens:
             given = msgspec.structs.replace(reserve, output_tokens=claim.grant.output_tokens)
             record = msgspec.structs.replace(record, reserve=given)
-        clamped = self.accounting.clamp(request, reserve, claim.grant)
+        clamped = self._parts.accounting.clamp(request, reserve, claim.grant)
         opened = await self._runs.begin(record, clamped, terms, route=route)
         if choice.records and self._taping is not None:
             self._taping.record(self._log, record, choice, request)
