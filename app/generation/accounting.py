@@ -147,9 +147,9 @@ class Accounting:
         """Return the record of a stream that a principal starts now; `facts` are its others."""
         return StreamRecord(
             stream,
-            owner,
-            request_id,
-            route,
+            owner=owner,
+            request_id=request_id,
+            route=route,
             created_at=self.wall(),
             reserve=reserve,
             tenant=principal.tenant,

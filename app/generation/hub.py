@@ -105,7 +105,8 @@ class Hub:
         self, principal: Principal, request_id: str, model: str | None, error: RelayError
     ) -> None:
         """Tell the observers of a request that ended in an error and no stream."""
-        self._parts.observer.refused(Refused(principal.owner, request_id, model, error))
+        refused = Refused(owner=principal.owner, request_id=request_id, model=model, error=error)
+        self._parts.observer.refused(refused)
 
     async def models(self) -> list[Listed]:
         """List the models that can be named, the default first."""

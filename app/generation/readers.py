@@ -213,7 +213,9 @@ class Attendance:
         self._readers[stream] = before + 1
         self._admission.add_reader(address)
         if reads:
-            joined = Readers(stream, state.owner, before + 1, resumed=after > 0)
+            joined = Readers(
+                stream=stream, owner=state.owner, readers=before + 1, resumed=after > 0
+            )
             self._observer.reader_joined(joined)
         if guest:
             self._guests[stream] += 1
@@ -257,7 +259,9 @@ class Attendance:
                 del self._guests[stream]
         self._readers[stream] -= 1
         if owner is not None:
-            self._observer.reader_left(Readers(stream, owner, self._readers[stream]))
+            self._observer.reader_left(
+                Readers(stream=stream, owner=owner, readers=self._readers[stream])
+            )
         if self._readers[stream]:
             return
         del self._readers[stream]

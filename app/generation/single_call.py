@@ -234,7 +234,15 @@ async def _attempt(
     """
     observer, name, code = context.parts.observer, secrets.token_urlsafe(16), None
     attempt, timeout = CallAttempt(target.name), asyncio.timeout(timeout_s)
-    observer.attempt_started(AttemptStarted(name, number, target, attempt.headers, operation))
+    observer.attempt_started(
+        AttemptStarted(
+            id=name,
+            attempt=number,
+            target=target,
+            headers=attempt.headers,
+            operation=operation,
+        )
+    )
     try:
         async with timeout:
             yield attempt
@@ -252,7 +260,15 @@ async def _attempt(
             code, f"upstream {upstream!r} sent no answer for {timeout_s:g} s"
         ) from late
     finally:
-        observer.call_ended(CallEnded(name, number, code, attempt.answered_model, attempt.usage))
+        observer.call_ended(
+            CallEnded(
+                id=name,
+                attempt=number,
+                code=code,
+                answered_model=attempt.answered_model,
+                usage=attempt.usage,
+            )
+        )
 
 
 async def _fetch(

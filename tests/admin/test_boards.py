@@ -61,7 +61,9 @@ def history(clock: StoppedClock) -> History:
 
 
 def refused(code: str = "rate_limited", *, model: str | None = "m", message: str = "no") -> Refused:
-    return Refused("owner", "req_1", model, RequestError(code, message))
+    return Refused(
+        owner="owner", request_id="req_1", model=model, error=RequestError(code, message)
+    )
 
 
 def test_board_of_hostile_names_fits_into_a_post():
@@ -219,7 +221,18 @@ def test_blame_falls_on_targets_of_the_settings_alone():
     made_up = [f"made/up-{number}" for number in range(1000)]
     for target in (*made_up, "openai/m"):
         record = StreamRecord("st_1")
-        kept.attempt_failed(AttemptFailed(record, 1, "u", target, error, "b/m", 0.0, "b is next"))
+        kept.attempt_failed(
+            AttemptFailed(
+                record=record,
+                attempt=1,
+                upstream="u",
+                target=target,
+                error=error,
+                next_target="b/m",
+                wait_s=0.0,
+                then="b is next",
+            )
+        )
 
     blamed = [target for target in (*made_up, "openai/m") if kept.last_error(target) is not None]
     assert ["openai/m"] == blamed

@@ -485,7 +485,9 @@ async def test_full_area_counts_on_what_it_has():
     settings = load_settings({})
     measured = Metrics(Names(build_upstreams(settings, None)), [area], process=os.getpid())
     for code in CODES:
-        measured.refused(Refused("", "r", None, RelayError(code, "no")))
+        measured.refused(
+            Refused(owner="", request_id="r", model=None, error=RelayError(code, "no"))
+        )
         measured.answered(f"/{code}", "GET", 200)
     found = await shown(measured)
 
