@@ -12,17 +12,15 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..addresses import is_loopback, parse_address
-from ..dialects.client_formats import client_format_of
 from ..errors import RelayError, RequestError
 from ..identity.authenticator import Authenticator
 from ..identity.hook import IdentifyHook
 from ..identity.principal import ANYONE, Principal
 from .paths import path_of
-from .problems import REALM, failure
+from .problems import REALM, refuse
 
 PRINCIPAL: Final = "seseragi.principal"
 """Where a scope has who makes the request. It is missing where nobody was asked."""
@@ -91,7 +89,8 @@ class Authentication:
             try:
                 scope[PRINCIPAL] = await self._identify(scope)
             except RelayError as error:
-                await _refuse(error, scope, receive, send)
+                headers = _challenge(error, scope)
+                await refuse(error, scope, receive, send, headers=headers)
                 return
         await self._app(scope, receive, send)
 
@@ -263,14 +262,10 @@ def _is_reachable(host: str) -> bool:
     return not address.is_loopback
 
 
-async def _refuse(error: RelayError, scope: Scope, receive: Receive, send: Send) -> None:
-    headers = {}
+def _challenge(error: RelayError, scope: Scope) -> dict[str, str]:
+    """Return the header that tells a client that its credential is not valid, if it sent one."""
     shown = any(name in HEADERS for name, _ in scope["headers"]) or _has_token(scope)
-    if error.code == "unauthenticated" and shown:
-        headers["www-authenticate"] = INVALID
-    client_format = client_format_of(path_of(scope), scope["headers"])
-    response = failure(client_format, error, Request(scope), headers=headers)
-    await response(scope, receive, send)
+    return {"www-authenticate": INVALID} if error.code == "unauthenticated" and shown else {}
 
 
 def _has_token(scope: Scope) -> bool:
