@@ -101,7 +101,7 @@ class Authentication:
         if authenticator is not None and not authenticator.operators_only:
             # With a hook too: a link holds for whoever has it, whoever a cookie names.
             return await _authenticate(scope, authenticator, token_only=self._hook is not None)
-        if authenticator is not None:
+        if authenticator is not None and _has_credential(scope):
             # Other credentials are ignored: clients send placeholders, and proxies their own.
             with suppress(RequestError):
                 principal = await _authenticate(scope, authenticator)
@@ -264,9 +264,13 @@ def _is_reachable(host: str) -> bool:
 
 def _challenge(error: RelayError, scope: Scope) -> dict[str, str]:
     """Return the header that tells a client that its credential is not valid, if it sent one."""
-    shown = any(name in HEADERS for name, _ in scope["headers"]) or _has_token(scope)
-    return {"www-authenticate": INVALID} if error.code == "unauthenticated" and shown else {}
+    if error.code != "unauthenticated" or not _has_credential(scope):
+        return {}
+    return {"www-authenticate": INVALID}
 
 
-def _has_token(scope: Scope) -> bool:
+def _has_credential(scope: Scope) -> bool:
+    """Return whether a request has anything that could be a credential."""
+    if not HEADERS.isdisjoint(dict(scope["headers"])):
+        return True
     return TOKEN in scope["query_string"] and path_of(scope).startswith(STREAMS)
