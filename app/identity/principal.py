@@ -2,6 +2,7 @@
 
 import re
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Literal
 from urllib.parse import quote
 
@@ -30,7 +31,7 @@ def is_visible(name: str) -> bool:
     return name.isprintable() and not name.isspace() and name != ""
 
 
-class Principal(msgspec.Struct, frozen=True):
+class Principal(msgspec.Struct, frozen=True, dict=True):
     """Who makes a request: a user of a tenant, by a key of a name; "" where there is none."""
 
     tenant: str = ""
@@ -59,7 +60,7 @@ class Principal(msgspec.Struct, frozen=True):
     "watch" is to read it by a share link.
     """
 
-    @property
+    @cached_property
     def owner(self) -> str:
         """Whose the streams are that it starts: its user's, else its key's; "" without identity.
 

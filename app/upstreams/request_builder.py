@@ -51,6 +51,8 @@ class RequestBuilder:
         self._model = model
         self._format = UPSTREAM_FORMATS[upstream.dialect]
         self._quirks = upstream.quirks or self._format.quirks()
+        self._ignored = self._format.ignored.union(self._quirks.ignored)
+        """The fields of a chat request that have no place here."""
 
     def build(self, chat: ChatRequest, *, last: bool) -> TargetRequest:
         """Build what is sent; the `last` that can be asked may do less than is asked for.
@@ -158,8 +160,7 @@ class RequestBuilder:
 
     def _list_ignored(self, chat: ChatRequest) -> set[str]:
         """Return the fields that a request says, and that have no place here."""
-        ignored = self._format.ignored | {*self._quirks.ignored}
-        return {field for field in ignored if is_said(chat, field)}
+        return {field for field in self._ignored if is_said(chat, field)}
 
     def _check_translation(self, client_body: ClientBody, *, last: bool) -> None:
         """Refuse a request that only its own dialect can express."""
@@ -181,7 +182,8 @@ class RequestBuilder:
         if isinstance(chat, TranslatedRequest):
             fitted = fit_extras(chat, upstream=self._upstream, dialect=self._format)
             chat = fitted.chat
-        if self._knows("service_tier") and self.list_refused({"service_tier": chat.tier}):
+        tier = None if "service_tier" in self._ignored else chat.tier
+        if tier is not None and self.list_refused({"service_tier": tier}):
             raise self._refuse("service_tier")
         if self._drops_store(chat):
             chat = msgspec.structs.replace(chat, store=None)
@@ -190,10 +192,8 @@ class RequestBuilder:
 
     def _drops_store(self, chat: ChatRequest) -> bool:
         """Return whether a request asks the provider to keep the answer, and may not."""
-        return bool(chat.store and self._knows("store") and self.list_refused({"store": True}))
-
-    def _knows(self, field: str) -> bool:
-        return field not in self._format.ignored and field not in self._quirks.ignored
+        asked = chat.store and "store" not in self._ignored
+        return bool(asked and self.list_refused({"store": True}))
 
     def _host(self, chat: ChatRequest, client_body: ClientBody) -> dict[str, dict[str, Any]]:
         """Return the provider's own tools for those of OpenAI's that a request has, by their paths,
