@@ -20,10 +20,10 @@ from .api import (
     admin,
     arrival,
     cassettes,
-    chat,
     client_secrets,
     counting,
     embeddings,
+    generation,
     health,
     messages,
     metrics,
@@ -38,12 +38,13 @@ from .api import (
     usage,
 )
 from .api.access import log_request
-from .api.authentication import PRINCIPAL, Authentication
+from .api.authentication import Authentication
 from .api.generation import MODEL
 from .api.guard import LOCAL_ORIGINS, Guard
 from .api.hosts import HostNames
 from .api.middleware import RequestMiddleware, Watch
 from .api.policy import HttpSettings
+from .api.request import PRINCIPAL
 from .api.standing import STANDING_HEADERS
 from .composition import build_authenticator, build_metrics
 from .deadlines import Limits
@@ -197,7 +198,7 @@ def build_routes(
         client_secret_s=settings.identity.auth.client_secret_s,
     )
     routes = [
-        *chat.routes(hub, policy, tokens),
+        *generation.routes(hub, policy, tokens),
         *cassettes.routes(hub, policy),
         *client_secrets.routes(hub, policy, tokens),
         *counting.routes(hub, policy),

@@ -42,7 +42,7 @@ LAYERS = [
         "app.generation.start_options",
     ),
     (
-        *("app.generation.token_usage", "app.generation.origin", "app.generation.rights"),
+        *("app.generation.token_usage", "app.generation.origin"),
         "app.generation.shutdown",
     ),
     ("app.records",),
@@ -60,7 +60,7 @@ WITHIN = {
     "app.requests": {"app.bounds", "app.errors"},
     "app.bounds": {"app.errors"},
     "app.errors": {"app.events"},
-    "app.identity.principal": {"app.ledger.limits"},
+    "app.identity.principal": {"app.errors", "app.ledger.limits"},
 }
 # The command and the composition root are the only ones to meet settings, logs and server.
 ALSO = {

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import app
 from app.testing.upstream import DONE, FINISH, chunk, chunked_head, text
-from tests.serving import serve_relay
+from tests.serving import cut_off, serve_relay
 from tests.test_token_cost import POST, Client, Lockstep, open_upstream
 
 APP = str(Path(app.__file__).parent) + "/"
@@ -55,6 +55,7 @@ async def count_request() -> Cost:
 
     async with open_upstream() as upstream, serve_relay(upstream) as relay:  # type: ignore[arg-type]
         await _ask(relay.port, upstream)
+        await cut_off(relay, others=0)
         client = await Client.open(relay.port, b"")
         sys.setprofile(profile)
         try:

@@ -13,10 +13,10 @@ import structlog
 from starlette.types import Scope
 
 from ..telemetry.access_logs import hide_tokens
-from .authentication import PRINCIPAL
 from .connection import connection_of
 from .middleware import Answer
 from .problems import CODE
+from .request import PRINCIPAL
 
 MAX_PATH = 1000
 """Characters that are logged of a path."""

@@ -19,11 +19,8 @@ from ..errors import RelayError, RequestError
 from ..identity.authenticator import Authenticator
 from ..identity.hook import IdentifyHook
 from ..identity.principal import ANYONE, Principal
-from .paths import path_of
 from .problems import REALM, refuse
-
-PRINCIPAL: Final = "seseragi.principal"
-"""Where a scope has who makes the request. It is missing where nobody was asked."""
+from .request import PRINCIPAL, path_of
 
 PAGE: Final = "/"
 ADMIN_PAGE: Final = "/admin"

@@ -1,12 +1,13 @@
-"""Request bodies: JSON, bounded in bytes, in memory and in time."""
+"""JSON bodies: those of requests, bounded in bytes, memory and time, and of short answers."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
 from starlette.requests import Request
+from starlette.responses import Response
 
 from ..admission import RequestMemory, address_of
 from ..errors import RequestError, shutting_down
@@ -124,3 +125,15 @@ async def read_options(
             may_be_empty=True,
         )
         return parse_body(body.strip() or b"{}", decoder, example=example)
+
+
+def document(
+    body: object, *, headers: Mapping[str, str] | None = None, status_code: int = 200
+) -> Response:
+    """Return a document as JSON, which nobody is to store."""
+    return Response(
+        msgspec.json.encode(body),
+        status_code,
+        headers={"cache-control": "no-store", **(headers or {})},
+        media_type="application/json",
+    )

@@ -16,9 +16,9 @@ from ..dialects.openai_responses.client.format import CLIENT_FORMAT as RESPONSES
 from ..generation.hub import Hub
 from ..generation.single_call import Asking
 from ..requests import parse_body
-from .document import document
+from .body import document
 from .policy import HttpSettings
-from .principal import streams_of
+from .request import streams_of
 from .single_call import ESTIMATED, SingleCall, Work
 from .stored_responses import StoredResponses
 

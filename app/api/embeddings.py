@@ -8,7 +8,7 @@ from ..admission import RequestMemory
 from ..dialects.embeddings import estimate, parse_request, render_answer
 from ..generation.hub import Hub
 from ..generation.single_call import Asking
-from .document import document
+from .body import document
 from .policy import HttpSettings
 from .single_call import ESTIMATED, IGNORED, SingleCall, Work
 

@@ -14,7 +14,7 @@ from starlette.types import Scope
 
 from ..errors import RequestError
 from .hosts import MAX_HOST, HostNames, parse_host
-from .paths import path_of
+from .request import path_of
 
 LOCAL_ORIGINS = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 """Development servers on the same machine."""

@@ -8,8 +8,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ..generation.hub import Hub
-from .principal import principal_of
-from .query import read_query
+from .request import principal_of, read_query
 
 
 def routes(hub: Hub) -> list[Route]:

@@ -11,7 +11,7 @@ from ..errors import RequestError
 from ..generation.hub import Hub
 from ..identity.principal import ANYONE, Principal
 from ..telemetry.metrics import Metrics
-from .principal import principal_of
+from .request import principal_of
 
 READERS = frozenset(("metrics", "admin"))
 """The roles that may."""

@@ -6,8 +6,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..errors import RequestError
 from .authentication import ADMIN_PAGE
-from .paths import path_of
 from .problems import refuse
+from .request import path_of
 
 PATHS: Final = frozenset((ADMIN_PAGE, "/metrics", "/healthz", "/readyz"))
 PREFIXES: Final = ("/v1/admin/", "/v1/streams/", "/static/")

@@ -15,7 +15,7 @@ from ..dialects.client_formats import client_format_of, mend_path
 from ..errors import RelayError, RequestError, ServiceError
 from ..ledger.accounts import LimitReached
 from ..telemetry.access_logs import hide_tokens
-from .paths import path_of
+from .request import path_of
 from .standing import standing_headers
 
 REALM: Final = 'Bearer realm="seseragi"'

@@ -12,7 +12,7 @@ from starlette.types import Scope
 from .authentication import is_public
 from .connection import connection_of
 from .middleware import Answer
-from .paths import path_of
+from .request import path_of
 
 if TYPE_CHECKING:
     from ..telemetry.tracing import Tracing

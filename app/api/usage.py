@@ -11,9 +11,8 @@ from ..generation.hub import Hub
 from ..identity.tokens import Tokens
 from ..ledger.accounts import Account
 from ..ledger.limits import UNLIMITED
-from .document import document
-from .principal import principal_of
-from .query import read_query
+from .body import document
+from .request import principal_of, read_query
 
 MAX_NAME: Final = 256
 """Characters of a name in the query."""

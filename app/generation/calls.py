@@ -8,14 +8,13 @@ from ..admission import Admission
 from ..deadlines import Limits
 from ..errors import shutting_down
 from ..eventlog import EventLog
-from ..identity.principal import Principal
+from ..identity.principal import Principal, check_may
 from ..telemetry.observer import Observer
 from ..upstreams.client import Client
 from ..upstreams.routes import Upstreams
 from .accounting import Accounting
 from .booking import Bookings, Spawn
 from .origin import Origin, Pseudonym
-from .rights import check_may
 from .shutdown import STOP_S, Shutdown
 from .single_call import Asking
 

@@ -15,7 +15,7 @@ from ..clock import SYSTEM, Clock
 from ..deadlines import Limits
 from ..errors import RelayError, RequestError
 from ..eventlog import EventLog
-from ..identity.principal import Principal
+from ..identity.principal import Principal, check_admin, check_may
 from ..ledger.accounts import Account, AccountState
 from ..ledger.report import Report, report
 from ..telemetry.load import Load
@@ -28,7 +28,6 @@ from .calls import Calls
 from .origin import Pseudonym
 from .owned_streams import OwnedStreams
 from .readers import Attendance
-from .rights import check_admin, check_may
 from .runs import Runs
 from .shutdown import STOP_S, Shutdown
 from .starts import Starts

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from ..errors import RequestError
 from ..ledger.limits import UNLIMITED, UsageLimits
 
 Role = Literal["client_secrets", "metrics", "admin"]
@@ -82,3 +83,28 @@ class Principal(msgspec.Struct, frozen=True, dict=True):
 
 ANYONE = Principal()
 """Who asks where there is no identity."""
+
+
+def check_admin(principal: Principal) -> None:
+    """Refuse a principal that may not see the streams of others.
+
+    Raises:
+        RequestError: `forbidden`.
+    """
+    if "admin" not in principal.roles:
+        raise RequestError("forbidden", "only a key with the role 'admin' is told of all streams")
+
+
+def check_may(principal: Principal, what: Literal["read", "stop"] | None = None) -> None:
+    """Refuse what a stream token is not for: it may read or stop, and nothing else.
+
+    Raises:
+        RequestError: `forbidden`.
+    """
+    may = "read" if principal.may == "watch" else principal.may
+    if may not in ("all", what) or (what is None and principal.stream is not None):
+        raise RequestError(
+            "forbidden",
+            f"the stream token may {may} its stream and nothing else; send a key or a "
+            "client secret",
+        )
