@@ -58,19 +58,18 @@ def address_of(client: tuple[str, int] | None) -> str:
     if client is None:  # no socket of the internet: it is on this machine
         return LOCAL
     host, port = client
-    address = _address(host) if len(host) <= MAX_ADDRESS else UNKNOWN
+    if len(host) > MAX_ADDRESS:
+        return UNKNOWN
     # A proxy's header gives no port: whoever it names is not the peer.
-    return LOCAL if port and _is_loopback(address) else address
+    return _address(host, is_peer=bool(port))
 
 
 @lru_cache(4096)
-def _address(host: str) -> str:
+def _address(host: str, *, is_peer: bool) -> str:
     address = parse_address(host)
-    return UNKNOWN if address is None else name_customer(address)
-
-
-def _is_loopback(address: str) -> bool:
-    return address.startswith("127.") or address == "::1"
+    if address is None:
+        return UNKNOWN
+    return LOCAL if is_peer and address.is_loopback else name_customer(address)
 
 
 def estimate_memory(body: bytes) -> int:
@@ -308,7 +307,8 @@ class RequestMemory:
     def expect(self, body: bytes) -> None:
         """Take the memory that a whole body will need, and stop counting it as being received."""
         self.resize(estimate_memory(body))
-        self._received()
+        if self._receiving:
+            self._received()
 
     def shrink(self, size: int) -> None:
         """Take so many bytes from now on, if they are fewer."""
@@ -317,15 +317,15 @@ class RequestMemory:
 
     def release(self) -> None:
         """Give everything back; done twice, it does nothing."""
-        self._received()
+        if self._receiving:
+            self._received()
         if self._size:
             size, self._size = self._size, 0
             self._admission.grow(self._address, -size)
 
     def _received(self) -> None:
-        if self._receiving:
-            self._receiving = False
-            self._admission.received(self._address)
+        self._receiving = False
+        self._admission.received(self._address)
 
 
 def _limited(what: str, *, retry_after_s: float = AGAIN_S) -> ServiceError:
