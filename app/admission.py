@@ -230,7 +230,8 @@ class Admission:
         """Stop counting a body as being received."""
         share = self._table[address]
         share.bodies -= 1
-        self._table.tidy(address, share, now=self._clock())
+        if not share.bytes:
+            self._table.tidy(address, share, now=self._clock())
 
     def grow(self, address: str, by: int) -> None:
         """Count bytes that a request takes more, or less; refuse what does not fit.

@@ -165,13 +165,12 @@ async def _refuse(hub: Hub, request: Request, error: Exception) -> Response:
 
 def _count(paths: Mapping[object, str], measured: Metrics, scope: Scope, status: int) -> None:
     """Count an answer, by the route of its request if there is one."""
-    measured.answered(_path_of_route(paths, scope), scope["method"], status)
+    measured.answered(paths.get(scope.get("endpoint")), scope["method"], status)
 
 
 def _path_of_route(paths: Mapping[object, str], scope: Scope) -> str | None:
     """Return the path of the route that took a request, as that has it."""
-    endpoint = scope.get("endpoint")
-    return None if endpoint is None else paths.get(endpoint)
+    return paths.get(scope.get("endpoint"))
 
 
 def build_routes(

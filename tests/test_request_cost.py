@@ -23,9 +23,9 @@ APP = str(Path(app.__file__).parent) + "/"
 TESTING = APP + "testing/"
 REPLY = chunked_head().data + chunk(text("Hello") + FINISH + DONE).data + b"0\r\n\r\n"
 
-FILES = 62
+FILES = 56
 """Most files under `app/` that are entered before the provider is called."""
-CALLS = 650
+CALLS = 625
 """Most calls of functions in them for the whole request."""
 
 

@@ -73,10 +73,8 @@ class Guard:
             # Every browser sends one; health checks in HTTP/1.0, such as HAProxy's, do not.
             if scope["http_version"] != "1.0":
                 return RequestError("invalid_request", "Host: the header is missing")
-        elif not (path_of(scope) in PROBES and not scope["query_string"]):
-            refused = self._judge_host(host)
-            if refused is not None and not _is_in_process(scope):
-                return refused
+        elif (refused := self._judge_host(host)) is not None and not _takes_any_name(scope):
+            return refused
         if origin is None or scope["method"] in SAFE:
             return None
         return self._judge_origin(origin, host)
@@ -107,11 +105,13 @@ class Guard:
         )
 
 
-def _is_in_process(scope: Scope) -> bool:
-    """Return whether a request is of Starlette's test client, whose host is `testserver`.
+def _takes_any_name(scope: Scope) -> bool:
+    """Return whether a request is a probe, or of Starlette's test client.
 
-    It offers an extension for its own answers that no server has.
+    That names the host `testserver`, and offers an extension that no server has.
     """
+    if path_of(scope) in PROBES and not scope["query_string"]:
+        return True
     return "http.response.debug" in (scope.get("extensions") or {})
 
 
