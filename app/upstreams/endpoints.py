@@ -77,7 +77,7 @@ class Upstream(msgspec.Struct, frozen=True, dict=True):
         fields = {**self.query, **self.headers}
         return {name: value for name, value in fields.items() if _SECRET.search(name)}
 
-    @cached_property
+    @property
     def needle(self) -> bytes | None:
         """The end of the key as a body would quote it; None if the upstream has no fixed key."""
         if not isinstance(self.credentials, Key):
