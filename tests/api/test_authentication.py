@@ -13,7 +13,8 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
-from app.api.authentication import MAX_CREDENTIAL, PRINCIPAL, Authentication
+from app.api.authentication import MAX_CREDENTIAL, Authentication
+from app.api.request import PRINCIPAL
 from app.asgi import build_app
 from app.composition import build_hub, settle_identity
 from app.dialects.client_formats import CLIENT_FORMATS
