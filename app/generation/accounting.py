@@ -95,17 +95,30 @@ class Accounting:
         prices: PriceBook,
         *,
         keeps_rows: bool = False,
+        records_away: Callable[[], bool] = lambda: False,
         wall: Callable[[], float] = time.time,
+        hidden: HiddenRates | None = None,
     ) -> None:
         self.wall = wall
         """Unix time in seconds: days and months begin by it."""
         self.limits = config.limits
         self.accounts = PrincipalAccounts(config.limits)
         self._prices = prices
-        self._hidden = HiddenRates()
+        self._hidden = HiddenRates() if hidden is None else hidden
         self.keeps_rows = keeps_rows
-        self.records_away: Callable[[], bool] = lambda: False
+        self.records_away = records_away
         """Whether the records cannot be written to now, so that rows wait."""
+
+    def with_config(self, config: LedgerConfig, prices: PriceBook) -> "Accounting":
+        """Return the accounting of reloaded limits and prices; measured rates are shared."""
+        return Accounting(
+            config,
+            prices,
+            keeps_rows=self.keeps_rows,
+            records_away=self.records_away,
+            wall=self.wall,
+            hidden=self._hidden,
+        )
 
     # Before a stream
 

@@ -4,17 +4,11 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from ..admission import Admission
-from ..deadlines import Limits
 from ..errors import shutting_down
-from ..eventlog import EventLog
 from ..identity.principal import Principal, check_may
-from ..telemetry.observer import Observer
-from ..upstreams.client import Client
-from ..upstreams.routes import Upstreams
-from .accounting import Accounting
 from .booking import Bookings, Spawn
-from .origin import Origin, Pseudonym
+from .origin import Origin
+from .parts import Parts
 from .shutdown import STOP_S, Shutdown
 from .single_call import Asking
 
@@ -24,29 +18,8 @@ T = TypeVar("T")
 class Calls:
     """Does calls that make no stream; while one lasts it counts as a stream."""
 
-    def __init__(
-        self,
-        *,
-        upstreams: Upstreams,
-        client: Client,
-        event_log: EventLog,
-        limits: Limits,
-        accounting: Accounting,
-        admission: Admission,
-        observer: Observer,
-        pseudonym: Pseudonym,
-        shutdown: Shutdown,
-        spawn: Spawn,
-    ) -> None:
-        self._upstreams = upstreams
-        self._client = client
-        self._log = event_log
-        self._limits = limits
-        self.accounting = accounting
-        """Of what begins from now on."""
-        self._admission = admission
-        self._observer = observer
-        self._pseudonym = pseudonym
+    def __init__(self, parts: Parts, shutdown: Shutdown, *, spawn: Spawn) -> None:
+        self._parts = parts
         self._shutdown = shutdown
         self._spawn = spawn
         self.count = 0
@@ -74,24 +47,25 @@ class Calls:
         check_may(principal)
         if self._shutdown.draining:
             raise shutting_down()
-        self._admission.enter(origin.address)
+        parts = self._parts
+        parts.admission.enter(origin.address)
         self.count += 1
         bookings = Bookings(
-            self._log,
-            self.accounting,
+            parts.event_log,
+            parts.accounting,
             principal,
             kind=kind,
             request_id=request_id,
             spawn=self._spawn,
         )
         asking = Asking(
-            self._upstreams,
-            self._client,
+            parts.upstreams,
+            parts.client,
             principal,
-            limits=self._limits,
-            headers=self._pseudonym.headers(origin),
+            limits=parts.limits,
+            headers=parts.pseudonym.headers(origin),
             bookings=bookings,
-            observer=self._observer,
+            observer=parts.observer,
         )
         working = asyncio.ensure_future(work(asking))
         stopped = asyncio.ensure_future(self._shutdown.stopping.wait())
@@ -105,6 +79,6 @@ class Calls:
             if not working.done():  # what it has cost is settled before it counts as over
                 working.cancel()
                 await asyncio.wait({working}, timeout=STOP_S)
-            self._admission.leave(origin.address)
+            parts.admission.leave(origin.address)
             self.count -= 1
             self._shutdown.check_drained()

@@ -11,11 +11,11 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ..admission import Admission
 from ..errors import RelayError, ServiceError
 from ..eventlog import EventLog, Follower, LogState, Look, read_all
 from ..events import Event
-from ..telemetry.observer import Observer, Readers
+from ..telemetry.observer import Readers
+from .parts import Parts
 
 BATCH = 256
 """How many events a reader that catches up is given at once."""
@@ -120,17 +120,15 @@ class Attendance:
 
     def __init__(
         self,
-        event_log: EventLog,
-        admission: Admission,
-        observer: Observer,
+        parts: Parts,
         *,
         max_readers: int,
         drain: Callable[[float], Awaitable[None]],
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
-        self._log = event_log
-        self._admission = admission
-        self._observer = observer
+        self._log = parts.event_log
+        self._admission = parts.admission
+        self._observer = parts.observer
         self._max_readers = max_readers
         self._drain = drain
         self._spawn = spawn

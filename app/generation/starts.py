@@ -7,18 +7,16 @@ from typing import Any
 
 import msgspec
 
-from ..admission import Admission
 from ..errors import RelayError, shutting_down
-from ..eventlog import Claim, EventLog
+from ..eventlog import Claim
 from ..eventlog.record import StreamRecord, scoped
 from ..identity.principal import Principal
 from ..ledger.accounts import ReservationRequest
 from ..requests import ChatRequest
 from ..telemetry.trace_context import TRACEPARENT
-from ..upstreams.routes import Upstreams
-from .accounting import Accounting
 from .claims import await_outcome, check_digest, claim_key, may_try_again
-from .origin import Origin, Pseudonym, came_back
+from .origin import Origin, came_back
+from .parts import Parts
 from .runs import Opened, Runs
 from .shutdown import Shutdown
 from .start_options import StartOptions
@@ -35,23 +33,18 @@ class Starts:
 
     def __init__(
         self,
-        *,
-        upstreams: Upstreams,
-        event_log: EventLog,
-        accounting: Accounting,
-        admission: Admission,
-        pseudonym: Pseudonym,
+        parts: Parts,
         runs: Runs,
         shutdown: Shutdown,
+        *,
         spawn: Callable[[Outcome], "asyncio.Task[RelayError | None]"],
         taping: Taping | None,
     ) -> None:
-        self._upstreams = upstreams
-        self._log = event_log
-        self.accounting = accounting
-        """Of what begins from now on."""
-        self._admission = admission
-        self._pseudonym = pseudonym
+        self._parts = parts
+        self._upstreams = parts.upstreams
+        self._log = parts.event_log
+        self._admission = parts.admission
+        self._pseudonym = parts.pseudonym
         self._runs = runs
         self._shutdown = shutdown
         self._spawn = spawn
@@ -104,7 +97,7 @@ class Starts:
             choice = await self._choose(principal, request)
             route = choice.route
             self._upstreams.check_awake(route, now=asyncio.get_running_loop().time())
-            reserve = self.accounting.request(principal, route, request)
+            reserve = self._parts.accounting.request(principal, route, request)
             self._admission.enter(address)
         except RelayError:
             earlier = None if key is None else await self.claimed(owner, key)
@@ -135,7 +128,7 @@ class Starts:
         if claim.grant is not None and claim.grant.output_tokens != reserve.output_tokens:
             given = msgspec.structs.replace(reserve, output_tokens=claim.grant.output_tokens)
             record = msgspec.structs.replace(record, reserve=given)
-        clamped = self.accounting.clamp(request, reserve, claim.grant)
+        clamped = self._parts.accounting.clamp(request, reserve, claim.grant)
         opened = await self._runs.begin(record, clamped, terms, route=route)
         if choice.records and self._taping is not None:
             self._taping.record(self._log, record, choice, request)
@@ -176,7 +169,7 @@ class Starts:
             digest=digest,
             names=tuple(names if terms.name is None else [*names, terms.name]),
             labels=dict(terms.labels) if terms.labels else None,
-            created_at=self.accounting.wall(),
+            created_at=self._parts.accounting.wall(),
             request=terms.request,
             reserve=reserve,
             tenant=principal.tenant,

@@ -32,6 +32,15 @@ def is_visible(name: str) -> bool:
     return name.isprintable() and not name.isspace() and name != ""
 
 
+def may_use(globs: tuple[str, ...] | None, model: str) -> bool:
+    """Return whether globs of models, or None for all, include one."""
+    if globs is None:
+        return True
+    if leads_up(model) and model not in globs:
+        return False
+    return any(fnmatchcase(model, glob) for glob in globs)
+
+
 class Principal(msgspec.Struct, frozen=True, dict=True):
     """Who makes a request: a user of a tenant, by a key of a name; "" where there is none."""
 
@@ -74,25 +83,11 @@ class Principal(msgspec.Struct, frozen=True, dict=True):
 
     def may_use(self, model: str) -> bool:
         """Return whether it may use the model, or route, of a public name."""
-        if self.models is None:
-            return True
-        if leads_up(model) and model not in self.models:
-            return False
-        return any(fnmatchcase(model, glob) for glob in self.models)
+        return may_use(self.models, model)
 
 
 ANYONE = Principal()
 """Who asks where there is no identity."""
-
-
-def check_admin(principal: Principal) -> None:
-    """Refuse a principal that may not see the streams of others.
-
-    Raises:
-        RequestError: `forbidden`.
-    """
-    if "admin" not in principal.roles:
-        raise RequestError("forbidden", "only a key with the role 'admin' is told of all streams")
 
 
 def check_may(principal: Principal, what: Literal["read", "stop"] | None = None) -> None:

@@ -21,15 +21,16 @@ from app.admin.board import (
     unpack_board,
 )
 from app.admin.history import History
-from app.admin.money import MAX_ACCOUNTS, Accounts
 from app.admin.summary import Merged, MoneyView, Summary, render
 from app.errors import CODES, RequestError, UpstreamError
 from app.eventlog.contract import MAX_POST_BYTES
 from app.eventlog.record import StreamRecord
 from app.events import ErrorInfo, Status
+from app.generation.account_reader import MAX_ACCOUNTS, list_named
 from app.identity.principal import Principal
 from app.ledger.config import LimitsConfig
 from app.ledger.limits import UsageLimits
+from app.ledger.principals import PrincipalAccounts
 from app.telemetry.observer import AttemptFailed, Ended, Refused
 from tests.clock import StoppedClock
 
@@ -199,16 +200,15 @@ def test_accounts_with_limits_of_their_own_come_first():
         Principal(f"t{n % 300}", key=f"k{n}", key_limits=limited if n > 990 else UsageLimits())
         for n in range(1000)
     )
-    accounts = Accounts(LimitsConfig(tenants={"big": limited}))
-    listed, more = accounts.known(keys)
+    accounts = PrincipalAccounts(LimitsConfig(tenants={"big": limited}))
+    listed, more = list_named(accounts, keys)
 
     names = [account.name for account in listed]
     assert ["relay", "tenant:big", *(f"key:k{n}" for n in range(991, 1000)), "tenant:t0"] == (
         names[:12]
     )
     assert (MAX_ACCOUNTS, 1 + 301 + 1000 - MAX_ACCOUNTS) == (len(names), more)
-    assert listed is accounts.known(keys)[0]
-    assert ["relay", "tenant:big"] == [one.name for one in accounts.known(())[0]]
+    assert ["relay", "tenant:big"] == [one.name for one in list_named(accounts, ())[0]]
 
 
 def test_blame_falls_on_targets_of_the_settings_alone():
