@@ -58,19 +58,18 @@ def address_of(client: tuple[str, int] | None) -> str:
     if client is None:  # no socket of the internet: it is on this machine
         return LOCAL
     host, port = client
-    address = _address(host) if len(host) <= MAX_ADDRESS else UNKNOWN
+    if len(host) > MAX_ADDRESS:
+        return UNKNOWN
     # A proxy's header gives no port: whoever it names is not the peer.
-    return LOCAL if port and _is_loopback(address) else address
+    return _address(host, is_peer=bool(port))
 
 
 @lru_cache(4096)
-def _address(host: str) -> str:
+def _address(host: str, *, is_peer: bool) -> str:
     address = parse_address(host)
-    return UNKNOWN if address is None else name_customer(address)
-
-
-def _is_loopback(address: str) -> bool:
-    return address.startswith("127.") or address == "::1"
+    if address is None:
+        return UNKNOWN
+    return LOCAL if is_peer and address.is_loopback else name_customer(address)
 
 
 def estimate_memory(body: bytes) -> int:
@@ -100,9 +99,30 @@ class _Share:
         self.free_at = 0.0
         """When all of its starts are forgotten."""
 
-    @property
-    def is_idle(self) -> bool:
-        return not (self.bodies or self.bytes or self.readers or self.streams)
+
+class _ShareTable(OrderedDict[str, _Share]):
+    """What every address has open; one that is looked up with `[]` is remembered from then on."""
+
+    def __missing__(self, address: str) -> _Share:
+        share = self[address] = _Share()
+        if len(self) > MAX_ADDRESSES:
+            self._forget_oldest()
+        return share
+
+    def _forget_oldest(self) -> None:
+        """Forget the oldest address that has nothing open; the others are bounded by the limits."""
+        for _ in range(2):
+            address, share = next(iter(self.items()))
+            if self.tidy(address, share, now=math.inf):
+                return
+            self.move_to_end(address)
+
+    def tidy(self, address: str, share: _Share, *, now: float) -> bool:
+        """Forget an address that has nothing open, and whose starts are forgotten by now."""
+        if share.bodies or share.bytes or share.readers or share.streams or share.free_at > now:
+            return False
+        del self[address]
+        return True
 
 
 class Admission:
@@ -116,11 +136,13 @@ class Admission:
         self._shares = shares
         self._max_streams = max_streams
         self._clock = clock
-        self._table: OrderedDict[str, _Share] = OrderedDict()
+        self._table = _ShareTable()
         self.streams = 0
         """Streams that run or are about to."""
         self.bytes = 0
         """What all requests take."""
+        self.max_bytes = shares.max_requests_bytes
+        """The memory that all requests may take."""
 
     def __len__(self) -> int:
         return len(self._table)
@@ -141,8 +163,7 @@ class Admission:
                 retry_after_s=AGAIN_S,
             )
         share = self._table.get(address)
-        most = self._most_streams(address)
-        if share is not None and share.streams >= most:
+        if share is not None and share.streams >= (most := self._most_streams(address)):
             raise _limited(f"{most} streams of your address are running")
 
     def count_start(self, address: str) -> None:
@@ -152,7 +173,7 @@ class Admission:
         """
         if address == LOCAL:
             return
-        share, now = self._share(address), self._clock()
+        share, now = self._table[address], self._clock()
         most = self._shares.max_starts_per_minute_per_address
         free_at = max(share.free_at, now) + 60 / most
         if (wait_s := free_at - now - 60) > 1e-3:
@@ -165,7 +186,7 @@ class Admission:
     def enter(self, address: str) -> None:
         """Count a stream until `leave`; refuse it if there may be no more."""
         self.check_streams(address)
-        self._share(address).streams += 1
+        self._table[address].streams += 1
         self.streams += 1
 
     def leave(self, address: str) -> None:
@@ -173,7 +194,7 @@ class Admission:
         share = self._table[address]
         share.streams -= 1
         self.streams -= 1
-        self._tidy(address, share)
+        self._table.tidy(address, share, now=self._clock())
 
     # Readers
 
@@ -186,19 +207,19 @@ class Admission:
 
     def add_reader(self, address: str) -> None:
         """Count a reader, which was checked or comes with its stream, until `remove_reader`."""
-        self._share(address).readers += 1
+        self._table[address].readers += 1
 
     def remove_reader(self, address: str) -> None:
         """Stop counting a reader."""
         share = self._table[address]
         share.readers -= 1
-        self._tidy(address, share)
+        self._table.tidy(address, share, now=self._clock())
 
     # Requests
 
     def receive(self, address: str) -> "RequestMemory":
         """Count a request whose body is to be received; refuse it if there are too many."""
-        share = self._share(address)
+        share = self._table[address]
         most = self._most_streams(address)
         if share.bodies >= most:
             raise _limited(f"{most} requests of your address are being received")
@@ -209,14 +230,15 @@ class Admission:
         """Stop counting a body as being received."""
         share = self._table[address]
         share.bodies -= 1
-        self._tidy(address, share)
+        if not share.bytes:
+            self._table.tidy(address, share, now=self._clock())
 
     def grow(self, address: str, by: int) -> None:
         """Count bytes that a request takes more, or less; refuse what does not fit.
 
         An address has a quarter of the memory; one request may have more if it is the only one.
         """
-        share, most = self._share(address), self._shares.max_requests_bytes
+        share, most = self._table[address], self.max_bytes
         if by > 0:
             if self.bytes + by > most:
                 raise ServiceError(
@@ -229,40 +251,13 @@ class Admission:
                 raise _limited("your address has its part of the memory for requests in use")
         share.bytes += by
         self.bytes += by
-        self._tidy(address, share)
-
-    @property
-    def max_bytes(self) -> int:
-        """The memory that all requests may take."""
-        return self._shares.max_requests_bytes
-
-    # The table
+        if not share.bytes:
+            self._table.tidy(address, share, now=self._clock())
 
     def _most_streams(self, address: str) -> int:
         if address == LOCAL:
             return max(1, self._max_streams // 2)
         return self._shares.max_streams_per_address
-
-    def _share(self, address: str) -> _Share:
-        share = self._table.get(address)
-        if share is None:
-            share = self._table[address] = _Share()
-            if len(self._table) > MAX_ADDRESSES:
-                self._forget_oldest()
-        return share
-
-    def _forget_oldest(self) -> None:
-        """Forget the oldest address that has nothing open; the others are bounded by the limits."""
-        for _ in range(2):
-            address, share = next(iter(self._table.items()))
-            if share.is_idle:
-                del self._table[address]
-                return
-            self._table.move_to_end(address)
-
-    def _tidy(self, address: str, share: _Share) -> None:
-        if share.is_idle and share.free_at <= self._clock():
-            del self._table[address]
 
 
 class RequestMemory:
@@ -313,7 +308,8 @@ class RequestMemory:
     def expect(self, body: bytes) -> None:
         """Take the memory that a whole body will need, and stop counting it as being received."""
         self.resize(estimate_memory(body))
-        self._received()
+        if self._receiving:
+            self._received()
 
     def shrink(self, size: int) -> None:
         """Take so many bytes from now on, if they are fewer."""
@@ -322,15 +318,15 @@ class RequestMemory:
 
     def release(self) -> None:
         """Give everything back; done twice, it does nothing."""
-        self._received()
+        if self._receiving:
+            self._received()
         if self._size:
             size, self._size = self._size, 0
             self._admission.grow(self._address, -size)
 
     def _received(self) -> None:
-        if self._receiving:
-            self._receiving = False
-            self._admission.received(self._address)
+        self._receiving = False
+        self._admission.received(self._address)
 
 
 def _limited(what: str, *, retry_after_s: float = AGAIN_S) -> ServiceError:

@@ -20,10 +20,10 @@ from .api import (
     admin,
     arrival,
     cassettes,
-    chat,
     client_secrets,
     counting,
     embeddings,
+    generation,
     health,
     messages,
     metrics,
@@ -37,13 +37,14 @@ from .api import (
     ui,
     usage,
 )
-from .api.access import AccessLog
-from .api.authentication import PRINCIPAL, Authentication
+from .api.access import log_request
+from .api.authentication import Authentication
 from .api.generation import MODEL
 from .api.guard import LOCAL_ORIGINS, Guard
 from .api.hosts import HostNames
-from .api.middleware import CommonHeaders, ReadBeforeAnswer
+from .api.middleware import RequestMiddleware, Watch
 from .api.policy import HttpSettings
+from .api.request import PRINCIPAL
 from .api.standing import STANDING_HEADERS
 from .deadlines import Limits
 from .errors import RelayError
@@ -111,24 +112,24 @@ def build_app(
         allow_credentials=hook is not None,
         expose_headers=EXPOSED_HEADERS,
     )
-    guarded = Guard(
-        with_cors,
+    guard = Guard(
         HostNames(settings.host, settings.allowed_hosts),
         origins=settings.cors_origins,
         local_origins=local_origins,
     )
-    # Around Starlette and not in it, so that the answer to a bug has these headers too.
     paths = _paths_of(routes)
-    on_answer = None if measured is None else partial(_count, paths, measured)
+    watches: list[Watch] = [log_request] if settings.access_log else []
     if tracing is not None:
-        from .api.tracing import RequestSpans, note_status
+        from .api.tracing import RequestSpans
 
-        on_answer = partial(note_status, then=on_answer)
-    served: ASGIApp = ReadBeforeAnswer(CommonHeaders(guarded, on_answer=on_answer))
-    if tracing is not None:
-        served = RequestSpans(served, tracing, partial(_path_of_route, paths))
-    if settings.access_log:
-        served = AccessLog(served)
+        watches.append(RequestSpans(tracing, partial(_path_of_route, paths)).watch)
+    # Around Starlette and not in it, so that the answer to a bug has these headers too.
+    served: ASGIApp = RequestMiddleware(
+        with_cors,
+        guard,
+        on_answer=None if measured is None else partial(_count, paths, measured),
+        watches=watches,
+    )
     if settings.trusted_proxies:  # whose word on who the client is counts
         trusted = list(settings.trusted_proxies)
         served = cast(ASGIApp, ProxyHeadersMiddleware(cast(Any, served), trusted_hosts=trusted))
@@ -155,13 +156,12 @@ async def _refuse(hub: Hub, request: Request, error: Exception) -> Response:
 
 def _count(paths: Mapping[object, str], measured: Metrics, scope: Scope, status: int) -> None:
     """Count an answer, by the route of its request if there is one."""
-    measured.answered(_path_of_route(paths, scope), scope["method"], status)
+    measured.answered(paths.get(scope.get("endpoint")), scope["method"], status)
 
 
 def _path_of_route(paths: Mapping[object, str], scope: Scope) -> str | None:
     """Return the path of the route that took a request, as that has it."""
-    endpoint = scope.get("endpoint")
-    return None if endpoint is None else paths.get(endpoint)
+    return paths.get(scope.get("endpoint"))
 
 
 def build_routes(
@@ -188,7 +188,7 @@ def build_routes(
         client_secret_s=settings.identity.auth.client_secret_s,
     )
     routes: list[BaseRoute] = [
-        *chat.routes(hub, policy, tokens),
+        *generation.routes(hub, policy, tokens),
         *cassettes.routes(hub, policy),
         *client_secrets.routes(hub, policy, tokens),
         *counting.routes(hub, policy),

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .api import problems
-from .api.paths import path_of
+from .api.request import path_of
 from .dialects.client_formats import client_format_of
 from .errors import ServiceError
 from .eventlog import LogUnusable

@@ -22,9 +22,9 @@ def check_head(headers: list[tuple[bytes, bytes]], version: str) -> None:
         raise RequestError(
             "invalid_request", f"the request has more header fields than the limit of {MAX_HEADERS}"
         )
-    codings = [value for name, value in headers if name == b"transfer-encoding"]
-    if not codings:
+    if b"transfer-encoding" not in dict(headers):
         return
+    codings = [value for name, value in headers if name == b"transfer-encoding"]
     if version == "1.0":  # whose proxies pass it on without knowing it (RFC 9112, 6.1)
         raise RequestError("invalid_request", "HTTP/1.0 has no transfer-encoding")
     coding = b", ".join(codings).decode("latin-1")

@@ -151,8 +151,8 @@ class Breaker:
         return not (self.open_for(now) or self._is_tried(now) or now < self._claimed_until)
 
     def claim(self, now: float) -> None:
-        """Note that a request was told to try it, before it does."""
-        if self._open_until is not None:
+        """Note that a request was told to try it, before it does, if it may be tried."""
+        if self._open_until is not None and self.passes(now):
             self._claimed_until = now + CLAIM_S
 
     def begin(self, stream: str, now: float) -> bool:
@@ -248,7 +248,7 @@ def arrange(
         wait_s = breaker.open_for(now) if passed_over else 0.0
         return passed_over, wait_s, choice.order, -draw
 
-    return sorted(range(len(choices)), key=key)
+    return [0] if len(choices) == 1 else sorted(range(len(choices)), key=key)
 
 
 class Step(NamedTuple):

@@ -47,7 +47,7 @@ LAYERS = [
         *("app.generation.start_options", "app.generation.taping"),
     ),
     (
-        *("app.generation.token_usage", "app.generation.origin", "app.generation.rights"),
+        *("app.generation.token_usage", "app.generation.origin"),
         "app.generation.shutdown",
     ),
     ("app.records",),
@@ -65,7 +65,7 @@ WITHIN = {
     "app.requests": {"app.bounds", "app.errors"},
     "app.bounds": {"app.errors"},
     "app.errors": {"app.events"},
-    "app.identity.principal": {"app.ledger.limits"},
+    "app.identity.principal": {"app.errors", "app.ledger.limits"},
 }
 ALSO = {
     "app.generation.relay": {"app.generation.attempt", "app.generation.readers"},

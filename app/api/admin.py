@@ -14,11 +14,10 @@ from ..errors import RequestError
 from ..generation.hub import Hub
 from ..requests import Body
 from .authentication import ADMIN_PAGE
-from .body import read_options
-from .document import document
+from .body import document, read_options
 from .page import COMPRESSED, HEADERS
 from .policy import HttpSettings
-from .principal import check_admin, principal_of
+from .request import check_admin, principal_of
 
 EXAMPLE: Final = '{"target": "openai/gpt-6", "action": "rest", "for_s": 300}'
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from .. import __version__
-from .document import document
+from .body import document
 from .policy import HttpSettings
 
 TOLD: Final = frozenset(

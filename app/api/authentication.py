@@ -12,20 +12,15 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..addresses import is_loopback, parse_address
-from ..dialects.client_formats import client_format_of
 from ..errors import RelayError, RequestError
 from ..identity.authenticator import Authenticator
 from ..identity.hook import IdentifyHook
 from ..identity.principal import ANYONE, Principal
-from .paths import path_of
-from .problems import REALM, failure
-
-PRINCIPAL: Final = "seseragi.principal"
-"""Where a scope has who makes the request. It is missing where nobody was asked."""
+from .problems import REALM, refuse
+from .request import PRINCIPAL, path_of
 
 PAGE: Final = "/"
 ADMIN_PAGE: Final = "/admin"
@@ -91,7 +86,8 @@ class Authentication:
             try:
                 scope[PRINCIPAL] = await self._identify(scope)
             except RelayError as error:
-                await _refuse(error, scope, receive, send)
+                headers = _challenge(error, scope)
+                await refuse(error, scope, receive, send, headers=headers)
                 return
         await self._app(scope, receive, send)
 
@@ -102,7 +98,7 @@ class Authentication:
         if authenticator is not None and not authenticator.operators_only:
             # With a hook too: a link holds for whoever has it, whoever a cookie names.
             return await _authenticate(scope, authenticator, token_only=self._hook is not None)
-        if authenticator is not None:
+        if authenticator is not None and _has_credential(scope):
             # Other credentials are ignored: clients send placeholders, and proxies their own.
             with suppress(RequestError):
                 principal = await _authenticate(scope, authenticator)
@@ -263,15 +259,15 @@ def _is_reachable(host: str) -> bool:
     return not address.is_loopback
 
 
-async def _refuse(error: RelayError, scope: Scope, receive: Receive, send: Send) -> None:
-    headers = {}
-    shown = any(name in HEADERS for name, _ in scope["headers"]) or _has_token(scope)
-    if error.code == "unauthenticated" and shown:
-        headers["www-authenticate"] = INVALID
-    client_format = client_format_of(path_of(scope), scope["headers"])
-    response = failure(client_format, error, Request(scope), headers=headers)
-    await response(scope, receive, send)
+def _challenge(error: RelayError, scope: Scope) -> dict[str, str]:
+    """Return the header that tells a client that its credential is not valid, if it sent one."""
+    if error.code != "unauthenticated" or not _has_credential(scope):
+        return {}
+    return {"www-authenticate": INVALID}
 
 
-def _has_token(scope: Scope) -> bool:
+def _has_credential(scope: Scope) -> bool:
+    """Return whether a request has anything that could be a credential."""
+    if not HEADERS.isdisjoint(dict(scope["headers"])):
+        return True
     return TOKEN in scope["query_string"] and path_of(scope).startswith(STREAMS)

@@ -1,10 +1,13 @@
-"""Request bodies: JSON, bounded in bytes, in memory and in time."""
+"""JSON bodies: those of requests, bounded in bytes, memory and time, and of short answers."""
 
 import asyncio
-from typing import Final, TypeVar
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import msgspec
 from starlette.requests import Request
+from starlette.responses import Response
 
 from ..admission import RequestMemory, address_of
 from ..errors import RequestError, shutting_down
@@ -40,51 +43,63 @@ async def read_json(
         ClientDisconnect: the client went away before it was complete.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    too_large = partial(_too_large, max_bytes)
     if media_type != "application/json" and not media_type.endswith("+json"):
-        unsupported = RequestError(
-            "unsupported_media_type",
-            f"the content type is {repr(media_type) if media_type else 'missing'}; send "
-            "the header 'content-type: application/json'",
-        )
         if not may_be_empty:
-            raise unsupported
-        max_bytes, too_large = 0, unsupported
-    else:
-        too_large = RequestError(
-            "request_too_large", f"the body is larger than the limit of {max_bytes} bytes"
-        )
+            raise _unsupported(media_type)
+        max_bytes, too_large = 0, partial(_unsupported, media_type)
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length[:15]) > max_bytes:
-        raise too_large
+        raise too_large()
+    reading = _read(request, memory, max_bytes, too_large)
     if client_of(request).received:  # nearly every body comes with its head: 50 us less
-        return await _read(request, memory, max_bytes, too_large)
-    reading = asyncio.ensure_future(_read(request, memory, max_bytes, too_large))
+        return await reading
+    return await _wait(reading, timeout_s=timeout_s, stopping=stopping)
+
+
+async def _read(
+    request: Request, memory: RequestMemory, max_bytes: int, too_large: Callable[[], RequestError]
+) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > max_bytes:
+            raise too_large()
+        if chunk:
+            memory.resize(len(body))
+    return bytes(body)
+
+
+async def _wait(
+    reading: Coroutine[Any, Any, bytes], *, timeout_s: float, stopping: asyncio.Event
+) -> bytes:
+    """Wait for a body, no longer than it may take, or until the relay stops."""
+    task = asyncio.ensure_future(reading)
     stopped = asyncio.ensure_future(stopping.wait())
     try:
-        await asyncio.wait(
-            {reading, stopped}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
-        )
-        if reading.done():
-            return reading.result()
+        await asyncio.wait({task, stopped}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
     finally:
-        reading.cancel()
+        task.cancel()
         stopped.cancel()
     if stopping.is_set():
         raise shutting_down()
     raise RequestError("invalid_request", f"the body did not come within {timeout_s:g} s")
 
 
-async def _read(
-    request: Request, memory: RequestMemory, max_bytes: int, too_large: RequestError
-) -> bytes:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > max_bytes:
-            raise too_large
-        if chunk:
-            memory.resize(len(body))
-    return bytes(body)
+def _too_large(max_bytes: int) -> RequestError:
+    return RequestError(
+        "request_too_large", f"the body is larger than the limit of {max_bytes} bytes"
+    )
+
+
+def _unsupported(media_type: str) -> RequestError:
+    return RequestError(
+        "unsupported_media_type",
+        f"the content type is {repr(media_type) if media_type else 'missing'}; send "
+        "the header 'content-type: application/json'",
+    )
 
 
 async def read_options(
@@ -110,3 +125,15 @@ async def read_options(
             may_be_empty=True,
         )
         return parse_body(body.strip() or b"{}", decoder, example=example)
+
+
+def document(
+    body: object, *, headers: Mapping[str, str] | None = None, status_code: int = 200
+) -> Response:
+    """Return a document as JSON, which nobody is to store."""
+    return Response(
+        msgspec.json.encode(body),
+        status_code,
+        headers={"cache-control": "no-store", **(headers or {})},
+        media_type="application/json",
+    )

@@ -33,7 +33,7 @@ from ..requests import Body
 from .body import read_options
 from .connection import connection_of
 from .policy import HttpSettings
-from .principal import streams_of
+from .request import streams_of
 
 EXAMPLE: Final = '{"follow": true}'
 MEDIA_TYPE: Final = "application/jsonl"

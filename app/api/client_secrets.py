@@ -16,10 +16,9 @@ from ..identity.principal import Principal, is_visible
 from ..identity.tokens import Tokens
 from ..ledger.limits import UNLIMITED, UsageLimits
 from ..requests import Body
-from .body import read_options
-from .document import document
+from .body import document, read_options
 from .policy import HttpSettings
-from .principal import principal_of
+from .request import principal_of
 
 DEFAULT_S: Final = 600
 """How long a secret is valid that says nothing of it, unless `client_secret_s` is less."""

@@ -17,9 +17,9 @@ from ..generation.hub import Hub
 from ..generation.metered_call import CallContext
 from ..generation.single_call import count_tokens
 from ..requests import parse_body
-from .document import document
+from .body import document
 from .policy import HttpSettings
-from .principal import streams_of
+from .request import streams_of
 from .single_call import ESTIMATED, SingleCall, Work
 from .stored_responses import StoredResponses
 

@@ -9,7 +9,7 @@ from ..dialects.embeddings import estimate, parse_request, render_answer
 from ..generation.hub import Hub
 from ..generation.metered_call import CallContext
 from ..generation.single_call import embed
-from .document import document
+from .body import document
 from .policy import HttpSettings
 from .single_call import ESTIMATED, IGNORED, SingleCall, Work
 

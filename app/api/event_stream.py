@@ -6,7 +6,6 @@ from itertools import starmap
 from typing import TYPE_CHECKING
 
 import structlog
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
@@ -19,8 +18,8 @@ from ..events import Event, StreamEnd
 from ..generation.readers import Reader
 from .catch_up import CaughtUp, catch_up
 from .connection import Connection, connection_of
-from .paths import root_of
 from .policy import HttpSettings
+from .request import root_of
 
 if TYPE_CHECKING:
     import anyio
@@ -296,11 +295,6 @@ def in_pieces(frames: Iterable[bytes]) -> Iterator[bytes]:
             size = 0
     if size:
         yield b"".join(piece)
-
-
-def last_event_id(request: Request) -> str | None:
-    """Return the header `Last-Event-ID`, None if empty; servers leave white space after it in."""
-    return request.headers.get("last-event-id", "").strip(" \t") or None
 
 
 def first_read(client_format: ClientFormat, after: int) -> int:

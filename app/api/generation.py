@@ -12,9 +12,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import Route
 
-from ..admission import RequestMemory, address_of
+from ..admission import RequestMemory
 from ..dialects.client_format import ClientFormat, ParsedRequest, parse_frame_id
+from ..dialects.client_formats import CLIENT_FORMATS
 from ..errors import RelayError, RequestError
 from ..eventlog import cursor_after
 from ..events import Event, StreamEnd, StreamTarget
@@ -25,15 +27,18 @@ from ..generation.readers import Reader
 from ..generation.runs import Opened
 from ..generation.start_options import StartOptions
 from ..identity.tokens import Tokens
+from ..requests import ChatRequest
 from .body import read_json
 from .connection import client_of
-from .event_stream import EventStream, first_read, last_event_id, read_from
-from .passed import parse_passed
-from .paths import root_of
+from .event_stream import EventStream, first_read, read_from
+from .passed import origin_of
 from .policy import HttpSettings
-from .principal import principal_of, streams_of
 from .problems import failure
+from .request import last_event_id, principal_of, root_of, streams_of
 from .standing import standing_headers
+
+OWN: Final = ("openai_responses", "anthropic")
+"""The dialects whose calls need more than one endpoint; they have files of their own."""
 
 MODEL: Final = "seseragi.model"
 """Where the scope has the model that a request names, once its body was read."""
@@ -83,24 +88,19 @@ class Generation:
             return _nobody()
 
     async def _post(self, request: Request) -> Response:
-        address = address_of(request.scope.get("client"))
-        cursor = last_event_id(request)
-        key = _idempotency_key(request)
-        passed = parse_passed(request.headers)
+        cursor, key = last_event_id(request), _idempotency_key(request)
+        origin = origin_of(request)
         streams = streams_of(self._hub, request)
-        if cursor is None:
-            await streams.admit(address, key=key, relays=passed.relays)
-        with self._hub.admission.receive(address) as memory:
-            body = await self._read(request, memory)
-            if cursor is None:
-                memory.expect(body)
-                origin = Origin(address, via=passed.via, relays=passed.relays)
-                opened, way = await self._open(
-                    request, streams, body, memory=memory, origin=origin, key=key
-                )
-            del body
         if cursor is not None:
-            return await self._read_on(streams, cursor, address=address)
+            with self._hub.admission.receive(origin.address) as memory:
+                await self._read(request, memory)
+            return await self._read_on(streams, cursor, address=origin.address)
+        await streams.admit(origin, key=key)
+        opened, way = await self._open(request, streams, origin=origin, key=key)
+        return await self._answer(request, opened, way)
+
+    async def _answer(self, request: Request, opened: Opened, way: _Way) -> Response:
+        """Answer with the stream, with its result, or with the place where it is."""
         reader = opened.reader
         if way.respond_async:
             # However shortly it may go on without a reader: its first one needs time to come.
@@ -124,41 +124,43 @@ class Generation:
         )
 
     async def _open(
+        self, request: Request, streams: OwnedStreams, *, origin: Origin, key: str | None
+    ) -> tuple[Opened, _Way]:
+        """Start what the body asks for; nothing of it is kept here, for as long as it runs."""
+        with self._hub.admission.receive(origin.address) as memory:
+            body = await self._read(request, memory)
+            memory.expect(body)
+            asked, kept = await self._parse(streams, body, memory=memory)
+            request.scope[MODEL] = asked.chat.model
+            way = _way_of(request, asked.chat, key)
+            options = self._options(asked, kept, way, key=key, origin=origin, memory=memory)
+            digest = self._digest(request, body) if key else ""
+            return await streams.start(asked.chat, options, key=key, digest=digest), way
+
+    def _options(
         self,
-        request: Request,
-        streams: OwnedStreams,
-        body: bytes,
+        asked: ParsedRequest,
+        kept: Kept | None,
+        way: _Way,
         *,
-        memory: RequestMemory,
-        origin: Origin,
         key: str | None,
-    ) -> tuple[Opened, "_Way"]:
-        """Start what a body asks for; nothing of it is kept here, for as long as it runs."""
-        asked, kept = await self._parse(streams, body, memory=memory)
-        chat = asked.chat
-        request.scope[MODEL] = chat.model
-        names_of = (self._client_format.name_of, kept.name_of if kept else None)
-        respond_async = _prefers_async(request)
-        leaves = respond_async or self._answers_at_once(asked)
-        terms = StartOptions(
-            self._linger_s(asked, can_return=chat.streams or respond_async or bool(key)),
+        origin: Origin,
+        memory: RequestMemory,
+    ) -> StartOptions:
+        leaves = way.respond_async or self._answers_at_once(asked)
+        can_return = way.streams or way.respond_async or bool(key)
+        names_of = (self._client_format.name_of, kept and kept.name_of)
+        return StartOptions(
+            self._linger_s(asked, can_return=can_return),
             labels=asked.labels,
             name=asked.name,
-            names_of=[name_of for name_of in names_of if name_of is not None],
+            names_of=tuple(filter(None, names_of)),
             request=kept.request if kept else b"",
             client_format=self._client_format.name,
             leaves=leaves,
-            asks_again_s=0 if leaves else self._asks_again_s(asked),
+            asks_again_s=0 if leaves else self._asks_again_s(way),
             origin=origin,
             memory=memory,
-        )
-        digest = self._digest(request, body) if key else ""
-        opened = await streams.start(chat, terms, key=key, digest=digest)
-        return opened, _Way(
-            streams=chat.streams,
-            respond_async=respond_async,
-            seconds=chat.on_disconnect if isinstance(chat.on_disconnect, float | int) else 0,
-            unknown_s=None if key or chat.on_disconnect is not None else 0,
         )
 
     async def _parse(
@@ -180,10 +182,10 @@ class Generation:
         """Return whether the client is told where the stream is, instead of reading it."""
         return False
 
-    def _asks_again_s(self, asked: ParsedRequest) -> float:
+    def _asks_again_s(self, way: _Way) -> float:
         if not self._client_format.asks_again:
             return 0
-        return self._policy.gate_s if asked.chat.streams else math.inf
+        return self._policy.gate_s if way.streams else math.inf
 
     def _linger_s(self, asked: ParsedRequest, *, can_return: bool) -> float | None:
         match asked.chat.on_disconnect:
@@ -352,9 +354,23 @@ async def _read_to_end(reader: Reader) -> list[Event]:
     return events
 
 
+def _way_of(request: Request, chat: ChatRequest, key: str | None) -> _Way:
+    """Return how an answer is to be delivered, by the head of a request and by its body."""
+    on_disconnect = chat.on_disconnect
+    return _Way(
+        streams=chat.streams,
+        respond_async=_prefers_async(request),
+        seconds=on_disconnect if isinstance(on_disconnect, float | int) else 0,
+        unknown_s=None if key or on_disconnect is not None else 0,
+    )
+
+
 def _prefers_async(request: Request) -> bool:
     """RFC 7240: `Prefer: respond-async`, alone or in a list."""
-    preferences = ",".join(request.headers.getlist("prefer")).split(",")
+    preferences = request.headers.getlist("prefer")
+    if not preferences:
+        return False
+    preferences = ",".join(preferences).split(",")
     return any(item.partition(";")[0].strip().lower() == "respond-async" for item in preferences)
 
 
@@ -371,3 +387,16 @@ def _idempotency_key(request: Request) -> str | None:
 def _nobody() -> Response:
     """Answer a client that has gone; the status is nginx's for it, seen in logs only."""
     return Response(status_code=499)
+
+
+def routes(hub: Hub, policy: HttpSettings, tokens: Tokens | None = None) -> list[Route]:
+    """List the endpoints that start generations, a path for each dialect."""
+    return [
+        Route(
+            client_format.path,
+            Generation(hub, policy, client_format, tokens=tokens).post,
+            methods=["POST"],
+        )
+        for name, client_format in CLIENT_FORMATS.items()
+        if name not in OWN
+    ]

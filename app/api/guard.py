@@ -1,4 +1,4 @@
-"""Refuses what pages of other sites send. Pure ASGI: no request's body is read.
+"""Checks of `Host` and `Origin`, which refuse what pages of other sites send. No I/O.
 
 Two things protect a relay that somebody's browser can reach. `Host` has to be one of its
 names: see `hosts`. And what changes something is refused where a page sends it that may
@@ -10,14 +10,11 @@ import re
 from collections.abc import Collection
 from functools import lru_cache
 
-from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
-from ..dialects.client_formats import client_format_of
 from ..errors import RequestError
 from .hosts import MAX_HOST, HostNames, parse_host
-from .paths import path_of
-from .problems import failure
+from .request import path_of
 
 LOCAL_ORIGINS = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 """Development servers on the same machine."""
@@ -44,12 +41,9 @@ _DEFAULT_PORTS = {b"http": 80, b"https": 443}
 
 
 class Guard:
-    """Passes on what is for a name of the relay, and from pages that may ask for it."""
+    """Checks that a request is for a name of the relay, and from a page that may send it."""
 
-    def __init__(
-        self, app: ASGIApp, names: HostNames, *, origins: Collection[str], local_origins: bool
-    ) -> None:
-        self._app = app
+    def __init__(self, names: HostNames, *, origins: Collection[str], local_origins: bool) -> None:
         self._names = names
         self._any_origin = "*" in origins
         self._origins = frozenset(origin.encode() for origin in origins)
@@ -58,16 +52,7 @@ class Guard:
         self._judge_host = lru_cache(REMEMBERED)(self._check_host)
         self._judge_origin = lru_cache(REMEMBERED)(self._check_origin)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        error = self._check(scope) if scope["type"] == "http" else None
-        if error is None:
-            await self._app(scope, receive, send)
-        else:
-            client_format = client_format_of(path_of(scope), scope["headers"])
-            response = failure(client_format, error, Request(scope))
-            await response(scope, receive, send)
-
-    def _check(self, scope: Scope) -> RequestError | None:
+    def check(self, scope: Scope) -> RequestError | None:
         """Return why a request is refused; None if it is not."""
         if b"%" in scope.get("raw_path", b"") and _ESCAPED_UNRESERVED.search(scope["raw_path"]):
             return RequestError(
@@ -88,10 +73,8 @@ class Guard:
             # Every browser sends one; health checks in HTTP/1.0, such as HAProxy's, do not.
             if scope["http_version"] != "1.0":
                 return RequestError("invalid_request", "Host: the header is missing")
-        elif not (path_of(scope) in PROBES and not scope["query_string"]):
-            refused = self._judge_host(host)
-            if refused is not None and not _is_in_process(scope):
-                return refused
+        elif (refused := self._judge_host(host)) is not None and not _takes_any_name(scope):
+            return refused
         if origin is None or scope["method"] in SAFE:
             return None
         return self._judge_origin(origin, host)
@@ -122,11 +105,13 @@ class Guard:
         )
 
 
-def _is_in_process(scope: Scope) -> bool:
-    """Return whether a request is of Starlette's test client, whose host is `testserver`.
+def _takes_any_name(scope: Scope) -> bool:
+    """Return whether a request is a probe, or of Starlette's test client.
 
-    It offers an extension for its own answers that no server has.
+    That names the host `testserver`, and offers an extension that no server has.
     """
+    if path_of(scope) in PROBES and not scope["query_string"]:
+        return True
     return "http.response.debug" in (scope.get("extensions") or {})
 
 

@@ -10,10 +10,8 @@ from starlette.routing import Route
 
 from ..errors import RequestError
 from ..generation.hub import Hub
-from ..generation.rights import check_may
-from ..identity.principal import Principal
-from .principal import principal_of
-from .query import read_query
+from ..identity.principal import Principal, check_may
+from .request import principal_of, read_query
 
 
 def routes(hub: Hub) -> list[Route]:

@@ -9,7 +9,7 @@ from ..generation.account_reader import AccountReader
 from ..identity.principal import ANYONE
 from ..ledger.accounts import Account, AccountState
 from ..telemetry.metrics import Metrics
-from .principal import principal_of
+from .request import principal_of
 
 READERS = frozenset(("metrics", "admin"))
 """The roles that may."""

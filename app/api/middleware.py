@@ -1,15 +1,21 @@
-"""What every response has in common. Pure ASGI: nothing here touches a body."""
+"""The outer layer of every request: its id, its guard, and the common headers of its answer.
+
+Pure ASGI: nothing here reads a body, except to drop it under foreign servers.
+"""
 
 import asyncio
 import contextlib
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .connection import connection_of
+from .guard import Guard
+from .problems import refuse
 
 PAGES_OWN = b"content-security-policy"
 SECURITY = (
@@ -25,56 +31,60 @@ NO_PAGE = (*SECURITY, (PAGES_OWN, b"default-src 'none'; frame-ancestors 'none'")
 NAME = b"x-request-id"
 ANTHROPICS = b"request-id"
 """Where Anthropic's SDKs look for it."""
+STREAM = b"stream-id"
 REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 
 MAX_UNREAD = 2**20
-"""How many bytes of a body are taken before an answer that has not asked for them."""
+"""Bytes of a body that are read and dropped before an answer that has not asked for them."""
 UNREAD_S = 1.0
 """How long that may take."""
 
 
-class CommonHeaders:
-    """Gives each request an id, the client's own if it sent a sane one, and says so.
+OnAnswer = Callable[[Scope, int], None]
+"""Called with the status of each answer when that begins."""
 
-    Every line that is logged of the request, and of the stream that it starts, has it too.
-    """
+
+class Answer:
+    """The answer to one request: sent with the common headers, and noted for logs and traces."""
 
     def __init__(
-        self, app: ASGIApp, *, on_answer: Callable[[Scope, int], None] | None = None
+        self, scope: Scope, send: Send, request_id: bytes, on_answer: OnAnswer | None
     ) -> None:
-        self._app = app
+        self._scope = scope
+        self._send = send
+        self._request_id = request_id
         self._on_answer = on_answer
-        """Is told of the status of each answer when that begins."""
+        self.status: int | None = None
+        self.stream: str | None = None
+        self.bytes = 0
+        """Those of the body that were sent through ASGI."""
+        self.complete = False
+        """Whether all of it was sent."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        given = next((value for name, value in scope["headers"] if name == NAME), b"")
-        known = REQUEST_ID.fullmatch(given)
-        request_id = given if known else b"req_" + secrets.token_hex(12).encode()
-        scope["request_id"] = request_id.decode()
-        # Each request has a task of its own, and what it starts takes this along.
-        structlog.contextvars.bind_contextvars(request_id=scope["request_id"])
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._begin(message)
+        await self._send(message)
+        if message["type"] == "http.response.body":
+            self.bytes += len(message.get("body", b""))
+            self.complete = not message.get("more_body", False)
 
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                if self._on_answer is not None:
-                    self._on_answer(scope, message["status"])
-                headers = message["headers"]
-                is_page = any(name == PAGES_OWN for name, _ in headers)
-                message["headers"] = [
-                    *headers,
-                    (NAME, request_id),
-                    (ANTHROPICS, request_id),
-                    *(SECURITY if is_page else NO_PAGE),
-                ]
-            await send(message)
-
-        await self._app(scope, receive, send_with_headers)
+    def _begin(self, message: Message) -> None:
+        self.status = message["status"]
+        if self._on_answer is not None:
+            self._on_answer(self._scope, message["status"])
+        headers = message["headers"]
+        known = dict(headers)
+        self.stream = known[STREAM].decode() if STREAM in known else None
+        message["headers"] = [
+            *headers,
+            (NAME, self._request_id),
+            (ANTHROPICS, self._request_id),
+            *(SECURITY if PAGES_OWN in known else NO_PAGE),
+        ]
 
 
-class ReadBeforeAnswer:
+class UnreadBody:
     """Takes what is left of a request's body before the answer begins, under foreign servers.
 
     Hypercorn (0.18) and granian (2.8) close the connection, answer and all, when a body goes on
@@ -82,30 +92,80 @@ class ReadBeforeAnswer:
     (pgjones/hypercorn, issue 329).
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._whole = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._whole = self._whole or not message.get("more_body", False)
+        return message
+
+    async def send(self, message: Message) -> None:
+        if not self._whole and message["type"] == "http.response.start":
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._read_rest(), UNREAD_S)
+        await self._send(message)
+
+    async def _read_rest(self) -> None:
+        left = MAX_UNREAD
+        while not self._whole and left > 0:
+            left -= len((await self.receive()).get("body", b"")) + 1
+
+
+Watch = Callable[[Scope, Answer], AbstractContextManager[None]]
+"""Surrounds a request and its answer, to log or to trace them."""
+
+
+class RequestMiddleware:
+    """Gives each request an id, refuses what the guard does, and sends the common headers.
+
+    The id is the client's own if it sent a sane one. Every line that is logged of the request,
+    and of the stream that it starts, has it too.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        guard: Guard,
+        *,
+        on_answer: OnAnswer | None = None,
+        watches: Sequence[Watch] = (),
+    ) -> None:
+        """Put the layer around an app; the first of the watches is the outermost."""
         self._app = app
+        self._guard = guard
+        self._on_answer = on_answer
+        self._watches = watches
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or connection_of(scope) is not None:
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        whole = False
+        request_id = _choose_id(scope["headers"])
+        scope["request_id"] = request_id.decode()
+        # Each request has a task of its own, and what it starts takes this along.
+        structlog.contextvars.bind_contextvars(request_id=scope["request_id"])
+        if connection_of(scope) is None:
+            unread = UnreadBody(receive, send)
+            receive, send = unread.receive, unread.send
+        answer = Answer(scope, send, request_id, self._on_answer)
+        with contextlib.ExitStack() as stack:
+            for watch in self._watches:
+                stack.enter_context(watch(scope, answer))
+            error = self._guard.check(scope)
+            if error is None:
+                await self._app(scope, receive, answer.send)
+            else:
+                await refuse(error, scope, receive, answer.send)
 
-        async def receive_body() -> Message:
-            nonlocal whole
-            message = await receive()
-            whole = whole or not message.get("more_body", False)
-            return message
 
-        async def read_rest() -> None:
-            left = MAX_UNREAD
-            while not whole and left > 0:
-                left -= len((await receive_body()).get("body", b"")) + 1
-
-        async def send_after_body(message: Message) -> None:
-            if not whole and message["type"] == "http.response.start":
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(read_rest(), UNREAD_S)
-            await send(message)
-
-        await self._app(scope, receive_body, send_after_body)
+def _choose_id(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return the id of a request: the client's own, or a new one."""
+    for name, value in headers:
+        if name == NAME:
+            if REQUEST_ID.fullmatch(value):
+                return value
+            break
+    return b"req_" + secrets.token_hex(12).encode()

@@ -9,11 +9,10 @@ from starlette.routing import Route
 from ..dialects.model_facts import About, render_anthropic, render_openai
 from ..errors import RequestError
 from ..generation.hub import Hub
-from ..generation.rights import check_may
+from ..identity.principal import check_may
 from ..upstreams.routes import Listed
-from .document import document
-from .principal import principal_of
-from .query import read_query
+from .body import document
+from .request import principal_of, read_query
 
 MOST = 1000
 """The most models on one page of Anthropic's list; without `limit` all are there."""

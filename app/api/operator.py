@@ -2,14 +2,12 @@
 
 from typing import Final
 
-from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..dialects.client_formats import client_format_of
 from ..errors import RequestError
-from . import problems
 from .authentication import ADMIN_PAGE
-from .paths import path_of
+from .problems import refuse
+from .request import path_of
 
 PATHS: Final = frozenset((ADMIN_PAGE, "/metrics", "/healthz", "/readyz"))
 PREFIXES: Final = ("/v1/admin/", "/v1/streams/", "/static/")
@@ -28,5 +26,4 @@ class OperatorPaths:
             await self._app(scope, receive, send)
             return
         error = RequestError("not_found", "this is not on the operator's port; use the relay's")
-        response = problems.failure(client_format_of(path, scope["headers"]), error, Request(scope))
-        await response(scope, receive, send)
+        await refuse(error, scope, receive, send)

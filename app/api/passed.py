@@ -5,12 +5,12 @@ for this alone, and they leave it. Each relay names itself in both.
 """
 
 import re
-from typing import NamedTuple
 
-from starlette.datastructures import Headers
+from starlette.requests import Request
 
+from ..admission import address_of
 from ..errors import RequestError
-from ..generation.origin import PSEUDONYM
+from ..generation.origin import PSEUDONYM, Origin
 
 MAX_VIA = 4096
 """More than that is there to hide something in."""
@@ -22,30 +22,19 @@ _PSEUDONYM = re.compile(PSEUDONYM)
 _HEADERS = (b"via", b"cdn-loop")
 
 
-class Passed(NamedTuple):
-    """What the headers say."""
-
-    via: str
-    """The header, to be sent on."""
-    relays: tuple[str, ...]
-    """The pseudonyms of relays in either header."""
-
-
-NOTHING = Passed("", ())
-
-
-def parse_passed(headers: Headers) -> Passed:
-    """Read both headers.
+def origin_of(request: Request) -> Origin:
+    """Return where a request has come from: its address, and the relays in both headers.
 
     Raises:
         RequestError: `invalid_request`, too many relays have been passed.
     """
+    address = address_of(request.scope.get("client"))
     found: dict[bytes, list[str]] = {}
-    for name, value in headers.raw:
+    for name, value in request.scope["headers"]:
         if name in _HEADERS:
             found.setdefault(name, []).append(value.decode("latin-1"))
     if not found:
-        return NOTHING
+        return Origin(address)
     via = ", ".join(found.get(b"via", ()))
     relays = dict.fromkeys(_PSEUDONYM.findall(", ".join([via, *found.get(b"cdn-loop", ())])))
     if len(via) > MAX_VIA or len(relays) > MAX_RELAYS:
@@ -54,4 +43,4 @@ def parse_passed(headers: Headers) -> Passed:
             f"the request has passed {len(relays)} relays, and its header 'via' has {len(via)} "
             f"characters; at most {MAX_RELAYS} and {MAX_VIA} are taken: do base URLs go in a ring?",
         )
-    return Passed(via, tuple(relays))
+    return Origin(address, via, tuple(relays))

@@ -8,13 +8,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from ..dialects.client_format import ClientFormat
 from ..dialects.client_formats import client_format_of, mend_path
 from ..errors import RelayError, RequestError, ServiceError
 from ..ledger.accounts import LimitReached
 from ..telemetry.access_logs import hide_tokens
-from .paths import path_of
+from .request import path_of
 from .standing import standing_headers
 
 REALM: Final = 'Bearer realm="seseragi"'
@@ -50,6 +51,20 @@ def failure(
         # The official SDKs send a request again at any 5xx, 409 and 408 that does not say so.
         all_headers["x-should-retry"] = "false"
     return Response(body, status_code=status, headers=all_headers, media_type=media_type)
+
+
+async def refuse(
+    error: RelayError,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    *,
+    headers: Mapping[str, str] | None = None,
+) -> None:
+    """Answer a request with an error, as middleware does."""
+    request = Request(scope)
+    response = failure(_front_of(request), error, request, headers=headers)
+    await response(scope, receive, send)
 
 
 def on_relay_error(request: Request, error: RelayError) -> Response:

@@ -39,8 +39,7 @@ from ..identity.tokens import Tokens
 from .event_stream import read_from
 from .generation import Generation, Kept
 from .policy import HttpSettings
-from .principal import streams_of
-from .query import read_query
+from .request import read_query, streams_of
 from .stored_responses import StoredResponses
 
 PAGE: Final = 20

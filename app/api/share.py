@@ -14,11 +14,9 @@ from ..eventlog import LogState
 from ..generation.hub import Hub
 from ..identity.tokens import Tokens
 from ..requests import Body
-from .body import read_options
-from .document import document
-from .paths import root_of
+from .body import document, read_options
 from .policy import HttpSettings
-from .principal import principal_of, streams_of
+from .request import principal_of, root_of, streams_of
 
 DEFAULT_S: Final = 86_400
 """How long a link is valid that says nothing of it, if its stream is kept for so long."""

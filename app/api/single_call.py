@@ -7,16 +7,15 @@ from typing import Any, Final, TypeVar
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from ..admission import RequestMemory, address_of
+from ..admission import RequestMemory
 from ..errors import RequestError
 from ..generation.hub import Hub
 from ..generation.metered_call import CallContext
-from ..generation.origin import Origin
 from .body import read_json
 from .connection import client_of
-from .passed import parse_passed
+from .passed import origin_of
 from .policy import HttpSettings
-from .principal import principal_of, streams_of
+from .request import principal_of, streams_of
 
 ESTIMATED: Final = "seseragi-estimated"
 """The header of an answer whose number of tokens nobody has counted."""
@@ -53,10 +52,9 @@ class SingleCall:
                 "Idempotency-Key: calls without a stream keep no answer to give again, and a "
                 "second one is billed again; leave the header out",
             )
-        address = address_of(request.scope.get("client"))
-        passed = parse_passed(request.headers)
-        await streams_of(hub, request).admit(address, key=None, relays=passed.relays)
-        with hub.admission.receive(address) as memory:
+        origin = origin_of(request)
+        await streams_of(hub, request).admit(origin, key=None)
+        with hub.admission.receive(origin.address) as memory:
             body = await read_json(
                 request,
                 memory,
@@ -67,7 +65,6 @@ class SingleCall:
             memory.expect(body)
             work = parse(body)
             del body
-            origin = Origin(address, via=passed.via, relays=passed.relays)
             asked = hub.calls.ask(
                 lambda context: work(context, memory),
                 principal_of(request),

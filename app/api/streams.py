@@ -16,10 +16,9 @@ from ..errors import RequestError, ServiceError
 from ..events import StreamEnd
 from ..generation.hub import Hub
 from ..generation.owned_streams import OwnedStream
-from .event_stream import first_read, last_event_id, read_from
+from .event_stream import first_read, read_from
 from .policy import HttpSettings
-from .principal import check_admin, streams_of
-from .query import read_query
+from .request import check_admin, last_event_id, read_query, streams_of
 
 CURSORS: Final = (
     "after",

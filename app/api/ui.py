@@ -12,7 +12,7 @@ from ..generation.hub import Hub
 from ..generation.owned_streams import OwnedStream
 from .event_stream import read_from
 from .policy import HttpSettings
-from .principal import streams_of
+from .request import streams_of
 
 
 class Chats:

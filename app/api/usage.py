@@ -8,13 +8,12 @@ from starlette.routing import Route
 
 from ..errors import RequestError
 from ..generation.account_reader import AccountReader
-from ..generation.rights import check_may
+from ..identity.principal import check_may
 from ..identity.tokens import Tokens
 from ..ledger.accounts import Account
 from ..ledger.limits import UNLIMITED
-from .document import document
-from .principal import principal_of
-from .query import read_query
+from .body import document
+from .request import principal_of, read_query
 
 MAX_NAME: Final = 256
 """Characters of a name in the query."""

@@ -111,9 +111,10 @@ class Accounting:
         asked = chat.limit
         output = self._longest(route) if asked is None else min(asked, self._most(route))
         longest = input_tokens
-        if any(account.limits_money for account in accounts) and has_unsized(chat):
+        budgeted = any(account.limits_money for account in accounts)
+        if budgeted and has_unsized(chat):
             longest = max(input_tokens, self._context(route))
-        ceiling = self._ceiling(route, longest, accounts, service_tier=chat.tier)
+        ceiling = self._ceiling(route, longest, budgeted=budgeted, service_tier=chat.tier)
         return ReservationRequest(
             accounts,
             self.wall() if now is None else now,
@@ -192,11 +193,11 @@ class Accounting:
         self,
         route: Route,
         input_tokens: int,
-        accounts: Sequence[Account],
         *,
+        budgeted: bool,
         service_tier: str | None = None,
     ) -> _Dearest:
-        """Return the prices of the dearest target."""
+        """Return the prices of the dearest target, which have to be known if there is a budget."""
         input_nano, output_nano, unpriced = 0, 0, False
         for target in route.targets:
             price = self._prices.price_of(target.name)
@@ -204,7 +205,7 @@ class Accounting:
                 found = price.ceiling(input_tokens, service_tier=service_tier)
                 input_nano = max(input_nano, found.input)
                 output_nano = max(output_nano, found.output)
-            elif any(account.limits_money for account in accounts):
+            elif budgeted:
                 raise RequestError(
                     "budget_exceeded",
                     f"there is a budget, and what {target.name!r} costs is unknown; the operator "
@@ -335,7 +336,8 @@ class Accounting:
             RequestError: `budget_exceeded`, money is limited and a price is unknown.
         """
         accounts = self.accounts_of(principal)
-        ceiling = self._ceiling(route, input_tokens, accounts)
+        budgeted = any(account.limits_money for account in accounts)
+        ceiling = self._ceiling(route, input_tokens, budgeted=budgeted)
         return ReservationRequest(
             accounts,
             self.wall(),

@@ -101,8 +101,9 @@ class KeptRequest:
     def drop(self) -> None:
         """Forget the request; done twice, it does nothing."""
         self._chat = None
-        if self._memory is not None:
-            self._memory.release()
+        memory, self._memory = self._memory, None
+        if memory is not None:
+            memory.release()
 
 
 def _list_calls(chat: ChatRequest) -> frozenset[str]:
@@ -359,8 +360,8 @@ class Attempt:
     def _redact(self, event: Event) -> Event:
         redact = self.target.upstream.redact
         kept = msgspec.structs.asdict(event)
-        found = {name: redact_all(value, redact) for name, value in kept.items()}
-        return event if found == kept else msgspec.structs.replace(event, **found)
+        found = {n: redact_all(value, redact) for n, value in kept.items() if value is not None}
+        return event if kept == {**kept, **found} else msgspec.structs.replace(event, **found)
 
 
 def redact_all(value: Any, redact: Callable[[str], str]) -> Any:

@@ -5,11 +5,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from ..errors import shutting_down
-from ..identity.principal import Principal
+from ..identity.principal import Principal, check_may
 from .metered_call import CallContext, Spawn
 from .origin import Origin
 from .parts import Parts
-from .rights import check_may
 from .shutdown import STOP_S, Shutdown
 
 T = TypeVar("T")

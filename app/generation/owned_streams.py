@@ -10,10 +10,10 @@ from ..eventlog.errors import unknown
 from ..eventlog.peers import Peers
 from ..eventlog.record import StreamRecord, scoped
 from ..events import Event, Stopper
-from ..identity.principal import Principal
+from ..identity.principal import Principal, check_may
 from ..requests import ChatRequest
+from .origin import Origin
 from .readers import BATCH
-from .rights import check_may
 from .runs import Opened, Runs
 from .start_options import StartOptions
 from .starts import Starts
@@ -205,7 +205,7 @@ class OwnedStreams:
             return None
         return self._own(found, after)
 
-    async def admit(self, address: str, *, key: str | None, relays: Sequence[str]) -> None:
+    async def admit(self, origin: Origin, *, key: str | None) -> None:
         """Refuse a request, before its body is read, that can start nothing here and now.
 
         One whose `key` has started a stream is let in: it will be given that.
@@ -218,7 +218,7 @@ class OwnedStreams:
         """
         check_may(self._principal)
         try:
-            self._starts.admit(address, relays)
+            self._starts.admit(origin)
         except ServiceError:
             if key is None or await self._starts.claimed(self._owner, key) is None:
                 raise

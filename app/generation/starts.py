@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from ..eventlog.record import scoped
 from ..identity.principal import Principal
 from ..requests import ChatRequest
 from .claims import await_outcome, check_digest, claim_key, may_try_again
-from .origin import came_back
+from .origin import Origin, came_back
 from .parts import Parts
 from .runs import Opened, Runs
 from .shutdown import Shutdown
@@ -45,7 +45,7 @@ class Starts:
         self._spawn = spawn
         self._taping = taping
 
-    def admit(self, address: str, relays: Sequence[str]) -> None:
+    def admit(self, origin: Origin) -> None:
         """Refuse a request that can start nothing here and now; count it otherwise.
 
         Raises:
@@ -53,12 +53,12 @@ class Starts:
             ServiceError: `overloaded`, too many streams or about to stop; `rate_limited`,
                 the client has its share.
         """
-        if self._pseudonym.name in relays:
+        if self._pseudonym.name in origin.relays:
             raise came_back()
         if self._shutdown.draining:
             raise shutting_down()
-        self._admission.check_streams(address)
-        self._admission.count_start(address)
+        self._admission.check_streams(origin.address)
+        self._admission.count_start(origin.address)
 
     async def claimed(self, owner: str, key: str) -> Claim | None:
         """Look up what a key has started, if anything."""

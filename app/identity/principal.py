@@ -2,11 +2,13 @@
 
 import re
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Literal
 from urllib.parse import quote
 
 import msgspec
 
+from ..errors import RequestError
 from ..ledger.limits import UNLIMITED, UsageLimits
 
 Role = Literal["client_secrets", "metrics", "admin"]
@@ -39,7 +41,7 @@ def may_use(globs: tuple[str, ...] | None, model: str) -> bool:
     return any(fnmatchcase(model, glob) for glob in globs)
 
 
-class Principal(msgspec.Struct, frozen=True):
+class Principal(msgspec.Struct, frozen=True, dict=True):
     """Who makes a request: a user of a tenant, by a key of a name; "" where there is none."""
 
     tenant: str = ""
@@ -68,7 +70,7 @@ class Principal(msgspec.Struct, frozen=True):
     "watch" is to read it by a share link.
     """
 
-    @property
+    @cached_property
     def owner(self) -> str:
         """Whose the streams are that it starts: its user's, else its key's; "" without identity.
 
@@ -86,3 +88,18 @@ class Principal(msgspec.Struct, frozen=True):
 
 ANYONE = Principal()
 """Who asks where there is no identity."""
+
+
+def check_may(principal: Principal, what: Literal["read", "stop"] | None = None) -> None:
+    """Refuse what a stream token is not for: it may read or stop, and nothing else.
+
+    Raises:
+        RequestError: `forbidden`.
+    """
+    may = "read" if principal.may == "watch" else principal.may
+    if may not in ("all", what) or (what is None and principal.stream is not None):
+        raise RequestError(
+            "forbidden",
+            f"the stream token may {may} its stream and nothing else; send a key or a "
+            "client secret",
+        )

@@ -1,7 +1,7 @@
 """Cassettes as targets: a recorded stream in the place of a provider."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import httpx2
 
@@ -28,20 +28,15 @@ _URL: Final = httpx2.URL(CASSETTE.base_url)  # no host's name: RFC 6761, 6.4
 class CassetteTarget(Target, frozen=True):
     """One replay; it is asked once, since it would do the same again."""
 
+    replays: ClassVar[bool] = True
+    dialect: ClassVar[UpstreamFormat] = FORMAT
+
     playback: Playback = Playback("")
 
     @classmethod
     def of(cls, playback: Playback) -> "CassetteTarget":
         """Return the target that replays a cassette."""
         return cls(CASSETTE, playback.name, TargetPolicy(attempts=1), {}, playback)
-
-    @property
-    def replays(self) -> bool:
-        return True
-
-    @property
-    def dialect(self) -> UpstreamFormat:
-        return FORMAT
 
     def build_request(self, chat: ChatRequest, *, last: bool = True) -> TargetRequest:
         """Build nothing: whatever is asked, the answer is the recorded one."""

@@ -57,10 +57,14 @@ class Upstream(msgspec.Struct, frozen=True, dict=True):
 
     def redact(self, text: str) -> str:
         """Take what is secret out of a text: its credentials, and what is named like one."""
-        for value in self.secret_fields.values():
-            if len(value) >= PIECE:
-                text = Secret(value).redact(text)
+        for secret in self._secrets:
+            text = secret.redact(text)
         return self.credentials.redact(text)
+
+    @cached_property
+    def _secrets(self) -> list[Secret]:
+        """The values of the secret fields that are long enough to be told from other texts."""
+        return [Secret(value) for value in self.secret_fields.values() if len(value) >= PIECE]
 
     @cached_property
     def reasoning_fields(self) -> ReasoningFields:

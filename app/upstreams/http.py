@@ -60,9 +60,11 @@ class Head(NamedTuple):
     @classmethod
     def of(cls, reply: Reply) -> "Head":
         """Return that of a reply."""
-        given = (reply.headers.get(name) for name in REQUEST_IDS)
-        request_id = next((one for one in given if one and one.isprintable()), "")
-        return cls(reply.status, request_id[:MAX_REQUEST_ID])
+        for name in REQUEST_IDS:
+            given = reply.headers.get(name)
+            if given and given.isprintable():
+                return cls(reply.status, given[:MAX_REQUEST_ID])
+        return cls(reply.status, "")
 
 
 async def open_stream(

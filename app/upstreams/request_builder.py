@@ -4,7 +4,7 @@ A client that speaks the upstream's dialect is passed through in its own words; 
 the chat request is rendered.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -51,6 +51,8 @@ class RequestBuilder:
         self._model = model
         self._format = UPSTREAM_FORMATS[upstream.dialect]
         self._quirks = upstream.quirks or self._format.quirks()
+        self._ignored = self._format.ignored.union(self._quirks.ignored)
+        """The fields of a chat request that have no place here."""
 
     def build(self, chat: ChatRequest, *, last: bool) -> TargetRequest:
         """Build what is sent; the `last` that can be asked may do less than is asked for.
@@ -118,7 +120,9 @@ class RequestBuilder:
             ]
         said = {**kept, **(chat.provider_options or {})}
         body = passthrough.finish(said, model=self._model, quirks=self._quirks)
-        notices = self._list_notices([], not_allowed=dropped, unknown=self._list_ignored(chat))
+        notices = self._list_notices(
+            [], not_allowed=dropped, unknown=list_said(chat, self._ignored)
+        )
         return TargetRequest(body, passed.headers, notices)
 
     def _translate(self, chat: ChatRequest, client_body: ClientBody | None) -> TargetRequest:
@@ -127,7 +131,7 @@ class RequestBuilder:
         quirks = self._quirks.with_reasoning(self._upstream.reasoning_fields.of(self._model))
         body, changes = self._format.render_request(fitted.chat, model=self._model, quirks=quirks)
         changes = [*changes]
-        unknown = {*fitted.unknown, *self._list_ignored(fitted.chat)}
+        unknown = {*fitted.unknown, *list_said(fitted.chat, self._ignored)}
         if isinstance(chat, TranslatedRequest):
             unknown |= {*chat.left_out}
         if client_body:
@@ -148,6 +152,8 @@ class RequestBuilder:
         self, changes: Sequence[str], *, not_allowed: Sequence[str], unknown: set[str]
     ) -> list[Notice]:
         """Return the notices of what was changed, and of fields that were left out."""
+        if not (changes or not_allowed or unknown):
+            return []
         sentences = [*changes]
         if not_allowed:
             sentences.insert(0, f"is not set to take {_list(not_allowed)} from clients: left out")
@@ -155,11 +161,6 @@ class RequestBuilder:
             sentences.append(f"knows no {_list(sorted(unknown))}: left out")
         name = self._upstream.name
         return [Notice("field_ignored", f"upstream {name!r} {change}") for change in sentences]
-
-    def _list_ignored(self, chat: ChatRequest) -> set[str]:
-        """Return the fields that a request says, and that have no place here."""
-        ignored = self._format.ignored | {*self._quirks.ignored}
-        return {field for field in ignored if is_said(chat, field)}
 
     def _check_translation(self, client_body: ClientBody, *, last: bool) -> None:
         """Refuse a request that only its own dialect can express."""
@@ -181,7 +182,8 @@ class RequestBuilder:
         if isinstance(chat, TranslatedRequest):
             fitted = fit_extras(chat, upstream=self._upstream, dialect=self._format)
             chat = fitted.chat
-        if self._knows("service_tier") and self.list_refused({"service_tier": chat.tier}):
+        tier = None if "service_tier" in self._ignored else chat.tier
+        if tier is not None and self.list_refused({"service_tier": tier}):
             raise self._refuse("service_tier")
         if self._drops_store(chat):
             chat = msgspec.structs.replace(chat, store=None)
@@ -190,10 +192,8 @@ class RequestBuilder:
 
     def _drops_store(self, chat: ChatRequest) -> bool:
         """Return whether a request asks the provider to keep the answer, and may not."""
-        return bool(chat.store and self._knows("store") and self.list_refused({"store": True}))
-
-    def _knows(self, field: str) -> bool:
-        return field not in self._format.ignored and field not in self._quirks.ignored
+        asked = chat.store and "store" not in self._ignored
+        return bool(asked and self.list_refused({"store": True}))
 
     def _host(self, chat: ChatRequest, client_body: ClientBody) -> dict[str, dict[str, Any]]:
         """Return the provider's own tools for those of OpenAI's that a request has, by their paths,
@@ -278,11 +278,16 @@ def _list(names: Sequence[str]) -> str:
     return f"{shown} and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else shown
 
 
-def is_said(chat: ChatRequest, field: str) -> bool:
-    """Return whether a field of a request has an effect: it is set, and not to its default."""
-    if field == "cache_control":
-        return is_marked(chat)
-    if field == "service_tier":
-        return chat.tier is not None
-    value = getattr(chat, field)
-    return value not in (None, _DEFAULTS.get(field))
+def list_said(chat: ChatRequest, fields: Iterable[str]) -> set[str]:
+    """List those of some fields that have an effect: they are set, and not to their defaults."""
+    said = set()
+    for field in fields:
+        if field == "cache_control":
+            has_effect = is_marked(chat)
+        elif field == "service_tier":
+            has_effect = chat.tier is not None
+        else:
+            has_effect = getattr(chat, field) not in (None, _DEFAULTS.get(field))
+        if has_effect:
+            said.add(field)
+    return said

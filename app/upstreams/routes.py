@@ -10,6 +10,7 @@ import math
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Container, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -35,6 +36,9 @@ MAX_TOLD = 100
 
 MAX_NAME = 2048
 """The longest name of a model that clients may make up: Amazon's, which are the longest."""
+
+REMEMBERED = 512
+"""How many names that are no route's are remembered with their targets: 2 to 8 KiB each."""
 
 OWNER = "seseragi"
 """Who owns a route, in the list of models."""
@@ -86,7 +90,7 @@ class Breakers:
         self._rules = rules
         self._max_breakers = max_breakers
         self._breakers: OrderedDict[str, Breaker] = OrderedDict()
-        self._rests: dict[str, float] = {}
+        self.resting: dict[str, float] = {}
         """Until when targets rest: not with their breakers, which others may drive out."""
 
     def __len__(self) -> int:
@@ -96,7 +100,9 @@ class Breakers:
         """Return the target's breaker: a new one for a replay, which fails as it is told to."""
         if target.replays:
             return Breaker(self._rules)
-        breaker = self._breakers.setdefault(target.name, Breaker(self._rules))
+        breaker = self._breakers.get(target.name)
+        if breaker is None:
+            breaker = self._breakers[target.name] = Breaker(self._rules)
         self._breakers.move_to_end(target.name)
         if len(self._breakers) > self._max_breakers:
             self._breakers.popitem(last=False)
@@ -106,22 +112,17 @@ class Breakers:
         """Return the breaker of `upstream/model`, a new one if it was never tried."""
         return self._breakers.get(name) or Breaker()
 
-    @property
-    def some_rest(self) -> bool:
-        """Whether any target may be resting: else nobody need look which."""
-        return bool(self._rests)
-
     def rest(self, name: str, until: float) -> None:
         """Have no request go to a target until then, whatever its breaker says."""
-        self._rests[name] = until
+        self.resting[name] = until
 
     def wake(self, name: str) -> None:
         """End a rest, if there is one."""
-        self._rests.pop(name, None)
+        self.resting.pop(name, None)
 
     def rests_for(self, name: str, now: float) -> float:
         """Return the seconds for which a target rests yet."""
-        return max(0.0, self._rests.get(name, now) - now)
+        return max(0.0, self.resting.get(name, now) - now)
 
     def state(self, name: str, now: float) -> State:
         """Return the state of a target."""
@@ -167,6 +168,7 @@ class Upstreams:
             for model in upstream.models
             if passthrough or not upstream.prefixed
         }
+        self._found = lru_cache(REMEMBERED)(self._route_to)
         self._lists = ModelLists()
         self.default_model = default_model or self._first_default()
 
@@ -188,6 +190,10 @@ class Upstreams:
             return route
         if self._cassettes is not None and (replay := find_cassette(name)) is not None:
             return Route(name, (replay,))
+        return self._found(name)
+
+    def _route_to(self, name: str) -> Route:
+        """Return the route to the one target of a name that is no route's."""
         upstream, own_name = self._listed.get(name) or self._find(name)
         return Route(name, (Target(upstream, own_name, self._choice),))
 
@@ -232,7 +238,7 @@ class Upstreams:
         Raises:
             UpstreamError: `upstream_unavailable`.
         """
-        if not self.breakers.some_rest:
+        if not self.breakers.resting:
             return
         rests_s = [self.breakers.rests_for(target.name, now) for target in route.targets]
         if all(rests_s):
@@ -254,10 +260,9 @@ class Upstreams:
         def rests(index: int, now: float) -> bool:
             return self.breakers.rests_for(route.targets[index].name, now) > 0
 
-        if self.breakers.some_rest:
+        if self.breakers.resting:
             order = [index for index in order if not rests(index, now)] or order
-        if breakers[order[0]].passes(now):
-            breakers[order[0]].claim(now)
+        breakers[order[0]].claim(now)
         each_s = [
             target.silence_s(limits, last=index == order[-1])
             for index, target in enumerate(route.targets)

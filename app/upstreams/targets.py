@@ -1,8 +1,8 @@
 """An upstream and one of its models, and the calls that ask it."""
 
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 import httpx2
@@ -20,8 +20,11 @@ from .request_builder import RequestBuilder, TargetRequest
 from .transport import Call
 
 
-class Target(msgspec.Struct, frozen=True):
+class Target(msgspec.Struct, frozen=True, dict=True):
     """One place that may answer."""
+
+    replays: ClassVar[bool] = False
+    """Whether its answer is a recorded stream, events and all."""
 
     upstream: Upstream
     model: str
@@ -29,7 +32,7 @@ class Target(msgspec.Struct, frozen=True):
     timeouts: Mapping[str, float] = {}
     """The fields of `Timeouts` that differ here."""
 
-    @property
+    @cached_property
     def dialect(self) -> UpstreamFormat:
         return UPSTREAM_FORMATS[self.upstream.dialect]
 
@@ -37,12 +40,7 @@ class Target(msgspec.Struct, frozen=True):
     def quirks(self) -> Quirks:
         return self.upstream.quirks or self.dialect.quirks()
 
-    @property
-    def replays(self) -> bool:
-        """Whether its answer is a recorded stream, events and all."""
-        return False
-
-    @property
+    @cached_property
     def name(self) -> str:
         """`upstream/model`, whatever clients call it."""
         return f"{self.upstream.name}/{self.model}"
@@ -83,7 +81,8 @@ class Target(msgspec.Struct, frozen=True):
             url.replace(MODEL, _as_segment(self.model)),
             content=msgspec.json.encode(request.body),
         )
-        _add_headers(call, request.headers)
+        if request.headers:
+            _add_headers(call, request.headers)
         return call._replace(connect_timeout_s=connect_timeout_s)
 
     async def build_count(self, chat: ChatRequest, count: Count) -> Call:
@@ -99,7 +98,7 @@ class Target(msgspec.Struct, frozen=True):
         _add_headers(call, request.headers)
         return call
 
-    @property
+    @cached_property
     def _request_builder(self) -> RequestBuilder:
         return RequestBuilder(self.upstream, self.model)
 
@@ -148,9 +147,7 @@ async def build(upstream: Upstream, method: str, url: str, *, content: bytes = b
     Raises:
         UpstreamError: `upstream_auth`, there are no credentials.
     """
-    place = _parse_url(url)
-    if upstream.query:
-        place = place.copy_merge_params(dict(upstream.query))
+    place = _parse_url(url, *upstream.query.items())
     return Call(
         method,
         place,
@@ -169,6 +166,7 @@ async def build(upstream: Upstream, method: str, url: str, *, content: bytes = b
 
 
 @lru_cache(1024)
-def _parse_url(url: str) -> httpx2.URL:
+def _parse_url(url: str, *query: tuple[str, str]) -> httpx2.URL:
     # 30 us, and there are few of them: a path with a model's name for each.
-    return httpx2.URL(url)
+    place = httpx2.URL(url)
+    return place.copy_merge_params(dict(query)) if query else place

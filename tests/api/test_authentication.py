@@ -13,7 +13,8 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
-from app.api.authentication import MAX_CREDENTIAL, PRINCIPAL, Authentication
+from app.api.authentication import MAX_CREDENTIAL, Authentication
+from app.api.request import PRINCIPAL
 from app.composition import Substitutes
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.identity.authenticator import Authenticator

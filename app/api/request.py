@@ -1,0 +1,88 @@
+"""One request as its handlers read it: path, query, cursor, caller, and the caller's streams."""
+
+from typing import TYPE_CHECKING, Final, overload
+
+from starlette.requests import Request
+from starlette.types import Scope
+
+from ..errors import RequestError
+from ..identity.principal import ANYONE, Principal
+
+if TYPE_CHECKING:
+    from ..generation.hub import Hub
+    from ..generation.owned_streams import OwnedStreams
+
+PRINCIPAL: Final = "seseragi.principal"
+"""The principal that makes a request, in its scope. It is missing where nobody was asked."""
+
+
+def root_of(scope: Scope) -> str:
+    """Return the path under which clients see the relay, ASGI's `root_path`; "" for none."""
+    return str(scope.get("root_path", "")).rstrip("/")
+
+
+def path_of(scope: Scope) -> str:
+    """Return the path of a request within the relay, wherever that is mounted."""
+    path, root = str(scope["path"]), root_of(scope)
+    if root and (path == root or path.startswith(f"{root}/")):
+        return path[len(root) :] or "/"
+    return path
+
+
+@overload
+def read_query(request: Request, name: str, default: str) -> str: ...
+@overload
+def read_query(request: Request, name: str) -> str | None: ...
+
+
+def read_query(request: Request, name: str, default: str | None = None) -> str | None:
+    """Return what the query says for a name, or the default.
+
+    Raises:
+        RequestError: `invalid_request`, it has it more than once: which one is meant, and
+            which one a proxy has looked at, is anybody's guess.
+    """
+    values = request.query_params.getlist(name)
+    if len(values) > 1:
+        times = f"the query has it {len(values)} times; send it once"
+        raise RequestError("invalid_request", f"{name}: {times}")
+    return values[0] if values else default
+
+
+def last_event_id(request: Request) -> str | None:
+    """Return the header `Last-Event-ID`, None if empty; servers leave white space after it in."""
+    return request.headers.get("last-event-id", "").strip(" \t") or None
+
+
+def principal_of(request: Request) -> Principal:
+    """Return the principal that makes a request.
+
+    Raises:
+        KeyError: it has not passed `Authentication`, or is for something public.
+    """
+    principal: Principal = request.scope[PRINCIPAL]
+    return principal
+
+
+def check_admin(request: Request, what: str) -> None:
+    """Refuse a request that is not an operator's.
+
+    Raises:
+        RequestError: `unauthenticated` or `forbidden`; `what` is the beginning of its message.
+    """
+    principal = principal_of(request)
+    if "admin" in principal.roles:
+        return
+    if principal is ANYONE:
+        raise RequestError(
+            "unauthenticated",
+            f"{what} an operator's key: the one that the start of the relay printed, or a [[key]] "
+            "with the role 'admin'",
+        )
+    raise RequestError("forbidden", f"{what} a key with the role 'admin'")
+
+
+def streams_of(hub: "Hub", request: Request) -> "OwnedStreams":
+    """Return the streams of the caller: the only way from a route to a stream."""
+    principal: Principal = request.scope[PRINCIPAL]
+    return hub.streams_of(principal, request_id=request.scope.get("request_id", ""))
