@@ -7,18 +7,36 @@ are counted as the largest that Anthropic does not shrink, files by their size.
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import msgspec
 
 from ...events import (
+    ChoiceEnd,
+    ContentFilter,
     Event,
+    LogProbs,
     Media,
+    Notice,
+    Opaque,
+    ProviderTool,
     ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
     RefusalDelta,
+    RefusalEnd,
+    RefusalStart,
+    Source,
+    StreamEnd,
+    StreamStart,
+    StreamTarget,
     TextDelta,
+    TextEnd,
+    TextStart,
     ToolCallDelta,
+    ToolCallEnd,
     ToolCallStart,
+    Usage,
 )
 from ...requests import (
     AssistantMessage,
@@ -55,9 +73,6 @@ _FILE_BYTES: Final = 40
 """Of a PDF, a token: a page is some 80 KB and 2,000 tokens."""
 _AUDIO_BYTES: Final = 1_000
 """Of a sound, a token: 32 KB and 32 tokens a second."""
-
-_WEIGHED: Final = frozenset((RefusalDelta, ToolCallDelta, ToolCallStart, Media))
-"""The pieces of an answer beside its text that add to its length."""
 
 _ASCII: Final = bytes(range(0x80))
 _TAILS: Final = bytes(range(0x80, 0xC0))
@@ -121,7 +136,7 @@ def estimate_output(events: Iterable[Event]) -> int:
         kind = type(event)
         if kind is TextDelta or kind is ReasoningDelta:
             texts.append(event.text)  # type: ignore[union-attr]  # it is one of the two
-        elif kind in _WEIGHED:
+        else:
             weight += weigh_event(event)
     return tokens_of(weight + weigh_text("".join(texts)))
 
@@ -138,8 +153,16 @@ def weigh_event(event: Event) -> int:
         case Media(media_type=kind, data=data):
             sound = len(data or "") * 3 // 4 // _AUDIO_BYTES
             return 4 * (sound if kind.startswith("audio/") else MADE_IMAGE)
-        case _:
+        case TextStart() | ReasoningStart() | RefusalStart():
             return 0
+        case TextEnd() | ReasoningEnd() | RefusalEnd() | ToolCallEnd() | ChoiceEnd():
+            return 0
+        case Opaque() | Source() | LogProbs() | ContentFilter() | ProviderTool() | Notice():
+            return 0
+        case StreamStart() | StreamTarget() | Usage() | StreamEnd():
+            return 0
+        case _:
+            assert_never(event)
 
 
 def has_unsized(chat: ChatRequest) -> bool:

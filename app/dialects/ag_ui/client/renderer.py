@@ -6,13 +6,15 @@ value. No optional field is ever null: that ends a run.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
 from ....events import (
+    ChoiceEnd,
     ContentFilter,
     Event,
+    LogProbs,
     Media,
     Notice,
     Opaque,
@@ -33,6 +35,7 @@ from ....events import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+    Usage,
     encode,
     type_of,
 )
@@ -116,8 +119,10 @@ class Renderer:
                 return (_custom(event),)
             case StreamEnd():
                 return self._end(event)
-            case _:
+            case ChoiceEnd() | Usage() | LogProbs():
                 return ()
+            case _:
+                assert_never(event)
 
     def _start(self, event: StreamStart) -> Iterable[RunEvent]:
         labels = event.labels or {}

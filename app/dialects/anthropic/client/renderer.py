@@ -8,7 +8,7 @@ one before it has ended. An answer that did not complete ends with `error`, and 
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import msgspec
 from msgspec import UNSET
@@ -16,7 +16,10 @@ from msgspec import UNSET
 from ....errors import RelayError, UpstreamError
 from ....events import (
     ChoiceEnd,
+    ContentFilter,
     Event,
+    LogProbs,
+    Media,
     Notice,
     Opaque,
     ProviderTool,
@@ -37,6 +40,7 @@ from ....events import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+    Usage,
 )
 from ...answering.call_ids import pack_id, show_call
 from ...answering.costs import render_cost
@@ -134,18 +138,13 @@ class Payloads:
             counts = event.usage if isinstance(event, StreamTarget) else None
             message = self._message(start, counts or TokenCounts())
             yield {"type": "message_start", "message": message}
-        match event:
-            case StreamStart():
-                self._start_event = event
-            case StreamEnd():
-                failed = self.failed(event)
-                yield from self._flush(whole=failed is None)
-                yield from self._end(event, failed)
-            case ChoiceEnd():
-                self._choice = event
-            case _:
-                self._take(event)
-                yield from self._flush()
+        if isinstance(event, StreamEnd):
+            failed = self.failed(event)
+            yield from self._flush(whole=failed is None)
+            yield from self._end(event, failed)
+            return
+        self._take(event)
+        yield from self._flush()
 
     def failed(self, end: StreamEnd) -> RelayError | None:
         """Return why the answer cannot be used; None if it is whole.
@@ -196,6 +195,16 @@ class Payloads:
                 self._provider_tool(event)
             case Source():
                 self._source(event)
+            case StreamStart():
+                self._start_event = event
+            case ChoiceEnd():
+                self._choice = event
+            case StreamTarget() | StreamEnd():
+                pass  # `feed` has rendered them
+            case LogProbs() | Media() | ContentFilter() | Usage() | Notice():
+                pass  # the format has no place for them
+            case _:
+                assert_never(event)
 
     def _message(self, start: StreamStart, counts: TokenCounts) -> Payload:
         usage = render_usage(counts)

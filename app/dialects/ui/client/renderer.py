@@ -5,14 +5,16 @@ One chunk of an unknown type ends a chat, so what has no chunk of its own goes i
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import msgspec
 
 from ....events import (
+    ChoiceEnd,
     ContentFilter,
     Event,
     FinishReason,
+    LogProbs,
     Media,
     Notice,
     Opaque,
@@ -34,6 +36,7 @@ from ....events import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+    Usage,
     encode,
 )
 from ....requests import Opaque as OpaqueValue
@@ -126,6 +129,10 @@ class Renderer:
             case ReasoningDelta():
                 chunk = {"type": "reasoning-delta", "id": f"r{event.block}", "delta": event.text}
                 return (_frame(chunk),)
+            case ToolCallDelta():
+                call_id = self._calls[event.block].names["toolCallId"]
+                delta = {"toolCallId": call_id, "inputTextDelta": event.arguments}
+                return (_frame({"type": "tool-input-delta", **delta}),)
             case StreamEnd():
                 return self._end(event)
             case _:
@@ -157,10 +164,6 @@ class Renderer:
             case ToolCallStart():
                 call = self._calls[event.block] = _Call(event, stream=self._stream)
                 return ({"type": "tool-input-start", **call.names},)
-            case ToolCallDelta():
-                call_id = self._calls[event.block].names["toolCallId"]
-                delta = {"toolCallId": call_id, "inputTextDelta": event.arguments}
-                return ({"type": "tool-input-delta", **delta},)
             case ToolCallEnd():
                 # Whether it may be acted on is known with the end of the stream.
                 self._calls[event.block].arguments = event.arguments
@@ -178,8 +181,12 @@ class Renderer:
                 return (_data(event),)
             case Notice() | ContentFilter():
                 return (_data(event),)
-            case _:
+            case TextDelta() | RefusalDelta() | ReasoningDelta() | ToolCallDelta() | StreamEnd():
+                return ()  # `feed` has rendered them
+            case ChoiceEnd() | Usage() | LogProbs():
                 return ()
+            case _:
+                assert_never(event)
 
     def _start(self, event: StreamStart) -> Iterable[Chunk]:
         message = (event.labels or {}).get("message_id") or f"msg_{self._token}"
