@@ -51,17 +51,40 @@ CLIENT_FORMATS: Final[Mapping[str, ClientFormat]] = MappingProxyType(
     {
         client_format.name: client_format
         for client_format in (
-            *(NATIVE, OPENAI_CHAT, OPENAI_RESPONSES, OPENAI_COMPLETIONS),
-            *(ANTHROPIC, UI, AG_UI),
+            NATIVE,
+            OPENAI_CHAT,
+            OPENAI_RESPONSES,
+            OPENAI_COMPLETIONS,
+            ANTHROPIC,
+            UI,
+            AG_UI,
         )
     }
 )
 
 
 OPENAIS: Final = (
-    *("assistants", "audio", "batches", "chat", "completions", "containers", "conversations"),
-    *("embeddings", "engines", "evals", "files", "fine_tuning", "images", "models"),
-    *("moderations", "organization", "realtime", "threads", "uploads", "vector_stores", "videos"),
+    "assistants",
+    "audio",
+    "batches",
+    "chat",
+    "completions",
+    "containers",
+    "conversations",
+    "embeddings",
+    "engines",
+    "evals",
+    "files",
+    "fine_tuning",
+    "images",
+    "models",
+    "moderations",
+    "organization",
+    "realtime",
+    "threads",
+    "uploads",
+    "vector_stores",
+    "videos",
 )
 """What OpenAI has below /v1/, and its clients ask for."""
 

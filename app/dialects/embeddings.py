@@ -20,9 +20,20 @@ MAX_VALUES: Final = 400_000
 
 SAFE: Final = frozenset(
     (
-        *("input_type", "task", "task_type", "title", "instruction", "prompt_name"),
-        *("truncate", "truncation", "truncate_prompt_tokens", "normalize", "late_chunking"),
-        *("dimensions", "output_dimension", "output_dimensionality"),
+        "input_type",
+        "task",
+        "task_type",
+        "title",
+        "instruction",
+        "prompt_name",
+        "truncate",
+        "truncation",
+        "truncate_prompt_tokens",
+        "normalize",
+        "late_chunking",
+        "dimensions",
+        "output_dimension",
+        "output_dimensionality",
     )
 )
 """The fields of providers that only shape the vectors: clients may always set them."""

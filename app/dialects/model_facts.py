@@ -19,8 +19,12 @@ MAX_CAPABILITIES: Final = 8 * 1024
 """Bytes of Anthropic's table of what a model can."""
 
 _INPUT: Final = (
-    *("context_length", "max_context_length", "context_window", "max_model_len"),
-    *("inputTokenLimit", "max_input_tokens"),
+    "context_length",
+    "max_context_length",
+    "context_window",
+    "max_model_len",
+    "inputTokenLimit",
+    "max_input_tokens",
 )
 _OUTPUT: Final = ("max_completion_tokens", "outputTokenLimit", "max_output_tokens", "max_tokens")
 _CREATED: Final = ("created", "created_at", "modified_at")

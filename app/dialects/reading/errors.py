@@ -52,7 +52,9 @@ _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (
         "context_length_exceeded",
         (
-            *("context_length_exceeded", "too_many_prompt_tokens", "too_many_tokens"),
+            "context_length_exceeded",
+            "too_many_prompt_tokens",
+            "too_many_tokens",
             "exceed_context_size_error",  # llama.cpp
             "model_max_prompt_tokens_exceeded",  # GitHub Copilot
             "1261",  # Z.ai
@@ -61,26 +63,42 @@ _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (
         "content_filtered",
         (
-            *("content_filter", "content_policy_violation", "responsibleaipolicyviolation"),
-            *("prohibited_content", "safety", "blocklist", "spii"),
-            *("image_content_policy_violation", "bio_policy", "misalignment_policy_violation"),
-            *("data_inspection_failed", "datainspectionfailed"),  # DashScope
-            *("1026", "1027"),  # MiniMax: of the input, of the output
+            "content_filter",
+            "content_policy_violation",
+            "responsibleaipolicyviolation",
+            "prohibited_content",
+            "safety",
+            "blocklist",
+            "spii",
+            "image_content_policy_violation",
+            "bio_policy",
+            "misalignment_policy_violation",
+            "data_inspection_failed",  # DashScope
+            "datainspectionfailed",  # DashScope
+            "1026",  # MiniMax: the input
+            "1027",  # MiniMax: the output
             "1301",  # Z.ai
         ),
     ),
     (
         "upstream_tool_failed",
         (
-            *("tool_use_failed", "invalid_tool_generation", "malformed_function_call"),
-            *("malformed_tool_use", "malformed_model_output", "unexpected_tool_call"),
+            "tool_use_failed",
+            "invalid_tool_generation",
+            "malformed_function_call",
+            "malformed_tool_use",
+            "malformed_model_output",
+            "unexpected_tool_call",
             "too_many_tool_calls",
         ),
     ),
     (
         "upstream_billing",
         (
-            *("insufficient_quota", "billing_error", "billing_not_active", "insufficient_balance"),
+            "insufficient_quota",
+            "billing_error",
+            "billing_not_active",
+            "insufficient_balance",
             "1008",  # MiniMax
             "1113",  # Z.ai
         ),
@@ -88,57 +106,92 @@ _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (
         "upstream_auth",
         (
-            *("invalid_api_key", "api_key_invalid", "authentication_error", "permission_error"),
-            *("permission_denied", "unauthenticated", "unrecognizedclientexception"),
-            *("expiredtokenexception", "accessdeniedexception"),
+            "invalid_api_key",
+            "api_key_invalid",
+            "authentication_error",
+            "permission_error",
+            "permission_denied",
+            "unauthenticated",
+            "unrecognizedclientexception",
+            "expiredtokenexception",
+            "accessdeniedexception",
             "no_db_connection",  # LiteLLM without a database, of any key but its own
         ),
     ),
     (
         "upstream_not_found",
         (
-            *("model_not_found", "not_found_error", "not_found", "deploymentnotfound"),
+            "model_not_found",
+            "not_found_error",
+            "not_found",
+            "deploymentnotfound",
             "resourcenotfoundexception",
         ),
     ),
     (
         "upstream_rate_limited",
         (
-            *("rate_limit_exceeded", "rate_limit_error", "ratelimitreached"),
-            *("resource_exhausted", "throttlingexception", "too_many_requests"),
+            "rate_limit_exceeded",
+            "rate_limit_error",
+            "ratelimitreached",
+            "resource_exhausted",
+            "throttlingexception",
+            "too_many_requests",
             "1002",  # MiniMax
-            *("1302", "1303", "1305"),  # Z.ai: at once, in a time, all of its users
+            "1302",  # Z.ai: concurrent requests
+            "1303",  # Z.ai: requests in a period
+            "1305",  # Z.ai: all of its users
         ),
     ),
     (
         "upstream_overloaded",
         (
-            *("overloaded_error", "overloaded", "unavailable", "server_is_overloaded"),
-            *("serviceunavailableexception", "insufficient_system_resource"),
-            *("modelnotreadyexception", "capacity_exceeded"),
+            "overloaded_error",
+            "overloaded",
+            "unavailable",
+            "server_is_overloaded",
+            "serviceunavailableexception",
+            "insufficient_system_resource",
+            "modelnotreadyexception",
+            "capacity_exceeded",
         ),
     ),
     (
         "upstream_timeout",
         (
-            *("deadline_exceeded", "timeout_error", "modeltimeoutexception", "timeout"),
+            "deadline_exceeded",
+            "timeout_error",
+            "modeltimeoutexception",
+            "timeout",
             "vector_store_timeout",
         ),
     ),
     (
         "upstream_invalid_request",
         (
-            *("invalid_image", "invalid_image_format", "invalid_base64_image"),
-            *("invalid_image_url", "invalid_image_mode", "unsupported_image_media_type"),
-            *("image_too_large", "image_too_small", "image_parse_error", "image_file_too_large"),
-            *("image_file_not_found", "empty_image_file", "failed_to_download_image"),
+            "invalid_image",
+            "invalid_image_format",
+            "invalid_base64_image",
+            "invalid_image_url",
+            "invalid_image_mode",
+            "unsupported_image_media_type",
+            "image_too_large",
+            "image_too_small",
+            "image_parse_error",
+            "image_file_too_large",
+            "image_file_not_found",
+            "empty_image_file",
+            "failed_to_download_image",
             "data_residency_mismatch",
         ),
     ),
 )
 _VAGUE_WORDS: Final = frozenset(
     (
-        *("invalid_request_error", "invalid_argument", "validationexception", "invalid_prompt"),
+        "invalid_request_error",
+        "invalid_argument",
+        "validationexception",
+        "invalid_prompt",
         "missing_thought_signature",
     )
 )

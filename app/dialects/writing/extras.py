@@ -14,8 +14,13 @@ BUDGETS: Final = ((4096, "low"), (16_384, "medium"))
 """The efforts that come near a budget of tokens below; any other is "high"."""
 
 CHANGE_ANSWER: Final = (
-    *("modalities", "audio", "web_search_options", "structured_outputs", "guided_*"),
-    *("grammar", "json_schema"),
+    "modalities",
+    "audio",
+    "web_search_options",
+    "structured_outputs",
+    "guided_*",
+    "grammar",
+    "json_schema",
 )
 """The fields without which the answer would be another one than was asked for."""
 

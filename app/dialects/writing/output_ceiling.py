@@ -14,37 +14,84 @@ from ...requests import OutputCeiling
 
 LENGTHS: Final = frozenset(
     (
-        *("maxtokens", "maxcompletiontokens", "maxoutputtokens", "maxnewtokens", "maxlength"),
-        *("maxtokenstosample", "maxgentoks", "maxgenlen", "maxtokencount", "maxresponsetokens"),
-        *("maxgenerationtokens", "maxgeneratedtokens", "npredict", "numpredict"),
+        "maxtokens",
+        "maxcompletiontokens",
+        "maxoutputtokens",
+        "maxnewtokens",
+        "maxlength",
+        "maxtokenstosample",
+        "maxgentoks",
+        "maxgenlen",
+        "maxtokencount",
+        "maxresponsetokens",
+        "maxgenerationtokens",
+        "maxgeneratedtokens",
+        "npredict",
+        "numpredict",
     )
 )
 """The names of what limits an answer."""
 
 BUDGETS: Final = frozenset(
     (
-        *("budgettokens", "thinkingbudget", "thinkingbudgettokens", "thinkingtokenbudget"),
-        *("tokenbudget", "reasoningbudget", "reasoningbudgettokens", "maxreasoningtokens"),
-        *("maxthinkingtokens", "reasoningmaxtokens"),
+        "budgettokens",
+        "thinkingbudget",
+        "thinkingbudgettokens",
+        "thinkingtokenbudget",
+        "tokenbudget",
+        "reasoningbudget",
+        "reasoningbudgettokens",
+        "maxreasoningtokens",
+        "maxthinkingtokens",
+        "reasoningmaxtokens",
     )
 )
 """The names of what limits the thought before it."""
 
 CHOICES: Final = frozenset(
     (
-        *("n", "bestof", "candidatecount", "numreturnsequences", "numgenerations"),
-        *("numcompletions", "samplecount", "numbeams", "beamwidth", "numcandidates"),
+        "n",
+        "bestof",
+        "candidatecount",
+        "numreturnsequences",
+        "numgenerations",
+        "numcompletions",
+        "samplecount",
+        "numbeams",
+        "beamwidth",
+        "numcandidates",
     )
 )
 """The names of how many answers are made."""
 
 _CONTENT: Final = frozenset(
     (
-        *("messages", "contents", "input", "system", "systeminstruction", "instructions", "prompt"),
-        *("tools", "toolconfig", "functions", "documents", "prediction", "metadata", "text"),
-        *("requestmetadata", "responseformat", "responseschema", "responsejsonschema", "format"),
-        *("outputconfig", "outputformat", "guidedjson", "jsonschema", "structuredoutputs"),
-        *("logitbias", "clientmetadata"),
+        "messages",
+        "contents",
+        "input",
+        "system",
+        "systeminstruction",
+        "instructions",
+        "prompt",
+        "tools",
+        "toolconfig",
+        "functions",
+        "documents",
+        "prediction",
+        "metadata",
+        "text",
+        "requestmetadata",
+        "responseformat",
+        "responseschema",
+        "responsejsonschema",
+        "format",
+        "outputconfig",
+        "outputformat",
+        "guidedjson",
+        "jsonschema",
+        "structuredoutputs",
+        "logitbias",
+        "clientmetadata",
     )
 )
 """What is said to the model, and schemas: a name in there means something else."""

@@ -16,12 +16,30 @@ GOOGLES: Final = "/publishers/"
 """What the base URLs of Vertex AI have, and those of Google's other API have not."""
 
 _ANTHROPIC: Final = (
-    *("messages", "system", "tools", "tool_choice", "thinking", "output_config"),
-    *("output_format", "cache_control", "context_management", "mcp_servers", "speed"),
+    "messages",
+    "system",
+    "tools",
+    "tool_choice",
+    "thinking",
+    "output_config",
+    "output_format",
+    "cache_control",
+    "context_management",
+    "mcp_servers",
+    "speed",
 )
 _RESPONSES: Final = (
-    *("input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "text"),
-    *("reasoning", "truncation", "previous_response_id", "conversation", "personality"),
+    "input",
+    "instructions",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "text",
+    "reasoning",
+    "truncation",
+    "previous_response_id",
+    "conversation",
+    "personality",
 )
 _CONVERSE: Final = ("messages", "system", "toolConfig", "additionalModelRequestFields")
 _VERTEX: Final = ("contents", "systemInstruction", "tools")

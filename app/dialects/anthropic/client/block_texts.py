@@ -10,8 +10,19 @@ from typing import Any, Final
 import msgspec
 
 _TELLING: Final = (
-    *("title", "name", "tool_name", "url", "source", "file_id", "context", "text", "data"),
-    *("stdout", "stderr", "error_code", "content"),
+    "title",
+    "name",
+    "tool_name",
+    "url",
+    "source",
+    "file_id",
+    "context",
+    "text",
+    "data",
+    "stdout",
+    "stderr",
+    "error_code",
+    "content",
 )
 """The members of blocks that say something, in the order in which they are told."""
 

@@ -67,9 +67,14 @@ _OF_MESSAGES: Final = dict.fromkeys(("container", "context_management", "diagnos
 _OF_STOPS: Final = dict.fromkeys(("container", "stop_details"))
 _OF_DELTAS: Final = dict.fromkeys(
     (
-        *("input_tokens", "output_tokens", "output_tokens_details", "server_tool_use"),
-        *("cache_creation_input_tokens", "cache_read_input_tokens"),
-        *("fallback_credit", "iterations"),
+        "input_tokens",
+        "output_tokens",
+        "output_tokens_details",
+        "server_tool_use",
+        "cache_creation_input_tokens",
+        "cache_read_input_tokens",
+        "fallback_credit",
+        "iterations",
     )
 )
 _OF_USAGE: Final = _OF_DELTAS | dict.fromkeys(

@@ -44,8 +44,14 @@ _RELAYS_OWN: Final = ("model", "stream", "provider_options", "on_disconnect")
 
 _IGNORED: Final = frozenset(
     (
-        *("cache_control", "context_management", "diagnostics", "service_tier", "speed"),
-        *("top_k", "betas", "fallbacks"),
+        "cache_control",
+        "context_management",
+        "diagnostics",
+        "service_tier",
+        "speed",
+        "top_k",
+        "betas",
+        "fallbacks",
     )
 )
 """Fields without which the answer is no other one."""
