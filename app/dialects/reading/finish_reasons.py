@@ -1,4 +1,4 @@
-"""Why a choice ended: the providers' words, whatever their format, to ours."""
+"""Finish reasons: the values of all providers, mapped to the relay's own."""
 
 from typing import Final
 
@@ -68,9 +68,9 @@ REASONS: Final = {raw: reason for reason, raws in _RAW.items() for raw in raws}
 
 
 def parse_finish(raw: str) -> FinishReason:
-    """Map a provider's finish reason; one that is in no table is "unknown", never "stop".
+    """Map a provider's finish reason; an unlisted one is "unknown", never "stop".
 
-    Gemini's Chat Completions route says "content_filter: PROHIBITED_CONTENT".
+    Gemini's Chat Completions route sends "content_filter: PROHIBITED_CONTENT".
     """
     general, _, special = raw.partition(": ")
     return REASONS.get(special) or REASONS.get(general, "unknown")

@@ -42,9 +42,9 @@ class OpenBlocks:
 
     def __init__(self) -> None:
         self.finish_reason: FinishReason | None = None
-        """Of the first choice, once it has ended."""
+        """Of choice 0, once it has ended."""
         self.usage: TokenCounts | None = None
-        """As it was told last."""
+        """The latest."""
         self._starts: dict[int, _Start] = {}
         self._arguments: dict[int, list[str]] = {}
 
@@ -75,8 +75,8 @@ class OpenBlocks:
     def ends(self) -> list[Event]:
         """Return the end of every open block, in the order in which they began.
 
-        A tool call ends with the arguments that came, whole or not: none at all stay an empty
-        text, which is not the `{}` of a whole call.
+        A tool call ends with the arguments so far, complete or not: no arguments stay "",
+        which differs from the `{}` of a complete call.
         """
         return [
             _end_of(start, self._arguments.get(start.block, [])) for start in self._starts.values()
