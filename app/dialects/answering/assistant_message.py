@@ -1,4 +1,4 @@
-"""Assistant messages: of an answer that was just given, and of one that a client sends back."""
+"""Assistant messages, built from an answer or from what a client sends back."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal, assert_never
@@ -47,13 +47,13 @@ Block = TextBlock | ToolCallBlock | Opaque | Source | Media | ProviderTool
 
 
 def build_message(parts: Sequence[AssistantPart], calls: Sequence[ToolCall]) -> AssistantMessage:
-    """Return the message that says these parts; a single text is sent as a string."""
+    """Return the message of these parts; a single text becomes a string."""
     only = parts[0].text if len(parts) == 1 and isinstance(parts[0], TextPart) else None
     return AssistantMessage(only or [*parts] or None, tool_calls=[*calls] or None)
 
 
 class MessageBuilder:
-    """Collects what the model said, in the order in which a client sends it back."""
+    """Collects the parts of an assistant message, in the order in which a client sends them."""
 
     def __init__(self) -> None:
         self._parts: list[AssistantPart] = []
@@ -75,16 +75,16 @@ class MessageBuilder:
         self._calls.append(call)
 
     def take(self) -> list[AssistantMessage]:
-        """Return the message, if anything was said, and begin anew."""
+        """Return the message, none if it is empty, and start the next one."""
         parts, calls = self._parts, self._calls
         self._parts, self._calls = [], []
         return [build_message(parts, calls)] if parts or calls else []
 
 
 def render_message(blocks: Iterable[Block], *, calls: bool) -> AssistantMessage:
-    """Return the message of choice 0: what it says, and all that a provider may want back.
+    """Return the message of choice 0, with everything that its provider may need back.
 
-    Without `calls` the tool calls are left out: those of an answer that was cut may be cut.
+    Without `calls` the tool calls are left out: in an answer that was cut they may be cut too.
     """
     parts: list[AssistantPart] = []
     proofs: dict[int | None, list[OpaqueValue]] = {}
