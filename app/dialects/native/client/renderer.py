@@ -49,7 +49,7 @@ from ...answering.assistant_message import Block, TextBlock, ToolCallBlock, rend
 from ...client_format import Frame
 
 LINES: Final = {kind: f"event: {name}\ndata: ".encode() for kind, name in TYPES.items()}
-"""What stands before the data of an event's frame."""
+"""The bytes of a frame before its data, by the class of the event."""
 
 
 class Renderer:
@@ -86,11 +86,11 @@ class Writer:
         return b"%b%b%b%d\n\n" % (LINES[type(event)], data, self._id, self._number)
 
     def skip(self, count: int) -> None:
-        """Leave out so many numbers: those of events that were lost."""
+        """Skip `count` numbers: those of events that were lost."""
         self._number += count
 
     def frame(self, number: int, event: Event) -> bytes:
-        """Return the frame of a later event, leaving out those between."""
+        """Return the frame of a later event, skipping those between."""
         self._number = number
         retry, self._retry = self._retry, b""
         data = escape_line_ends(encode(event))
