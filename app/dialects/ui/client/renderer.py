@@ -1,7 +1,7 @@
-"""Events to the chunks of a UI message stream: those only that version 5 of the SDK knows.
+"""Renderer of a UI message stream, for choice 0, in the chunks of version 5 of the SDK.
 
-One chunk of an unknown type ends a chat, so what has no chunk of its own goes into
-`data-seseragi` parts, which only a page's `onData` sees. A message is one choice: the first.
+A chunk of an unknown type ends the chat, so events without a chunk of their own go into
+`data-seseragi` parts, which only a page's `onData` receives.
 """
 
 from collections.abc import Iterable
@@ -59,16 +59,16 @@ FINISH: Final[dict[FinishReason, str]] = {
     "refusal": "content-filter",
     "error": "error",
 }
-"""The finish reasons that have a word there; the others are "other"."""
+"""The SDK's finish reasons; the others are "other"."""
 
 DONE = Frame(b"[DONE]")
 
 MAX_FAILURE: Final = 1000
-"""How many characters are told of why a provider's tool failed."""
+"""Characters of the error of a provider's tool."""
 
 
 class _Call:
-    """A tool call, until it may be acted on."""
+    """A tool call until the end of the stream."""
 
     def __init__(self, event: ToolCallStart, *, stream: str) -> None:
         self.names = {
@@ -80,10 +80,10 @@ class _Call:
         self.opaque: list[OpaqueValue] = []
 
     def chunk(self) -> Chunk:
-        """Return the whole call, or what is wrong with it."""
+        """Return the complete call, or its error."""
         metadata = _metadata(ProofFields(opaque=self.opaque)) if self.opaque else {}
         try:
-            # Some hosts send what only a lenient reader takes.
+            # Some hosts send NaN and lone surrogates, which `decode` accepts.
             whole = decode(self.arguments)
             given: Any = msgspec.Raw(msgspec.json.format(self.arguments.encode(), indent=-1))
         except msgspec.DecodeError:
@@ -110,10 +110,10 @@ class Renderer:
         self._model: str | None = None
         self._calls: dict[int, _Call] = {}
         self._open: dict[int, list[OpaqueValue]] = {}
-        """The open blocks of text, with what has to come back with them."""
+        """The open blocks of text and reasoning, with their opaque values."""
         self._sounds: dict[int, tuple[str, list[str]]] = {}
         self._ran: set[int] = set()
-        """The blocks of provider's tools whose input was told."""
+        """The blocks of provider tools whose input was sent."""
         self._running: dict[int, None] = {}
         """Those of them that have not ended."""
         self._count = 0
@@ -144,7 +144,7 @@ class Renderer:
                 return self._start(event)
             case TextStart() | RefusalStart():
                 self._open[event.block] = []
-                # An answer is made of what tools have found: those that tell no result are done.
+                # Text follows the tools that it is based on: those without a result have ended.
                 start = {"type": "text-start", "id": f"t{event.block}"}
                 return (*self._ended_tools({"output": None}), start)
             case TextEnd() | RefusalEnd():
@@ -165,7 +165,7 @@ class Renderer:
                 call = self._calls[event.block] = _Call(event, stream=self._stream)
                 return ({"type": "tool-input-start", **call.names},)
             case ToolCallEnd():
-                # Whether it may be acted on is known with the end of the stream.
+                # Clients run a call once it is available: only after a completed stream.
                 self._calls[event.block].arguments = event.arguments
                 return ()
             case Opaque():
@@ -244,7 +244,7 @@ class Renderer:
             yield self._ended_tool(event.block, ended)
 
     def _ended_tools(self, ended: Chunk) -> list[Chunk]:
-        """End the provider's tools of which no result was told, as some tell none."""
+        """End the provider tools without a result: some providers send none."""
         return [self._ended_tool(block, ended) for block in list(self._running)]
 
     def _ended_tool(self, block: int, ended: Chunk) -> Chunk:
@@ -296,7 +296,7 @@ class Renderer:
 
 
 def _failure(output: Any) -> str | None:
-    """Return what went wrong in a provider's tool, None if that gave a result."""
+    """Return the error of a provider's tool, None if it has a result."""
     match output:
         case {"is_error": True, "content": content}:
             told = content
@@ -331,7 +331,7 @@ def _data_url(media_type: str, data: str) -> str:
 
 
 def _usage(counts: TokenCounts) -> Chunk:
-    """Return the counts by the names of the SDK's `LanguageModelUsage`, those that are known."""
+    """Return the known counts, as the SDK's `LanguageModelUsage`."""
     read, written = counts.cached_input_tokens, counts.cache_write_tokens
     return _known(
         {
