@@ -1,4 +1,4 @@
-"""What stands for a block of Anthropic's towards providers that have nothing like it.
+"""Texts that replace Anthropic's own blocks for other providers.
 
 It is the block's kind and whatever text it has, shortened: the results of a search are
 their titles and URLs, since Anthropic encrypts the rest.

@@ -1,4 +1,4 @@
-"""The request of `POST /v1/messages`: Anthropic's words to ours.
+"""Parser of `POST /v1/messages`: Anthropic's request to a chat request.
 
 An upstream that speaks Anthropic's words is sent them as they came. For all others there is
 the chat request, and beside it the list of what that does not say. Fields that are known

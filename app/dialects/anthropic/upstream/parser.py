@@ -1,4 +1,4 @@
-"""Anthropic Messages as an upstream speaks it: Claude's own API, and its events on Vertex AI.
+"""Parser of Anthropic's stream events, from its own API and from Vertex AI.
 
 An answer is complete with `message_stop` and with nothing else. What follows it is ignored.
 A message that is no stream at all, but one JSON document, is read as an answer too.

@@ -1,4 +1,4 @@
-"""What an upstream that speaks Anthropic Messages is sent, on any of its platforms."""
+"""Builder of Anthropic Messages requests, for all of its platforms."""
 
 import re
 from typing import Annotated, Any, Final, Literal
