@@ -115,7 +115,7 @@ def measure(
     """
     if b"\\" in text:
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
-    # Two adjacent quotes are an empty string, or the end of one string and the start of the next.
+    # Adjacent quotes are now a string without marks, or the boundary of two strings.
     marks = text.translate(None, _NO_MARKS).replace(b'""', b"")
     values, quoted, level, deepest = 1, 0, 0, 0
     for start in range(0, len(marks), chunk_size):
