@@ -1,7 +1,7 @@
-"""How much one request may say, whatever its dialect: values, messages, parts and tools.
+"""Bounds on one request of any dialect: JSON values, messages, parts and tools.
 
-The size of a body bounds none of them: a byte of JSON becomes up to a hundred bytes of
-objects, and a part of a message costs some microseconds in which nobody else is served.
+The size of a body does not bound them: a byte of JSON becomes up to a hundred bytes of
+objects, and each part of a message blocks the event loop for some microseconds.
 """
 
 from collections.abc import Collection, Iterable
@@ -13,15 +13,15 @@ from .errors import RequestError
 MAX_VALUES: Final = 200_000
 """Values in a body, and again in the JSON texts in it; a list or an object counts as two.
 
-About 40 MB of objects. A body of 4 MiB has some 10,000, or a list of as many numbers."""
+About 40 MB of objects. A usual body of 4 MiB has some 10,000."""
 
 MAX_DEPTH: Final = 500
-"""Lists and objects within each other. The interpreter takes less than 1,000, and a request
-with no more of them than this need not be looked through."""
+"""Nesting of lists and objects. The interpreter's limit is below 1,000, and a request with no
+more brackets than this needs no scan."""
 
 MAX_MESSAGES: Final = 10_000
 MAX_PARTS: Final = 10_000
-"""In all messages together: parts of content, tool calls, and proofs of them."""
+"""In all messages together: parts of content, tool calls, and their opaque values."""
 MAX_TOOLS: Final = 1_000
 
 CHUNK_SIZE: Final = 65_536
@@ -32,7 +32,7 @@ _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 
 
 def check_json(body: bytes, *, max_values: int = MAX_VALUES) -> None:
-    """Refuse JSON that would become too many objects, before it becomes any.
+    """Refuse JSON of too many values, before decoding it.
 
     Raises:
         RequestError: `invalid_request`, with the bound.
@@ -44,7 +44,7 @@ def check_json(body: bytes, *, max_values: int = MAX_VALUES) -> None:
 
 
 def check_parts(lists: Iterable[object], *, place: str) -> None:
-    """Refuse too many parts in all messages together; what is no list has none.
+    """Refuse too many parts in all messages together; a value that is not a list has none.
 
     Raises:
         RequestError: `invalid_request`, with the place and the bound.
@@ -58,7 +58,7 @@ def check_parts(lists: Iterable[object], *, place: str) -> None:
 
 
 def check_texts(texts: Collection[str], *, place: str) -> None:
-    """Refuse JSON texts that together would become too many objects.
+    """Refuse JSON texts that have too many values together.
 
     Raises:
         RequestError: `invalid_request`, with the place and the bound.
@@ -72,20 +72,20 @@ def check_texts(texts: Collection[str], *, place: str) -> None:
 
 
 def has_more_values(text: bytes, most: int) -> bool:
-    """Return whether JSON has more values than that, before it is decoded."""
+    """Return whether JSON has more than `most` values, without decoding it."""
     return len(text) > most and measure(text, most=most)[0] > most
 
 
 class Budget:
-    """How many values may still be read from the JSON texts of one request."""
+    """The values that may still be decoded from the JSON texts of one request."""
 
     def __init__(self, most: int = MAX_VALUES) -> None:
         self._most = self._left = most
 
     def refuse(self, text: bytes) -> str | None:
-        """Return why a text must not be read, or None: then its values are spent.
+        """Return why a text must not be decoded, or None: then its values are spent.
 
-        A text that is no JSON may be taken; then its decoder builds no more than is counted.
+        Invalid JSON may pass: its decoder builds no more values than are counted.
         """
         opened = len(text.translate(None, _NO_OPENING))
         if opened <= MAX_DEPTH and len(text) <= self._left:
@@ -101,21 +101,21 @@ class Budget:
 
 
 def _is_small(text: bytes) -> bool:
-    """Report whether a text is within the bounds whatever it says: 2 us for 1 KB."""
+    """Return whether a text is within the bounds by its size alone: 2 us for 1 KB."""
     return len(text) <= MAX_VALUES and len(text.translate(None, _NO_OPENING)) <= MAX_DEPTH
 
 
 def measure(
     text: bytes, *, most: int = MAX_VALUES, chunk_size: int = CHUNK_SIZE
 ) -> tuple[int, int]:
-    """Count the values of a text, up to `most`, and its levels, so many marks at a time.
+    """Count the values of a text, up to `most`, and its levels, `chunk_size` marks at a time.
 
-    The time is linear, and the text is not copied but for its marks. Up to its first error,
-    what is no JSON is read as a decoder does.
+    The time is linear, and only the marks are copied. Invalid JSON is counted as a decoder
+    reads it, up to the first error.
     """
     if b"\\" in text:
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
-    # Two quotes with no mark between them are a string, or what ends one and begins another.
+    # Adjacent quotes are now a string without marks, or the boundary of two strings.
     marks = text.translate(None, _NO_MARKS).replace(b'""', b"")
     values, quoted, level, deepest = 1, 0, 0, 0
     for start in range(0, len(marks), chunk_size):

@@ -1,13 +1,13 @@
-"""Everything that can go wrong, with what a client is told about it.
+"""Errors: their codes, HTTP statuses and messages for clients.
 
     RelayError                a code, a message that is safe to show
-    ├── RequestError          the client's request: it can be mended there
-    ├── UpstreamError         the provider, the way to it, or what it sent
-    └── ServiceError          ourselves: overloaded, shutting down, a lost stream, a bug
+    ├── RequestError          the client's request: the client can fix it
+    ├── UpstreamError         the provider, the connection to it, or its response
+    └── ServiceError          the relay: overloaded, shutting down, a lost stream, a bug
 
-`CODES` is the one list of codes, with the HTTP status each has before the stream began.
-Afterwards the same code stands in the `error` of `stream.end`. A message names the thing
-and says what to do; it carries no key, no URL with credentials and no stack.
+`CODES` lists the codes, each with its HTTP status before a stream has begun. Afterwards the same
+code is in the `error` of `stream.end`. A message names the thing, what is wrong and what to do;
+it has no key, no URL with credentials and no stack.
 """
 
 from typing import NamedTuple
@@ -37,7 +37,7 @@ CODES: dict[str, CodeInfo] = {
     "idempotency_mismatch": CodeInfo(422, "The Idempotency-Key was used for another request"),
     "rate_limited": CodeInfo(429, "Too many requests", retryable=True),
     "budget_exceeded": CodeInfo(429, "The budget is used up"),
-    # What the provider says about the request.
+    # The request, according to the provider.
     "context_length_exceeded": CodeInfo(400, "The conversation is too long for the model"),
     "content_filtered": CodeInfo(400, "The provider's content filter blocked the request"),
     "upstream_invalid_request": CodeInfo(400, "The provider refused the request"),
@@ -52,7 +52,7 @@ CODES: dict[str, CodeInfo] = {
     "upstream_invalid_response": CodeInfo(502, "The provider's answer could not be read"),
     "upstream_tool_failed": CodeInfo(502, "The model produced a broken tool call", retryable=True),
     "upstream_truncated": CodeInfo(502, "The provider's answer was cut off", retryable=True),
-    # Ourselves.
+    # The relay.
     "overloaded": CodeInfo(503, "The relay is at its limit", retryable=True),
     "producer_lost": CodeInfo(502, "The relay that ran the stream is gone", retryable=True),
     "cancelled": CodeInfo(409, "The stream was cancelled"),
@@ -61,15 +61,15 @@ CODES: dict[str, CodeInfo] = {
 
 
 MAX_MESSAGE = 2000
-"""Characters of a message, which may quote what somebody sent, and is kept with its stream."""
+"""Characters of a message, which may quote input, and is stored with its stream."""
 
 
 class RelayError(Exception):
     """A failure with a code of `CODES` and a message that is safe to show.
 
-    `retry_after_s` is the wait that the other side asked for, in seconds; `provider_code` and
-    `param` are what a provider calls a request that it refuses, and the field at fault. `said`
-    is what a provider said in words, for the operator's log alone: no client is told.
+    `retry_after_s` is the requested wait in seconds; `provider_code` and `param` are a provider's
+    own code for a request that it refuses, and the field at fault. `said` is a provider's own
+    text, for the operator's log only, never for clients.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class RelayError(Exception):
         return CODES[self.code].retryable
 
     def info(self) -> ErrorInfo:
-        """The same failure as the `error` of a `stream.end`."""
+        """Return the failure as the `error` of a `stream.end`."""
         return ErrorInfo(
             self.code,
             self.message,
@@ -117,7 +117,7 @@ class RelayError(Exception):
 
     @classmethod
     def of(cls, info: ErrorInfo) -> "RelayError":
-        """The failure that a `stream.end` tells of."""
+        """Return the failure in the `error` of a `stream.end`."""
         return cls(
             info.code,
             info.message,
@@ -132,7 +132,7 @@ class RequestError(RelayError):
 
 
 class UpstreamError(RelayError):
-    """The provider, the way to it, or what it sent is at fault."""
+    """The provider, the connection to it, or its response is at fault."""
 
 
 class ServiceError(RelayError):
@@ -140,5 +140,5 @@ class ServiceError(RelayError):
 
 
 def shutting_down() -> ServiceError:
-    """Return the error for what is asked of a relay that stops."""
+    """Return the error for requests during a shutdown."""
     return ServiceError("overloaded", "the relay is shutting down; try again", retry_after_s=2)

@@ -1,4 +1,4 @@
-"""The event schema: what happened in one generation, whoever the provider was.
+"""The event schema: the events of one generation, independent of the provider.
 
 An event is a frozen value. Its position in the stream's log, counted from 1, is its
 number; the number is not part of the value. `encode` gives the JSON object that the
@@ -32,7 +32,7 @@ FinishReason = Literal[
 ]
 Status = Literal["completed", "cancelled", "failed", "interrupted"]
 Stopper = Literal["user", "operator"]
-"""Who may ask for the end of a running stream: its owner, or an admin."""
+"""The principals that may cancel a running stream: its owner, or an admin."""
 EndedBy = Literal[
     Stopper,
     "reader_gone",
@@ -43,7 +43,7 @@ EndedBy = Literal[
     "relay_lost",
     "shutdown",
 ]
-"""Who or what ended an answer before it was complete."""
+"""The cause of an incomplete answer's end."""
 
 
 class Value(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -51,7 +51,7 @@ class Value(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class TaggedEvent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag_field="type"):
-    """What all events share: a `type` that is also the SSE event name."""
+    """Base class of all events: `type` is also the SSE event name."""
 
 
 class Raw(Value, frozen=True):
@@ -74,18 +74,18 @@ class TokenCounts(Value, frozen=True):
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
     cache_write_1h_tokens: int | None = None
-    """Of those written, those that are kept for an hour: they may cost more."""
+    """Those of the written tokens that are cached for an hour: they may cost more."""
     audio_input_tokens: int | None = None
     audio_output_tokens: int | None = None
-    """Of the input and of the output, what is sound; it may cost more."""
+    """The audio tokens of the input and of the output; they may cost more."""
     service_tier: str | None = None
-    """By whose prices the provider bills, where that is not its usual one."""
+    """The tier that the provider bills, if it is not the default."""
     cost: str | None = None
-    """What these tokens cost, in USD, as a decimal number; None where that is unknown."""
+    """The cost of these tokens in USD, as a decimal number; None if unknown."""
     estimated: bool | None = None
-    """True where the relay has estimated what the provider did not say."""
+    """True if the relay has estimated a count that the provider did not send."""
     cost_from: Literal["provider"] | None = None
-    """Whose word `cost` is, where it is not the relay's, by its prices."""
+    """The source of `cost`, if it is not computed from the relay's prices."""
 
 
 class ErrorInfo(Value, frozen=True):
@@ -97,7 +97,7 @@ class ErrorInfo(Value, frozen=True):
     retry_after_s: float | None = None
     provider_code: str | None = None
     param: str | None = None
-    """The code that the provider itself gives a request that it refuses, and the field at fault."""
+    """The provider's own code for a request that it refuses, and the field at fault."""
 
 
 class StreamStart(TaggedEvent, frozen=True, tag="stream.start"):

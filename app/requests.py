@@ -1,7 +1,7 @@
-"""The chat request: the one form that every way in is translated to.
+"""The chat request, to which the requests of all dialects are translated.
 
-It is the Chat Completions request, plus `provider_options` (put into the upstream's body
-as it is) and `on_disconnect`. Unknown fields are errors that name them.
+It is the Chat Completions request, plus `provider_options` (merged into the upstream's body
+unchanged) and `on_disconnect`. Unknown fields are errors that name them.
 """
 
 import re
@@ -191,7 +191,7 @@ class JsonSchemaFormat(Body, frozen=True, tag_field="type", tag="json_schema"):
 Natural = Annotated[int, Meta(ge=1)]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 Id = Annotated[str, Meta(max_length=255)]
-"""A name that a client has for something, and is told again: it is kept with the stream."""
+"""A client's own name for something, which is stored with the stream and returned."""
 Linger = Annotated[float, Meta(ge=0, le=86_400)]
 """Seconds without a reader, a day at most."""
 
@@ -245,12 +245,12 @@ class ChatRequest(Body, frozen=True):
 
     @property
     def streams(self) -> bool:
-        """Whether the answer is wanted as it comes, which it is unless `stream` says no."""
+        """Whether the answer is streamed, which is the default."""
         return self.stream is not False
 
     @property
     def limit(self) -> int | None:
-        """How many tokens the answer may have, by the newer of the two names if both say."""
+        """The maximum tokens of the answer; the newer of the two fields has precedence."""
         newer = self.max_completion_tokens
         return self.max_tokens if newer is None else newer
 
@@ -261,7 +261,7 @@ class ChatRequest(Body, frozen=True):
 
     @property
     def tier(self) -> str | None:
-        """The service tier, if it is another than the usual one."""
+        """The service tier, if it is not the default."""
         return None if self.service_tier in ("auto", "default") else self.service_tier
 
 
@@ -274,29 +274,29 @@ class ClientBody(msgspec.Struct, frozen=True):
     client_format: str
     """The name of the dialect."""
     body: dict[str, Any]
-    """All of it but the model, whether it streams, and what is for the relay alone."""
+    """All of it except the model, `stream`, and fields for the relay alone."""
     headers: dict[str, str] = {}
     beyond: tuple[str, ...] = ()
-    """What the chat request cannot say of it, each with its place: others refuse it."""
+    """Parts that the chat request cannot express, with their places: other dialects refuse them."""
     ignored: tuple[str, ...] = ()
-    """What the chat request leaves out of it, though others can do without."""
+    """Parts that the chat request leaves out, and that other dialects can do without."""
     foreign: tuple[str, ...] = ()
-    """What only a speaker of its dialect can do: others are asked last, and without it."""
+    """Parts that only its own dialect supports: other upstreams are tried last, without them."""
     shortened: tuple[str, ...] = ()
-    """The kinds of what stands in its history and became a text for others."""
+    """The kinds of blocks in its history that became texts for other dialects."""
 
 
 class OutputCeiling(msgspec.Struct, frozen=True):
-    """How much of an answer was reserved for: no body that is sent may ask for more."""
+    """The reserved output: no body that is sent may ask for more."""
 
     tokens: int
     """In each answer."""
     choices: int = 1
     """How many answers."""
     asked: bool = True
-    """Whether the request says how long an answer may be, so that no shorter one is meant."""
+    """Whether the request itself limits the length of an answer."""
     lowered: bool = False
-    """Whether less was left than it wants."""
+    """Whether the budget left less than the request asks for."""
 
 
 class TranslatedRequest(ChatRequest, frozen=True):
@@ -304,9 +304,9 @@ class TranslatedRequest(ChatRequest, frozen=True):
 
     client_body: ClientBody | None = None
     extras: dict[str, Any] | None = None
-    """What it says in fields of Chat Completions that the chat request does not have."""
+    """Fields of Chat Completions that the chat request does not have."""
     left_out: tuple[str, ...] = ()
-    """The paths of what it says besides, which goes to nobody."""
+    """The paths of all other fields, which no upstream receives."""
     ceiling: OutputCeiling | None = None
 
 
@@ -323,7 +323,7 @@ _SURROGATES = re.compile(
 """Escapes of JSON: of a backslash, of a pair, and of half a pair."""
 
 _MAX_LOOKED_AT = 65_536
-"""Bytes of a body in which it is looked for what the decoder could have said better."""
+"""Bytes of a body that are searched for a clearer reason than the decoder's."""
 
 _MAX_REASON = 300
 """Characters of an explanation, which quotes what the client sent."""
@@ -363,7 +363,7 @@ def check_chat(request: ChatRequest) -> None:
 def parse_body(
     body: bytes, decoder: msgspec.json.Decoder[T], *, example: str, max_values: int = MAX_VALUES
 ) -> T:
-    """Read a request of any dialect from JSON; `example` is what an empty one is told.
+    """Read a request of any dialect from JSON; `example` is for the error of an empty one.
 
     Raises:
         RequestError: `invalid_request`, with the place and the reason.
@@ -373,7 +373,7 @@ def parse_body(
 
 
 def check_body(body: bytes, *, example: str, max_values: int = MAX_VALUES) -> None:
-    """Refuse a body that is not worth decoding, since it is empty, too much, or not UTF-8.
+    """Refuse a body that is empty, too large, or not UTF-8, before decoding it.
 
     Raises:
         RequestError: `invalid_request`, with the reason.
@@ -382,7 +382,7 @@ def check_body(body: bytes, *, example: str, max_values: int = MAX_VALUES) -> No
         raise RequestError("invalid_request", f"the body is empty; send JSON such as {example}")
     check_json(body, max_values=max_values)
     if not body.isascii():
-        # A decoder does not look into the fields that it passes over.
+        # A decoder does not check the fields that it skips.
         try:
             body.decode()
         except UnicodeDecodeError as error:
@@ -392,7 +392,7 @@ def check_body(body: bytes, *, example: str, max_values: int = MAX_VALUES) -> No
 
 
 def parse_fields(body: bytes) -> dict[str, Any]:
-    """Read all fields of a request that `parse_body` took, those too that its type does not have.
+    """Read all fields of a request that `parse_body` accepted, including unknown ones.
 
     Raises:
         RequestError: `invalid_request`, with the place and the reason.
@@ -400,14 +400,14 @@ def parse_fields(body: bytes) -> dict[str, Any]:
     try:
         return _fields.decode(body)
     except (msgspec.DecodeError, RecursionError):
-        # It does not say in which field; one after the other does.
+        # The error does not name the field: decode one after the other.
         for name, part in _decode(body, _raw_fields).items():
             _decode(part, _any, place=name[:80])
         raise
 
 
 def parse_part(part: msgspec.Raw, *, place: str) -> Any:
-    """Read a field that a decoder has passed over; `place` is where it stands.
+    """Read a field that a decoder has skipped; `place` is for errors.
 
     Raises:
         RequestError: `invalid_request`, with the place and the reason.
@@ -416,7 +416,7 @@ def parse_part(part: msgspec.Raw, *, place: str) -> Any:
 
 
 def convert_body(value: object, kind: type[T], *, place: str) -> T:
-    """Read a part of a request that was decoded already; `place` is where it stands.
+    """Convert a decoded part of a request; `place` is for errors.
 
     Raises:
         RequestError: `invalid_request`, with the place and the reason.

@@ -8,7 +8,7 @@ who asked: no key, no owner, no id of a request or of the stream.
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, assert_never
 
 import msgspec
 from msgspec import Meta
@@ -16,13 +16,21 @@ from msgspec import Meta
 from .. import __version__
 from ..errors import CODES
 from ..events import (
+    ChoiceEnd,
+    ContentFilter,
     Event,
+    LogProbs,
+    Media,
+    Notice,
+    Opaque,
+    ProviderTool,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
     RefusalDelta,
     RefusalEnd,
     RefusalStart,
+    Source,
     StreamEnd,
     StreamStart,
     StreamTarget,
@@ -32,7 +40,9 @@ from ..events import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+    Usage,
     encode,
+    type_of,
 )
 
 VERSION: Final = 1
@@ -42,20 +52,10 @@ MAX_SECONDS: Final = 86_400
 MAX_REASON: Final = 300
 """Characters of what is wrong with a line, which may quote it."""
 
-_KINDS: Final = {
-    TextStart: ("text", 0),
-    TextDelta: ("text", 1),
-    TextEnd: ("text", 2),
-    ReasoningStart: ("reasoning", 0),
-    ReasoningDelta: ("reasoning", 1),
-    ReasoningEnd: ("reasoning", 2),
-    RefusalStart: ("refusal", 0),
-    RefusalDelta: ("refusal", 1),
-    RefusalEnd: ("refusal", 2),
-    ToolCallStart: ("tool_call", 0),
-    ToolCallDelta: ("tool_call", 1),
-    ToolCallEnd: ("tool_call", 2),
-}
+_Start = TextStart | ReasoningStart | RefusalStart | ToolCallStart
+_Delta = TextDelta | ReasoningDelta | RefusalDelta | ToolCallDelta
+_End = TextEnd | ReasoningEnd | RefusalEnd | ToolCallEnd
+_NO_TARGET: Final = "a 'stream.target' has to come before the answer"
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 T = TypeVar("T")
@@ -210,6 +210,8 @@ class _Order:
         if self._ended:
             return "nothing follows a 'stream.end'"
         match event:
+            case TextDelta() | ReasoningDelta() | RefusalDelta() | ToolCallDelta():
+                return self._refuse_more(event)
             case StreamStart():
                 return "'stream.start' stands in no line: the head is in its place"
             case StreamTarget():
@@ -222,32 +224,43 @@ class _Order:
                 if self._open and error is None:
                     return f"block {min(self._open)} has no end yet"
                 self._ended = True
+            case TextStart() | ReasoningStart() | RefusalStart() | ToolCallStart():
+                return self._refuse_start(event)
+            case TextEnd() | ReasoningEnd() | RefusalEnd() | ToolCallEnd():
+                if reason := self._refuse_more(event):
+                    return reason
+                del self._open[event.block]
+            case Opaque() | Source() | Media() | LogProbs() | ContentFilter() | ProviderTool():
+                pass
+            case Notice() | ChoiceEnd() | Usage():
+                pass
             case _:
-                return self._refuse_block(event)
+                assert_never(event)
         return ""
 
-    def _refuse_block(self, event: Event) -> str:
-        kind, step = _KINDS.get(type(event), ("", 0))
-        if not kind:
-            return ""
-        block: int = getattr(event, "block", 0)
-        choice: int = getattr(event, "choice", 0)
+    def _refuse_start(self, event: _Start) -> str:
         if not self._has_target:
-            return "a 'stream.target' has to come before the answer"
-        if step == 0:
-            if block in self._begun:
-                return f"block {block} has begun already"
-            self._begun.add(block)
-            self._open[block] = kind, choice
-            return ""
+            return _NO_TARGET
+        if event.block in self._begun:
+            return f"block {event.block} has begun already"
+        self._begun.add(event.block)
+        self._open[event.block] = _kind(event), event.choice
+        return ""
+
+    def _refuse_more(self, event: _Delta | _End) -> str:
+        if not self._has_target:
+            return _NO_TARGET
+        kind, block, choice = _kind(event), event.block, event.choice
         begun_as, belongs_to = self._open.get(block, ("", choice))
         if begun_as != kind:
             return f"block {block} is no open '{kind}' block"
         if belongs_to != choice:
             return f"block {block} has begun with choice {belongs_to}, not {choice}"
-        if step == 2:
-            del self._open[block]
         return ""
+
+
+def _kind(event: _Start | _Delta | _End) -> str:
+    return type_of(event).partition(".")[0]
 
 
 def render_tape(head: Head, played: Iterable[Played]) -> bytes:

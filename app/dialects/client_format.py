@@ -1,13 +1,13 @@
-"""What a dialect is towards clients: their requests in, frames and errors out.
+"""The interface of a client format: requests in, frames and errors out.
 
-A renderer is a pure function of the log: no clock, no chance, nothing but the events and the
-`labels` in `stream.start`. So the frames of a stream in a dialect are always the same ones,
-and a reader that comes back is given those after the one that it saw last.
+A renderer is a pure function of the log: it depends on the events alone, which include the
+`labels` in `stream.start`. So the frames of a stream in a dialect never change, and a reader
+that reconnects gets those after its cursor.
 
 The id of a frame is `<stream>.<letter><n>`: n counts the frames of this dialect from 1, with
 a gap where a log has one, and the native dialect, whose frames are the events, has no letter.
-It is the last line of its frame: some clients take it for their cursor as soon as they have
-read that line, and would never ask again for a frame that was cut after it.
+It is the last line of its frame: some clients advance their cursor as soon as they have read
+that line, and would skip a frame that was cut after it.
 """
 
 import re
@@ -23,12 +23,12 @@ from ..requests import ChatRequest, check_chat
 
 
 class Frame(NamedTuple):
-    """What one event of a client's stream says."""
+    """One SSE event of a client's stream."""
 
     data: bytes
     """One line: JSON, or an end marker."""
     event: str | None = None
-    """The name of the event, where the dialect has names."""
+    """The name of the event, if the dialect has names."""
 
 
 class Renderer(Protocol):
@@ -42,7 +42,7 @@ class FrameWriter(Protocol):
     """The bytes of one connection: `feed` it the log's events after `begin`, in order."""
 
     begin: int
-    """The number of the event after which it wants to be fed."""
+    """The number of the event before the first one to feed."""
 
     def feed(self, event: Event) -> bytes:
         """Return what the next event adds, which may be nothing."""
@@ -60,7 +60,7 @@ class NumberedWriter:
         self, renderer: Renderer, stream: str, *, letter: str, after: int, retry_ms: int
     ) -> None:
         self.count = 0
-        """How many frames there were, those that were left out too."""
+        """The number of frames so far, including those left out."""
         self._skipped = 0
         self._renderer = renderer
         self._id = f"\nid: {stream}.{letter}".encode()
@@ -77,7 +77,7 @@ class NumberedWriter:
 
     @property
     def last(self) -> int:
-        """The number of the last frame there was, left out or not."""
+        """The number of the last frame, left out or not."""
         return self._skipped + self.count
 
     def _write(self, frame: Frame) -> bytes:
@@ -92,18 +92,18 @@ class NumberedWriter:
 
 
 class ParsedRequest(msgspec.Struct, frozen=True):
-    """A client's request as a chat request, with what else the client said."""
+    """A client's request as a chat request, with what only its own dialect needs."""
 
     chat: ChatRequest
     labels: Mapping[str, str] = {}
-    """What the dialect has to say again in its frames: kept in `stream.start`."""
+    """Values that the dialect repeats in its frames, stored in `stream.start`."""
     lingers: bool | None = None
-    """Whether the stream goes on without a reader; None for the dialect's own habit."""
+    """Whether the stream continues without a reader; None for the dialect's default."""
     name: str | None = None
-    """What its client calls the stream, before and without knowing its id."""
+    """The client's own name for the stream, known before its id."""
 
     def __post_init__(self) -> None:
-        """Check what the types do not bound.
+        """Check the bounds that the types do not express.
 
         Raises:
             RequestError: `invalid_request`, with the place and the bound.
@@ -112,7 +112,7 @@ class ParsedRequest(msgspec.Struct, frozen=True):
 
 
 class Failure(NamedTuple):
-    """An error before a stream began, in the words of a dialect."""
+    """An error response, before a stream has begun, in a dialect."""
 
     status: int
     body: bytes
@@ -120,18 +120,18 @@ class Failure(NamedTuple):
 
 
 PROVIDER_STATUSES: Final = {"upstream_auth": 401}
-"""Failures that the clients of OpenAI's and Anthropic's formats are given with the provider's
-status: they send again what is answered with a 5xx, some of them (AI SDK, opencode) whatever
-`x-should-retry` says. To pages of the relay's own format 401 is about their own credential."""
+"""Failures that keep the provider's status in OpenAI's and Anthropic's formats: their clients
+retry a 5xx, some (AI SDK, opencode) in spite of `x-should-retry`. In the native format a 401
+is about the client's own credential."""
 
 
 class ClientFormat(NamedTuple):
-    """All that the HTTP side needs to speak one dialect with clients."""
+    """One dialect towards clients, for the HTTP side."""
 
     name: str
-    """What `?format=` calls it."""
+    """Its value of `?format=`."""
     path: str
-    """Where its generations are started; what is below is its own too."""
+    """Where generations are started; paths below it belong to the dialect too."""
     letter: str
     """In the ids of its frames; "" for the native dialect, whose frames are the events."""
     parse_request: Callable[[bytes], ParsedRequest]
@@ -145,22 +145,22 @@ class ClientFormat(NamedTuple):
     request_type: Any = dict
     """What a request is decoded as; `GET /openapi.json` says it."""
     replays: bool = False
-    """Whether its clients have to be sent everything again when they come back."""
+    """Whether its clients need all frames again when they reconnect."""
     lingers: bool = True
-    """Whether its clients can come back, so that their streams go on for a while."""
+    """Whether its clients can reconnect, so that their streams continue for a while."""
     asks_again: bool = False
-    """Whether its clients send a request again that was refused as something that may pass:
-    the official ones twice, Claude Code ten times."""
+    """Whether its clients retry a request after a retryable error: the official ones twice,
+    Claude Code ten times."""
     breaks_off: bool = False
-    """Whether the body of an answer that did not complete ends uncleanly: for old clients, that
-    pass over an error and take a clean end for that of the answer."""
+    """Whether the body of an incomplete answer ends uncleanly: for old clients, which ignore an
+    error and take a clean end for the end of the answer."""
     headers: Mapping[str, str] = {}
     name_of: Callable[[str], str] | None = None
-    """What a stream that is started here is found by, made of its id."""
+    """Derives a stream's public name from its id."""
     asking_headers: Sequence[str] = ()
-    """The headers of a request that are part of what it asks."""
+    """Request headers that are part of the request's meaning."""
     own_writer: Callable[..., FrameWriter] | None = None
-    """What writes the renderer's frames faster than `NumberedWriter`, to the same bytes."""
+    """A faster writer than `NumberedWriter`, with the same bytes."""
 
     def writer(self, stream: str, *, after: int, retry_ms: int) -> FrameWriter:
         """Write the frames of a stream after a cursor."""

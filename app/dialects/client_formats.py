@@ -1,4 +1,4 @@
-"""The dialects that clients may speak, by the names that `?format=` has for them."""
+"""The client formats, by the values of `?format=`."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -51,19 +51,42 @@ CLIENT_FORMATS: Final[Mapping[str, ClientFormat]] = MappingProxyType(
     {
         client_format.name: client_format
         for client_format in (
-            *(NATIVE, OPENAI_CHAT, OPENAI_RESPONSES, OPENAI_COMPLETIONS),
-            *(ANTHROPIC, UI, AG_UI),
+            NATIVE,
+            OPENAI_CHAT,
+            OPENAI_RESPONSES,
+            OPENAI_COMPLETIONS,
+            ANTHROPIC,
+            UI,
+            AG_UI,
         )
     }
 )
 
 
 OPENAIS: Final = (
-    *("assistants", "audio", "batches", "chat", "completions", "containers", "conversations"),
-    *("embeddings", "engines", "evals", "files", "fine_tuning", "images", "models"),
-    *("moderations", "organization", "realtime", "threads", "uploads", "vector_stores", "videos"),
+    "assistants",
+    "audio",
+    "batches",
+    "chat",
+    "completions",
+    "containers",
+    "conversations",
+    "embeddings",
+    "engines",
+    "evals",
+    "files",
+    "fine_tuning",
+    "images",
+    "models",
+    "moderations",
+    "organization",
+    "realtime",
+    "threads",
+    "uploads",
+    "vector_stores",
+    "videos",
 )
-"""What OpenAI has below /v1/, and its clients ask for."""
+"""OpenAI's paths below /v1/, which its clients request."""
 
 _BELOW_V1: Final = re.compile(r"/v1/(\w+)(?:/|$)")
 _WITHOUT_V1: Final = re.compile(
@@ -73,9 +96,9 @@ _OPENAIS_CLIENT: Final = re.compile(rb"(?:Async)?(?:Azure)?OpenAI/")
 
 
 def client_format_of(path: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> ClientFormat:
-    """Return the dialect of a client that asks for a path, by that or by what it says of itself.
+    """Return the dialect of a request, by its path or its headers; the native one if unknown.
 
-    The headers have names in lower case. It is the native one if it may be any.
+    The headers have names in lower case.
     """
     path = mend_path(path)
     client_formats = sorted(
@@ -97,7 +120,7 @@ def client_format_of(path: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> 
 
 
 def mend_path(path: str) -> str:
-    """Return the path that was meant where a base URL has a "/v1" too many, or too few."""
+    """Return the intended path where a base URL has "/v1" twice, or lacks it."""
     if path.startswith("/v1/v1/"):
         return path.removeprefix("/v1")
     return f"/v1{path}" if _WITHOUT_V1.match(path) else path

@@ -1,4 +1,4 @@
-"""Embeddings: OpenAI's request and answer, and those of the formats of upstreams. No I/O."""
+"""Embeddings: OpenAI's request and response, and those of the upstream formats. No I/O."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, NamedTuple
@@ -14,15 +14,26 @@ from .writing.token_counts import GOOGLES
 from .writing.token_estimate import estimate_text
 
 MAX_INPUTS: Final = 2048
-"""OpenAI's."""
+"""OpenAI's own limit."""
 MAX_VALUES: Final = 400_000
-"""Values in a request: OpenAI takes 300,000 tokens, each of which may be one."""
+"""Values in a request: OpenAI accepts 300,000 tokens, each perhaps a value."""
 
 SAFE: Final = frozenset(
     (
-        *("input_type", "task", "task_type", "title", "instruction", "prompt_name"),
-        *("truncate", "truncation", "truncate_prompt_tokens", "normalize", "late_chunking"),
-        *("dimensions", "output_dimension", "output_dimensionality"),
+        "input_type",
+        "task",
+        "task_type",
+        "title",
+        "instruction",
+        "prompt_name",
+        "truncate",
+        "truncation",
+        "truncate_prompt_tokens",
+        "normalize",
+        "late_chunking",
+        "dimensions",
+        "output_dimension",
+        "output_dimensionality",
     )
 )
 """The fields of providers that only shape the vectors: clients may always set them."""

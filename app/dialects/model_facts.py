@@ -1,7 +1,7 @@
-"""What is known of a model: how old it is, how much it takes, what it can. No I/O.
+"""Facts about models: creation date, context length, capabilities. No I/O.
 
-Every host's list of models has words of its own for it. Ours are OpenRouter's, and Anthropic's
-towards its clients.
+Each host's list of models has its own fields for them. The relay's are OpenRouter's, and
+Anthropic's for Anthropic's clients.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,11 +16,15 @@ from .reading.json_values import count, mapping, short, string
 MAX_WORDS: Final = 64
 """Abilities of one model, and characters of each."""
 MAX_CAPABILITIES: Final = 8 * 1024
-"""Bytes of Anthropic's table of what a model can."""
+"""Bytes of Anthropic's table of a model's capabilities."""
 
 _INPUT: Final = (
-    *("context_length", "max_context_length", "context_window", "max_model_len"),
-    *("inputTokenLimit", "max_input_tokens"),
+    "context_length",
+    "max_context_length",
+    "context_window",
+    "max_model_len",
+    "inputTokenLimit",
+    "max_input_tokens",
 )
 _OUTPUT: Final = ("max_completion_tokens", "outputTokenLimit", "max_output_tokens", "max_tokens")
 _CREATED: Final = ("created", "created_at", "modified_at")

@@ -1,7 +1,6 @@
-"""What the `format` of a proof says: whose it is, and how it goes back.
+"""Values of `format` for reasoning signatures and `opaque` events: their owner and their kind.
 
-A proof is what a provider wants back with the next turn; the event schema has it as the
-`format` of a reasoning block or of an `opaque`.
+The provider needs such a value back, unchanged, with the next turn.
 """
 
 from typing import Final
@@ -11,24 +10,24 @@ CLAUDE_THINKING: Final = "anthropic"
 CLAUDE_REDACTED: Final = "anthropic.redacted_thinking"
 """A thinking block whose text the provider hides."""
 CLAUDE_COMPACTION: Final = "anthropic.compaction"
-"""A block, as JSON, that stands for all of the conversation before it."""
+"""A block, as JSON, that replaces the conversation before it."""
 
 GOOGLE_SIGNATURE: Final = "google.thought_signature"
-"""What Gemini's Chat Completions route wants back with a call."""
+"""The `thought_signature` of a call in Gemini's Chat Completions route."""
 
 OPENAI_ENCRYPTED: Final = "openai"
 """Encrypted reasoning at the end of its block."""
 OPENAI_REASONING: Final = "openai.reasoning"
 """A reasoning item without any text."""
 OPENAI_COMPACTION: Final = "openai.compaction"
-"""What stands for the conversation before it."""
+"""An item that replaces the conversation before it."""
 SUMMARY: Final = "seseragi.summary"
-"""The relay's own: a summary of the conversation before it, by whichever model was asked."""
+"""The relay's own: a summary of the conversation before it, by any model."""
 OPENAI_PHASE: Final = "openai.phase"
-"""Whether what stands before it was commentary."""
+"""The phase of the message before it, such as commentary."""
 OPENAI_CUSTOM_CALL: Final = "openai.custom_tool_call"
-"""Of a call whose arguments are any text."""
+"""A call whose arguments are free text."""
 OPENAI_NAMESPACE: Final = "openai.namespace"
-"""The name of the namespace in which the function of a call stands."""
+"""The namespace of the function of a call."""
 OPENAI_ITEM: Final = "openai.item"
-"""A whole item, as JSON: of a tool that the caller runs, or what answers it."""
+"""A whole item, as JSON: a call of a tool that the caller runs, or its result."""

@@ -1,4 +1,4 @@
-"""What a dialect is: all that a relay needs to speak one format. No format is known here."""
+"""The interface of an upstream format: framing, parser, request builder, quirks."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, Self
@@ -11,7 +11,7 @@ from ..framing.sse import Message
 from ..requests import ChatRequest
 
 MODEL: Final = "{model}"
-"""Where a path or a base URL wants the model's name."""
+"""The placeholder for the model's name in a path or a base URL."""
 
 
 class Decoder(Protocol):
@@ -29,7 +29,7 @@ class Decoder(Protocol):
 
     @property
     def strange(self) -> bool:
-        """Whether something came that no answer of the format has. Asked last."""
+        """Whether the body has something that no answer of the format has. Called last."""
 
     def close(self) -> Message | None:
         """Take the end of input and return the message that it left unterminated.
@@ -48,12 +48,12 @@ class Parser(Protocol):
     upstream_id: str | None
     """The provider's name for the answer, once it is known."""
     model: str | None
-    """The model that answers, by the provider's word, once it is known."""
+    """The model that answers, as the provider reports it, once it is known."""
     said: str
-    """What the provider said in words of a failure, for the operator; "" before it did."""
+    """The provider's own text of a failure, for the operator; "" before one."""
 
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
-        """Name the upstream for errors, and say how many answers were asked for."""
+        """Set the upstream's name for errors, and the number of answers requested."""
 
     @property
     def ended(self) -> bool:
@@ -65,22 +65,22 @@ class Parser(Protocol):
 
     @property
     def usage(self) -> TokenCounts | None:
-        """What the provider has counted so far."""
+        """The provider's counts so far."""
 
     @property
     def counted_early(self) -> bool:
-        """Whether `usage` was told before the finish, and may not be of the whole answer."""
+        """Whether `usage` came before the finish, and may not cover the whole answer."""
 
     @property
     def refused(self) -> bool:
-        """Whether the provider itself has said that it failed."""
+        """Whether the provider itself reported the failure."""
 
     @property
     def reasoning_field(self) -> str | None:
-        """The field in which the provider sends reasoning, if hosts of the format differ in it."""
+        """The field in which the provider sends reasoning, where hosts of the format differ."""
 
     def know_calls(self, ids: Collection[str]) -> None:
-        """Take the ids of the conversation's calls, which no call of this answer may have."""
+        """Set the ids of the conversation's calls, which no call of this answer may reuse."""
 
     def feed(self, message: Message) -> list[Event]:
         """Take the next message."""
@@ -89,22 +89,22 @@ class Parser(Protocol):
         """Take the end of input, the message that it left unterminated, and `Decoder.strange`."""
 
     def cut(self, error: RelayError) -> list[Event]:
-        """Take the loss of the connection: too late to matter if `finished`, else a failure."""
+        """Take the loss of the connection: a notice if `finished`, else a failure."""
 
     def stop(self, status: Status, error: RelayError | None = None) -> list[Event]:
-        """End now, whatever was seen: cancelled, interrupted, or failed with `error`."""
+        """End now: cancelled, interrupted, or failed with `error`."""
 
 
 class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one vendor of a format wants otherwise; each dialect has its own."""
+    """Deviations of one vendor of a format; each dialect has its own fields."""
 
     @property
     def ignored(self) -> Collection[str]:
-        """The fields of a chat request that are left out for this vendor's sake."""
+        """The fields of a chat request that this vendor refuses, and that are left out."""
         return ()
 
     def with_reasoning(self, field: str) -> Self:
-        """Return the quirks of a model that takes reasoning in this field, by its own answers."""
+        """Return the quirks of a model that sends its reasoning in this field."""
         return self
 
 
@@ -125,43 +125,43 @@ class RenderedRequest(NamedTuple):
 
     body: dict[str, Any]
     changes: Sequence[str] = ()
-    """What was left out or said otherwise since the provider would refuse it, each as the end
-    of a sentence about the upstream."""
+    """Changes, since the provider would refuse the request, each as the end of a sentence about
+    the upstream."""
 
 
 class PassedBody(NamedTuple):
-    """A client's own body as the upstream can take it, and headers that go with it."""
+    """A client's own body in a form that the upstream accepts, and its headers."""
 
     body: dict[str, Any]
     headers: Mapping[str, str] = {}
 
 
 class Passthrough(NamedTuple):
-    """How the requests of clients that speak an upstream's own dialect are passed through."""
+    """Passing through of requests from clients that speak the upstream's own dialect."""
 
     pass_on: Callable[..., PassedBody]
-    """(client_body, *, quirks) to what the provider can take of it."""
+    """(client_body, *, quirks) to the part that the provider accepts."""
     finish: Callable[..., dict[str, Any]]
     """(body, *, model, quirks) to the JSON body, with the model and that it is a stream."""
 
 
 class UpstreamFormat(NamedTuple):
-    """All that a relay needs to speak one format with an upstream."""
+    """One format of upstreams."""
 
     path: str
     """Appended to the upstream's base URL; may hold `MODEL` and a query."""
     decoder: type[Decoder]
     parser: type[Parser]
     render_request: Callable[..., RenderedRequest]
-    """(request, *, model, quirks) to the JSON body, and what it says otherwise."""
+    """(request, *, model, quirks) to the JSON body, and the changes made for it."""
     quirks: type[Quirks]
-    """What one vendor of the format may want otherwise."""
+    """The deviations that a vendor of the format may have."""
     headers: Mapping[str, str] = {}
     models_path: str | None = "models"
-    """Where the models are listed, None if they are not."""
+    """The path of the list of models, None if there is none."""
     ignored: frozenset[str] = frozenset()
-    """Fields of a chat request that the format has no place for, though the answer is none
-    the less one to the request: they are left out, and a `notice` says so."""
+    """Fields of a chat request that the format lacks and that can be left out without changing
+    the answer's meaning; a `notice` names them."""
     find_hosted_tool: Callable[[str, ChatRequest], dict[str, Any] | None] = _find_no_tool
     """Returns the provider's own tool, as `tools` of a body holds it, that does what OpenAI's of
     a type does; None if it has none that the request allows."""

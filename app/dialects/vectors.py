@@ -1,4 +1,4 @@
-"""Vectors as the JSON that they travel in: a list of numbers, or base64 of float32. No I/O."""
+"""Encodings of vectors in JSON: a list of numbers, or base64 of float32. No I/O."""
 
 import base64
 import binascii

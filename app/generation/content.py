@@ -6,17 +6,37 @@ answer has begun, and of the answer when it ends.
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
 from ..events import (
+    ChoiceEnd,
+    ContentFilter,
     Event,
+    LogProbs,
+    Media,
+    Notice,
+    Opaque,
+    ProviderTool,
     ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
     RefusalDelta,
+    RefusalEnd,
+    RefusalStart,
+    Source,
+    StreamEnd,
+    StreamStart,
+    StreamTarget,
     TextDelta,
+    TextEnd,
+    TextStart,
     ToolCallDelta,
+    ToolCallEnd,
     ToolCallStart,
+    Usage,
+    type_of,
 )
 from ..requests import ChatRequest
 
@@ -31,11 +51,6 @@ MAX_ANSWER = 256 * 1024
 
 MAX_EVENTS = 200_000
 
-_KINDS: dict[type, str] = {
-    TextDelta: "text",
-    ReasoningDelta: "reasoning",
-    RefusalDelta: "refusal",
-}
 _BINARY = ("data", "file_data", "signature", "encrypted")
 
 
@@ -83,19 +98,31 @@ def _answer(events: Iterable[Event]) -> dict[str, Any]:
     texts: dict[int, list[str]] = {}
     room, cut = MAX_ANSWER, False
     for event in islice(events, MAX_EVENTS):
-        if isinstance(event, ToolCallStart):
-            name = event.name[:MAX_TEXT]
-            blocks[event.block] = {"type": "tool_call", "name": name, "arguments": ""}
-            room -= len(name)
-        elif isinstance(event, ToolCallDelta):
-            texts.setdefault(event.block, []).append(event.arguments[:room])
-            room -= len(event.arguments)
-        elif (kind := _KINDS.get(type(event))) is not None:
-            assert isinstance(event, TextDelta | ReasoningDelta | RefusalDelta)  # noqa: S101
-            said: dict[str, Any] = {"choice": event.choice} if event.choice else {}
-            blocks.setdefault(event.block, {"type": kind, "text": "", **said})
-            texts.setdefault(event.block, []).append(event.text[:room])
-            room -= len(event.text)
+        match event:
+            case TextDelta() | ReasoningDelta() | RefusalDelta():
+                if event.block not in blocks:
+                    block = {"type": type_of(event).removesuffix(".delta"), "text": ""}
+                    choice = {"choice": event.choice} if event.choice else {}
+                    blocks[event.block] = {**block, **choice}
+                texts.setdefault(event.block, []).append(event.text[:room])
+                room -= len(event.text)
+            case ToolCallDelta():
+                texts.setdefault(event.block, []).append(event.arguments[:room])
+                room -= len(event.arguments)
+            case ToolCallStart():
+                name = event.name[:MAX_TEXT]
+                blocks[event.block] = {"type": "tool_call", "name": name, "arguments": ""}
+                room -= len(name)
+            case TextStart() | ReasoningStart() | RefusalStart():
+                pass
+            case TextEnd() | ReasoningEnd() | RefusalEnd() | ToolCallEnd() | ChoiceEnd():
+                pass
+            case Opaque() | Source() | Media() | LogProbs() | ContentFilter() | ProviderTool():
+                pass
+            case StreamStart() | StreamTarget() | Notice() | Usage() | StreamEnd():
+                pass
+            case _:
+                assert_never(event)
         if room < 0:
             cut = True
             break

@@ -115,7 +115,7 @@ def _build(
         dialect=dialect,
         credentials=credentials,
         query=check_query({**preset.query, **table.query}, f"{place}.query"),
-        headers=check_headers(table.headers, f"{place}.headers"),
+        headers={**preset.headers, **check_headers(table.headers, f"{place}.headers")},
         quirks=_quirks(table, preset, dialect=dialect, own_host=own_host, place=place),
         models=table.models,
         default_model=table.default_model or (None if table.models else preset.default_model),

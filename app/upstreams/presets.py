@@ -47,6 +47,8 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     host_quirks: Mapping[str, object] = {}
     """Those of the provider's own host, and not of others that are put in its place."""
     query: Mapping[str, str] = {}
+    headers: Mapping[str, str] = {}
+    """Sent with every request, by their names in lower case; those of a table replace them."""
     defaults: Mapping[str, str] = {}
     """Of `PLACES`."""
     lists_models: bool = True

@@ -10,6 +10,7 @@ import pytest
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.settings import load_settings
 from app.settings.first_minute import settle_identity
+from app.settings.places import check_headers
 from app.upstreams.presets import PLACES, PRESETS, Preset
 
 pytestmark = pytest.mark.pure
@@ -46,6 +47,7 @@ def test_empty_tables_are_enough_with_the_variables_set(tmp_path):
 def test_presets_speak_dialects_with_their_quirks_to_urls_of_https_or_of_this_machine():
     for preset in PRESETS.values():
         msgspec.convert(dict(preset.quirks), UPSTREAM_FORMATS[preset.dialect].quirks)
+        assert preset.headers == check_headers(preset.headers, "preset")
         own = r"https://|http://127\.0\.0\.1:\d+(/v1)?$"
         assert preset.base_url is None or re.match(own, preset.base_url)
 

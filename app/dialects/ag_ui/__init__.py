@@ -1,1 +1,1 @@
-"""AG-UI 1.0, which agents' front ends read."""
+"""AG-UI 1.0, a protocol between agents and their front ends."""

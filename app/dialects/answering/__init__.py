@@ -1,1 +1,1 @@
-"""What the client formats share: ids, ends, proofs, parts of requests."""
+"""Shared parts of the client formats: ids, errors, signatures, parts of requests."""

@@ -1,11 +1,11 @@
-"""Assistant messages: of an answer that was just given, and of one that a client sends back."""
+"""Assistant messages, built from an answer or from what a client sends back."""
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, assert_never
 
 import msgspec
 
-from ...events import Event, Opaque
+from ...events import Media, Opaque, ProviderTool, Source
 from ...requests import (
     AssistantMessage,
     FunctionCall,
@@ -42,14 +42,18 @@ class ToolCallBlock(msgspec.Struct, omit_defaults=True):
     choice: int = 0
 
 
+Block = TextBlock | ToolCallBlock | Opaque | Source | Media | ProviderTool
+"""A block of an answer, or an event that stands between blocks."""
+
+
 def build_message(parts: Sequence[AssistantPart], calls: Sequence[ToolCall]) -> AssistantMessage:
-    """Return the message that says these parts; a single text is sent as a string."""
+    """Return the message of these parts; a single text becomes a string."""
     only = parts[0].text if len(parts) == 1 and isinstance(parts[0], TextPart) else None
     return AssistantMessage(only or [*parts] or None, tool_calls=[*calls] or None)
 
 
 class MessageBuilder:
-    """Collects what the model said, in the order in which a client sends it back."""
+    """Collects the parts of an assistant message, in the order in which a client sends them."""
 
     def __init__(self) -> None:
         self._parts: list[AssistantPart] = []
@@ -71,23 +75,21 @@ class MessageBuilder:
         self._calls.append(call)
 
     def take(self) -> list[AssistantMessage]:
-        """Return the message, if anything was said, and begin anew."""
+        """Return the message, none if it is empty, and start the next one."""
         parts, calls = self._parts, self._calls
         self._parts, self._calls = [], []
         return [build_message(parts, calls)] if parts or calls else []
 
 
-def render_message(
-    blocks: Iterable[TextBlock | ToolCallBlock | Event], *, calls: bool
-) -> AssistantMessage:
-    """Return the message of choice 0: what it says, and all that a provider may want back.
+def render_message(blocks: Iterable[Block], *, calls: bool) -> AssistantMessage:
+    """Return the message of choice 0, with everything that its provider may need back.
 
-    Without `calls` the tool calls are left out: those of an answer that was cut may be cut.
+    Without `calls` the tool calls are left out: in an answer that was cut they may be cut too.
     """
     parts: list[AssistantPart] = []
     proofs: dict[int | None, list[OpaqueValue]] = {}
     called: list[ToolCallBlock] = []
-    found = [block for block in blocks if getattr(block, "choice", None) == 0]
+    found = [block for block in blocks if block.choice == 0]
     of_calls = {block.block for block in found if isinstance(block, ToolCallBlock)}
     for block in found:
         match block:
@@ -95,7 +97,7 @@ def render_message(
                 parts.append(TextPart(block.text))
             case TextBlock("refusal"):
                 parts.append(RefusalPart(block.text))
-            case TextBlock("reasoning"):
+            case TextBlock():
                 proof = (block.signature, block.encrypted, block.format)
                 parts.append(ReasoningPart(block.text, *proof))
             case ToolCallBlock():
@@ -104,6 +106,10 @@ def render_message(
                 proofs.setdefault(block.block, []).append(OpaqueValue(block.format, block.data))
             case Opaque():
                 parts.append(OpaquePart(block.format, block.data))
+            case Source() | Media() | ProviderTool():
+                pass  # no message of a client has them
+            case _:
+                assert_never(block)
     rows = [
         ToolCall(one.id, FunctionCall(one.name, one.arguments), opaque=proofs.get(one.block))
         for one in (called if calls else ())

@@ -1,4 +1,4 @@
-"""Files that stand in a client's message, as the part of a chat request that they are."""
+"""Files in a client's message, as parts of a chat request."""
 
 import re
 
@@ -12,7 +12,7 @@ _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav
 def attach(
     url: str, media_type: str, *, filename: str | None = None, place: str
 ) -> ImagePart | AudioPart | FilePart:
-    """Return the part that a file is, by its URL and media type.
+    """Return the part for a file, chosen by its URL and media type.
 
     Raises:
         RequestError: `invalid_request`, only the client can read the URL.

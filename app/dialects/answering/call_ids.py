@@ -1,12 +1,12 @@
-"""Ids of tool calls: those that the relay makes, and those that a dialect cannot say.
+"""Ids of tool calls: generated ones, and the encoding of ids that a dialect does not allow.
 
-A provider's id goes to clients and back to the provider as it is. Some providers give none:
-the event builder then numbers the calls, in a form that no provider uses. The next answer is
-numbered from 0 again, so clients, many of which look calls up by their id in the whole
-conversation, are shown such an id with letters in it that are the stream's own.
+A provider's id goes to clients and back to the provider unchanged. For a call without an id the
+event builder generates one, by the number of its block, in a form that no provider uses. Each
+answer counts from 0 again, and many clients look calls up by id in the whole conversation: so
+clients get such an id with a token of the stream in it.
 
-Anthropic's clients know ids of letters, digits, "_" and "-" only. Any other id is shown to
-them in base64, and read back from it: nothing has to be remembered.
+Anthropic's clients accept letters, digits, "_" and "-" only. Other ids are base64 for them,
+and decoded on the way back: no table is needed.
 """
 
 import base64
@@ -23,24 +23,24 @@ _PACKED: Final = "seseragi-"
 
 
 def make_call_id(block: int) -> str:
-    """Return the id of a call that came without one, by the number of its block."""
+    """Generate the id of a call that has none, by the number of its block."""
     return f"seseragi_{block}"
 
 
 def is_made_up(id: str) -> bool:
-    """Return whether an id is the relay's own, as it is or as clients are shown it."""
+    """Return whether the relay generated an id, in its own form or in that for clients."""
     return _MADE_OR_SHOWN.fullmatch(id) is not None
 
 
 def show_call(stream: str, id: str) -> str:
-    """Return the id that a client is shown for the id of a call."""
+    """Return the id of a call in its form for clients."""
     if not _MADE.fullmatch(id):
         return id
     return id.replace("_", f"_{public_token(stream, 'call')}_")
 
 
 def pack_id(id: str) -> str:
-    """Return an id in letters, digits, "_" and "-"; unchanged if it has no others."""
+    """Encode an id in letters, digits, "_" and "-"; one that has no others is unchanged."""
     if _PLAIN.fullmatch(id) and not id.startswith(_PACKED):
         return id
     return _PACKED + base64.urlsafe_b64encode(id.encode()).decode().rstrip("=")

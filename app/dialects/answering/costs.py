@@ -1,4 +1,4 @@
-"""What an answer has cost, as the formats of OpenAI and Anthropic have room for it."""
+"""The cost of an answer, for the usage objects of OpenAI's and Anthropic's formats."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ from ...events import StreamEnd
 
 
 def render_cost(end: StreamEnd) -> dict[str, Any]:
-    """Return what stands beside the counts: the cost in USD, and whether they are an estimate.
+    """Return the fields beside the counts: the cost in USD, and whether they are estimated.
 
-    The cost is a number, as OpenRouter's `usage.cost` is, and that of the whole stream.
+    The cost is that of the whole stream, as a number, like OpenRouter's `usage.cost`.
     """
     said: dict[str, Any] = {}
     if end.cost is not None:

@@ -1,4 +1,4 @@
-"""Why an answer is not a whole one, for dialects that say it with an error."""
+"""The error of an incomplete answer, for dialects that end one with an error."""
 
 from typing import Final
 
@@ -8,11 +8,11 @@ from ...events import StreamEnd
 _CUTS: Final = ("upstream_truncated", "producer_lost")
 
 _CUT: Final = "connection lost"
-"""By these words coding agents (pi and its kin) know that an answer was cut, and ask again."""
+"""Coding agents (pi and its kin) recognize a cut answer by these words, and retry."""
 
 
 def error_of_end(end: StreamEnd) -> RelayError | None:
-    """Return why an answer did not complete; None if it did."""
+    """Return the error of an answer that did not complete; None if it did."""
     if end.status == "completed":
         return None
     if end.error is not None:

@@ -19,12 +19,12 @@ class Moderation:
         self._found: dict[str, dict[str, Any]] = {}
 
     def feed(self, event: ContentFilter) -> None:
-        """Take a verdict; that of another filter has no such type and is left out."""
+        """Take a verdict; those of other filters, which have no such type, are ignored."""
         if event.categories.get("type") in (_LISTED, _SINGLE, "error"):
             self._found["input" if event.scope == "prompt" else "output"] = event.categories
 
     def render_lists(self) -> dict[str, Any]:
-        """Return the results as Chat Completions has them; {} if there are none."""
+        """Return the results in the form of Chat Completions; {} if there are none."""
         return {
             name: {"type": _LISTED, "model": found.get("model"), "results": [found]}
             if found["type"] == _SINGLE
@@ -33,7 +33,7 @@ class Moderation:
         }
 
     def render_singles(self) -> dict[str, Any]:
-        """Return the first result of each, as a response has them; {} until there are both."""
+        """Return the first result of each, in the form of Responses; {} until both are known."""
         if len(self._found) < 2:
             return {}
         return {

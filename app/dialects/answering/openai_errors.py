@@ -1,6 +1,6 @@
-"""Errors as OpenAI's clients know them: the object of both its formats.
+"""OpenAI's error object, which both its formats share.
 
-Their classes are chosen by the status, the text by `message`.
+Its clients choose the class of their exception by the status, and show `message`.
 """
 
 import re
@@ -15,7 +15,7 @@ from ..client_format import PROVIDER_STATUSES, Failure
 _PARAM: Final = re.compile(
     r"(?:unknown|object missing required) field `(\w+)`|([a-z_]+(?:\[\d+\]|\.\w+)*): ", re.ASCII
 )
-"""The field that a message names first, as `requests.parse_body` and all others do it."""
+"""The field that an error message begins with, as in `requests.parse_body`."""
 
 _OWN_CODES: Final = {
     "rate_limited": "rate_limit_exceeded",
@@ -23,14 +23,14 @@ _OWN_CODES: Final = {
     "budget_exceeded": "insufficient_quota",
     "upstream_billing": "insufficient_quota",
 }
-"""What OpenAI itself calls these, which its clients' users look for."""
+"""OpenAI's own codes, which callers of its clients compare with."""
 
 _TOO_LONG: Final = "This model's maximum context length is"
-"""LiteLLM looks for these words, opencode and pi for those about reducing the length."""
+"""LiteLLM matches these words, opencode and pi those about reducing the length."""
 
 
 def render_failure(error: RelayError, request_id: str) -> Failure:
-    """Return the response to a request that did not begin a stream."""
+    """Return the response to a request that started no stream."""
     status = _status_of(error.code)
     body = {"error": error_object(error.info())}
     return Failure(status, msgspec.json.encode(body))
@@ -47,7 +47,7 @@ def error_object(error: ErrorInfo) -> dict[str, Any]:
 
 
 def message_of(error: ErrorInfo) -> str:
-    """Return what went wrong; a full context in the words by which clients know it."""
+    """Return the message; for a full context in the words that clients match."""
     if error.code == "context_length_exceeded" and _TOO_LONG.lower() not in error.message.lower():
         return f"{_TOO_LONG} exceeded; reduce the length of the messages: {error.message}"
     return error.message
@@ -55,7 +55,7 @@ def message_of(error: ErrorInfo) -> str:
 
 def _status_of(code: str) -> int:
     status = PROVIDER_STATUSES.get(code, CODES[code].status)
-    # The official clients send a request again that was answered with 409.
+    # The official clients retry after a 409.
     return 400 if status == 409 else status
 
 
@@ -76,7 +76,7 @@ def _type_of(code: str) -> str:
 
 
 def code_of(error: ErrorInfo) -> str:
-    """Return what OpenAI calls an error, or else the relay's own code."""
+    """Return OpenAI's code for an error, or else the relay's own."""
     if error.provider_code is not None and error.code == "upstream_invalid_request":
         return error.provider_code
     return _OWN_CODES.get(error.code, error.code)

@@ -1,6 +1,6 @@
-"""What a client may say beside the conversation: the other fields of a chat request.
+"""The fields of a chat request beside the conversation, as options in other dialects.
 
-For dialects whose own requests have no such fields, but a place where clients can put them.
+For dialects whose requests have no such fields, but a place where clients can put them.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from ...errors import RequestError
 from ...requests import Body, ChatRequest, Message, convert_body
 
 _OWN = ("messages", "n")
-"""The conversation, and how many answers: these dialects have one each."""
+"""The conversation, and the number of answers, which is one in these dialects."""
 
 _HINTS = get_type_hints(ChatRequest, include_extras=True)
 
@@ -25,7 +25,7 @@ _Options = msgspec.defstruct(
 
 
 def build_chat(messages: Sequence[Message], options: dict[str, Any], *, place: str) -> ChatRequest:
-    """Return the chat request of a conversation and of options that stand at a place.
+    """Return the chat request of a conversation and its options; `place` is for errors.
 
     Raises:
         RequestError: `invalid_request`, an option is unknown or has a wrong value, or

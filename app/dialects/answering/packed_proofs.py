@@ -1,8 +1,8 @@
-"""What a provider wants back with the next turn, packed into a text that clients keep unseen.
+"""Reasoning signatures of any provider, packed into the opaque field of a client's format.
 
-Clients of Anthropic send thinking back as it came and do not look into its signature, those
-of OpenAI's Responses keep `encrypted_content` so. The proof of any provider's reasoning
-travels there, and says whose it is. Anthropic and OpenAI themselves are never sent one.
+Clients of Anthropic return the signature of a thinking block unchanged, those of OpenAI's
+Responses `encrypted_content`. A packed signature travels there, with the name of its format.
+Anthropic and OpenAI themselves never receive one.
 """
 
 import base64
@@ -22,16 +22,16 @@ class PackedProof(msgspec.Struct, frozen=True, omit_defaults=True):
     encrypted: str | None = None
     data: str | None = None
     call: str | None = None
-    """The id of the tool call that the data belongs to."""
+    """The id of the tool call of the data."""
 
 
 UNPROVED: Final = PackedProof()
-"""Of reasoning that nothing proves: clients send a block back as it came only if it has a
-signature, and some hosts, such as DeepSeek, want their reasoning back with its calls."""
+"""For reasoning without a signature: clients return a block unchanged only if it has one, and
+some hosts, such as DeepSeek, require their reasoning back with its calls."""
 
 
 def pack(proof: PackedProof) -> str:
-    """Return a proof as the text that stands for it."""
+    """Pack into a text; `unpack` reads it."""
     return _PREFIX + base64.urlsafe_b64encode(msgspec.json.encode(proof)).decode()
 
 

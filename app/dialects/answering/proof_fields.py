@@ -1,4 +1,4 @@
-"""What a provider wants back with a piece of its answer, for clients that keep it unseen."""
+"""Reasoning signatures and opaque values as one object, for clients that return it unchanged."""
 
 import msgspec
 
@@ -18,7 +18,7 @@ _decoder = msgspec.json.Decoder(ProofFields)
 
 
 def parse_proof(text: str | None) -> ProofFields:
-    """Parse a proof that a client kept as text; empty if it is none of ours."""
+    """Parse the text that a client returned; empty if it is not one of the relay's."""
     try:
         return _decoder.decode(text or "{}")
     except (msgspec.MsgspecError, RecursionError):

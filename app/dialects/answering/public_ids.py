@@ -1,8 +1,8 @@
-"""Ids that clients are shown in place of the stream's own, which reads, stops and deletes it.
+"""Ids for clients in place of the stream's id, which grants reading, stopping and deleting it.
 
-They are made of it by HMAC-SHA-256, with the stream's id as the key: 128 random bits that
-only those know who may know it. So they are the same on every replica and after a restart,
-without a key that replicas would have to share, and lead back to nothing.
+They are an HMAC-SHA-256 with the stream's id, 128 random bits, as the key. So every replica
+makes the same ones, also after a restart and without a shared secret, and they do not reveal
+the stream's id.
 """
 
 import base64

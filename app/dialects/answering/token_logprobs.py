@@ -1,4 +1,4 @@
-"""The log probabilities of tokens, as OpenAI's clients know them."""
+"""Log probabilities of tokens in OpenAI's form."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ from ..reading.json_values import mappings
 
 
 def render_logprobs(content: object, *, bytes_always: bool = False) -> list[dict[str, Any]]:
-    """Return the tokens that have what the format asks for, with their alternatives.
+    """Return the tokens that have the required fields, with their alternatives.
 
-    With `bytes_always`, the bytes of a token are its text's where the provider gave none.
+    With `bytes_always`, a token without bytes gets those of its text.
     """
     return [
         {

@@ -1,4 +1,4 @@
-"""The format's name, among those of clients, and in `raw` of events."""
+"""The format's name, as a client format, and in the `raw` of events."""
 
 from typing import Final
 

@@ -1,1 +1,1 @@
-"""What the parsers of all upstream formats share."""
+"""Shared parts of the parsers of all upstream formats."""

@@ -1,8 +1,8 @@
-"""What the parsers of all dialects do alike: take messages, and end once, honestly.
+"""The base class of the parsers of all dialects: takes messages, and ends the answer once.
 
-A subclass says what a message means (`_message`), and which ends are whole: formats with an
-end marker call `_complete` when it comes, the others override `finished` or `_is_whole`.
-Whatever ends otherwise is a truncation. What follows the end is ignored.
+A subclass implements `_message`, and decides which ends are complete: formats with an end
+marker call `_complete` when it arrives, the others override `finished` or `_is_whole`. Any
+other end is a truncation. Messages after the end are ignored.
 """
 
 from collections.abc import Callable, Collection
@@ -21,10 +21,10 @@ from .json_values import decode
 class AnswerParser:
     """One answer: `feed` it messages, then `close`, `cut` or `stop` it.
 
-    `upstream` is the name that errors give the provider, `choices` how many answers were
-    asked for. Every call returns the events that it completes. Once `ended` is true,
-    `stream.end` was returned and nothing else comes. An answer that goes beyond one of
-    `bounds` fails, and what came of it is told.
+    `upstream` is the provider's name in errors, `choices` the number of answers requested.
+    Every call returns the events that it completes. Once `ended` is true, `stream.end` was
+    returned and no event follows. An answer that exceeds one of `bounds` fails, after the events
+    of what came before.
     """
 
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
@@ -33,13 +33,13 @@ class AnswerParser:
         self._upstream = upstream
         self._choices = choices
         self.counted_early = False
-        """Whether `usage` was told before the finish, and may not be of the whole answer."""
+        """Whether `usage` came before the finish, and may not cover the whole answer."""
         self.refused = False
-        """Whether the provider itself has said that it failed."""
+        """Whether the provider itself reported the failure."""
         self.said = ""
         self._builder = EventBuilder()
         self._fed = False
-        """Whether there was any message but the one that the end of input left."""
+        """Whether there was any message before the end of input."""
 
     @property
     def ended(self) -> bool:
@@ -47,27 +47,27 @@ class AnswerParser:
 
     @property
     def usage(self) -> TokenCounts | None:
-        """What the provider has counted so far."""
+        """The provider's counts so far."""
         return self._builder.counts
 
     @property
     def finished(self) -> bool:
         """Whether only an end marker can be missing, so that a cut loses nothing.
 
-        Never in a format whose end marker always comes: without it the answer was cut.
+        Always false for formats that always send an end marker: without it the answer was cut.
         """
         return False
 
     @property
     def reasoning_field(self) -> str | None:
-        """The field in which the provider sends reasoning, if hosts of the format differ in it."""
+        """The field in which the provider sends reasoning, where hosts of the format differ."""
         return None
 
     def know_calls(self, ids: Collection[str]) -> None:
-        """Take the ids of the conversation's calls, which no call of this answer may have.
+        """Set the ids of the conversation's calls, which no call of this answer may reuse.
 
-        Some hosts count their calls from 0 in every answer. An agent that finds the result of
-        an earlier call under the id of a new one does not see that it has one.
+        Some hosts number their calls from 0 in every answer; an agent then finds the result of
+        an earlier call under the id of a new one, and does not run it.
         """
         self._builder.known_calls = ids
 
@@ -85,7 +85,7 @@ class AnswerParser:
         return self._builder.take()
 
     def _take_large(self, message: Message, take: Callable[[Message], None]) -> None:
-        """Take a message that could hold up the event loop, or be of too many objects."""
+        """Take a message that could block the event loop, or decode to too many objects."""
         if has_more_values(message.data.encode(errors="surrogatepass"), MAX_VALUES):
             raise Excess(MAX_VALUES, "values", where="one event")
         with self._builder.few_events():
@@ -94,8 +94,8 @@ class AnswerParser:
     def close(self, tail: Message | None, *, strange: bool = False) -> list[Event]:
         """Take the end of input, and `tail`, the message that it left unterminated.
 
-        A tail that is complete lost only its terminator; any other was cut. A body without any
-        message was not cut if it is `strange`: it is the answer of something else.
+        A tail that is complete lost only its terminator; any other was cut. A `strange` body
+        without any message was not cut: it does not come from an API of this format.
         """
         if tail is not None and not self._builder.ended:
             try:
@@ -116,7 +116,7 @@ class AnswerParser:
         return self._builder.take()
 
     def cut(self, error: RelayError) -> list[Event]:
-        """Take the loss of the connection: too late to matter if `finished`, else a failure."""
+        """Take the loss of the connection: a notice if `finished`, else a failure."""
         if not self.finished:
             return self.stop("failed", error)
         if not self._builder.ended:
@@ -125,17 +125,17 @@ class AnswerParser:
         return self._builder.take()
 
     def stop(self, status: Status, error: RelayError | None = None) -> list[Event]:
-        """End now, whatever was seen: cancelled, interrupted, or failed with `error`."""
+        """End now: cancelled, interrupted, or failed with `error`."""
         if not self._builder.ended:
             self._builder.end(status, error.info() if error else None)
         return self._builder.take()
 
     def _message(self, message: Message) -> None:
-        """Take a message; the answer has not ended."""
+        """Take a message; never called after the end of the answer."""
         raise NotImplementedError
 
     def _tail(self, tail: Message) -> None:
-        """Take the message that the end of input left: by default if it is a JSON object."""
+        """Take an unterminated message: by default only if it is a JSON object."""
         try:
             whole = isinstance(decode(tail.data), dict)
         except ValueError:
@@ -144,11 +144,11 @@ class AnswerParser:
             self._message(tail)
 
     def _is_whole(self) -> bool:
-        """Whether the end of input, without an end marker, is the end of the answer."""
+        """Whether the end of input without an end marker completes the answer."""
         return self.finished
 
     def _complete(self) -> None:
-        """End at an end marker, or where the rules take the end of input for one."""
+        """End at an end marker, or at an end of input that counts as one."""
         if (raw := self._builder.finish_error) is not None:
             self.refused = True
             self._end_with(parse_finish_error(raw, upstream=self._upstream))
@@ -158,14 +158,14 @@ class AnswerParser:
             self._builder.end("completed")
 
     def _refuse(self, document: Any) -> None:
-        """Fail with an error that the upstream sent: the object around it, or itself."""
+        """Fail with an error that the upstream sent, with or without the object around it."""
         self.refused = True
         error = parse_error(document, upstream=self._upstream)
         self.said = error.said
         self._end_with(error)
 
     def _garbage(self) -> None:
-        """Take a message that is no JSON object: it fails an answer that is not finished."""
+        """Take a message that is not a JSON object: it fails an answer that is not finished."""
         what = f"upstream {self._upstream!r} sent a message that is no JSON object"
         error = UpstreamError("upstream_invalid_response", what)
         if self.finished:
@@ -174,7 +174,7 @@ class AnswerParser:
             self._end_with(error)
 
     def _note(self, error: RelayError) -> None:
-        """Emit a notice of a failure that came too late to matter."""
+        """Emit a notice of a failure after the complete answer."""
         self._builder.notice(error.code, f"after the whole answer: {error.message}")
 
     def _fail(self, code: str, what: str) -> None:

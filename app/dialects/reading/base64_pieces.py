@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 
 def join_base64(pieces: Iterable[str]) -> str | None:
-    """Join pieces that may each have padding of their own; None if one is no base64."""
+    """Join pieces, each perhaps with padding of its own; return None if one is not base64."""
     try:
         return b64encode(b"".join(map(b64decode, pieces))).decode()
     except ValueError:

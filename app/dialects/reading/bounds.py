@@ -1,38 +1,38 @@
-"""What one answer may make the relay keep: far beyond any answer that was meant as one.
+"""Bounds on the memory and time that one upstream answer may take in its parser.
 
-What an upstream sends becomes events, and the log bounds those. These are the bounds on the
-rest: what a parser holds back until it can be told, or keeps to tell things apart.
+The log bounds the events. These bound the rest: pieces that a parser holds back, and its tables.
+No real answer comes near them.
 """
 
 from typing import Final
 
 MAX_BLOCKS: Final = 100_000
 MAX_CALLS: Final = 10_000
-"""Tool calls, those too that have no name and are never told."""
+"""Tool calls, including those without a name, which never become events."""
 MAX_SOURCES: Final = 10_000
 MAX_SOURCES_SIZE: Final = 16 * 2**20
-"""Characters of all sources: lists name one again and again."""
+"""Characters of all sources: providers repeat a source many times."""
 MAX_ID: Final = 8192
-"""Characters of a tool call's id, which clients are told with every piece of the call."""
+"""Characters of a tool call's id, which some client formats repeat with every delta."""
 MAX_HELD: Final = 32 * 2**20
-"""What may wait to be told at any time, in bytes, about."""
+"""About how many bytes may be held back at any time."""
 MAX_WORD: Final = 1000
-"""Characters of a finish reason, which is kept until the end."""
+"""Characters of a finish reason."""
 ENTRY: Final = 200
-"""About what one more entry in a parser's tables takes, in bytes."""
+"""About how many bytes an entry in a parser's tables takes."""
 
 
 LARGE: Final = 65_536
-"""Characters beyond which a message is looked through before it is decoded."""
+"""Characters beyond which the values of a message are counted before it is decoded."""
 MAX_VALUES: Final = 500_000
-"""Values in one message, which are some 50 MB of objects: log probabilities of a whole answer,
-twenty for each of its tokens, are 200 a token."""
+"""Values in one message: some 50 MB of objects. Log probabilities with twenty alternatives are
+200 values a token."""
 MAX_EVENTS: Final = 20_000
-"""Events of one message: 0.2 s in which nothing else is served."""
+"""Events of one message: they block the event loop for 0.2 s."""
 
 
 class Excess(Exception):
-    """An answer goes beyond a bound. The text follows the upstream's name, and may be shown."""
+    """An answer exceeds a bound. The message follows the upstream's name, and is safe to show."""
 
     def __init__(self, most: int, what: str, *, where: str = "one answer") -> None:
         super().__init__(f"sent more than {most} {what} in {where}")

@@ -1,4 +1,4 @@
-"""What is known of one choice of an answer while it comes, for the event builder."""
+"""The state of one choice while its answer arrives, for the event builder."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ class Kind(NamedTuple):
 
 
 _TEARING = ("length", "content_filter", "error")
-"""The finish reasons that may leave a tool call half-written."""
+"""The finish reasons that may leave a tool call incomplete."""
 
 TEXT = Kind(TextStart, TextDelta, TextEnd)
 REASONING = Kind(ReasoningStart, ReasoningDelta, ReasoningEnd)
@@ -51,26 +51,26 @@ class Block:
 class Choice:
     open: Block | None = None
     texts: int = 0
-    """How many text blocks there were."""
+    """How many text blocks have begun."""
     last_reasoning: int | None = None
     calls: Calls = field(default_factory=Calls)
     logprobs: list[Any] = field(default_factory=list)
-    """Those of tokens that gave no text yet."""
+    """Of tokens whose block has not begun."""
     held: int = 0
-    """What they take, in bytes."""
+    """Their size in bytes."""
     finish: FinishReason | None = None
     raw: str | None = None
     stop_sequence: str | None = None
     more: Raw | None = None
-    """The other members of the provider's end."""
+    """The other members of the provider's end of message."""
 
     @property
     def torn(self) -> bool:
-        """Whether a tool call is torn, and no finish reason explains it."""
+        """Whether a tool call is cut off, and no finish reason explains it."""
         return self.finish not in _TEARING and self.calls.torn
 
     def reason(self, *, completed: bool) -> FinishReason | None:
-        """Return the finish reason to tell, None if the choice did not get to one."""
+        """Return the finish reason of `choice.end`, None if the choice did not finish."""
         called = bool(self.calls.told)
         if self.finish is None:
             if not completed:

@@ -1,11 +1,11 @@
-"""What a provider's error means: any error body to one `UpstreamError`.
+"""Error classification: the error body of any provider to one `UpstreamError`.
 
-The body shapes are as many as the hosts, so nothing here depends on one: every word of the
-error that can be a code is looked up, then its text, then the HTTP status.
+Error bodies differ from host to host, so nothing here depends on one shape: every field that can
+be a code is looked up, then the message, then the HTTP status.
 
-The messages are safe to show. They name the upstream and say what to do. The provider's
-own text is added only where whoever wrote the request can act on it, and without what
-looks like a secret or names the account.
+The messages are safe to show. They name the upstream and say what to do. The provider's own
+text is added only where the author of the request can act on it, and without secrets and
+names of accounts.
 """
 
 import re
@@ -22,7 +22,7 @@ MAX_WAIT_S: Final = 3600.0
 MAX_TEXT: Final = 500
 
 MAX_READ: Final = 8192
-"""How much of what a provider says is looked at: patterns over megabytes hold up everybody."""
+"""Characters of an error that are searched: patterns over megabytes block the event loop."""
 
 _MAX_NUMBER: Final = 100
 """Characters of a time or a date."""
@@ -42,17 +42,19 @@ _ADVICE: Final = {
     "upstream_invalid_response": "answered with something that is no answer; check its base URL",
 }
 _TELLING: Final = frozenset(tuple(_ADVICE)[:5])
-"""The codes whose cause the caller can mend, so that the provider's text helps."""
+"""The codes whose cause the caller can fix, so that the provider's text helps."""
 
 _NAMING: Final = ("upstream_invalid_request", "context_length_exceeded")
-"""The codes of which the provider's own says more."""
+"""The codes where the provider's own code is more exact."""
 
-# The first row that has one of the error's words, in lower case, gives the code.
+# The first row with one of the error's codes, in lower case, decides.
 _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (
         "context_length_exceeded",
         (
-            *("context_length_exceeded", "too_many_prompt_tokens", "too_many_tokens"),
+            "context_length_exceeded",
+            "too_many_prompt_tokens",
+            "too_many_tokens",
             "exceed_context_size_error",  # llama.cpp
             "model_max_prompt_tokens_exceeded",  # GitHub Copilot
             "1261",  # Z.ai
@@ -61,26 +63,42 @@ _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (
         "content_filtered",
         (
-            *("content_filter", "content_policy_violation", "responsibleaipolicyviolation"),
-            *("prohibited_content", "safety", "blocklist", "spii"),
-            *("image_content_policy_violation", "bio_policy", "misalignment_policy_violation"),
-            *("data_inspection_failed", "datainspectionfailed"),  # DashScope
-            *("1026", "1027"),  # MiniMax: of the input, of the output
+            "content_filter",
+            "content_policy_violation",
+            "responsibleaipolicyviolation",
+            "prohibited_content",
+            "safety",
+            "blocklist",
+            "spii",
+            "image_content_policy_violation",
+            "bio_policy",
+            "misalignment_policy_violation",
+            "data_inspection_failed",  # DashScope
+            "datainspectionfailed",  # DashScope
+            "1026",  # MiniMax: the input
+            "1027",  # MiniMax: the output
             "1301",  # Z.ai
         ),
     ),
     (
         "upstream_tool_failed",
         (
-            *("tool_use_failed", "invalid_tool_generation", "malformed_function_call"),
-            *("malformed_tool_use", "malformed_model_output", "unexpected_tool_call"),
+            "tool_use_failed",
+            "invalid_tool_generation",
+            "malformed_function_call",
+            "malformed_tool_use",
+            "malformed_model_output",
+            "unexpected_tool_call",
             "too_many_tool_calls",
         ),
     ),
     (
         "upstream_billing",
         (
-            *("insufficient_quota", "billing_error", "billing_not_active", "insufficient_balance"),
+            "insufficient_quota",
+            "billing_error",
+            "billing_not_active",
+            "insufficient_balance",
             "1008",  # MiniMax
             "1113",  # Z.ai
         ),
@@ -88,61 +106,96 @@ _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     (
         "upstream_auth",
         (
-            *("invalid_api_key", "api_key_invalid", "authentication_error", "permission_error"),
-            *("permission_denied", "unauthenticated", "unrecognizedclientexception"),
-            *("expiredtokenexception", "accessdeniedexception"),
+            "invalid_api_key",
+            "api_key_invalid",
+            "authentication_error",
+            "permission_error",
+            "permission_denied",
+            "unauthenticated",
+            "unrecognizedclientexception",
+            "expiredtokenexception",
+            "accessdeniedexception",
             "no_db_connection",  # LiteLLM without a database, of any key but its own
         ),
     ),
     (
         "upstream_not_found",
         (
-            *("model_not_found", "not_found_error", "not_found", "deploymentnotfound"),
+            "model_not_found",
+            "not_found_error",
+            "not_found",
+            "deploymentnotfound",
             "resourcenotfoundexception",
         ),
     ),
     (
         "upstream_rate_limited",
         (
-            *("rate_limit_exceeded", "rate_limit_error", "ratelimitreached"),
-            *("resource_exhausted", "throttlingexception", "too_many_requests"),
+            "rate_limit_exceeded",
+            "rate_limit_error",
+            "ratelimitreached",
+            "resource_exhausted",
+            "throttlingexception",
+            "too_many_requests",
             "1002",  # MiniMax
-            *("1302", "1303", "1305"),  # Z.ai: at once, in a time, all of its users
+            "1302",  # Z.ai: concurrent requests
+            "1303",  # Z.ai: requests in a period
+            "1305",  # Z.ai: all of its users
         ),
     ),
     (
         "upstream_overloaded",
         (
-            *("overloaded_error", "overloaded", "unavailable", "server_is_overloaded"),
-            *("serviceunavailableexception", "insufficient_system_resource"),
-            *("modelnotreadyexception", "capacity_exceeded"),
+            "overloaded_error",
+            "overloaded",
+            "unavailable",
+            "server_is_overloaded",
+            "serviceunavailableexception",
+            "insufficient_system_resource",
+            "modelnotreadyexception",
+            "capacity_exceeded",
         ),
     ),
     (
         "upstream_timeout",
         (
-            *("deadline_exceeded", "timeout_error", "modeltimeoutexception", "timeout"),
+            "deadline_exceeded",
+            "timeout_error",
+            "modeltimeoutexception",
+            "timeout",
             "vector_store_timeout",
         ),
     ),
     (
         "upstream_invalid_request",
         (
-            *("invalid_image", "invalid_image_format", "invalid_base64_image"),
-            *("invalid_image_url", "invalid_image_mode", "unsupported_image_media_type"),
-            *("image_too_large", "image_too_small", "image_parse_error", "image_file_too_large"),
-            *("image_file_not_found", "empty_image_file", "failed_to_download_image"),
+            "invalid_image",
+            "invalid_image_format",
+            "invalid_base64_image",
+            "invalid_image_url",
+            "invalid_image_mode",
+            "unsupported_image_media_type",
+            "image_too_large",
+            "image_too_small",
+            "image_parse_error",
+            "image_file_too_large",
+            "image_file_not_found",
+            "empty_image_file",
+            "failed_to_download_image",
             "data_residency_mismatch",
         ),
     ),
 )
 _VAGUE_WORDS: Final = frozenset(
     (
-        *("invalid_request_error", "invalid_argument", "validationexception", "invalid_prompt"),
+        "invalid_request_error",
+        "invalid_argument",
+        "validationexception",
+        "invalid_prompt",
         "missing_thought_signature",
     )
 )
-"""They mean an invalid request unless the HTTP status knows better."""
+"""They mean an invalid request unless the HTTP status is more exact."""
 _TEXTS: Final = tuple(
     (code, re.compile(pattern, re.IGNORECASE))
     for code, pattern in (
@@ -167,7 +220,7 @@ _TEXTS: Final = tuple(
             r"|too large for model with"  # Mistral
             r"|reduce the length of the (messages|prompt|input)",  # Groq, Cerebras
         ),
-        # LiteLLM tells no code but the status: its exceptions' names, and Azure's words.
+        # LiteLLM sends no code but the status: the names of its exceptions, and Azure's text.
         ("content_filtered", r"ContentPolicyViolationError|content management policy"),
         (
             "upstream_billing",
@@ -218,14 +271,14 @@ def parse_failure(
 ) -> UpstreamError:
     """Read an error reply, whatever its content type says.
 
-    `now` is when it came, in unix seconds: waits that it gives as dates are counted from its
-    own `Date`, or else from then.
+    `now` is its time of arrival in unix seconds: dates to wait for count from the reply's own
+    `Date`, else from `now`.
     """
     text = body.decode(errors="replace").strip()
     try:
         document = decode(text)
     except ValueError:
-        document = None if text.startswith("<") else text  # HTML tells nobody anything
+        document = None if text.startswith("<") else text  # HTML has no error code
     # Bedrock: "ValidationException:http://internal.amazon.com/..."
     kind = next((v for n, v in headers.items() if n.lower() == "x-amzn-errortype"), "")
     kind = kind.partition(":")[0]
@@ -235,7 +288,7 @@ def parse_failure(
 
 
 def read_wait(headers: Mapping[str, str], *, limited: bool, now: float) -> float | None:
-    """Read the wait that the head of a reply asks for, in seconds."""
+    """Read the wait that the headers of a reply ask for, in seconds."""
     headers = {name.lower(): value for name, value in headers.items()}
     headers = _of_provider(headers) | headers
     date = _read_date(headers.get("date", ""))
@@ -243,9 +296,9 @@ def read_wait(headers: Mapping[str, str], *, limited: bool, now: float) -> float
 
 
 def parse_message(body: bytes) -> str:
-    """Read what an error reply says in words, for the operator: one line without secrets.
+    """Read the message of an error reply, for the operator: one line without secrets.
 
-    "" where it says nothing that can be read, as a page of HTML does.
+    "" if there is none, as in an HTML page.
     """
     text = body.decode(errors="replace").strip()
     try:
@@ -255,13 +308,13 @@ def parse_message(body: bytes) -> str:
 
 
 def parse_error(document: object, *, upstream: str) -> UpstreamError:
-    """Read an error that came inside a stream: the object around it, or itself, or a text."""
+    """Read an error inside a stream: an object, with or without the one around it, or a text."""
     code = _classify(document, status=None, words=[])
     return _error(code, upstream, document, wait=_retry_info(document))
 
 
 def parse_finish_error(raw: str, *, upstream: str) -> UpstreamError:
-    """Read a finish reason of the class "error" that came without any error object."""
+    """Read a finish reason of the class "error" that has no error object."""
     # Gemini's Chat Completions route: "function_call_filter: MALFORMED_FUNCTION_CALL"
     return parse_error({"error": {"code": raw.rpartition(": ")[2]}}, upstream=upstream)
 
@@ -292,14 +345,14 @@ def _classify(document: object, *, status: int | None, words: list[str]) -> str:
         if not set(known).isdisjoint(said):
             return code
     text = _text(document)
-    if status != 429:  # which speaks of tokens a minute, and of plans and billing
+    if status != 429:  # its texts are about tokens a minute, plans and billing
         for code, pattern in _TEXTS:
             if pattern.search(text):
                 return code
     vague = not _VAGUE_WORDS.isdisjoint(said)
     if status == 403 and any("reasons" in mapping(e.get("metadata")) for e in _errors(document)):
         return "content_filtered"  # OpenRouter's moderation
-    if vague and status in (404, None):  # a wrong path, since a wrong model has its own word
+    if vague and status in (404, None):  # a wrong path: a wrong model has its own code
         return "upstream_invalid_request"
     if status in _STATUSES:
         return _STATUSES[status]
@@ -334,14 +387,14 @@ def _words(document: object) -> Iterator[str]:
 
 
 def _named(document: object, key: str) -> str | None:
-    """Return the first name that an error has under a key: of a code, or of a field."""
+    """Return the first value of a key that looks like a code or the name of a field."""
     values = (error.get(key) for error in _errors(document))
     names = (v for v in values if isinstance(v, str) and _NAME.fullmatch(v))
     return next((name for name in names if not _SECRETS.search(name)), None)
 
 
 def _text(document: object) -> str:
-    """Return what the provider says in words, "" where it says nothing."""
+    """Return the message of an error, "" if there is none."""
     if isinstance(document, str):
         return document[:MAX_READ]
     outer, inner, _, minimax, *_ = _errors(document)
@@ -357,7 +410,7 @@ def _text(document: object) -> str:
 
 
 def _scrub(text: str) -> str:
-    """Make one short line of `text` without secrets and names of accounts."""
+    """Shorten `text` to one line without secrets and names of accounts."""
     line = "".join(c if c.isprintable() else " " for c in well_formed(text[: 4 * MAX_TEXT]))
     line = " ".join(_SECRETS.sub("[removed]", line).split())
     return line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 1] + "…"
@@ -375,13 +428,13 @@ def _wait(headers: Mapping[str, str], *, limited: bool, now: float) -> float | N
 
 
 def _of_provider(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that LiteLLM hands on from the provider behind it."""
+    """Return the headers that LiteLLM forwards from the provider behind it."""
     prefix = "llm_provider-"
     return {n.removeprefix(prefix): v for n, v in headers.items() if n.startswith(prefix)}
 
 
 def _resets(headers: Mapping[str, str]) -> Iterator[str]:
-    """Yield the reset times of the limits that are used up, as far as is known."""
+    """Yield the reset times of the exhausted limits."""
     for name, value in headers.items():
         # Anthropic: "anthropic-ratelimit-input-tokens-reset", a time of RFC 3339.
         anthropic = name.startswith("anthropic-ratelimit-") and name.endswith("-reset")
@@ -398,7 +451,7 @@ def _retry_info(document: object) -> float | None:
 
 
 def _wait_in_words(text: str) -> float | None:
-    """Read "Please try again in 11.054s", as OpenAI and Groq say it, in streams too."""
+    """Read "Please try again in 11.054s", as OpenAI and Groq write it, in streams too."""
     match = _AGAIN.search(text)
     return _bounded(_duration(match[1])) if match else None
 
@@ -413,7 +466,7 @@ def _number(text: str) -> float:
 
 
 def _duration(text: str) -> float:
-    """Read "17ms", "1m2s", "48.9s" or plain seconds; 0 where it is none of them."""
+    """Read "17ms", "1m2s", "48.9s" or plain seconds; 0 for anything else."""
     text = text[:_MAX_NUMBER]
     units = {"h": 3600, "m": 60, "s": 1, "ms": 0.001}
     parts = re.findall(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|h|m|s)", text)
@@ -423,7 +476,7 @@ def _duration(text: str) -> float:
 
 
 def _until(text: str, *, now: float) -> float:
-    """Read a date as the seconds from now until then; 0 where it is none, or over."""
+    """Read a date as the seconds from `now`; 0 if it is not a date, or past."""
     date = _read_date(text)
     return 0 if date is None else max(0.0, date - now)
 

@@ -1,14 +1,13 @@
-"""The one builder of well-formed event sequences, for the parsers of all dialects.
+"""The builder of well-formed event sequences, for the parsers of all dialects.
 
-A parser says what it read, in the order it read it; `EventBuilder` adds the structure that the
-invariants of `events` ask for. It numbers and closes blocks, tells parallel tool calls
-apart, holds finish reasons and usage back until the end, and joins split surrogate pairs.
-It knows no wire format.
+A parser reports what it reads, in order; `EventBuilder` adds the structure that the invariants
+of `events` require. It numbers and closes blocks, separates parallel tool calls, holds finish
+reasons and usage back until the end, and joins split surrogate pairs. It knows no wire format.
 
-Text, reasoning and refusal take turns in a choice: a delta of one kind closes the open
-block of another. Tool calls stay open, since their fragments may interleave. Every block
-and choice ends in `end`, so that nothing follows the end of its choice, whatever an
-upstream sends after its finish reason.
+Text, reasoning and refusal alternate in a choice: a delta of one kind closes the open block of
+another. Tool calls stay open, since their fragments may interleave. `end` closes every block
+and choice, so that nothing follows a `choice.end`, whatever an upstream sends after its finish
+reason.
 """
 
 from collections.abc import Collection, Iterator
@@ -59,7 +58,7 @@ from .tool_calls import Call
 
 
 class _FewEvents(list[Event]):
-    """The events of one message, which may be `MAX_EVENTS` at most."""
+    """The events of one message, at most `MAX_EVENTS`."""
 
     def append(self, event: Event) -> None:
         if len(self) >= MAX_EVENTS:
@@ -68,15 +67,15 @@ class _FewEvents(list[Event]):
 
 
 class EventBuilder:
-    """The events of one upstream answer, but for `stream.start` and `stream.target`.
+    """The events of one upstream answer, except `stream.start` and `stream.target`.
 
-    Every method that takes a piece of the answer raises `Excess` where there is too much.
+    Every method that takes a piece of the answer raises `Excess` beyond a bound.
     """
 
     def __init__(self) -> None:
         self.ended = False
         self.known_calls: Collection[str] = ()
-        """The ids of calls in earlier answers, which this one may not have again."""
+        """The ids of calls in earlier answers, which this one may not reuse."""
         self._events: list[Event] = []
         self._choices: dict[int, Choice] = {}
         self._blocks = 0
@@ -95,7 +94,7 @@ class EventBuilder:
 
     @contextmanager
     def few_events(self) -> Iterator[None]:
-        """Bound the events that are added within; others are too few for a check of each."""
+        """Bound the events added in this context; elsewhere they are too few to check each."""
         self._events = _FewEvents(self._events)
         try:
             yield
@@ -104,13 +103,13 @@ class EventBuilder:
 
     @property
     def seen(self) -> int:
-        """How many choices were seen."""
+        """The number of choices so far."""
         return len(self._choices)
 
     @property
     def finished(self) -> bool:
-        """Whether every choice that was seen has a finish reason, and none is torn."""
-        for state in self._choices.values():  # asked after every read
+        """Whether every choice so far has a finish reason, and none is torn."""
+        for state in self._choices.values():  # called after every read
             if not state.finish or state.torn:
                 return False
         return bool(self._choices)
@@ -122,7 +121,7 @@ class EventBuilder:
 
     @property
     def finish_error(self) -> str | None:
-        """The provider's word where a choice finished because of an error."""
+        """The provider's finish reason of a choice that ended in an error."""
         errors = (c.raw for c in self._choices.values() if c.finish == "error")
         return next(errors, None)
 
@@ -132,21 +131,21 @@ class EventBuilder:
         return bool(state.open or state.texts or state.calls.all)
 
     def is_torn(self, choice: int) -> bool:
-        """Whether the arguments of a tool call of the choice are a part of JSON only."""
+        """Whether a tool call of the choice has incomplete JSON as its arguments."""
         return self._choice(choice).calls.torn
 
     def hold(self, size: int) -> None:
-        """Note that so many bytes more are kept and in no event yet, until `release`."""
+        """Count bytes that are held back and in no event yet, until `release`."""
         self._held += size
         if self._held > MAX_HELD:
             raise Excess(MAX_HELD, "bytes that have to wait for others")
 
     def release(self, size: int) -> None:
-        """Note that so many bytes are no longer kept."""
+        """Count bytes that are no longer held."""
         self._held -= size
 
     def choice(self, choice: int) -> None:
-        """Note that the choice exists: the stream is not finished before it is."""
+        """Register a choice: the answer is not finished before it is."""
         self._choice(choice)
 
     def text(self, choice: int, text: str) -> None:
@@ -159,7 +158,7 @@ class EventBuilder:
         self._delta(choice, REFUSAL, text)
 
     def end_text(self, choice: int) -> None:
-        """End the open text, reasoning or refusal block: what follows stands after it."""
+        """End the open text, reasoning or refusal block."""
         state = self._choice(choice)
         block, state.open = state.open, None
         if block is None:
@@ -171,10 +170,10 @@ class EventBuilder:
     def sign(
         self, choice: int, kind: Literal["signature", "encrypted"], data: str, *, format: str
     ) -> None:
-        """Take what proves the reasoning: it goes to the end of the open reasoning block.
+        """Take a reasoning signature, for the end of the open reasoning block.
 
-        Without one, or if that has some already, it is an `opaque`. `format` says whose it
-        is, "" where that is not known.
+        Without such a block, or if it has one of this kind, it becomes an `opaque`. `format`
+        names the dialect, "" if unknown.
         """
         if not data:
             return
@@ -188,7 +187,7 @@ class EventBuilder:
                 block.opaque["format"] = well_formed(format)
 
     def name_reasoning(self, choice: int, format: str) -> None:
-        """Note the format of the open reasoning block, unless a proof has set it."""
+        """Set the format of the open reasoning block, unless a signature has set it."""
         state = self._choices.get(choice)
         block = state.open if state is not None else None
         if format and block is not None and block.kind is REASONING:
@@ -268,7 +267,7 @@ class EventBuilder:
         self.release(call.held)
         call.block = block = self._number()
         call.id = call.id or make_call_id(block)
-        # Clients and providers know a call by its id: they take no two with the same.
+        # Ids must be unique: clients and providers identify a call by its id.
         known = call.id in state.calls.ids or call.id in self.known_calls
         shown = make_call_id(block) if known else call.id
         state.calls.ids.add(call.id)
@@ -343,13 +342,13 @@ class EventBuilder:
         if block is None:
             block = self.text_block(choice)
             if block is None or self._choices[choice].texts > 1:
-                span = (None, None)  # it cannot be told which block they count in
+                span = (None, None)  # the block that they count in is unknown
         self._events.append(Source(url, document, title, cited_text, *span, block, choice, raw))
 
     def logprobs(self, choice: int, content: list[Any], *, reasoning: bool = False) -> None:
         """Take the log probabilities of the tokens of the last delta.
 
-        With `reasoning` they are of a reasoning block, and dropped if another block is open.
+        With `reasoning` they belong to a reasoning block, and are dropped if another is open.
         """
         state = self._choice(choice)
         block = state.open
@@ -374,7 +373,7 @@ class EventBuilder:
         scope: Literal["prompt", "completion"],
         categories: dict[str, Any],
     ) -> None:
-        """Take a filter's verdict, which is emitted when it changed or blocks."""
+        """Take a filter's verdict; it is emitted if it changed, or if it blocks."""
         filtered = any(
             isinstance(c, dict) and c.get("filtered") is True for c in categories.values()
         )
@@ -397,9 +396,9 @@ class EventBuilder:
         stop_sequence: str | None = None,
         more: Raw | None = None,
     ) -> None:
-        """Take a finish reason, by the table unless `reason` is given; the first one counts.
+        """Take a finish reason, mapped by the table unless `reason` is given; the first one counts.
 
-        `more` is what else the provider says with it.
+        `more` has the other members of the provider's end of message.
         """
         state = self._choice(choice)
         if state.finish is None:
@@ -409,18 +408,18 @@ class EventBuilder:
             state.more = more
 
     def reopen(self, choice: int) -> bool:
-        """Forget the finish reason, as more of the answer follows; return whether there was one."""
+        """Remove the finish reason, since the answer continues; return whether there was one."""
         state = self._choice(choice)
         had, state.finish = state.finish, None
         return had is not None
 
     def usage(self, counts: TokenCounts) -> None:
-        """Take the counts so far; the last ones that say anything count."""
+        """Take the counts so far; the last that are not empty apply."""
         if counts != TokenCounts():
             self.counts = counts
 
     def end(self, status: Status, error: ErrorInfo | None = None) -> None:
-        """Close what is open and end the stream. Afterwards nothing may be called but `take`."""
+        """Close what is open and end the stream. Only `take` may be called afterwards."""
         completed = status == "completed"
         reasons = {}
         for index, state in sorted(self._choices.items()):
@@ -442,7 +441,7 @@ class EventBuilder:
         return state
 
     def _wait_for_answer(self, size: int) -> None:
-        """Note an event that is no piece of the answer: it waits until there is one."""
+        """Count an event that the relay holds until the answer begins."""
         if not self._blocks:
             self.hold(size + 5 * ENTRY)
 
@@ -504,7 +503,7 @@ class EventBuilder:
         if not (call.sent or nothing):
             self._events.append(ToolCallDelta(call.block, arguments, choice))
         elif nothing:
-            # A call that was cut before its arguments must not look like one without any.
+            # A call that was cut before its arguments must differ from one without any.
             arguments = "{}" if whole else ""
         self._events.append(ToolCallEnd(call.block, arguments, choice))
 

@@ -1,8 +1,8 @@
-"""JSON that a provider sent, before it is known what it is: decode it, look into it.
+"""Decoding of untyped JSON from providers, and typed access to its values.
 
-The look-ups give an empty value of the type asked for where the provider sent another
-type, null, or nothing; a parser needs no other check. Strings may hold lone UTF-16
-surrogates, which no event may: `text_or_none` and `clean` replace them.
+The accessors return an empty value of their type where the provider sent another type, null,
+or nothing. Strings may hold lone UTF-16 surrogates; `text_or_none` and `clean` replace them,
+since no event may have one.
 """
 
 import json
@@ -17,8 +17,8 @@ from ...events import Raw
 from .surrogates import well_formed
 
 MAX_DEPTH: Final = 256
-"""How deep objects and lists may be nested: a quarter of what the interpreter can follow, as
-what was decoded here is encoded again deeper in the stack, and within other values."""
+"""Nesting of objects and lists: a quarter of the interpreter's limit, since these values are
+encoded again deeper in the stack, and within other values."""
 
 MAX_NAME: Final = 255
 
@@ -39,8 +39,8 @@ def decode(text: str) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         pass
-    # msgspec refuses what the standard library takes: half a surrogate pair, which hosts
-    # send when they cut an emoji in two, and the NaN and Infinity of Python servers.
+    # msgspec rejects half a surrogate pair, which hosts send when they cut an emoji in two,
+    # and the NaN and Infinity of Python servers; the standard library takes both.
     try:
         return json.loads(text, parse_float=_finite, parse_constant=_finite)
     except RecursionError:
@@ -73,17 +73,17 @@ def string(value: object) -> str:
 
 
 def text_or_none(value: object) -> str | None:
-    """Return a well-formed text that is not empty, else None: for optional fields of events."""
+    """Return a non-empty string, well-formed, else None: for optional fields of events."""
     return well_formed(value) if isinstance(value, str) and value else None
 
 
 def short(value: object) -> str | None:
-    """Return the start of a provider's name for a model or an answer, which is repeated often."""
+    """Return the name of a model or an answer, cut to `MAX_NAME` characters."""
     return text_or_none(value[:MAX_NAME]) if isinstance(value, str) else None
 
 
 def count(value: object) -> int | None:
-    """Return a number of tokens or characters; None for what is negative or not whole."""
+    """Return a count of tokens or characters; None for negative and fractional numbers."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53:
@@ -92,19 +92,19 @@ def count(value: object) -> int | None:
 
 
 def size(value: Any) -> int:
-    """Estimate what decoded JSON takes in memory, in bytes."""
+    """Estimate the memory of decoded JSON, in bytes."""
     data = msgspec.json.encode(clean(value))
     return len(data) + 64 * (data.count(b",") + data.count(b"[") + data.count(b"{") + 1)
 
 
 def make_raw(format: str, fields: dict[str, Any]) -> Raw:
-    """Return a provider's own words for an event; equal objects make equal values."""
+    """Pack a provider's own fields into the `raw` of an event; equal objects give equal values."""
     data = msgspec.json.encode(clean(fields), order="deterministic")
     return Raw(format, data.decode())
 
 
 def read_raw(raw: Raw | None, format: str) -> dict[str, Any] | None:
-    """Return the object of `make_raw`; None for what is of another dialect, or none."""
+    """Return the object that `make_raw` packed; None if it is of another dialect."""
     if raw is None or raw.format != format:
         return None
     try:
@@ -115,7 +115,7 @@ def read_raw(raw: Raw | None, format: str) -> dict[str, Any] | None:
 
 
 def clean(value: Any) -> Any:
-    """Return `value`, decoded JSON, such that it can be encoded again."""
+    """Return decoded JSON without lone surrogates, so that it can be encoded."""
     try:
         msgspec.json.encode(value)
     except UnicodeEncodeError:

@@ -1,15 +1,30 @@
-"""What of an answer has begun and not ended, for whoever has to end it. No I/O."""
+"""The open blocks of an answer, and the events that end them. No I/O."""
+
+from typing import assert_never
 
 import msgspec
 
 from ...events import (
     ChoiceEnd,
+    ContentFilter,
     Event,
     FinishReason,
+    LogProbs,
+    Media,
+    Notice,
+    Opaque,
+    ProviderTool,
+    ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
+    RefusalDelta,
     RefusalEnd,
     RefusalStart,
+    Source,
+    StreamEnd,
+    StreamStart,
+    StreamTarget,
+    TextDelta,
     TextEnd,
     TextStart,
     TokenCounts,
@@ -20,8 +35,6 @@ from ...events import (
 )
 
 _Start = TextStart | ReasoningStart | RefusalStart | ToolCallStart
-_STARTS = (TextStart, ReasoningStart, RefusalStart, ToolCallStart)
-_ENDS = (TextEnd, ReasoningEnd, RefusalEnd, ToolCallEnd)
 
 
 class OpenBlocks:
@@ -29,31 +42,41 @@ class OpenBlocks:
 
     def __init__(self) -> None:
         self.finish_reason: FinishReason | None = None
-        """Of the first choice, once it has ended."""
+        """Of choice 0, once it has ended."""
         self.usage: TokenCounts | None = None
-        """As it was told last."""
+        """The latest."""
         self._starts: dict[int, _Start] = {}
         self._arguments: dict[int, list[str]] = {}
 
     def note(self, event: Event) -> None:
         """Take the next event."""
-        if isinstance(event, _STARTS):
-            self._starts[event.block] = event
-        elif isinstance(event, _ENDS):
-            del self._starts[event.block]
-            self._arguments.pop(event.block, None)
-        elif isinstance(event, ToolCallDelta):
-            self._arguments.setdefault(event.block, []).append(event.arguments)
-        elif isinstance(event, ChoiceEnd) and event.choice == 0:
-            self.finish_reason = event.finish_reason
-        elif isinstance(event, Usage):
-            self.usage = TokenCounts(*msgspec.structs.astuple(event))
+        match event:
+            case TextDelta() | ReasoningDelta() | RefusalDelta():
+                pass
+            case ToolCallDelta():
+                self._arguments.setdefault(event.block, []).append(event.arguments)
+            case TextStart() | ReasoningStart() | RefusalStart() | ToolCallStart():
+                self._starts[event.block] = event
+            case TextEnd() | ReasoningEnd() | RefusalEnd() | ToolCallEnd():
+                del self._starts[event.block]
+                self._arguments.pop(event.block, None)
+            case ChoiceEnd():
+                if event.choice == 0:
+                    self.finish_reason = event.finish_reason
+            case Usage():
+                self.usage = TokenCounts(*msgspec.structs.astuple(event))
+            case Opaque() | Source() | Media() | LogProbs() | ContentFilter() | ProviderTool():
+                pass
+            case StreamStart() | StreamTarget() | Notice() | StreamEnd():
+                pass
+            case _:
+                assert_never(event)
 
     def ends(self) -> list[Event]:
         """Return the end of every open block, in the order in which they began.
 
-        A tool call ends with the arguments that came, whole or not: none at all stay an empty
-        text, which is not the `{}` of a whole call.
+        A tool call ends with the arguments so far, complete or not: no arguments stay "",
+        which differs from the `{}` of a complete call.
         """
         return [
             _end_of(start, self._arguments.get(start.block, [])) for start in self._starts.values()

@@ -1,4 +1,4 @@
-"""JSON text that comes in pieces: whether it is whole by now, at the cost of each piece once."""
+"""Incremental check whether JSON text that arrives in pieces is complete, in linear time."""
 
 import re
 from typing import Final
@@ -7,13 +7,13 @@ from .json_values import decode
 
 _SPACE: Final = " \t\r\n"
 _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*+("?)', re.DOTALL)
-"""A string, or as much as there is of it; the group holds its end, if it has one."""
+"""A string, complete or cut off; the group is its closing quote."""
 _MAX_BARE: Final = 5000
-"""Characters of a number, which may be whole and go on all the same."""
+"""Characters of a number, which may be complete and still continue."""
 
 
 class Growing:
-    """Judges whether a growing list of pieces is whole JSON.
+    """Checks whether a growing list of pieces is complete JSON.
 
     Brackets are counted over the pieces, and only text whose brackets balance is decoded.
     An object or a list balances once: more text than white space breaks it.
@@ -25,14 +25,14 @@ class Growing:
         self._seen = 0
         self._depth = 0
         self._inside = ""
-        """What stands for the string that the pieces so far end in: a quote, and a backslash."""
+        """The open string at the end of the pieces: a quote, and a backslash if it ends in one."""
         self._bracketed: bool | None = None
-        """Whether it is an object, a list or a string; None before it has begun."""
+        """Whether the text is an object, a list or a string; None before it has begun."""
         self._settled = False
         self._whole = False
 
     def is_whole(self, pieces: list[str]) -> bool:
-        """Return whether the pieces, joined, are JSON as they stand."""
+        """Return whether the joined pieces are complete JSON."""
         if self._seen < len(pieces):
             added = "".join(pieces[self._seen :])
             self._seen = len(pieces)

@@ -1,4 +1,4 @@
-"""What a provider itself says that a call has cost, in USD."""
+"""The cost of a call as the provider itself reports it, in USD."""
 
 from decimal import Decimal
 from typing import Any, Final
@@ -8,15 +8,15 @@ from .json_values import mapping
 
 MOST_USD: Final = 100
 """No call costs more: a larger number is in another unit. Below it a double is exact to less than
-a nano-USD, so that the decimal number that was sent is the shortest that reads back as it."""
+a nano-USD, so that its shortest decimal form is the number that was sent."""
 
 
 def parse_cost(usage: dict[str, Any]) -> str | None:
-    """Return the cost that stands beside the counts; None where none does that can be.
+    """Return the cost in a usage object; None if there is none, or it is implausible.
 
-    It is `cost` at OpenRouter [openrouter/text-emoji] and Vercel's gateway, and the total of its
-    parts at Perplexity [perplexity/sonar-crlf]. Where OpenRouter calls with a key of the caller's
-    own (`is_byok`), `cost` is its fee, and the provider bills `upstream_inference_cost` beside it
+    `cost` is a number at OpenRouter [openrouter/text-emoji] and Vercel's gateway, an object with
+    a `total_cost` at Perplexity [perplexity/sonar-crlf]. With the caller's own key (`is_byok`)
+    OpenRouter's `cost` is its fee alone, and the provider bills `upstream_inference_cost` on top
     (OpenRouter's docs, "Usage Accounting").
     """
     cost = usage.get("cost")

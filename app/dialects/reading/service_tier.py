@@ -1,14 +1,14 @@
-"""By whose prices a provider bills, where it says so."""
+"""The service tier that an answer was billed at."""
 
 from typing import Final
 
 from .json_values import short
 
 USUAL: Final = frozenset(("", "auto", "default", "standard", "on_demand"))
-"""What is said where nothing else was asked for: OpenAI's words, Anthropic's, Google's, Groq's."""
+"""The default tiers of OpenAI, Anthropic, Google and Groq."""
 
 
 def parse_service_tier(said: object) -> str | None:
-    """Return a service tier that is not the usual one."""
+    """Return the service tier; None for the default one."""
     tier = short(said)
     return None if tier is None or tier.lower() in USUAL else tier[:40].lower()

@@ -1,7 +1,7 @@
-"""Surrogate pairs: a character beyond the BMP is two `\\u` escapes in JSON.
+"""Surrogate pairs: JSON writes a character beyond the BMP as two `\\u` escapes.
 
-Hosts that cut their text by such units send half an emoji in one delta and half in the
-next, each of them valid JSON. No half may get into an event, for UTF-8 cannot carry it.
+Hosts that cut text between UTF-16 units send half an emoji in one delta and half in the next,
+each of them valid JSON. No half may get into an event: UTF-8 cannot encode it.
 """
 
 import re
@@ -10,14 +10,14 @@ _HALF = re.compile("[\ud800-\udfff]")
 
 
 def well_formed(text: str) -> str:
-    """Join the pairs in `text` and make U+FFFD of each half that stays alone."""
+    """Join the pairs in `text`, and replace each lone half by U+FFFD."""
     if text.isascii() or not _HALF.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 class Halves:
-    """Joins pairs over the pieces of one text, which need not be kept for it."""
+    """Joins pairs that are split between the pieces of one text."""
 
     __slots__ = ("_first",)
 
@@ -25,7 +25,7 @@ class Halves:
         self._first = ""
 
     def feed(self, piece: str) -> str:
-        """Return the piece, well-formed; a first half at its end waits for the next piece."""
+        """Return the piece, well-formed; a first half at its end is held for the next piece."""
         if not self._first and (piece.isascii() or not _HALF.search(piece)):
             return piece
         text, self._first = self._first + piece, ""
@@ -34,6 +34,6 @@ class Halves:
         return well_formed(text)
 
     def close(self) -> str:
-        """Return the replacement of a half that still waits, if there is one."""
+        """Return the replacement of a half that is still held, or ""."""
         first, self._first = self._first, ""
         return "\ufffd" if first else ""

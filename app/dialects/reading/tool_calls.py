@@ -1,8 +1,8 @@
-"""Which tool call a fragment belongs to, for the parsers of all dialects.
+"""Assignment of tool call fragments to calls, for the parsers of all dialects.
 
-A call is known by its index. Where the host gives none it is known by its id, else a name
-begins a call, else the fragment continues the latest one. A name is never changed or
-added to.
+A call is identified by its index. Without an index it is identified by its id; without both,
+a name begins a call, and a fragment without a name continues the latest one. A name is never
+changed or appended to.
 """
 
 from dataclasses import dataclass, field
@@ -14,23 +14,23 @@ from .surrogates import Halves
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A tool call so far; `block` is None until its name is known and it was begun."""
+    """A tool call so far; `block` is None until its name is known."""
 
     id: str = ""
     name: str = ""
     block: int | None = None
     free: bool = False
-    """Whether the arguments are any text, as a custom tool takes it, and not JSON."""
+    """Whether the arguments are free text, as for a custom tool, instead of JSON."""
     ended: bool = False
-    """Whether its end was told."""
+    """Whether its `tool_call.end` was emitted."""
     sent: bool = False
-    """Whether a piece of its arguments was sent."""
+    """Whether a `tool_call.delta` was emitted."""
     _word: str = ""
-    """The arguments that were not sent, which may be `null`, without the spaces around them."""
+    """The arguments not emitted yet, since they may become `null`; without outer white space."""
     pieces: list[str] = field(default_factory=list)
     halves: Halves = field(default_factory=Halves)
     held: int = 0
-    """About how many bytes of it wait for its name."""
+    """About how many bytes are held until its name is known."""
     growing: Growing = field(default_factory=Growing)
 
     @property
@@ -38,20 +38,20 @@ class Call:
         return "".join(self.pieces)
 
     def is_whole(self) -> bool:
-        """Whether the arguments are JSON as they stand."""
+        """Whether the arguments are complete JSON."""
         return self.growing.is_whole(self.pieces)
 
     def may_be_null(self, piece: str) -> bool:
-        """Whether the arguments, with the next piece, are `null` or the start of it.
+        """Whether the arguments, with the next piece, are `null` or a prefix of it.
 
-        Groq and Llama send that for a tool without parameters; it stands for {}.
+        Groq and Llama send `null` for a tool without parameters; it means {}.
         """
         self._word = f"{self._word}{piece}".strip()
         return not self.free and "null".startswith(self._word)
 
     @property
     def torn(self) -> bool:
-        """Whether the arguments are a part of JSON only; none at all stand for {}."""
+        """Whether the arguments are incomplete JSON; none at all mean {}."""
         return bool(self.pieces) and not self.free and not self.is_whole()
 
 
@@ -61,13 +61,13 @@ class Calls:
     def __init__(self) -> None:
         self.all: list[Call] = []
         self.told: dict[int, Call] = {}
-        """Those that were begun, which the nameless are not, by block."""
+        """Those with a block, by its number."""
         self.ids: set[str] = set()
-        """The ids of those that were begun."""
+        """The ids of those with a block."""
         self._by_index: dict[int, Call] = {}
         self._by_id: dict[str, Call] = {}
         self._changed: dict[int, Call] = {}
-        """Those that were begun and not judged since they changed, by block."""
+        """Those that changed since `torn` was last computed, by block."""
         self._torn: set[int] = set()
 
     def find(self, *, index: int | None, id: str, name: str, piece: str) -> Call:
@@ -89,12 +89,12 @@ class Calls:
         return call
 
     def note(self, call: Call, block: int) -> None:
-        """Note that a call was begun, or has changed."""
+        """Record that a call has begun or changed."""
         self._changed[block] = call
 
     @property
     def torn(self) -> bool:
-        """Whether any call that was begun is torn. Asked after every read."""
+        """Whether any call is torn. Called after every read."""
         if self._changed:
             for block, call in self._changed.items():
                 (self._torn.add if call.torn else self._torn.discard)(block)
@@ -113,7 +113,7 @@ class Calls:
 
 
 def _is_another(call: Call, *, id: str, name: str, piece: str) -> bool:
-    """Whether a fragment under the index of `call` begins a new call all the same.
+    """Return whether a fragment with the index of `call` begins a new call.
 
     Some hosts repeat id and name on every fragment, others send every call as index 0.
     """

@@ -1,1 +1,1 @@
-"""What the request builders of all upstream formats share."""
+"""Shared parts of the request builders of all upstream formats."""

@@ -1,4 +1,4 @@
-"""`allowed_tools`, for formats in which a tool that is there may be called."""
+"""`allowed_tools`, for formats that have no field for it."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from ...requests import ChatRequest
 
 
 def restrict_tools(request: ChatRequest) -> ChatRequest:
-    """Return a request that has no other tools than the allowed ones.
+    """Return a request with the allowed tools only.
 
     Raises:
         RequestError: none of the tools is allowed.

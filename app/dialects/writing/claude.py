@@ -1,7 +1,7 @@
-"""What Claude refuses beside thinking, on any platform that has it.
+"""Claude's restrictions on sampling, prefill and thinking, on any platform.
 
-While it thinks, `temperature` may only be 1 and `top_p` not be below 0.95, and up to Claude
-4.7 no tool choice may force a call.
+With thinking, `temperature` must be 1 and `top_p` at least 0.95, and up to Claude 4.7 no tool
+choice may force a call.
 """
 
 import re
@@ -20,7 +20,7 @@ _ONE_OF_BOTH: Final = (4, 1)
 """The version since which `temperature` and `top_p` are refused together."""
 
 _NEITHER: Final = (4, 7)
-"""The version since which each is refused by itself: for those there is a quirk."""
+"""The version since which each alone is refused: there is a quirk for those."""
 
 _NO_PREFILL: Final = (4, 6)
 """The version since which the last turn may not be the assistant's."""
@@ -33,12 +33,12 @@ def find_version(model: str) -> tuple[int, int] | None:
 
 
 def is_thinking(config: object) -> bool:
-    """Return whether a `thinking` of a request lets the model think."""
+    """Return whether the `thinking` of a request enables it."""
     return isinstance(config, dict) and config.get("type") in ("enabled", "adaptive")
 
 
 def takes_prefill(model: str, *, thinks: bool) -> bool:
-    """Return whether a model goes on with a last turn of its own: up to 4.5, without thinking."""
+    """Return whether a model continues its own last turn: up to 4.5, without thinking."""
     version = find_version(model)
     return not thinks and version is not None and version < _NO_PREFILL
 
@@ -64,7 +64,7 @@ def leave_out_refused(
 ) -> tuple[ChatRequest, list[str]]:
     """Return a request for an answer with thinking, without what Claude refuses beside it.
 
-    The second value says what was changed, each as the end of a sentence about the upstream.
+    The second value lists the changes, each as the end of a sentence about the upstream.
     """
     fields: dict[str, Any] = {}
     changes: list[str] = []

@@ -1,7 +1,7 @@
-"""What the requests of all dialects need of a conversation: its texts, images and calls.
+"""Helpers for conversations that the requests of all dialects share: texts, URLs, arguments.
 
-What a format cannot say is refused with the place and the reason, never left out in
-silence: an answer to half a question looks like an answer.
+Content that a format cannot express is refused with its place and the reason, and never left
+out silently: the answer would look complete.
 """
 
 import json
@@ -24,24 +24,24 @@ from ...requests import (
 from ..reading.json_values import decode
 
 JSON_ONLY: Final = "Answer with one JSON object and nothing else."
-"""What the system says for `json_object` where the API enforces a schema or nothing."""
+"""The system's instruction for `json_object` where the API has schemas only."""
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64")
-"""What stands before the comma of a `data:` URL."""
+"""A base64 `data:` URL up to its comma."""
 
 _MAX_HEAD: Final = 1_000
-"""Characters of it. RFC 6838 allows a media type 255, and parameters are few."""
+"""Characters of it. RFC 6838 limits a media type to 255, and parameters are few."""
 
 
 def unsupported(place: str, what: str, *, format: str) -> RequestError:
-    """Return the error for what a format cannot express, and its `place` in the request."""
+    """Return the error for content that a format cannot express, at a `place` in the request."""
     return RequestError("invalid_request", f"{place}: {what} cannot be sent in {format}")
 
 
 def refuse_choices(
     request: ChatRequest, *, format: str, what: str = "more than one choice"
 ) -> None:
-    """Refuse a request for several answers, for formats that give one.
+    """Refuse a request for several answers, for formats that have one.
 
     Raises:
         RequestError: it asks for more than one.
@@ -51,9 +51,9 @@ def refuse_choices(
 
 
 def fit_user(user: str | None, *, longest: int) -> str | None:
-    """Return the name of a user, or its SHA-256 in hex where it is longer than a provider takes.
+    """Return the name of a user, or its SHA-256 in hex if it is longer than the provider allows.
 
-    So the provider can still tell users apart, which is what the field is for.
+    The provider can still distinguish users by it.
     """
     if user is None or len(user) <= longest:
         return user
@@ -61,7 +61,7 @@ def fit_user(user: str | None, *, longest: int) -> str | None:
 
 
 def join_options(body: dict[str, Any], options: Mapping[str, Any] | None) -> None:
-    """Put options into a body: an object is joined with the one of that name, and overrules it."""
+    """Merge options into a body: they replace its fields, and extend its objects."""
     for key, value in (options or {}).items():
         ours = body.get(key)
         if isinstance(ours, dict) and isinstance(value, dict):
@@ -77,14 +77,14 @@ def parse_data_url(url: str) -> tuple[str, str] | None:
 
 
 def join_text(content: str | Sequence[object] | None) -> str:
-    """Return the text of a content, its text parts joined."""
+    """Return the joined text parts of a content."""
     if content is None or isinstance(content, str):
         return content or ""
     return "".join(part.text for part in content if isinstance(part, TextPart))
 
 
 def parse_arguments(call: FunctionCall, *, place: str) -> dict[str, Any]:
-    """Read a call's arguments for formats that want an object; no text, and null, are {}.
+    """Read a call's arguments for formats that take an object; "" and null are {}.
 
     Raises:
         RequestError: they are no JSON object.
@@ -100,16 +100,15 @@ def parse_arguments(call: FunctionCall, *, place: str) -> dict[str, Any]:
 def parse_object(text: str) -> dict[str, Any] | None:
     """Read a JSON object that a client sent as text; None for any other text.
 
-    The object can be encoded again. How much a request has of such texts is bounded where
-    it comes in.
+    The object can be encoded again. `requests.check_chat` has bounded such texts.
     """
     if not text.lstrip().startswith("{"):
         return None
     try:
         value = msgspec.json.decode(text)
     except (ValueError, RecursionError):
-        # It may have what the standard library takes, such as NaN, or half a surrogate pair,
-        # which becomes "?": to look for each half costs 100 times as much.
+        # The standard library takes NaN, and half a surrogate pair, which becomes "?":
+        # replacing each half on its own costs 100 times as much.
         try:
             loose = json.dumps(decode(text), ensure_ascii=False)
         except ValueError:
@@ -119,7 +118,7 @@ def parse_object(text: str) -> dict[str, Any] | None:
 
 
 def name_calls(messages: Sequence[Message]) -> dict[str, str]:
-    """Return the function's name of every tool call by the call's id."""
+    """Return the names of the functions by the ids of the calls."""
     return {
         call.id: call.function.name
         for message in messages

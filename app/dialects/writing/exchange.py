@@ -1,13 +1,13 @@
-"""Tool calls and their results, as the formats of upstreams want them.
+"""Reordering of tool calls and results into the order that the formats of upstreams require.
 
-The formats agree on what follows what: after a turn that calls tools come the results of all
-its calls, at once, and no other results. Most refuse a conversation that is otherwise, such as
-that of an agent that was stopped within a call, or one whose beginning was left out. So the
-results are put after their calls, a call without a result is given one that says so, and a
-result without its call is said by the user.
+The formats agree on the order: a turn that calls tools is followed by the results of all its
+calls, and by no other results. Most refuse any other conversation, such as that of an agent
+that was stopped during a call, or one whose beginning was truncated. So results are moved
+behind their calls, a call without a result gets a placeholder, and a result without its call
+becomes a text of the user.
 
-An id goes to the provider as the client says it, which is as the provider said it, unless
-the format cannot say it. Then it is a digest of itself: the same one in every turn.
+Ids of calls go to the provider unchanged, unless the format does not allow them: then a digest
+of the id replaces it, the same one in every turn.
 """
 
 import re
@@ -35,30 +35,30 @@ _GO_ON: Final = "Go on."
 
 
 class ExchangeForm(NamedTuple):
-    """What a format wants of calls and of the last turn."""
+    """The requirements of a format on calls and on the last turn."""
 
     ids: re.Pattern[str] = _ANY
-    """The ids that it can say."""
+    """The ids that it allows."""
     short: bool = False
-    """Whether an id has nine letters and digits, as Mistral's have."""
+    """Whether ids must have nine letters and digits, as Mistral's."""
     unique: bool = False
-    """Whether two turns may not have calls of one id."""
+    """Whether the ids of calls must be unique in the conversation."""
     stray_results: bool = False
-    """Whether a result may stand without its call, which the provider knows."""
+    """Whether a result may come without its call, which the provider has stored."""
     images: bool = True
-    """Whether a result may hold images; else the user shows them, after the results."""
+    """Whether a result may have images; else they move to a user message after the results."""
     links: bool = True
-    """Whether an image in a result may be a URL that the provider has to fetch."""
+    """Whether an image in a result may be a URL that the provider fetches."""
     files: bool = True
-    """Whether a user may show files; else those that are optional are left out."""
+    """Whether a user message may have files; else the optional ones are left out."""
     prefill: bool = True
-    """Whether the last turn may be the assistant's, for the model to go on with."""
+    """Whether the last turn may be the assistant's, which the model continues."""
     trailing_space: bool = True
     """Whether such a turn may end in white space."""
 
 
 class Exchange(NamedTuple):
-    """A conversation that a format takes, and what was changed of it."""
+    """A conversation in the order of a format, and the changes made for it."""
 
     messages: list[Message]
     changes: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ _CallPosition = tuple[int, int]
 
 
 def arrange(messages: list[Message], form: ExchangeForm) -> Exchange:
-    """Return a conversation as a format takes it."""
+    """Return a conversation in the order that a format requires."""
     changes: list[str] = []
     if not form.files:
         messages = _leave_out_files(messages, changes)
@@ -86,7 +86,7 @@ def arrange(messages: list[Message], form: ExchangeForm) -> Exchange:
 
 
 def _is_arranged(messages: list[Message], form: ExchangeForm) -> bool:
-    """Return whether all calls and results are as the format takes them, as in most requests."""
+    """Return whether a conversation needs no change of its calls, as most do."""
     matches, unique = form.ids.fullmatch, form.unique
     texts_only = not (form.images and form.links)
     waiting: set[str] = set()
@@ -113,7 +113,7 @@ def _is_arranged(messages: list[Message], form: ExchangeForm) -> bool:
 
 
 def _is_said(message: Message) -> bool:
-    """Return whether a message is the assistant's, and asks for nothing."""
+    """Return whether a message is the assistant's, without tool calls."""
     return isinstance(message, AssistantMessage) and not message.tool_calls
 
 
@@ -166,19 +166,19 @@ def _is_optional(part: _Part) -> bool:
 
 
 class _Arranged:
-    """Finds the call of each result, then gives the messages in their order."""
+    """Matches results to calls, then yields the messages in their new order."""
 
     def __init__(self, messages: list[Message], form: ExchangeForm, changes: list[str]) -> None:
         self._messages = messages
         self._form = form
         self._changes = changes
         self._results: dict[_CallPosition, int] = {}
-        """The numbers of the messages that answer the calls."""
+        """The numbers of the messages with the results of the calls."""
         self._stray_results: set[int] = set()
         self._images: list[_Part] = []
-        """Those of results, to be shown by the user."""
+        """Of results, for the next message of the user."""
         self._renamed_in: set[int] = set()
-        """The numbers of the messages with a call that is sent under another id."""
+        """The numbers of the messages with a call whose id is replaced."""
         self._ids = self._rename()
         self._find_results()
 
@@ -223,7 +223,7 @@ class _Arranged:
         return msgspec.structs.replace(message, content=[*images, *parts])
 
     def _take_images(self, result: ToolMessage) -> ToolMessage:
-        """Take the images out of a result, and say where they are."""
+        """Move the images of a result to the next message, with a note in their place."""
         images = [part for part in result.content if isinstance(part, ImagePart)]
         if not images:
             return result
@@ -235,7 +235,7 @@ class _Arranged:
         return msgspec.structs.replace(result, content="\n".join(part.text for part in texts))
 
     def _answer(self, calling: list[_CallPosition], *, every: bool = True) -> Iterator[Message]:
-        """Yield the results of a turn's calls in their order, then stand-ins for those missing."""
+        """Yield the results of a turn's calls in order, then placeholders for those missing."""
         found = sorted(
             (self._results[position], position) for position in calling if position in self._results
         )
@@ -278,7 +278,7 @@ class _Arranged:
             self._changes.append(change)
 
     def _find_results(self) -> None:
-        """Match results and calls: a result is that of the latest call with its id."""
+        """Match results to calls: a result belongs to the latest call with its id."""
         waiting: dict[str, list[_CallPosition]] = {}
         for number, message in enumerate(self._messages):
             if isinstance(message, AssistantMessage):
@@ -294,7 +294,7 @@ class _Arranged:
                     self._stray_results.add(number)
 
     def _rename(self) -> dict[_CallPosition, str]:
-        """Choose the id that each call is sent with."""
+        """Choose the id under which each call is sent."""
         form = self._form
         said = [
             ((number, index), call.id)

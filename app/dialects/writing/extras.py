@@ -1,7 +1,7 @@
-"""Fields of Chat Completions that the chat request does not have, in other dialects' words.
+"""Extra fields of Chat Completions that the chat request does not have, in other dialects.
 
-Providers have added them, and clients send them to any provider: each dialect says where
-it has a place for one. Thinking becomes an effort for all others.
+Providers have added them, and clients send them to any provider: each dialect maps those that
+it has a field for. Thinking becomes a reasoning effort for all others.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,20 +11,25 @@ from typing import Any, Final
 from ...errors import RequestError
 
 BUDGETS: Final = ((4096, "low"), (16_384, "medium"))
-"""The efforts that come near a budget of tokens below; any other is "high"."""
+"""The efforts for budgets below so many tokens; any other is "high"."""
 
 CHANGE_ANSWER: Final = (
-    *("modalities", "audio", "web_search_options", "structured_outputs", "guided_*"),
-    *("grammar", "json_schema"),
+    "modalities",
+    "audio",
+    "web_search_options",
+    "structured_outputs",
+    "guided_*",
+    "grammar",
+    "json_schema",
 )
-"""The fields without which the answer would be another one than was asked for."""
+"""The fields without which the request would have a different answer."""
 
 
 MAX_EXTRAS: Final = 100
 
 
 def check_extras(extras: Mapping[str, Any]) -> None:
-    """Bound the fields that are not known.
+    """Bound the number of unknown fields.
 
     Raises:
         RequestError: `invalid_request`, there are too many.
@@ -39,7 +44,7 @@ def changes_answer(name: str) -> bool:
 
 
 def placed_at(paths: Mapping[str, str]) -> Callable[..., dict[str, Any] | None]:
-    """Return a function that puts extras at these paths, whose steps are separated by dots."""
+    """Return a function that puts extras at these paths, with dots between the steps."""
     steps = {name: tuple(path.split(".")) for name, path in paths.items()}
 
     def place(name: str, value: Any, *, quirks: Any) -> dict[str, Any] | None:
@@ -62,7 +67,7 @@ def is_claudes(thinking: Any) -> bool:
 
 
 def find_effort(name: str, value: Any, *, words_only: bool) -> str | None:
-    """Return the effort that an extra amounts to; with `words_only`, only if it names one."""
+    """Return the effort that an extra stands for; with `words_only`, only if it names one."""
     match name, value:
         case "reasoning", {"effort": str(effort)}:
             return effort

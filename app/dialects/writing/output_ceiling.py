@@ -1,9 +1,8 @@
-"""How long the answer may be that a body asks for, whoever has written it. No I/O.
+"""The limit on the output that a request body may ask for. No I/O.
 
-A body may be rendered, a client's own, or overruled by `provider_options`: what it says of the
-length of the answer, of how many answers there are and of how long may be thought is found by
-its name wherever it stands, as all hosts of a format know it. Case, "_" and "-" make no
-difference, since some hosts see none.
+A body may be rendered, a client's own, or changed by `provider_options`. The length of an
+answer, the number of answers and the reasoning budget are found by the names that the hosts of
+all formats use, anywhere in it, ignoring case, "_" and "-", as some hosts do.
 """
 
 from collections.abc import Mapping
@@ -14,50 +13,97 @@ from ...requests import OutputCeiling
 
 LENGTHS: Final = frozenset(
     (
-        *("maxtokens", "maxcompletiontokens", "maxoutputtokens", "maxnewtokens", "maxlength"),
-        *("maxtokenstosample", "maxgentoks", "maxgenlen", "maxtokencount", "maxresponsetokens"),
-        *("maxgenerationtokens", "maxgeneratedtokens", "npredict", "numpredict"),
+        "maxtokens",
+        "maxcompletiontokens",
+        "maxoutputtokens",
+        "maxnewtokens",
+        "maxlength",
+        "maxtokenstosample",
+        "maxgentoks",
+        "maxgenlen",
+        "maxtokencount",
+        "maxresponsetokens",
+        "maxgenerationtokens",
+        "maxgeneratedtokens",
+        "npredict",
+        "numpredict",
     )
 )
-"""The names of what limits an answer."""
+"""Names of the maximum length of an answer."""
 
 BUDGETS: Final = frozenset(
     (
-        *("budgettokens", "thinkingbudget", "thinkingbudgettokens", "thinkingtokenbudget"),
-        *("tokenbudget", "reasoningbudget", "reasoningbudgettokens", "maxreasoningtokens"),
-        *("maxthinkingtokens", "reasoningmaxtokens"),
+        "budgettokens",
+        "thinkingbudget",
+        "thinkingbudgettokens",
+        "thinkingtokenbudget",
+        "tokenbudget",
+        "reasoningbudget",
+        "reasoningbudgettokens",
+        "maxreasoningtokens",
+        "maxthinkingtokens",
+        "reasoningmaxtokens",
     )
 )
-"""The names of what limits the thought before it."""
+"""Names of the reasoning budget."""
 
 CHOICES: Final = frozenset(
     (
-        *("n", "bestof", "candidatecount", "numreturnsequences", "numgenerations"),
-        *("numcompletions", "samplecount", "numbeams", "beamwidth", "numcandidates"),
+        "n",
+        "bestof",
+        "candidatecount",
+        "numreturnsequences",
+        "numgenerations",
+        "numcompletions",
+        "samplecount",
+        "numbeams",
+        "beamwidth",
+        "numcandidates",
     )
 )
-"""The names of how many answers are made."""
+"""Names of the number of answers."""
 
 _CONTENT: Final = frozenset(
     (
-        *("messages", "contents", "input", "system", "systeminstruction", "instructions", "prompt"),
-        *("tools", "toolconfig", "functions", "documents", "prediction", "metadata", "text"),
-        *("requestmetadata", "responseformat", "responseschema", "responsejsonschema", "format"),
-        *("outputconfig", "outputformat", "guidedjson", "jsonschema", "structuredoutputs"),
-        *("logitbias", "clientmetadata"),
+        "messages",
+        "contents",
+        "input",
+        "system",
+        "systeminstruction",
+        "instructions",
+        "prompt",
+        "tools",
+        "toolconfig",
+        "functions",
+        "documents",
+        "prediction",
+        "metadata",
+        "text",
+        "requestmetadata",
+        "responseformat",
+        "responseschema",
+        "responsejsonschema",
+        "format",
+        "outputconfig",
+        "outputformat",
+        "guidedjson",
+        "jsonschema",
+        "structuredoutputs",
+        "logitbias",
+        "clientmetadata",
     )
 )
-"""What is said to the model, and schemas: a name in there means something else."""
+"""Content for the model, and schemas: in there these names mean something else."""
 
 _LEAST_BUDGET: Final = 1024
-"""Claude thinks with no fewer."""
+"""Claude's minimum."""
 
 
 def bound_output(body: Mapping[str, Any], ceiling: OutputCeiling, *, field: str) -> dict[str, Any]:
     """Return a body that asks for no more than the ceiling.
 
-    `field` is the path of the format's own limit, its steps separated by dots: it is always
-    said, and nothing else says it.
+    `field` is the path of the format's own limit, with dots between the steps: the body always
+    has this one, and no other.
 
     Raises:
         RequestError: `invalid_request`, the body asks for more answers, or for thought that

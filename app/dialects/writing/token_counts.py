@@ -1,7 +1,7 @@
-"""How the formats of upstreams count the tokens of a request, those that can. No I/O.
+"""The token counting calls of the upstream formats that have one. No I/O.
 
-Each takes the body that would ask for the answer, without what only shapes the answer, and
-says one number.
+Each takes the body of the request without the fields that only shape the answer, and returns
+one number.
 """
 
 import base64
@@ -13,32 +13,50 @@ import msgspec
 from ..reading.json_values import count, decode, mapping
 
 GOOGLES: Final = "/publishers/"
-"""What the base URLs of Vertex AI have, and those of Google's other API have not."""
+"""In base URLs of Vertex AI, and not in those of the Gemini API."""
 
 _ANTHROPIC: Final = (
-    *("messages", "system", "tools", "tool_choice", "thinking", "output_config"),
-    *("output_format", "cache_control", "context_management", "mcp_servers", "speed"),
+    "messages",
+    "system",
+    "tools",
+    "tool_choice",
+    "thinking",
+    "output_config",
+    "output_format",
+    "cache_control",
+    "context_management",
+    "mcp_servers",
+    "speed",
 )
 _RESPONSES: Final = (
-    *("input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "text"),
-    *("reasoning", "truncation", "previous_response_id", "conversation", "personality"),
+    "input",
+    "instructions",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "text",
+    "reasoning",
+    "truncation",
+    "previous_response_id",
+    "conversation",
+    "personality",
 )
 _CONVERSE: Final = ("messages", "system", "toolConfig", "additionalModelRequestFields")
 _VERTEX: Final = ("contents", "systemInstruction", "tools")
 
 
 class Count(NamedTuple):
-    """One way to count."""
+    """The counting call of a format."""
 
     path: str
     """Appended to the base URL; may hold `MODEL`."""
     render: Callable[..., dict[str, Any]]
     """(body, *, model, base_url) to the body of the call; of the request for an answer."""
     field: str
-    """Where the answer says the number."""
+    """The field of the answer with the count."""
 
     def read(self, answer: bytes) -> int | None:
-        """Read the answer; None if it says no number."""
+        """Read the answer; None if it has no count."""
         try:
             return count(mapping(decode(answer.decode())).get(self.field))
         except ValueError:

@@ -1,24 +1,42 @@
-"""How many tokens a request may take, where no provider can be asked. No I/O.
+"""Estimate of the tokens of a request or an answer, without asking its provider. No I/O.
 
-It is a guess, in proportion to what is said: a token is four characters of ASCII, two of the
-alphabets that UTF-8 writes in two bytes, one of Chinese, Japanese or Korean, and half an
-emoji. Tokenizers differ from it by a third either way in prose, and by more in code. Pictures
-are counted as the largest that Anthropic does not shrink, files by their size.
+A token is four characters of ASCII, two of the alphabets that UTF-8 writes in two bytes, one of
+Chinese, Japanese or Korean, and half an emoji. Tokenizers differ from this by a third either
+way in prose, and by more in code. Images count as the largest that Anthropic does not shrink,
+files by their size.
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import msgspec
 
 from ...events import (
+    ChoiceEnd,
+    ContentFilter,
     Event,
+    LogProbs,
     Media,
+    Notice,
+    Opaque,
+    ProviderTool,
     ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
     RefusalDelta,
+    RefusalEnd,
+    RefusalStart,
+    Source,
+    StreamEnd,
+    StreamStart,
+    StreamTarget,
     TextDelta,
+    TextEnd,
+    TextStart,
     ToolCallDelta,
+    ToolCallEnd,
     ToolCallStart,
+    Usage,
 )
 from ...requests import (
     AssistantMessage,
@@ -36,28 +54,25 @@ from ...requests import (
 )
 
 REQUEST: Final = 3
-"""What stands before the answer."""
+"""Tokens before the answer."""
 MESSAGE: Final = 4
-"""What says whose a message is, and where it ends."""
+"""The role of a message, and its end mark."""
 TOOL: Final = 12
-"""What a tool, a call or a result takes beside its words."""
+"""Overhead of a tool, a call or a result."""
 TOOLS: Final = 300
-"""What providers tell the model about tools, once there is one."""
+"""The provider's own instructions about tools, if there are any."""
 IMAGE: Final = 1_600
 MADE_IMAGE: Final = 1_300
 """An image that is the answer: what Gemini counts for one, and OpenAI for one of medium quality."""
 SMALL_IMAGE: Final = 85
 """An image of low detail."""
 STORED_FILE: Final = 2_000
-"""A file that is named only, or that is small: a page."""
+"""A small file, or one that is given by its id: a page."""
 
 _FILE_BYTES: Final = 40
-"""Of a PDF, a token: a page is some 80 KB and 2,000 tokens."""
+"""Bytes of a PDF for a token: a page has some 80 KB and 2,000 tokens."""
 _AUDIO_BYTES: Final = 1_000
-"""Of a sound, a token: 32 KB and 32 tokens a second."""
-
-_WEIGHED: Final = frozenset((RefusalDelta, ToolCallDelta, ToolCallStart, Media))
-"""The pieces of an answer beside its text that add to its length."""
+"""Bytes of audio for a token: 32 KB and 32 tokens a second."""
 
 _ASCII: Final = bytes(range(0x80))
 _TAILS: Final = bytes(range(0x80, 0xC0))
@@ -121,13 +136,13 @@ def estimate_output(events: Iterable[Event]) -> int:
         kind = type(event)
         if kind is TextDelta or kind is ReasoningDelta:
             texts.append(event.text)  # type: ignore[union-attr]  # it is one of the two
-        elif kind in _WEIGHED:
+        else:
             weight += weigh_event(event)
     return tokens_of(weight + weigh_text("".join(texts)))
 
 
 def weigh_event(event: Event) -> int:
-    """Return what a piece of an answer adds to its length, in quarters of a token."""
+    """Return the length of a piece of an answer, in quarters of a token."""
     match event:
         case TextDelta() | ReasoningDelta() | RefusalDelta():
             return weigh_text(event.text)
@@ -138,12 +153,20 @@ def weigh_event(event: Event) -> int:
         case Media(media_type=kind, data=data):
             sound = len(data or "") * 3 // 4 // _AUDIO_BYTES
             return 4 * (sound if kind.startswith("audio/") else MADE_IMAGE)
-        case _:
+        case TextStart() | ReasoningStart() | RefusalStart():
             return 0
+        case TextEnd() | ReasoningEnd() | RefusalEnd() | ToolCallEnd() | ChoiceEnd():
+            return 0
+        case Opaque() | Source() | LogProbs() | ContentFilter() | ProviderTool() | Notice():
+            return 0
+        case StreamStart() | StreamTarget() | Usage() | StreamEnd():
+            return 0
+        case _:
+            assert_never(event)
 
 
 def has_unsized(chat: ChatRequest) -> bool:
-    """Return whether a request names a file that only its provider has, however large."""
+    """Return whether a request has a file whose size the relay does not know."""
     return any(
         isinstance(part, FilePart) and not (part.file.file_data or "").startswith("data:")
         for message in chat.messages
@@ -153,7 +176,7 @@ def has_unsized(chat: ChatRequest) -> bool:
 
 
 def has_media(chat: ChatRequest) -> bool:
-    """Return whether a request has pictures, sounds or files."""
+    """Return whether a request has images, audio or files."""
     return any(
         isinstance(part, ImagePart | AudioPart | FilePart)
         for message in chat.messages
@@ -163,12 +186,12 @@ def has_media(chat: ChatRequest) -> bool:
 
 
 def tokens_of(weight: int) -> int:
-    """Return how many tokens so many quarters are, rounded up."""
+    """Convert quarters of a token to tokens, rounded up."""
     return -(-weight // 4)
 
 
 def weigh_text(text: str | bytes) -> int:
-    """Return the length of a text in quarters of a token, estimated."""
+    """Estimate the length of a text, in quarters of a token."""
     data = text.encode(errors="replace") if isinstance(text, str) else text
     if data.isascii():
         return len(data)

@@ -1,18 +1,20 @@
-"""Events to those of an AG-UI run. A run is one choice: the first.
+"""Renderer of the events of an AG-UI run, for choice 0.
 
-Each block of text is a message, and so is each of reasoning; the calls belong to the first
-message of text. What AG-UI has no event for is `CUSTOM`, with the relay's own event as its
-value. No optional field is ever null: that ends a run.
+Each block of text or reasoning is a message; the calls belong to the first message of text.
+Events that AG-UI lacks are `CUSTOM`, with the relay's own event as the value. Optional fields
+are absent, never null: a null ends the run.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
 from ....events import (
+    ChoiceEnd,
     ContentFilter,
     Event,
+    LogProbs,
     Media,
     Notice,
     Opaque,
@@ -33,6 +35,7 @@ from ....events import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+    Usage,
     encode,
     type_of,
 )
@@ -59,9 +62,9 @@ class Renderer:
         """The message of each open block of text or reasoning."""
         self._texts = 0
         self._calls: dict[int, str] = {}
-        """The calls, which are ended with the run."""
+        """The calls by their blocks; they end with the run."""
         self._opaque: dict[int, list[OpaqueValue]] = {}
-        """What has to come back with a block."""
+        """The opaque values of a block, for the end of its message."""
         self._count = 0
 
     def feed(self, event: Event) -> Iterable[Frame]:
@@ -105,7 +108,7 @@ class Renderer:
             case ToolCallStart():
                 return (self._start_call(event),)
             case ToolCallEnd():
-                # Whether it may be acted on is known with the end of the stream.
+                # Clients run a call once it ends: it may only end with a completed stream.
                 return ()
             case Opaque():
                 return self._take_opaque(event)
@@ -116,8 +119,10 @@ class Renderer:
                 return (_custom(event),)
             case StreamEnd():
                 return self._end(event)
-            case _:
+            case ChoiceEnd() | Usage() | LogProbs():
                 return ()
+            case _:
+                assert_never(event)
 
     def _start(self, event: StreamStart) -> Iterable[RunEvent]:
         labels = event.labels or {}

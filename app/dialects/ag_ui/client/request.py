@@ -1,4 +1,4 @@
-"""The body of an AG-UI run, `RunAgentInput`, as a chat request."""
+"""Parser of the body of an AG-UI run, `RunAgentInput`, to a chat request."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What stands for a block of Anthropic's towards providers that have nothing like it.
+"""Texts that replace Anthropic's own blocks for other providers.
 
 It is the block's kind and whatever text it has, shortened: the results of a search are
 their titles and URLs, since Anthropic encrypts the rest.
@@ -10,8 +10,19 @@ from typing import Any, Final
 import msgspec
 
 _TELLING: Final = (
-    *("title", "name", "tool_name", "url", "source", "file_id", "context", "text", "data"),
-    *("stdout", "stderr", "error_code", "content"),
+    "title",
+    "name",
+    "tool_name",
+    "url",
+    "source",
+    "file_id",
+    "context",
+    "text",
+    "data",
+    "stdout",
+    "stderr",
+    "error_code",
+    "content",
 )
 """The members of blocks that say something, in the order in which they are told."""
 

@@ -1,4 +1,4 @@
-"""Failures in Anthropic's words."""
+"""Errors in Anthropic's format."""
 
 from typing import Any, Final
 

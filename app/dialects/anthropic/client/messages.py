@@ -1,4 +1,4 @@
-"""The messages that a client of Anthropic sends, as those of the chat request.
+"""Parser of the messages of Anthropic's clients, to those of the chat request.
 
 What the chat request has no words for becomes a short text, and its kind is noted: one such
 block in a history must not end a session with another provider. An upstream that speaks

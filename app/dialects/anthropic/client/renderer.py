@@ -1,14 +1,13 @@
-"""Anthropic Messages towards clients: our events to Anthropic's.
+"""Renderer of Anthropic's stream events.
 
-Blocks follow one another and never interleave: what comes for a later block waits until the
-one before it has ended. An answer that did not complete ends with `error`, and without
-`message_stop`.
+Blocks never interleave: the deltas of a later block are held until the one before it has
+ended. An incomplete answer ends with `error`, and without `message_stop`.
 """
 
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import msgspec
 from msgspec import UNSET
@@ -16,7 +15,10 @@ from msgspec import UNSET
 from ....errors import RelayError, UpstreamError
 from ....events import (
     ChoiceEnd,
+    ContentFilter,
     Event,
+    LogProbs,
+    Media,
     Notice,
     Opaque,
     ProviderTool,
@@ -37,6 +39,7 @@ from ....events import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+    Usage,
 )
 from ...answering.call_ids import pack_id, show_call
 from ...answering.costs import render_cost
@@ -63,20 +66,25 @@ _OF_MESSAGES: Final = dict.fromkeys(("container", "context_management", "diagnos
 _OF_STOPS: Final = dict.fromkeys(("container", "stop_details"))
 _OF_DELTAS: Final = dict.fromkeys(
     (
-        *("input_tokens", "output_tokens", "output_tokens_details", "server_tool_use"),
-        *("cache_creation_input_tokens", "cache_read_input_tokens"),
-        *("fallback_credit", "iterations"),
+        "input_tokens",
+        "output_tokens",
+        "output_tokens_details",
+        "server_tool_use",
+        "cache_creation_input_tokens",
+        "cache_read_input_tokens",
+        "fallback_credit",
+        "iterations",
     )
 )
 _OF_USAGE: Final = _OF_DELTAS | dict.fromkeys(
     ("cache_creation", "inference_geo", "service_tier", "speed")
 )
-"""The members that Anthropic's types ask for, of which null says that nothing is known."""
+"""The members that Anthropic's types require; null if unknown."""
 _CALLER: Final = {"type": "direct"}
-"""Who calls a tool: the model itself."""
+"""The caller of a tool: the model itself."""
 
 _KEPT: Final = ("model_context_window_exceeded", "compaction")
-"""The words of Anthropic's that ours are less exact than."""
+"""Anthropic's stop reasons that are more exact than the relay's, and kept."""
 
 
 class Renderer:
@@ -95,7 +103,7 @@ class Renderer:
 
 @dataclass(slots=True)
 class _Block:
-    """A block that is not closed; `waiting` is what has not been rendered."""
+    """An open block; `waiting` has the payloads that were not sent yet."""
 
     index: int
     waiting: list[Payload] = field(default_factory=list)
@@ -107,25 +115,25 @@ class _Block:
 
 
 class Payloads:
-    """Renders Anthropic's events as objects; only the first choice, as the format has no others."""
+    """Renders Anthropic's events as objects, for choice 0: the format has one."""
 
     def __init__(self, stream: str) -> None:
         self._stream = stream
         self._start_event: StreamStart | None = None
-        """Until the message has begun: with the target, which has the counts of its input."""
+        """Held until `stream.target`, which has the counts of the input."""
         self._queue: deque[_Block] = deque()
         self._blocks: dict[int, _Block] = {}
-        """Those that have not ended, by our numbers."""
+        """Those that have not ended, by the relay's numbers."""
         self._count = 0
         self._calls: dict[int, str] = {}
         self._names: dict[int, str] = {}
         self._broken: str | None = None
-        """The first tool that was called with what is no JSON object."""
+        """The first tool whose arguments are not a JSON object."""
         self._refused = False
         self._choice: ChoiceEnd | None = None
 
     def feed(self, event: Event) -> Iterator[Payload]:
-        """Yield what the next event adds."""
+        """Yield the payloads of the next event."""
         if getattr(event, "choice", 0):
             return
         start = self._start_event
@@ -134,23 +142,18 @@ class Payloads:
             counts = event.usage if isinstance(event, StreamTarget) else None
             message = self._message(start, counts or TokenCounts())
             yield {"type": "message_start", "message": message}
-        match event:
-            case StreamStart():
-                self._start_event = event
-            case StreamEnd():
-                failed = self.failed(event)
-                yield from self._flush(whole=failed is None)
-                yield from self._end(event, failed)
-            case ChoiceEnd():
-                self._choice = event
-            case _:
-                self._take(event)
-                yield from self._flush()
+        if isinstance(event, StreamEnd):
+            failed = self.failed(event)
+            yield from self._flush(whole=failed is None)
+            yield from self._end(event, failed)
+            return
+        self._take(event)
+        yield from self._flush()
 
     def failed(self, end: StreamEnd) -> RelayError | None:
-        """Return why the answer cannot be used; None if it is whole.
+        """Return the error of an unusable answer; None if it is complete.
 
-        A client that acts on calls makes an empty object of arguments that are none.
+        Clients read arguments that are not a JSON object as an empty one, and run the call.
         """
         if self._broken is not None and self._reason(end) == "tool_use":
             what = f"the model called {self._broken!r} with arguments that are no JSON object"
@@ -186,7 +189,7 @@ class Payloads:
             case TextEnd() | RefusalEnd():
                 self._stop(event.block)
             case ReasoningEnd():
-                # Clients wait for it, also where there is nothing in it.
+                # Clients require one, even if empty.
                 signed = {"type": "signature_delta", "signature": _sign(event)}
                 self._delta(event.block, signed)
                 self._stop(event.block)
@@ -196,6 +199,16 @@ class Payloads:
                 self._provider_tool(event)
             case Source():
                 self._source(event)
+            case StreamStart():
+                self._start_event = event
+            case ChoiceEnd():
+                self._choice = event
+            case StreamTarget() | StreamEnd():
+                pass  # `feed` has rendered them
+            case LogProbs() | Media() | ContentFilter() | Usage() | Notice():
+                pass  # the format has no place for them
+            case _:
+                assert_never(event)
 
     def _message(self, start: StreamStart, counts: TokenCounts) -> Payload:
         usage = render_usage(counts)
@@ -269,10 +282,10 @@ class Payloads:
         return block
 
     def _flush(self, *, whole: bool = False) -> Iterator[Payload]:
-        """Yield what waits of the first open block, and of the next ones once it has ended.
+        """Yield the payloads of the first open block, and of the next ones once it has ended.
 
-        The last block is not stopped before another one begins, or the answer ends well: clients
-        take a tool call that is stopped for a whole one.
+        The last block is not stopped before another one begins or the answer completes: clients
+        run a tool call that is stopped.
         """
         while self._queue:
             block = self._queue[0]
@@ -284,7 +297,7 @@ class Payloads:
             self._queue.popleft()
 
     def _opaque(self, event: Opaque) -> None:
-        """Render a proof: Anthropic's own as it came, those of others packed."""
+        """Render an opaque value: Anthropic's own unchanged, those of others packed."""
         if event.format == CLAUDE_REDACTED:
             self._whole({"type": "redacted_thinking", "data": event.data})
         elif event.format == CLAUDE_COMPACTION and (block := _parse(event.data)):
@@ -298,18 +311,18 @@ class Payloads:
             self._whole({"type": "redacted_thinking", "data": proof})
 
     def _provider_tool(self, event: ProviderTool) -> None:
-        """Render a block of a tool that Anthropic ran; the format has none for other tools."""
+        """Render a tool that Anthropic ran; the format has no block for other provider tools."""
         block = read_raw(event.raw, NAME) or {}
         kind, output = string(block.get("type")), event.output
         if kind.endswith("_tool_use"):
-            # An input that is no JSON comes as a text, which no client takes.
+            # Invalid JSON comes as a text, which clients refuse.
             self._whole({**block, "input": mapping(event.input)})
         elif kind.endswith("_tool_result") and output is not UNSET:
             failed = block.get("is_error") is True
             self._whole({**block, "content": mapping(output).get("content") if failed else output})
 
     def _source(self, event: Source) -> None:
-        """Cite what Anthropic cites, and web pages; other documents have no place in the format."""
+        """Render citations of Anthropic's own, and of web pages; the format has no others."""
         if event.block not in self._blocks:
             return
         citation = read_raw(event.raw, NAME)
@@ -326,7 +339,7 @@ class Payloads:
 
 
 def _sign(event: ReasoningEnd) -> str:
-    """Return the reasoning's signature, or a packed proof in its place, so that it is sent back."""
+    """Return Anthropic's signature, or another provider's packed, so that clients return it."""
     if event.signature and event.format == CLAUDE_THINKING and not event.encrypted:
         return event.signature
     return pack(PackedProof(event.format, event.signature, event.encrypted))
@@ -348,14 +361,14 @@ def _is_object(text: str) -> bool:
 
 
 def render_usage(counts: TokenCounts) -> Payload:
-    """Return Anthropic's counts, whose input is what the cache neither gave nor took.
+    """Return Anthropic's counts, whose input excludes cache reads and writes.
 
-    Clients need the first two: they are 0 where the provider counted nothing.
+    Clients require the first two: they are 0 if unknown.
     """
     cached, written = counts.cached_input_tokens, counts.cache_write_tokens
     fresh = (counts.input_tokens or 0) - (cached or 0) - (written or 0)
     if fresh < 0:
-        # More cached than sent [azure-openai/grok-cached-gt-prompt]: clients add them up.
+        # More cached than input [azure-openai/grok-cached-gt-prompt]: clients add them up.
         fresh, cached, written = counts.input_tokens or 0, None, None
     usage: Payload = {
         "input_tokens": fresh,

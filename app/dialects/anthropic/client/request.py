@@ -1,4 +1,4 @@
-"""The request of `POST /v1/messages`: Anthropic's words to ours.
+"""Parser of `POST /v1/messages`: Anthropic's request to a chat request.
 
 An upstream that speaks Anthropic's words is sent them as they came. For all others there is
 the chat request, and beside it the list of what that does not say. Fields that are known
@@ -44,8 +44,14 @@ _RELAYS_OWN: Final = ("model", "stream", "provider_options", "on_disconnect")
 
 _IGNORED: Final = frozenset(
     (
-        *("cache_control", "context_management", "diagnostics", "service_tier", "speed"),
-        *("top_k", "betas", "fallbacks"),
+        "cache_control",
+        "context_management",
+        "diagnostics",
+        "service_tier",
+        "speed",
+        "top_k",
+        "betas",
+        "fallbacks",
     )
 )
 """Fields without which the answer is no other one."""

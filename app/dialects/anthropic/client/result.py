@@ -1,4 +1,4 @@
-"""A whole answer as one Anthropic message: what a client would make of the stream."""
+"""Result of a whole answer as one Anthropic message, folded from its stream."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -17,7 +17,7 @@ def render_result(stream: str, events: Iterable[Event]) -> Payload:
     payloads = Payloads(stream)
     message: Payload = {}
     pieces: list[list[str]] = []
-    """Of the text, the thinking or the input of each block."""
+    """The text, thinking or input of each block."""
     for event in events:
         if isinstance(event, StreamEnd) and (failed := payloads.failed(event)) is not None:
             raise failed
@@ -59,7 +59,7 @@ def _extend(block: Payload, delta: Payload, pieces: list[str]) -> None:
 
 
 def _whole(block: Payload, text: str) -> Payload | None:
-    """Return a whole block; None for a call that was cut by the end of the answer."""
+    """Return a complete block; None for a call that was cut by the end of the answer."""
     match block["type"]:
         case "text" | "thinking" as field:
             return {**block, field: block.get(field, "") + text}

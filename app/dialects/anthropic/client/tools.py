@@ -53,7 +53,12 @@ _KNOWN: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "memory": (
         "Keep notes in files below /memories, and look them up.",
         _commands(
-            *("view", "create", "str_replace", "insert", "delete", "rename"),
+            "view",
+            "create",
+            "str_replace",
+            "insert",
+            "delete",
+            "rename",
             old_path=_TEXT,
             new_path=_TEXT,
         ),

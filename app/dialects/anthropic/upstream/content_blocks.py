@@ -1,4 +1,4 @@
-"""Tells the event builder the content blocks of a Claude message, as they come or as a whole.
+"""Reader of the content blocks of a Claude message, streamed or whole, for the event builder.
 
 A block of the provider is a block of ours: two texts in a row stay two. What is not text is
 told when it is whole, at the end of its block: a signature, the input of a provider's tool.

@@ -1,4 +1,4 @@
-"""A conversation as Anthropic Messages takes it: the system's words apart, then turns.
+"""Builder of Anthropic's conversation: the system prompt, then turns.
 
 User and assistant take turns: messages of one side that follow each other are one turn. All
 results of a turn's tool calls stand together at the head of the turn after it. The API

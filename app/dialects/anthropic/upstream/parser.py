@@ -1,4 +1,4 @@
-"""Anthropic Messages as an upstream speaks it: Claude's own API, and its events on Vertex AI.
+"""Parser of Anthropic's stream events, from its own API and from Vertex AI.
 
 An answer is complete with `message_stop` and with nothing else. What follows it is ignored.
 A message that is no stream at all, but one JSON document, is read as an answer too.
@@ -25,14 +25,24 @@ from .content_blocks import Blocks
 
 _EVENTS: Final = frozenset(
     (
-        *("message_start", "content_block_start", "content_block_delta", "content_block_stop"),
-        *("message_delta", "message_stop", "message", "error", "ping"),
+        "message_start",
+        "content_block_start",
+        "content_block_delta",
+        "content_block_stop",
+        "message_delta",
+        "message_stop",
+        "message",
+        "error",
+        "ping",
     )
 )
 _BILLED: Final = ("cache_creation", "service_tier", "speed")
 _COUNTS: Final = (
-    *("input_tokens", "output_tokens", "output_tokens_details"),
-    *("cache_read_input_tokens", "cache_creation_input_tokens"),
+    "input_tokens",
+    "output_tokens",
+    "output_tokens_details",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
 )
 _OUTPUT: Final = ("output_tokens", "output_tokens_details")
 _AT_END: Final = ("container", "stop_details")

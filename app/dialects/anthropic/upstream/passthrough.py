@@ -1,4 +1,4 @@
-"""A client's own Messages request, as an upstream that speaks Messages is sent it.
+"""Passing through of a client's own Messages request to an upstream that speaks Messages.
 
 It goes on as it came, so that nothing of it is lost, but for blocks that the relay itself
 put into earlier answers, where they came from another provider: Anthropic would refuse them.

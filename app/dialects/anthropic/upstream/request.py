@@ -1,4 +1,4 @@
-"""What an upstream that speaks Anthropic Messages is sent, on any of its platforms."""
+"""Builder of Anthropic Messages requests, for all of its platforms."""
 
 import re
 from typing import Annotated, Any, Final, Literal
@@ -24,9 +24,19 @@ from .messages import FORMAT, mark_last, render_mark, render_messages
 
 IGNORED: Final = frozenset(
     (
-        *("seed", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs"),
-        *("metadata", "verbosity", "service_tier", "store", "truncation", "max_tool_calls"),
-        *("prompt_cache_key", "prompt_cache_retention"),
+        "seed",
+        "frequency_penalty",
+        "presence_penalty",
+        "logprobs",
+        "top_logprobs",
+        "metadata",
+        "verbosity",
+        "service_tier",
+        "store",
+        "truncation",
+        "max_tool_calls",
+        "prompt_cache_key",
+        "prompt_cache_retention",
     )
 )
 """The fields of a request that the format has no place for."""

@@ -4,24 +4,28 @@ The cursor of this dialect is the event's own number (PROTOCOL.md, "Frames and i
 """
 
 from collections.abc import Iterable
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, assert_never
 
 import msgspec
 
 from ....events import (
     TYPES,
     ChoiceEnd,
+    ContentFilter,
     EndedBy,
     ErrorInfo,
     Event,
     FinishReason,
+    LogProbs,
     Media,
+    Notice,
     Opaque,
     ProviderTool,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
     RefusalDelta,
+    RefusalEnd,
     RefusalStart,
     Source,
     Status,
@@ -29,6 +33,7 @@ from ....events import (
     StreamStart,
     StreamTarget,
     TextDelta,
+    TextEnd,
     TextStart,
     TokenCounts,
     ToolCallDelta,
@@ -40,11 +45,11 @@ from ....events import (
 )
 from ....framing.lines import escape_line_ends
 from ....requests import AssistantMessage
-from ...answering.assistant_message import TextBlock, ToolCallBlock, render_message
+from ...answering.assistant_message import Block, TextBlock, ToolCallBlock, render_message
 from ...client_format import Frame
 
 LINES: Final = {kind: f"event: {name}\ndata: ".encode() for kind, name in TYPES.items()}
-"""What stands before the data of an event's frame."""
+"""The bytes of a frame before its data, by the class of the event."""
 
 
 class Renderer:
@@ -81,11 +86,11 @@ class Writer:
         return b"%b%b%b%d\n\n" % (LINES[type(event)], data, self._id, self._number)
 
     def skip(self, count: int) -> None:
-        """Leave out so many numbers: those of events that were lost."""
+        """Skip `count` numbers: those of events that were lost."""
         self._number += count
 
     def frame(self, number: int, event: Event) -> bytes:
-        """Return the frame of a later event, leaving out those between."""
+        """Return the frame of a later event, skipping those between."""
         self._number = number
         retry, self._retry = self._retry, b""
         data = escape_line_ends(encode(event))
@@ -159,7 +164,7 @@ class Result(msgspec.Struct, omit_defaults=True):
     last_event_id: str
     text: str
     """The text of choice 0."""
-    blocks: list[TextBlock | ToolCallBlock | Event]
+    blocks: list[Block]
     choices: list[ChoiceEnd]
     message: AssistantMessage | None = None
     """Choice 0 as the message to send with the next turn, once the stream has ended."""
@@ -228,6 +233,10 @@ def render_result(
                 result.cost = event.cost
                 result.error = event.error
                 result.ended_by = event.ended_by
+            case TextEnd() | RefusalEnd() | LogProbs() | ContentFilter() | Notice():
+                pass
+            case _:
+                assert_never(event)
     for index, block in blocks.items():
         whole = "".join(pieces[index])
         if isinstance(block, ToolCallBlock):

@@ -1,1 +1,1 @@
-"""The format as a recorded stream has it, which is replayed in the place of a provider."""
+"""The format of a recorded stream, which is replayed in place of a provider."""

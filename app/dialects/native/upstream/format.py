@@ -1,4 +1,4 @@
-"""The relay's own events, one a line, as a cassette is replayed.
+"""The upstream format of cassettes: the relay's own events, one a line.
 
 No provider speaks it, so it is not among the formats that settings can name.
 """
@@ -12,14 +12,14 @@ from .parser import Parser
 
 
 class Decoder(NdjsonDecoder):
-    """Lines of any length: the file that they are from is bounded, and was read already."""
+    """Reads lines of any length: their file is bounded, and in memory already."""
 
     def __init__(self, *, max_line: int = 0, max_event: int = 0) -> None:
         super().__init__(max_line=2**62, max_event=2**62)
 
 
 def render_request(request: ChatRequest, **_: Any) -> RenderedRequest:
-    """Say nothing: whatever is asked, the answer is the recorded one."""
+    """Return an empty body: the answer is the recorded one for any request."""
     return RenderedRequest({})
 
 

@@ -1,4 +1,4 @@
-"""Events of a recorded stream as they stand, and an honest end where they stop short."""
+"""Parser of recorded events: returns them unchanged, and ends a recording that is cut."""
 
 from collections.abc import Collection
 
@@ -20,7 +20,7 @@ from ...reading.open_blocks import OpenBlocks
 
 
 class Parser:
-    """One replay: what it is fed are events, in an order that the file's reader has checked."""
+    """One replay of events, whose order the file's reader has checked."""
 
     counted_early = False
     finished = False
@@ -35,11 +35,11 @@ class Parser:
         self.said = ""
         self._upstream = upstream
         self._held: list[Event] = []
-        """The target, and notices behind it, until a piece of the answer follows."""
+        """The target, and notices after it, until the answer begins."""
         self._blocks = OpenBlocks()
 
     def know_calls(self, ids: Collection[str]) -> None:
-        """Ignore them: what was recorded is replayed with the ids that it had."""
+        """Do nothing: a replay keeps its recorded ids."""
 
     def feed(self, message: Message) -> list[Event]:
         """Take the next event."""
@@ -84,7 +84,7 @@ class Parser:
         self.ended = True
         self.usage = end.usage or self.usage
         self.refused = end.status == "failed" and end.usage is None
-        # A target that nothing follows has not answered: its failure can be an HTTP status.
+        # Without its target, a failure before the answer becomes an HTTP status.
         held = self._held if end.status == "completed" else []
         return [*held, *self._blocks.ends(), end]
 

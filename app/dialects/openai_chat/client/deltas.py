@@ -7,7 +7,7 @@ moderation, notices.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, assert_never
 
 from ....events import (
     ChoiceEnd,
@@ -16,21 +16,26 @@ from ....events import (
     FinishReason,
     LogProbs,
     Media,
+    Notice,
     Opaque,
+    ProviderTool,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
     RefusalDelta,
+    RefusalEnd,
     RefusalStart,
     Source,
     StreamEnd,
     StreamStart,
     StreamTarget,
     TextDelta,
+    TextEnd,
     TextStart,
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+    Usage,
 )
 from ...answering.call_ids import show_call
 from ...answering.costs import render_cost
@@ -136,9 +141,11 @@ class DeltaBuilder:
                 self.model = event.model
             case StreamEnd():
                 return self._end(event)
-            case _ if (choice := getattr(event, "choice", None)) is not None:
-                text = isinstance(event, TextStart)
-                return [*self._begin(choice, text=text), *self._rest(event, self._choices[choice])]
+            case Notice() | Usage():
+                pass
+            case _:
+                begun = self._begin(event.choice, text=isinstance(event, TextStart))
+                return [*begun, *self._rest(event, self._choices[event.choice])]
         return ()
 
     def _begin(self, choice: int, *, text: bool) -> Iterable[Delta]:
@@ -198,6 +205,14 @@ class DeltaBuilder:
                 self.moderation.feed(event)
             case ChoiceEnd():
                 state.finish = event.finish_reason
+            case TextEnd() | RefusalEnd() | Source() | ProviderTool() | Notice() | Usage():
+                pass  # the format has no place for them
+            case TextDelta() | ReasoningDelta() | RefusalDelta() | ToolCallDelta():
+                pass  # `feed` has rendered them
+            case StreamStart() | StreamTarget() | StreamEnd():
+                pass
+            case _:
+                assert_never(event)
         return ()
 
     def _call(

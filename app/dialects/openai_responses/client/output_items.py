@@ -7,24 +7,34 @@ too, and clients run a call that is done.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, assert_never
 
 from ....events import (
+    ChoiceEnd,
+    ContentFilter,
     Event,
     LogProbs,
     Media,
+    Notice,
     Opaque,
+    ProviderTool,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
     RefusalDelta,
+    RefusalEnd,
     RefusalStart,
     Source,
+    StreamEnd,
+    StreamStart,
+    StreamTarget,
     TextDelta,
+    TextEnd,
     TextStart,
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+    Usage,
 )
 from ...answering.call_ids import show_call
 from ...answering.packed_proofs import UNPROVED, PackedProof, pack
@@ -135,6 +145,16 @@ class Output:
                 return self._opaque(event)
             case Media(data=str()) if event.media_type.startswith("image/"):
                 return self._image(event)
+            case TextDelta() | RefusalDelta() | ReasoningDelta() | ReasoningEnd():
+                pass  # of an item that is closed
+            case TextEnd() | RefusalEnd() | ChoiceEnd() | Usage() | ProviderTool() | Notice():
+                pass
+            case Source() | LogProbs() | Media():
+                pass  # there is no item for them
+            case StreamStart() | StreamTarget() | ContentFilter() | StreamEnd():
+                pass  # of the response, not of its output
+            case _:
+                assert_never(event)
         return ()
 
     @property

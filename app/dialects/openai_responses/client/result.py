@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, assert_never
 
 import msgspec
 
@@ -34,6 +34,9 @@ COMPACTS: Final = "compaction"
 """The label of a stream whose text is a summary of the conversation, for a compaction item."""
 
 _RESPONSE_ID: Final = re.compile(r"resp_[\w-]{22}", re.ASCII)
+
+Milestone = StreamStart | StreamTarget | ContentFilter | StreamEnd
+"""The events that change the response itself; all others are about its output."""
 
 Status = Literal["queued", "in_progress", "completed", "incomplete", "cancelled", "failed"]
 
@@ -72,7 +75,7 @@ _INCOMPLETE: Final[dict[FinishReason, str]] = {
 
 
 class Response:
-    """The response object of a stream: `feed` it all events but the deltas of the answer."""
+    """The response object of a stream: `feed` it the milestones, and `output` all others."""
 
     def __init__(self, stream: str) -> None:
         self.output = Output(stream)
@@ -91,8 +94,8 @@ class Response:
     def status(self) -> Status:
         return self._status
 
-    def feed(self, event: Event) -> None:
-        """Take an event that says how far the stream is."""
+    def feed(self, event: Milestone) -> None:
+        """Update the status and what the response says beside its output."""
         match event:
             case StreamStart():
                 labels = event.labels or {}
@@ -109,6 +112,8 @@ class Response:
             case StreamEnd():
                 self._end = end = self._check(event)
                 self._status = _status(end)
+            case _:
+                assert_never(event)
 
     def _check(self, end: StreamEnd) -> StreamEnd:
         """Return the end, a failure if there is no compaction where one was asked for."""
@@ -205,9 +210,11 @@ def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
 def _read(stream: str, events: Iterable[Event]) -> Response:
     response = Response(stream)
     for event in events:
-        for _ in response.output.feed(event):
-            pass
-        response.feed(event)
+        if isinstance(event, Milestone):
+            response.feed(event)
+        else:
+            for _ in response.output.feed(event):
+                pass
     settle(response)
     return response
 

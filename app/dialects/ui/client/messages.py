@@ -1,4 +1,4 @@
-"""The parts of a `UIMessage`, as `useChat` sends them back. Their objects are loose.
+"""The parts of a `UIMessage`, as `useChat` sends them back; unknown fields are allowed.
 
 Fields that are not here say how a part is shown (`state` of a text, `title` of a tool), or
 belong to other back ends; like the AI SDK's own validator, this leaves them alone.

@@ -1,18 +1,20 @@
-"""Events to the chunks of a UI message stream: those only that version 5 of the SDK knows.
+"""Renderer of a UI message stream, for choice 0, in the chunks of version 5 of the SDK.
 
-One chunk of an unknown type ends a chat, so what has no chunk of its own goes into
-`data-seseragi` parts, which only a page's `onData` sees. A message is one choice: the first.
+A chunk of an unknown type ends the chat, so events without a chunk of their own go into
+`data-seseragi` parts, which only a page's `onData` receives.
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import msgspec
 
 from ....events import (
+    ChoiceEnd,
     ContentFilter,
     Event,
     FinishReason,
+    LogProbs,
     Media,
     Notice,
     Opaque,
@@ -34,6 +36,7 @@ from ....events import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+    Usage,
     encode,
 )
 from ....requests import Opaque as OpaqueValue
@@ -56,16 +59,16 @@ FINISH: Final[dict[FinishReason, str]] = {
     "refusal": "content-filter",
     "error": "error",
 }
-"""The finish reasons that have a word there; the others are "other"."""
+"""The SDK's finish reasons; the others are "other"."""
 
 DONE = Frame(b"[DONE]")
 
 MAX_FAILURE: Final = 1000
-"""How many characters are told of why a provider's tool failed."""
+"""Characters of the error of a provider's tool."""
 
 
 class _Call:
-    """A tool call, until it may be acted on."""
+    """A tool call until the end of the stream."""
 
     def __init__(self, event: ToolCallStart, *, stream: str) -> None:
         self.names = {
@@ -77,10 +80,10 @@ class _Call:
         self.opaque: list[OpaqueValue] = []
 
     def chunk(self) -> Chunk:
-        """Return the whole call, or what is wrong with it."""
+        """Return the complete call, or its error."""
         metadata = _metadata(ProofFields(opaque=self.opaque)) if self.opaque else {}
         try:
-            # Some hosts send what only a lenient reader takes.
+            # Some hosts send NaN and lone surrogates, which `decode` accepts.
             whole = decode(self.arguments)
             given: Any = msgspec.Raw(msgspec.json.format(self.arguments.encode(), indent=-1))
         except msgspec.DecodeError:
@@ -107,10 +110,10 @@ class Renderer:
         self._model: str | None = None
         self._calls: dict[int, _Call] = {}
         self._open: dict[int, list[OpaqueValue]] = {}
-        """The open blocks of text, with what has to come back with them."""
+        """The open blocks of text and reasoning, with their opaque values."""
         self._sounds: dict[int, tuple[str, list[str]]] = {}
         self._ran: set[int] = set()
-        """The blocks of provider's tools whose input was told."""
+        """The blocks of provider tools whose input was sent."""
         self._running: dict[int, None] = {}
         """Those of them that have not ended."""
         self._count = 0
@@ -126,6 +129,10 @@ class Renderer:
             case ReasoningDelta():
                 chunk = {"type": "reasoning-delta", "id": f"r{event.block}", "delta": event.text}
                 return (_frame(chunk),)
+            case ToolCallDelta():
+                call_id = self._calls[event.block].names["toolCallId"]
+                delta = {"toolCallId": call_id, "inputTextDelta": event.arguments}
+                return (_frame({"type": "tool-input-delta", **delta}),)
             case StreamEnd():
                 return self._end(event)
             case _:
@@ -137,7 +144,7 @@ class Renderer:
                 return self._start(event)
             case TextStart() | RefusalStart():
                 self._open[event.block] = []
-                # An answer is made of what tools have found: those that tell no result are done.
+                # Text follows the tools that it is based on: those without a result have ended.
                 start = {"type": "text-start", "id": f"t{event.block}"}
                 return (*self._ended_tools({"output": None}), start)
             case TextEnd() | RefusalEnd():
@@ -157,12 +164,8 @@ class Renderer:
             case ToolCallStart():
                 call = self._calls[event.block] = _Call(event, stream=self._stream)
                 return ({"type": "tool-input-start", **call.names},)
-            case ToolCallDelta():
-                call_id = self._calls[event.block].names["toolCallId"]
-                delta = {"toolCallId": call_id, "inputTextDelta": event.arguments}
-                return ({"type": "tool-input-delta", **delta},)
             case ToolCallEnd():
-                # Whether it may be acted on is known with the end of the stream.
+                # Clients run a call once it is available: only after a completed stream.
                 self._calls[event.block].arguments = event.arguments
                 return ()
             case Opaque():
@@ -178,8 +181,12 @@ class Renderer:
                 return (_data(event),)
             case Notice() | ContentFilter():
                 return (_data(event),)
-            case _:
+            case TextDelta() | RefusalDelta() | ReasoningDelta() | ToolCallDelta() | StreamEnd():
+                return ()  # `feed` has rendered them
+            case ChoiceEnd() | Usage() | LogProbs():
                 return ()
+            case _:
+                assert_never(event)
 
     def _start(self, event: StreamStart) -> Iterable[Chunk]:
         message = (event.labels or {}).get("message_id") or f"msg_{self._token}"
@@ -237,7 +244,7 @@ class Renderer:
             yield self._ended_tool(event.block, ended)
 
     def _ended_tools(self, ended: Chunk) -> list[Chunk]:
-        """End the provider's tools of which no result was told, as some tell none."""
+        """End the provider tools without a result: some providers send none."""
         return [self._ended_tool(block, ended) for block in list(self._running)]
 
     def _ended_tool(self, block: int, ended: Chunk) -> Chunk:
@@ -289,7 +296,7 @@ class Renderer:
 
 
 def _failure(output: Any) -> str | None:
-    """Return what went wrong in a provider's tool, None if that gave a result."""
+    """Return the error of a provider's tool, None if it has a result."""
     match output:
         case {"is_error": True, "content": content}:
             told = content
@@ -324,7 +331,7 @@ def _data_url(media_type: str, data: str) -> str:
 
 
 def _usage(counts: TokenCounts) -> Chunk:
-    """Return the counts by the names of the SDK's `LanguageModelUsage`, those that are known."""
+    """Return the known counts, as the SDK's `LanguageModelUsage`."""
     read, written = counts.cached_input_tokens, counts.cache_write_tokens
     return _known(
         {

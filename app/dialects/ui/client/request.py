@@ -1,4 +1,4 @@
-"""The body that `useChat` posts: UI messages in, a chat request out.
+"""Parser of the body that `useChat` posts: UI messages to a chat request.
 
 An assistant's message may hold several steps, each an answer of the model with the tool
 results that followed; `step-start` parts stand between them.
