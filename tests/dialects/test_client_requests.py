@@ -66,7 +66,7 @@ WRONG: dict[str, list[tuple[bytes | dict[str, Any], str]]] = {
         ({"messages": [{"role": "function", "content": "1"}]}, "messages[0].role: invalid value 'function'"),
         ({"messages": [{"role": "assistant", "audio": {"id": "a"}}]}, "messages[0].audio: it cannot be sent back; send its transcript"),
         ({"tools": [{"type": "custom", "custom": {"name": 1}}]}, "tools[0].type: invalid enum value 'custom'"),
-        ({"tools": [{"type": "custom", "custom": {"name": "f" * 5000}}]}, "tools: the names of custom tools have more than 4096 characters"),
+        ({"tools": [{"type": "custom", "custom": {"name": "f" * 5000}}]}, "tools: the names of custom tools exceed 4096 characters"),
         ({"tool_choice": {"type": "allowed_tools"}}, "tool_choice.type: invalid enum value 'allowed_tools'"),
         ({"temperature": 3}, "temperature: expected `float` <= 2"),
     ],
