@@ -194,7 +194,7 @@ def _list_extras(request: Request) -> dict[str, Any]:
 def _parse_assistant(message: Assistant, *, place: str) -> AssistantMessage:
     if message.audio is not None and not message.content:
         raise RequestError(
-            "invalid_request", f"{place}.audio: it cannot be sent back; send its transcript"
+            "invalid_request", f"{place}.audio: not supported as input; send its transcript"
         )
     reasoning = _parse_details(message.reasoning_details or ())
     reasoning = reasoning or _parse_thinking(message.thinking_blocks or ())
