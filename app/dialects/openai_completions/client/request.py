@@ -106,9 +106,7 @@ def _prompt(prompt: str | list[Any] | None) -> str:
         case [str(), *_]:
             reason = f"has {len(prompt)} texts; send one per request"
         case [int() | list(), *_]:
-            reason = (
-                "token ids are not supported; send text"
-            )
+            reason = "token ids are not supported; send text"
         case _:
             reason = "send a text"
     raise RequestError("invalid_request", f"prompt: {reason}")
@@ -118,7 +116,8 @@ def _check_supported(body: Request) -> None:
     """Raise for options that chat models do not support."""
     if body.suffix:
         raise RequestError(
-            "invalid_request", "suffix: not supported by chat models, which only continue the prompt"
+            "invalid_request",
+            "suffix: not supported by chat models, which only continue the prompt",
         )
     if body.max_tokens == 0:
         raise RequestError(
@@ -131,6 +130,4 @@ def _check_supported(body: Request) -> None:
         )
     prompt = body.prompt if isinstance(body.prompt, str) else "".join(body.prompt or ())
     if body.echo and len(prompt.encode()) > MAX_ECHO:
-        raise RequestError(
-            "invalid_request", f"echo: the prompt exceeds {MAX_ECHO} bytes"
-        )
+        raise RequestError("invalid_request", f"echo: the prompt exceeds {MAX_ECHO} bytes")

@@ -134,7 +134,9 @@ class Parser(AnswerParser):
             reason = string(details.get("reason")) if end == "incomplete" else end
             requests = self._items.client_requests
             if requests:
-                message = f"the model asks for {', '.join(requests)}, which only the client can answer"
+                message = (
+                    f"the model asks for {', '.join(requests)}, which only the client can answer"
+                )
                 self._builder.notice("client_item", message)
             waits = requests and end == "completed"
             self._builder.finish(0, end, reason="tool_calls" if waits else parse_finish(reason))
