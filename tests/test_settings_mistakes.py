@@ -26,7 +26,7 @@ ALL = [
     ("upstream's preset", '[upstream.x]\npreset = "y"', {}, "unknown preset 'y'; presets: openai"),
     ("upstream's dialect", '[upstream.x]\nbase_url = "http://a"\ndialect = "y"', {}, "unknown dialect 'y'"),
     ("key variable that is not set", '[upstream.x]\nbase_url = "http://a"\nkey_env = "NO_SUCH"', {}, "the environment variable NO_SUCH is not set"),
-    ("key file that is not there", '[upstream.x]\nbase_url = "http://a"\nkey_file = "no"', {}, "upstream.x.key_file: it cannot be read"),
+    ("key file that is not there", '[upstream.x]\nbase_url = "http://a"\nkey_file = "no"', {}, "upstream.x.key_file: cannot be read"),
     ("upstream called demo", '[upstream.demo]\nbase_url = "http://a"', {}, "is not 'demo'"),
     ("a time of nothing", "heartbeat_s = 0", {}, "heartbeat_s: 0 cannot be used: give a number, more than 0"),
     ("no truth", "", {"SESERAGI_DEMO": "maybe"}, "SESERAGI_DEMO: 'maybe' cannot be used: give true or false"),
