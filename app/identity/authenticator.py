@@ -1,4 +1,4 @@
-"""Finds who shows a credential, by asking each kind of credential in turn."""
+"""Authentication of a credential by the configured schemes, in order."""
 
 import ssl
 import time
@@ -16,7 +16,7 @@ from .tokens import Tokens
 
 
 class Authenticator:
-    """Resolves credentials by the kinds that are configured; without any it knows nobody."""
+    """Verifies credentials by the configured schemes; without any it rejects all."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class Authenticator:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.tokens = tokens
-        """What makes client secrets and stream tokens; None where there are none."""
+        """The issuer of client secrets and stream tokens; None if there is none."""
         self.operators_only = operators_only
         """Whether clients need no credential, and only operators have one."""
         self._schemes = tuple(schemes)
@@ -42,9 +42,9 @@ class Authenticator:
         trust: Callable[[], ssl.SSLContext],
         clock: Clock = SYSTEM,
     ) -> "Authenticator":
-        """Build an authenticator of the keys, tokens and issuers that the settings name.
+        """Build an authenticator for the configured keys, tokens and issuers.
 
-        `trust` makes what the certificates of issuers are checked against, at the first fetch.
+        `trust` creates the TLS context for fetches from issuers, at the first fetch.
 
         Raises:
             KeysUnusable: the keys file or a key cannot be used.
@@ -52,24 +52,24 @@ class Authenticator:
         keys_file = identity.auth.keys_file
         keys = Keys(identity.keys, None if keys_file is None else Path(keys_file), clock=clock.wall)
         tokens = Tokens(signing_key, find_key=keys.find, clock=clock.wall)
-        # Issuers know every JWT, the relay's own too.
+        # Last: issuers accept every JWT, the relay's own too.
         issuers = Issuers(
             identity.issuers, trust=trust, clock=clock.wall, monotonic=clock.monotonic
         )
         return cls((keys, tokens, issuers), tokens=tokens, clock=clock.wall)
 
     async def authenticate(self, credential: str) -> Principal:
-        """Return who shows a credential.
+        """Return the principal of a credential.
 
         Raises:
-            RequestError: `unauthenticated`, no kind knows it, or it is not, or no longer, valid.
-            ServiceError: `overloaded`, nobody can tell now.
+            RequestError: `unauthenticated`, no scheme accepts it, or it is invalid or expired.
+            ServiceError: `overloaded`, it cannot be verified at present.
         """
         for scheme in self._schemes:
             principal = await scheme.verify(credential)
             if principal is None:
                 continue
-            # Each kind looks at the time itself, but may remember who it has seen.
+            # Schemes check the expiry themselves, but may cache principals.
             if principal.expires_at is not None and principal.expires_at <= self._clock():
                 raise RequestError(
                     "unauthenticated", "the credential has expired; ask for a new one"
@@ -82,26 +82,26 @@ class Authenticator:
         )
 
     def keys(self) -> tuple[Principal, ...]:
-        """Return whose keys are known; the same tuple until one has changed."""
+        """Return the principals of all keys; the same tuple until a key changes."""
         found = [scheme for scheme in self._schemes if isinstance(scheme, Keys)]
         return found[0].all() if found else ()
 
     async def reconfigure(self, other: "Authenticator") -> None:
-        """Take the keys and issuers of another one of the same kinds; tokens stay valid."""
+        """Adopt the keys and issuers of another authenticator; tokens stay valid."""
         before = self._schemes
-        for own, new in zip(before, other._schemes, strict=True):
-            if isinstance(own, Keys) and isinstance(new, Keys):
-                own.become(new)  # in its place, since tokens stand on keys
+        for current, new in zip(before, other._schemes, strict=True):
+            if isinstance(current, Keys) and isinstance(new, Keys):
+                current.become(new)  # in place, since tokens refer to keys
         self._schemes = tuple(
-            new if isinstance(new, Issuers) else own
-            for own, new in zip(before, other._schemes, strict=True)
+            new if isinstance(new, Issuers) else current
+            for current, new in zip(before, other._schemes, strict=True)
         )
         for scheme in before:
             if isinstance(scheme, Issuers):
                 await scheme.aclose()
 
     async def aclose(self) -> None:
-        """End fetches of issuers' keys that go on in the background."""
+        """Cancel background fetches of issuers' keys."""
         for scheme in self._schemes:
             if isinstance(scheme, Issuers):
                 await scheme.aclose()

@@ -1,4 +1,4 @@
-"""Where keys of identity providers may be fetched: over TLS, or on this machine."""
+"""Validation of identity providers' URLs: https, or http on this machine."""
 
 from urllib.parse import SplitResult, urlsplit
 
@@ -8,7 +8,7 @@ from .. import addresses
 
 
 def why_unusable(url: str) -> str | None:
-    """Return why nothing can be fetched from a URL, in words for its owner; None if it can."""
+    """Return why a URL cannot be fetched, for its owner; None if it can."""
     try:
         parts = urlsplit(url)
         port, host = parts.port, parts.hostname or ""
@@ -28,7 +28,7 @@ def why_unusable(url: str) -> str | None:
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether a URL names this machine."""
+    """Return whether a URL refers to this machine."""
     return _is_loopback(urlsplit(url))
 
 
