@@ -1,4 +1,4 @@
-"""Where credentials come from. None of them is ever part of a message."""
+"""Credentials of upstreams, from files and the environment. No message contains a credential."""
 
 import re
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from .tables import UpstreamTable
 def build_credentials(
     table: UpstreamTable, preset: Preset, environ: Mapping[str, str], *, place: str, needed: bool
 ) -> Credentials:
-    """Return the credentials of the upstream at `place`; `needed` if it is no use without."""
+    """Return the credentials of the upstream at `place`; `needed`: whether a key is required."""
     if table.key_env and table.key_file:
         raise SettingsError(f"{place}: key_env and key_file are both given; keep one")
     if table.auth in ("none", "aws", "google"):
@@ -54,7 +54,7 @@ def find_source(
     *,
     place: str,
 ) -> CredentialsSource:
-    """Return where the credentials were found that `build_credentials` has built."""
+    """Return the source of credentials that `build_credentials` returned."""
     match credentials:
         case Key() if table.key_file is not None:
             return CredentialsSource("file", table.key_file, f"{place}.key_file")
@@ -118,8 +118,10 @@ def _read_key(
         except KeyUnusable as error:
             raise SettingsError(f"the environment variable {variable}: {error}") from None
     if table.key_env:
-        # Anything else may be the key itself, by mistake.
+        # Other values may be a key, set by mistake.
         is_name = re.fullmatch(r"[A-Z][A-Z0-9_]*", table.key_env)
-        what = f"the environment variable {table.key_env}" if is_name else "the variable it names"
-        raise SettingsError(f"{place}.key_env: {what} is not set")
+        subject = (
+            f"the environment variable {table.key_env}" if is_name else "the variable it names"
+        )
+        raise SettingsError(f"{place}.key_env: {subject} is not set")
     return None

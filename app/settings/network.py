@@ -1,4 +1,4 @@
-"""What the environment says to the HTTP client, checked before it does."""
+"""Validation of the HTTP client's environment variables."""
 
 import ssl
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
 def check_network(environ: Mapping[str, str]) -> None:
-    """Refuse certificates that cannot be read, and proxies that are none.
+    """Refuse unreadable certificates and invalid proxies.
 
-    The client reads these variables itself, and would end the start with a stack.
+    The client reads these variables itself, and would fail at start with a traceback.
     """
     if path := environ.get("SSL_CERT_FILE"):
         try:
