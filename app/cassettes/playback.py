@@ -78,10 +78,10 @@ def parse_playback(model: str) -> Playback:
     except ValueError:
         pairs = [] if not query else [("", "")]
     if len(query) > MAX_OPTIONS or any(not option for option, _ in pairs):
-        raise _error(f"'?{query[:80]}' is no list of options such as '?speed=0&cut_at=5'")
+        raise _error(f"'?{query[:80]}' is not a list of options such as '?speed=0&cut_at=5'")
     options = dict(pairs)
     if len(options) < len(pairs):
-        raise _error("an option is there twice; send it once")
+        raise _error("an option occurs twice; send it once")
     for option, value in options.items():
         if option not in OPTIONS:
             near = difflib.get_close_matches(option, OPTIONS, 1)
@@ -100,7 +100,7 @@ def parse_playback(model: str) -> Playback:
     if playback.error not in ERRORS:
         raise _error(f"error: use one of {', '.join(ERRORS)}")
     if playback.stall_s is not None and playback.stall_at is None:
-        raise _error("stall_s: it needs a stall_at, the event after which nothing comes")
+        raise _error("stall_s: requires stall_at")
     return playback
 
 

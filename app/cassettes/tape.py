@@ -160,16 +160,16 @@ def parse_tape(data: bytes) -> Tape:
     if lines[-1] == b"":
         lines.pop()
     if not lines or not lines[0].strip():
-        raise TapeError("line 1: it is empty; the head of a cassette stands there")
+        raise TapeError("line 1: empty; expected the head of a cassette")
     if lines[0].startswith(BOM_UTF8):
-        raise TapeError("line 1: it begins with a byte order mark; save the file as UTF-8 without")
+        raise TapeError("line 1: starts with a byte order mark; save the file as UTF-8 without it")
     head = _decode(_head, lines[0], number=1)
     played: list[Played] = []
     order = _Order()
     before = 0.0
     for number, line in enumerate(lines[1:], 2):
         if not line or line.isspace():
-            raise TapeError(f"line {number}: it is empty; each line holds an event")
+            raise TapeError(f"line {number}: empty; each line must contain an event")
         found = _decode(_line, line, number=number)
         if found.at < before:
             raise TapeError(f"line {number}: at: {found.at:g} s is before the line above it")

@@ -68,7 +68,7 @@ def _check_times(claims: Mapping[str, Any], now: float, leeway_s: float) -> floa
     """
     expires_at = _read_time(claims, "exp")
     if expires_at is None:
-        raise refusal("it has no claim 'exp', so it would be valid for ever")
+        raise refusal("it has no claim 'exp', so it would never expire")
     if now >= expires_at + leeway_s:
         raise refusal(f"it expired at {_shown(expires_at)}; get a new one")
     for name in ("nbf", "iat"):
@@ -83,7 +83,7 @@ def _read_time(claims: Mapping[str, Any], name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LAST_TIME:
-        raise refusal(f"its claim {name!r} is no time in seconds since 1970")
+        raise refusal(f"its claim {name!r} is not a time in seconds since 1970")
     return float(value)
 
 
@@ -94,10 +94,10 @@ def _shown(time: float) -> str:
 def _check_audience(claims: Mapping[str, Any], config: IssuerConfig) -> None:
     name, value = _named(config.audience_claim), _look_up(claims, config.audience_claim)
     if value is None:
-        raise refusal(f"it has no claim {name}, which says for whom it is")
+        raise refusal(f"it has no claim {name} (the audience)")
     audiences = [value] if isinstance(value, str) else value
     if not isinstance(audiences, list) or not all(isinstance(one, str) for one in audiences):
-        raise refusal(f"its claim {name} is neither a text nor a list of texts")
+        raise refusal(f"its claim {name} must be a string or a list of strings")
     own = (config.audience,) if isinstance(config.audience, str) else config.audience
     if not set(own) & set(audiences):
         raise refusal(f"it is for {quoted(value)} ({name}) and not for this relay")

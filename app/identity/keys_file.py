@@ -71,26 +71,26 @@ def read_keys_file(path: Path) -> Reading:
     try:
         state = path.stat()
         if not stat.S_ISREG(state.st_mode):  # a pipe would block
-            raise KeysUnusable(f"{path}: it is no file")
+            raise KeysUnusable(f"{path}: not a regular file")
         caution = _check_mode(path, state)
         if state.st_nlink == 0:  # a container mounts the file instead of its directory
             caution = "the keys file was replaced where this process cannot see: mount its folder"
         with path.open("rb") as file:
             raw = file.read(MAX_FILE + 1)
     except FileNotFoundError:
-        raise KeysUnusable(f"{path}: there is no such file; seseragi key new makes it") from None
+        raise KeysUnusable(f"{path}: file not found; create it with seseragi key new") from None
     except OSError as error:
-        raise KeysUnusable(f"{path}: it cannot be read: {_reason(error)}") from None
+        raise KeysUnusable(f"{path}: cannot be read: {_reason(error)}") from None
     except ValueError:  # a name with a null byte
-        raise KeysUnusable(f"{str(path)!r}: no file can be called so") from None
+        raise KeysUnusable(f"{str(path)!r}: invalid file name") from None
     if len(raw) > MAX_FILE:
-        raise KeysUnusable(f"{path}: it has more than {MAX_FILE} bytes")
+        raise KeysUnusable(f"{path}: larger than {MAX_FILE} bytes")
     try:
         return Reading(msgspec.json.decode(raw, type=KeysFile), caution)
     except msgspec.ValidationError as error:
-        raise KeysUnusable(f"{path}: it is no keys file: {str(error)[:200]!r}") from None
+        raise KeysUnusable(f"{path}: not a keys file: {str(error)[:200]!r}") from None
     except (msgspec.DecodeError, ValueError, RecursionError):
-        raise KeysUnusable(f"{path}: it is not valid JSON") from None
+        raise KeysUnusable(f"{path}: invalid JSON") from None
 
 
 def change_keys_file(path: Path, edit: Callable[[KeysFile | None], KeysFile]) -> str | None:
@@ -104,7 +104,7 @@ def change_keys_file(path: Path, edit: Callable[[KeysFile | None], KeysFile]) ->
     try:
         path = Path(os.path.realpath(path))  # keep symbolic links
     except ValueError:  # a null byte
-        raise KeysUnusable(f"{str(path)!r}: no file can be called so") from None
+        raise KeysUnusable(f"{str(path)!r}: invalid file name") from None
     try:
         with _locked(path.parent):
             state = path.stat() if path.exists() else None
@@ -113,12 +113,12 @@ def change_keys_file(path: Path, edit: Callable[[KeysFile | None], KeysFile]) ->
             raw = _encode(changed)
             if len(raw) > MAX_FILE:
                 raise KeysUnusable(
-                    f"{path}: it would have more than {MAX_FILE} bytes; revoke what is not used"
+                    f"{path}: would be larger than {MAX_FILE} bytes; revoke unused keys"
                 )
             _replace(path, raw, like=state)
             return reading and reading.caution
     except OSError as error:
-        raise KeysUnusable(f"{path}: it cannot be written: {_reason(error)}") from None
+        raise KeysUnusable(f"{path}: cannot be written: {_reason(error)}") from None
 
 
 def _check_mode(path: Path, state: os.stat_result) -> str | None:
@@ -134,15 +134,14 @@ def _check_mode(path: Path, state: os.stat_result) -> str | None:
     remedy = f"run: chmod 600 {shlex.quote(str(path))}"
     if mode & (stat.S_IWGRP | stat.S_IWOTH) and not fixed:
         raise KeysUnusable(
-            f"{path}: not only its owner can write to it, and so let anybody in (mode {mode:o}); "
-            f"{remedy}"
+            f"{path}: writable by others, who could add keys (mode {mode:o}); {remedy}"
         )
     if not fixed:
         _check_folders(path)
     if not mode & (stat.S_IRGRP | stat.S_IROTH):
         return None
     if state.st_uid == os.geteuid() and not fixed:
-        raise KeysUnusable(f"{path}: others can read it (mode {mode:o}); {remedy}")
+        raise KeysUnusable(f"{path}: readable by others (mode {mode:o}); {remedy}")
     if not mode & stat.S_IROTH:  # the group is how the file is shared with this process
         return None
     return f"every user can read the keys file (mode {mode:o})"
@@ -154,8 +153,7 @@ def _check_folders(path: Path) -> None:
         mode = stat.S_IMODE(folder.stat().st_mode)
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
             raise KeysUnusable(
-                f"{path}: every user can put another file in its place; "
-                f"run: chmod o-w {shlex.quote(str(folder))}"
+                f"{path}: in a world-writable directory; run: chmod o-w {shlex.quote(str(folder))}"
             )
 
 

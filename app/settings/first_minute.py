@@ -81,8 +81,8 @@ def _configured(settings: Settings) -> Access:
         return "issuers"
     if not keys:
         raise SettingsError(
-            "auth: a key is asked for and there is none, so nobody could ask: give keys_file, "
-            "a [[key]] or an [[issuer]]; or, if something in front says who may ask, auth = 'none'"
+            "auth: authentication is on, but no credentials are configured; set keys_file, "
+            "a [[key]] or an [[issuer]]; or, if a proxy authenticates clients, auth = 'none'"
         )
     return "keys"
 

@@ -28,7 +28,7 @@ def build_credentials(
 ) -> Credentials:
     """Return the credentials of the upstream at `place`; `needed`: whether a key is required."""
     if table.key_env and table.key_file:
-        raise SettingsError(f"{place}: key_env and key_file are both given; keep one")
+        raise SettingsError(f"{place}: key_env and key_file are both set; remove one")
     if table.auth in ("none", "aws", "google"):
         if table.key_env or table.key_file:
             raise SettingsError(f"{place}: auth = {table.auth!r} takes no key; leave out the key")
@@ -37,11 +37,10 @@ def build_credentials(
     if secret is not None:
         return Key(secret, table.auth or preset.auth)
     if table.auth is not None:
-        raise SettingsError(f"{place}.auth: there is no key; give key_env or key_file")
+        raise SettingsError(f"{place}.auth: no key; set key_env or key_file")
     if needed and preset.without_key == "none":
         raise SettingsError(
-            f"{place}: there is no key; set {' or '.join(preset.key_env)}, "
-            "or give key_env or key_file"
+            f"{place}: no key; set {' or '.join(preset.key_env)}, key_env or key_file"
         )
     return _without_key(preset.without_key, table, preset, environ, place=place)
 

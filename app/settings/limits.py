@@ -80,7 +80,7 @@ def _read_tenants(raw: Any, place: str) -> dict[str, UsageLimits]:
     for name in tenants:
         if not is_visible(name) or len(name) > MAX_NAME:
             raise SettingsError(
-                f"{place}: {name[:80]!r} can be the name of no tenant; give 1 to {MAX_NAME} "
+                f"{place}: {name[:80]!r} is not a tenant name; give 1 to {MAX_NAME} "
                 "visible characters"
             )
     return {name: _convert(own, UsageLimits, f"{place}.{name}") for name, own in tenants.items()}

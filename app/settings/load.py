@@ -107,10 +107,10 @@ def _read_file(path: str) -> dict[str, Any]:
         with open(path, "rb") as file:
             return tomllib.load(file)
     except FileNotFoundError:
-        raise SettingsError(f"{path}: there is no such file; check --config") from None
+        raise SettingsError(f"{path}: file not found; check --config") from None
     except OSError as error:
-        raise SettingsError(f"{path}: it cannot be read: {error.strerror}") from None
+        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:  # bad TOML, bad UTF-8, a number of thousands of digits
-        raise SettingsError(f"{path}: it is not valid TOML: {error}") from None
+        raise SettingsError(f"{path}: invalid TOML: {error}") from None
     except RecursionError:
-        raise SettingsError(f"{path}: it is nested too deeply") from None
+        raise SettingsError(f"{path}: nested too deeply") from None

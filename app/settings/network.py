@@ -20,7 +20,8 @@ def check_network(environ: Mapping[str, str]) -> None:
             ssl.create_default_context(cafile=path)
         except (OSError, ValueError):  # an SSLError is an OSError
             raise SettingsError(
-                f"the environment variable SSL_CERT_FILE: {path!r} is no file of certificates (PEM)"
+                f"the environment variable SSL_CERT_FILE: {path!r} is not a file of certificates "
+                "(PEM)"
             ) from None
     for name in PROXIES:
         for variable in (name, name.lower()):
@@ -30,5 +31,5 @@ def check_network(environ: Mapping[str, str]) -> None:
                     httpx2.Proxy(url if "://" in url else f"http://{url}")
             except (ValueError, httpx2.InvalidURL):
                 raise SettingsError(
-                    f"the environment variable {variable}: it is no URL of a proxy"
+                    f"the environment variable {variable}: not a proxy URL"
                 ) from None

@@ -30,7 +30,7 @@ def find_base_url(
         url, source = preset.base_url, place
     else:
         hint = f", or set {preset.base_url_env}" if preset.base_url_env else ""
-        raise SettingsError(f"{place}: base_url is missing; give the URL the API is under{hint}")
+        raise SettingsError(f"{place}: base_url is missing; set the base URL of the API{hint}")
     return _check_url(_fill(url, table, preset, environ, place=place), source)
 
 
@@ -118,22 +118,22 @@ def _check_url(url: str, source: str) -> str:
         httpx2.URL(url.replace(MODEL, "model"))
     except (ValueError, httpx2.InvalidURL):
         # The error may quote the URL, including a password.
-        raise SettingsError(f"{source}: it is no URL") from None
+        raise SettingsError(f"{source}: not a URL") from None
     if parts.scheme not in ("http", "https") or not host or port == 0:
-        raise SettingsError(f"{source}: it has to start with http:// or https:// and name a host")
+        raise SettingsError(f"{source}: must start with http:// or https:// and have a host")
     if parts.username or parts.password:
         raise SettingsError(f"{source}: put the key into key_env, not into the URL")
     if parts.query or parts.fragment or not re.fullmatch(r"[!-~]+", url):
         raise SettingsError(
-            f"{source}: it must have no query, fragment, spaces or special characters; "
-            "what every request needs goes into query"
+            f"{source}: must not contain a query, fragment, spaces or special characters; "
+            "use the setting query instead"
         )
     if MODEL in parts.netloc:  # clients would choose where keys are sent
-        raise SettingsError(f"{source}: {MODEL} may stand in the path only")
+        raise SettingsError(f"{source}: {MODEL} is only allowed in the path")
     unknown = set(re.findall(r"{(.*?)}", url)) - {MODEL[1:-1]}
     if unknown or re.search(r"[{}]", url.replace(MODEL, "")):
         known = ", ".join(["{model}", *(f"{{{name}}}" for name in PLACES)])
-        raise SettingsError(f"{source}: what may stand in braces is {known}")
+        raise SettingsError(f"{source}: unknown placeholder; use one of {known}")
     return url
 
 
@@ -145,15 +145,15 @@ def check_headers(headers: Mapping[str, str], source: str) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for name, value in headers.items():
         if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
-            raise SettingsError(f"{source}: {name!r} is no name of a header")
+            raise SettingsError(f"{source}: {name!r} is not a header name")
         if name.lower() in KEY_HEADERS:
             raise SettingsError(f"{source}.{name}: put the key into key_env, and say how in auth")
         if name.lower() in found:
-            raise SettingsError(f"{source}: {name!r} is there twice")
+            raise SettingsError(f"{source}: {name!r} occurs twice")
         if name.lower() in OWN_HEADERS:
             raise SettingsError(f"{source}.{name}: the relay sets this header itself")
         if not re.fullmatch(r"[ -~]*", value):
-            raise SettingsError(f"{source}.{name}: a header has visible ASCII characters only")
+            raise SettingsError(f"{source}.{name}: only visible ASCII characters are allowed")
         found[name.lower()] = value
     return found
 

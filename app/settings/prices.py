@@ -20,9 +20,7 @@ def build_prices(tables: Any, *, where: str) -> tuple[PriceConfig, ...]:
     if not isinstance(tables, list):
         raise SettingsError(f"{where}price: write tables such as [[price]]")
     if len(tables) > MAX_TABLES:
-        raise SettingsError(
-            f"{where}price: there are {len(tables)} tables; {MAX_TABLES} are the most"
-        )
+        raise SettingsError(f"{where}price: has {len(tables)} tables; the maximum is {MAX_TABLES}")
     return tuple(_build(raw, f"{where}price[{n}]") for n, raw in enumerate(tables, 1))
 
 

@@ -61,7 +61,7 @@ def build_routes(
         table = _read(raw, place)
         place = f"{where}route {table.name!r}"
         if table.name in routes:
-            raise SettingsError(f"{place}: there are two of this name")
+            raise SettingsError(f"{place}: the name is used twice")
         routes[table.name] = Route(
             table.name,
             _targets(table, by_name, attempts=table.attempts or attempts, place=place),
@@ -118,8 +118,8 @@ def _why_not(target: str, upstreams: Mapping[str, Upstream]) -> str:
     name, _, model = target.partition("/")
     known = f"upstreams: {', '.join(upstreams)}"
     if not model:
-        return f"{target!r} is no upstream/model; {known}"
+        return f"{target!r} is not of the form upstream/model; {known}"
     remedy = how_to_add(name)
     if remedy is not None:
-        return f"the upstream of {target!r} is not there; {remedy}"
-    return f"the upstream of {target!r} is not there; {known}{suggest(name, upstreams)}"
+        return f"{target!r}: unknown upstream; {remedy}"
+    return f"{target!r}: unknown upstream; {known}{suggest(name, upstreams)}"

@@ -46,7 +46,7 @@ def choose_signing_key(settings: Settings, *, kept: str | None = None) -> str:
 def _check(key: str, place: str) -> str:
     if len(key) < MIN_CHARACTERS:
         raise SettingsError(
-            f"{place}: it has {len(key)} characters, and whoever guesses it is let in: "
+            f"{place}: has {len(key)} characters and could be guessed; "
             f"give {MIN_CHARACTERS} random ones or more, as of `openssl rand -base64 32`"
         )
     return key

@@ -33,7 +33,7 @@ def check_key(text: str) -> str:
     if not key:
         raise KeyUnusable("the key is empty")
     if not re.fullmatch(r"[!-~]+", key):
-        raise KeyUnusable("a key has visible ASCII characters only")
+        raise KeyUnusable("a key may only contain visible ASCII characters")
     return key
 
 
