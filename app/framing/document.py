@@ -18,7 +18,7 @@ class Document:
             FramingError: the document exceeds `max_size`.
         """
         self._check()
-        self._add(data, what="the body is JSON")
+        self._add(data, subject="the body is JSON")
         self._check()
         return []
 
@@ -31,11 +31,11 @@ class Document:
         self._check()
         return Message("message", self._bytes.decode(errors="replace"))
 
-    def _add(self, data: bytes, *, what: str) -> None:
+    def _add(self, data: bytes, *, subject: str) -> None:
         """Append bytes, or discard everything once the limit is exceeded."""
         if len(self._bytes) + len(data) > self._max_size:
             self._bytes.clear()
-            self._failure = f"{what} longer than the limit of {self._max_size} bytes"
+            self._failure = f"{subject} longer than the limit of {self._max_size} bytes"
         else:
             self._bytes += data
 

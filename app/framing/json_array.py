@@ -101,7 +101,7 @@ class JsonArray(Document):
     def _take(self, piece: bytes) -> None:
         if not self._bytes:
             piece = piece.lstrip(_BETWEEN)
-        self._add(piece, what="an element of the array is")
+        self._add(piece, subject="an element of the array is")
 
     def _emit(self) -> None:
         """Append a message for the element, and one for the end of the array if it is closed."""

@@ -72,8 +72,7 @@ class NdjsonDecoder:
         """End the input; return the unfinished message, if any.
 
         The caller decides by its data: complete JSON lacks only the line end, anything else
-        means
-        that the stream was truncated.
+        means that the stream was truncated.
 
         Raises:
             FramingError: a line or a message is longer than its limit.

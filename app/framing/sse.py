@@ -102,9 +102,8 @@ class Decoder:
     def close(self) -> Message | None:
         """End the input; return the unfinished event, if it has data.
 
-        The standard discards it. The caller decides by its data: complete data lacks only
-        the blank
-        line, anything else means that the stream was truncated.
+        The standard discards it. The caller decides by its data: complete data lacks only the
+        blank line, anything else means that the stream was truncated.
 
         Raises:
             FramingError: a line or an event is longer than its limit.

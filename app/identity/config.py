@@ -79,8 +79,7 @@ class IssuerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """The claim with a user's tenant; `tenant` applies to tokens without it.
 
     It can name tenants of any issuer or key, except one that belongs entirely to another
-    issuer:
-    set it only if users cannot choose its value.
+    issuer: set it only if users cannot choose its value.
     """
     user_claim: Claim = "sub"
     """The claim with the user, a string or an integer; a token without it is rejected."""
@@ -96,8 +95,7 @@ class IssuerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """Usage limits of each user; the lower of these and `[limits.user]` applies."""
     limits_claim: Claim | None = None
     """A claim with limits of its user, an object with the names of the settings; the lower of
-    these
-    and `limits` applies.
+    these and `limits` applies.
     """
     leeway_s: Annotated[float, Meta(ge=0, le=300)] = 30
     """The tolerated clock difference in seconds; it extends a token's expiry."""

@@ -32,9 +32,8 @@ class Fetcher:
         The caller limits the time with `asyncio.timeout`.
 
         Raises:
-            JwksUnusable: it is unreachable, the status is not 200, or the body is encoded
-                or longer
-                than `MAX_BYTES`.
+            JwksUnusable: it is unreachable, the status is not 200, or the body is encoded or
+                longer than `MAX_BYTES`.
         """
         if self._trust is None:
             # Loading the system's certificates takes some 20 ms.

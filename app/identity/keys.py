@@ -44,10 +44,9 @@ def digest(key: str) -> str:
 class Keys:
     """Verifies API keys.
 
-    The file is reread after changes: it is checked when a key is used, at most once a
-    second. While
-    it is missing or invalid, the last keys remain valid, so that a mistake while replacing it
-    locks nobody out: to revoke a key, remove it from the file.
+    The file is reread after changes: it is checked when a key is used, at most once a second.
+    While it is missing or invalid, the last keys remain valid, so that a mistake while
+    replacing it locks nobody out: to revoke a key, remove it from the file.
 
     Raises:
         KeysUnusable: the file or a key cannot be used.
@@ -102,8 +101,7 @@ class Keys:
         """Return the current principal of a named key; None if it was revoked or has expired.
 
         With `issued_at`, also None if the key was created later: the token was made with an
-        earlier
-        key of that name.
+        earlier key of that name.
         """
         self._refresh()
         key = self._known.by_name.get(name)

@@ -141,9 +141,8 @@ class Tokens:
         """Return the principal of a token; None if the relay did not issue it.
 
         Raises:
-            RequestError: `unauthenticated`, it has expired, its signature is invalid, or
-                its key
-                is gone.
+            RequestError: `unauthenticated`, it has expired, its signature is invalid, or its
+                key is gone.
         """
         if len(credential) > MAX_LENGTH or not credential.isascii():
             if credential.startswith(PREFIX):
@@ -262,9 +261,8 @@ class Tokens:
     ) -> str:
         """Return a client secret, which grants a user a part of the principal's permissions.
 
-        It expires at `expires_at`, in unix seconds, or earlier with the principal or its
-        key. `limits`
-        are its user's; with a unique `secret`, its own.
+        It expires at `expires_at`, in unix seconds, or earlier with the principal or its key.
+        `limits` are its user's; with a unique `secret`, its own.
 
         Raises:
             RequestError: `forbidden`, it would grant more; `invalid_request`, it would be

@@ -410,9 +410,8 @@ def with_standing(
 ) -> Grant:
     """Return a grant with the usage of an account, if it is the caller's.
 
-    Usage of other accounts is not disclosed: it would reveal the traffic of others. Only
-    the sum of
-    the spans and the last span matter.
+    Usage of other accounts is not disclosed: it would reveal the traffic of others. Only the
+    sum of the spans and the last span matter.
     """
     if not _is_own(account, request):
         return grant

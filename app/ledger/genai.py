@@ -243,9 +243,8 @@ def _bare(model: str) -> str:
 def _parse_tariff(prices: "ModelPrice", model: str) -> Tariff | None:
     """Return the token prices; None if there are none.
 
-    Counts that are not distinguished have the highest price: images within the output.
-    Units other
-    than tokens, such as searches, are ignored.
+    Counts that are not distinguished have the highest price: images within the output. Units
+    other than tokens, such as searches, are ignored.
     """
     known = {key: value for key, value in vars(prices).items() if value is not None}
     if "input_mtok" not in known:

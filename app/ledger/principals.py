@@ -21,9 +21,8 @@ REMEMBERED: Final = 4096
 class PrincipalAccounts:
     """Creates accounts from the limits of the settings.
 
-    Limits of a principal's key, issuer or client secret can only lower those of the
-    settings: the
-    lower one applies.
+    Limits of a principal's key, issuer or client secret can only lower those of the settings:
+    the lower one applies.
     """
 
     def __init__(self, limits: LimitsConfig) -> None:

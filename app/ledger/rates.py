@@ -12,7 +12,7 @@ from .money import to_nano
 
 MILLION = 1_000_000
 
-MOST = 10**18
+MAX_NANO_USD = 10**18
 """A billion dollars: the cap for wrong counts of a provider, within the range that logs store."""
 
 Usd = float | str | Decimal
@@ -43,25 +43,25 @@ class Rates(NamedTuple):
         """Return the cost of token counts, in millionths of a nano-USD.
 
         In each dialect the input includes cache reads and writes, and the output includes
-        reasoning.
-        If a provider counts a part higher than the whole, it is billed as the whole.
+        reasoning. If a provider counts a part higher than the whole, it is billed as the
+        whole.
         """
         plain, cached, written = _input_parts(counts)
-        longer = min(written, counts.cache_write_1h_tokens or 0)
-        heard = min(plain, counts.audio_input_tokens or 0)
+        written_1h = min(written, counts.cache_write_1h_tokens or 0)
+        audio_input = min(plain, counts.audio_input_tokens or 0)
         output = counts.output_tokens or 0
-        thought = min(output, counts.reasoning_tokens or 0)
-        said = output - thought
-        spoken = min(said, counts.audio_output_tokens or 0)
+        reasoning = min(output, counts.reasoning_tokens or 0)
+        visible = output - reasoning
+        audio_output = min(visible, counts.audio_output_tokens or 0)
         return (
-            self.input * (plain - heard)
+            self.input * (plain - audio_input)
             + self.cached_input * cached
-            + self.cache_write * (written - longer)
-            + self.cache_write_1h * longer
-            + self.audio_input * heard
-            + self.output * (said - spoken)
-            + self.reasoning * thought
-            + self.audio_output * spoken
+            + self.cache_write * (written - written_1h)
+            + self.cache_write_1h * written_1h
+            + self.audio_input * audio_input
+            + self.output * (visible - audio_output)
+            + self.reasoning * reasoning
+            + self.audio_output * audio_output
         )
 
     @property
@@ -88,17 +88,17 @@ def rates(
 
     Without a price of output it is free: embeddings.
     """
-    read, said = to_nano(plain), to_nano(output or 0)
-    written = _or(cache_write, read)
+    uncached, generated = to_nano(plain), to_nano(output or 0)
+    written = _or(cache_write, uncached)
     return Rates(
-        read,
-        _or(cached_input, read),
+        uncached,
+        _or(cached_input, uncached),
         written,
         _or(cache_write_1h, written),
-        _or(audio_input, read),
-        said,
-        _or(reasoning, said),
-        _or(audio_output, said),
+        _or(audio_input, uncached),
+        generated,
+        _or(reasoning, generated),
+        _or(audio_output, generated),
     )
 
 
@@ -132,7 +132,7 @@ class Tariff(NamedTuple):
             for above, rates in steps:
                 if length > above:
                     found = rates
-        return min(-(-found.weigh(counts) // MILLION) + self.request, MOST)
+        return min(-(-found.weigh(counts) // MILLION) + self.request, MAX_NANO_USD)
 
     def ceiling(self, input_tokens: int) -> Ceiling:
         """Return the maximum cost of a call with at most this input, regardless of caching."""
@@ -142,7 +142,7 @@ class Tariff(NamedTuple):
                 if above < input_tokens:
                     dearest_input, dearest_output = dearest
         nano_usd = -(-dearest_input * input_tokens // MILLION) + self.request
-        return Ceiling(min(nano_usd, MOST), -(-dearest_output // MILLION))
+        return Ceiling(min(nano_usd, MAX_NANO_USD), -(-dearest_output // MILLION))
 
 
 def tariff(steps: Iterable[Step], *, request: Usd = 0) -> Tariff:

@@ -17,9 +17,8 @@ def choose_signing_key(settings: Settings, *, kept: str | None = None) -> str:
     """Return the key of the settings, else `kept` of the keys file, else a random one for this
     run.
 
-    To be called once, after logging is configured and before workers are forked: all
-    workers need
-    the same key.
+    To be called once, after logging is configured and before workers are forked: all workers
+    need the same key.
 
     Raises:
         SettingsError: it is too short, or each replica would generate its own.

@@ -74,9 +74,8 @@ class Client(Httpx2AiohttpClient):
     async def open(self, call: Call) -> Reply:
         """Send a call and return the reply, regardless of its status, once its head arrived.
 
-        It bypasses httpx2's redirects, cookies and hooks, which calls to upstreams do not
-        use, and
-        saves 100 us per request.
+        It bypasses httpx2's redirects, cookies and hooks, which calls to upstreams do not use,
+        and saves 100 us per request.
         """
         transport = self._transport_for_url(call.url)
         if isinstance(transport, Transport):

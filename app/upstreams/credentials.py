@@ -53,9 +53,8 @@ class Secret:
     def redact(self, text: str) -> str:
         """Replace the key, and every piece of it of at least `PIECE` characters, in a text.
 
-        It is found verbatim, reversed, in base64, with spaces between letters, and escaped
-        as in
-        URLs, HTML and JSON, also nested. The time is linear in the length of the text.
+        It is found verbatim, reversed, in base64, with spaces between letters, and escaped as
+        in URLs, HTML and JSON, also nested. The time is linear in the length of the text.
         """
         size = self._size
         if self._pieces is None:

@@ -46,10 +46,9 @@ class ReasoningFields:
         """Record a request's rejection, if its message names the field.
 
         `content` is the request's JSON body; `reasoned`: whether its conversation has
-        reasoning. A
-        host that received the field may not know it; one that did not may require it. A
-        message that
-        may quote the client is ignored, since the result applies to all clients.
+        reasoning. A host that received the field may not know it; one that did not may require
+        it. A message that may quote the client is ignored, since the result applies to all
+        clients.
         """
         known = self.of(model)
         field = _WANTED if known == "no" else known

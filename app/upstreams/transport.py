@@ -23,7 +23,6 @@ from httpx_aiohttp.httpx2.transport import map_aiohttp_exceptions
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-# Many servers close idle connections after 5 s (uvicorn, Node). A connection that is kept for
 # Many servers close idle connections after 5 s (uvicorn, Node). A shorter timeout avoids
 # reusing a connection that the server is closing.
 KEEPALIVE_S = 4.0
@@ -160,10 +159,10 @@ class Connection(ResponseHandler):
 class Body(httpx2.AsyncByteStream):
     """The body of a response; each step returns all bytes since the last.
 
-    After `push` set a sink, pieces go to it within the read that brought them: no task wakes up
-    for a token. The steps then only return for pieces that the sink declined, as one empty
-    piece,
-    and for the end. A step returns a bounded piece and yields to others before the next.
+    After `push` set a sink, pieces go to it within the read that brought them: no task wakes
+    up for a token. The steps then only return for pieces that the sink declined, as one empty
+    piece, and for the end. A step returns a bounded piece and yields to others before the
+    next.
 
     It raises aiohttp's errors, which are among `http.FAILURES`, and the sink's.
     """
@@ -309,8 +308,7 @@ class Transport(AiohttpTransport):
     """aiohttp transport without its limit of 100 connections and without cookies.
 
     URLs are sent unchanged: aiohttp would requote them and send ":" for "%3A", which would
-    change
-    a model's name in a path, or a signed path.
+    change a model's name in a path, or a signed path.
     """
 
     def get_client(self) -> aiohttp.ClientSession:
@@ -320,7 +318,7 @@ class Transport(AiohttpTransport):
             ssl=self.ssl_context,
         )
         loop = asyncio.get_running_loop()
-        assert hasattr(connector, "_factory")  # noqa: S101  (otherwise the assignment would silently have no effect)
+        assert hasattr(connector, "_factory")  # noqa: S101  (else it would have no effect)
         connector._factory = partial(Connection, loop=loop)  # type: ignore[assignment]
         return aiohttp.ClientSession(
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), response_class=_Response

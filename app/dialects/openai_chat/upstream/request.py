@@ -222,8 +222,8 @@ def _list_names(messages: Sequence[Message], *, quirks: Quirks) -> tuple[str, ..
         return ()
     for message in messages:
         if getattr(message, "name", None) is not None and not _takes_name(message, quirks=quirks):
-            whose = "in other messages than the user's" if quirks.names == "user" else "in messages"
-            return (f"knows no name {whose}: left out",)
+            scope = "in other messages than the user's" if quirks.names == "user" else "in messages"
+            return (f"knows no name {scope}: left out",)
     return ()
 
 

@@ -218,8 +218,8 @@ class Conversation:
                     self._call(search.call_id, ClientTool("tool_search", "tool_search"), arguments)
             case "tool_search_output" | "additional_tools":
                 found = convert_body(item, FoundItem, place=place)
-                for number, tool in enumerate(found.tools):
-                    self._offered.add(tool, place=f"{place}.tools[{number}]")
+                for number, definition in enumerate(found.tools):
+                    self._offered.add(definition, place=f"{place}.tools[{number}]")
                 if found.execution == "client" and found.call_id:
                     self._answer(found.call_id, _describe_tools(found.tools), place=place)
             case "agent_message":

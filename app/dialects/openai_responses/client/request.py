@@ -304,7 +304,7 @@ class _ToolChoice:
                 if choice == "required":
                     self.beyond.append("tool_choice: a call of a tool that OpenAI runs")
                 return None
-            return choice  # one of the three
+            return choice  # type: ignore[return-value]  # one of the three
         if choice.get("type") == "allowed_tools":
             return self._allow(choice)
         name = self._find(choice)

@@ -19,8 +19,7 @@ class Quirks(CommonQuirks, frozen=True):
     """
     reasoning_summary: Literal["auto", "concise", "detailed"] | None = None
     """The summary to request along with an effort. OpenAI sends summaries to verified
-    organizations
-    only and rejects the request of others.
+    organizations only and rejects the request of others.
     """
     send_reasoning: Literal["encrypted", "text", "no"] = "encrypted"
     """The form of reasoning to send back: encrypted only, or its text too."""
