@@ -70,11 +70,13 @@ def _check_times(claims: Mapping[str, Any], now: float, leeway_s: float) -> floa
     if expires_at is None:
         raise refusal("it has no claim 'exp', so it would never expire")
     if now >= expires_at + leeway_s:
-        raise refusal(f"it expired at {_shown(expires_at)}; get a new one")
+        raise refusal(f"it expired at {_format_time(expires_at)}; get a new one")
     for name in ("nbf", "iat"):
         start = _read_time(claims, name)
         if start is not None and now < start - leeway_s:
-            raise refusal(f"it is not valid before {_shown(start)} ({name!r}); compare the clocks")
+            raise refusal(
+                f"it is not valid before {_format_time(start)} ({name!r}); compare the clocks"
+            )
     return expires_at + leeway_s
 
 
@@ -87,7 +89,7 @@ def _read_time(claims: Mapping[str, Any], name: str) -> float | None:
     return float(value)
 
 
-def _shown(time: float) -> str:
+def _format_time(time: float) -> str:
     return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 

@@ -15,7 +15,7 @@ Glob = Annotated[str, Meta(min_length=1, max_length=200)]
 Origin = Annotated[str, Meta(pattern=r"^https?://[^/\s]+\Z", max_length=300)]
 Url = Annotated[str, Meta(min_length=1, max_length=2000)]
 """Validated by `urls.why_unusable`."""
-# Without a pattern: msgspec 0.22 has a double free for a union of a pattern and a list.
+# Without a pattern: msgspec 0.22 frees unowned memory for a union of such a str with a list.
 Text = Annotated[str, Meta(min_length=1, max_length=300)]
 Claim = Text | Annotated[tuple[Text, ...], Meta(min_length=1, max_length=8)]
 """A claim of a token: a string is its full name, which may contain dots, colons and slashes; a

@@ -86,9 +86,9 @@ class Keys:
         if not credential.isascii():
             return None
         self._refresh()
-        shown = digest(credential)
-        key = self._known.by_digest.get(shown)
-        if key is None or not hmac.compare_digest(key.sha256, shown):
+        sha256 = digest(credential)
+        key = self._known.by_digest.get(sha256)
+        if key is None or not hmac.compare_digest(key.sha256, sha256):
             return None
         if key.has_ended(self._clock()):
             raise RequestError(

@@ -255,7 +255,7 @@ class Options(msgspec.Struct, frozen=True):
         return found
 
     def _walk(self, shown: str, path: str, value: Any, *, allowed: bool = False) -> Iterator[str]:
-        """Yield the disallowed paths below `path`; `held`: whether a path above it is allowed."""
+        """Yield the disallowed paths below `path`; `allowed`: whether a path above it is."""
         if _matches(self.refused, path):
             yield shown
             return
