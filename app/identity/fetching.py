@@ -55,22 +55,22 @@ class Fetcher:
                 raise
             raise JwksUnusable(f"{type(error).__name__}: {str(error)[:200]}") from None
         except ImportError:  # httpx2 needs another package for SOCKS
-            raise JwksUnusable("the environment names a proxy that is no HTTP proxy") from None
+            raise JwksUnusable("the environment sets a proxy that is not an HTTP proxy") from None
 
 
 async def _read(response: httpx2.Response) -> bytes:
     if response.is_redirect:
         raise JwksUnusable(
-            f"it redirects (status {response.status_code}), which is not followed; "
+            f"redirects are not followed (status {response.status_code}); "
             "set jwks_url to where the keys are"
         )
     if response.status_code != 200:
-        raise JwksUnusable(f"the answer has the status {response.status_code}")
+        raise JwksUnusable(f"the response has the status {response.status_code}")
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise JwksUnusable("the answer is in a coding that was not asked for")
+        raise JwksUnusable("the response has an unsupported content encoding")
     body = bytearray()
     async for piece in response.aiter_raw():
         body += piece
         if len(body) > MAX_BYTES:
-            raise JwksUnusable(f"the answer is longer than {MAX_BYTES} bytes")
+            raise JwksUnusable(f"the response is longer than {MAX_BYTES} bytes")
     return bytes(body)

@@ -151,10 +151,10 @@ class IssuerKeys:
         )
         document = parse_object(body)
         if document.get("issuer") != self._issuer:
-            raise JwksUnusable("its openid-configuration is that of another issuer")
+            raise JwksUnusable("its openid-configuration is for another issuer")
         url = document.get("jwks_uri")
         if not isinstance(url, str) or len(url) > 2000 or why_unusable(url) is not None:
-            raise JwksUnusable("its openid-configuration has no jwks_uri that can be used")
+            raise JwksUnusable("its openid-configuration has no valid jwks_uri")
         # Otherwise it could direct requests to services on this machine.
         if is_loopback(url) and not is_loopback(self._issuer):
             raise JwksUnusable("the jwks_uri of its openid-configuration is on this machine")

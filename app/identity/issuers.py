@@ -142,7 +142,7 @@ class Issuers:
         named = token.claims.get("iss")
         issuer = self._issuers.get(named) if isinstance(named, str) else None
         if issuer is None:
-            raise refusal(f"no issuer {quoted(named)} ('iss') is known here")
+            raise refusal(f"issuer {quoted(named)} ('iss') is not configured")
         _check_header(token.header, issuer.config)
         keys = await issuer.keys.get()
         fitting = _find_keys(keys, token.header)
@@ -175,14 +175,14 @@ def _parse(text: str) -> _Token | None:
     parts = _PARTS.fullmatch(text)
     if parts is None:
         if _ENCRYPTED.fullmatch(text):
-            raise refusal("it is encrypted (JWE); have it signed only")
+            raise refusal("it is encrypted (JWE); use a token that is only signed")
         return None
     header = _parse_object(parts[1])
     if header is None or not isinstance(header.get("alg"), str):
         return None
     claims, signature = _parse_object(parts[2]), _decode(parts[3])
     if claims is None or signature is None:
-        raise refusal("its claims are no JSON object, or its signature is not encoded right")
+        raise refusal("its claims are not a JSON object, or its signature is malformed")
     return _Token(header, claims, text[: parts.end(2)].encode(), signature)
 
 
@@ -211,15 +211,15 @@ def _check_header(header: dict[str, Any], config: IssuerConfig) -> None:
         if name in header:
             raise refusal(f"its header has {reason} ({name!r})")
     if "cty" in header:
-        raise refusal("its header says that it holds another token ('cty')")
+        raise refusal("its header declares a nested token ('cty')")
     kind = header.get("typ", "JWT")
     # "at+jwt" (RFC 9068) or "application/okta-internal-at+jwt"; "logout+jwt" grants no
     # access.
     if not isinstance(kind, str) or ("+" in kind and not kind.lower().endswith("at+jwt")):
-        raise refusal(f"it is of the kind {quoted(kind)} ('typ'), which says nobody's access")
+        raise refusal(f"it is of the kind {quoted(kind)} ('typ'), which grants no access")
     kid = header.get("kid", "")
     if not isinstance(kid, str):
-        raise refusal("the name of its key ('kid') is no text")
+        raise refusal("its 'kid' is not a string")
 
 
 def _find_keys(keys: Keys, header: dict[str, Any]) -> Keys:
@@ -230,7 +230,7 @@ def _find_keys(keys: Keys, header: dict[str, Any]) -> Keys:
     named = [key for key in keys if key.kid == header["kid"]] if "kid" in header else keys
     fitting = tuple(key for key in named if header["alg"] in key.algorithms)
     if len(fitting) > MAX_TRIES:
-        raise refusal("it does not say which of the issuer's keys has signed it ('kid')")
+        raise refusal("it has no unique 'kid', and the issuer has too many keys to try")
     return fitting
 
 

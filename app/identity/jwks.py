@@ -59,7 +59,7 @@ def parse_jwks(body: bytes) -> KeySet:
     """
     rows = parse_object(body).get("keys")
     if not isinstance(rows, list):
-        raise JwksUnusable("it is no set of keys: it has no list 'keys'")
+        raise JwksUnusable("not a key set: the list 'keys' is missing")
     keys = tuple(key for row in rows[:MAX_KEYS] if (key := _parse_key(row)) is not None)
     if not keys:
         raise JwksUnusable(f"none of its {len(rows)} keys can check a signature")
@@ -75,9 +75,9 @@ def parse_object(body: bytes) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(body)
     except (ValueError, RecursionError):
-        raise JwksUnusable("it is no JSON") from None
+        raise JwksUnusable("not JSON") from None
     if not isinstance(value, dict):
-        raise JwksUnusable("it is no JSON object")
+        raise JwksUnusable("not a JSON object")
     return value
 
 

@@ -269,7 +269,7 @@ class Tokens:
                 too long.
         """
         if principal.stream is not None:
-            raise RequestError("forbidden", "a stream token makes no client secrets")
+            raise RequestError("forbidden", "stream tokens cannot create client secrets")
         _check_same("tenant", tenant, principal.tenant)
         _check_same("user", user, principal.user)
         for glob in models or ():
@@ -277,14 +277,14 @@ class Tokens:
                 allowed = ", ".join(map(repr, (principal.models or ())[:20]))
                 raise RequestError(
                     "forbidden",
-                    f"models: {glob[:200]!r} is not within what the key may use: {allowed[:1000]}",
+                    f"models: {glob[:200]!r} is not allowed for the key: {allowed[:1000]}",
                 )
         for origin in origins:
             if principal.origins and origin not in principal.origins:
                 allowed = ", ".join(map(repr, principal.origins[:20]))
                 raise RequestError(
                     "forbidden",
-                    f"origins: {origin[:200]!r} is none of the key's: {allowed[:1000]}",
+                    f"origins: {origin[:200]!r} is not an origin of the key: {allowed[:1000]}",
                 )
         if not self._inherits(principal):
             if models is None:
@@ -312,8 +312,8 @@ class Tokens:
         if len(token) > MAX_LENGTH:
             raise RequestError(
                 "invalid_request",
-                f"models, origins: with them the client secret would have {len(token)} characters, "
-                f"and {MAX_LENGTH} is the most; send fewer, such as one glob for many models",
+                f"models, origins: the client secret would have {len(token)} characters, "
+                f"the maximum is {MAX_LENGTH}; send fewer, such as one glob for many models",
             )
         return token
 
@@ -406,7 +406,7 @@ def _narrow(claims: _Claims, key: Principal | None) -> Principal:
         elif key.origins:
             origins = tuple(origin for origin in origins if origin in key.origins)
             if not origins:  # an empty list would allow any
-                raise _refused("no page may use this any more: its key has lost its origins")
+                raise _refused("no page may use this token: its key no longer allows its origins")
         if key.expires_at is not None:
             expires_at = min(expires_at, key.expires_at)
     elif models is None:  # it was created with `find_key`
@@ -429,7 +429,7 @@ def _narrow(claims: _Claims, key: Principal | None) -> Principal:
 
 def _check_same(name: str, wanted: str | None, own: str) -> None:
     if own and wanted and wanted != own:
-        raise RequestError("forbidden", f"{name}: the key is of {own!r} alone; leave it out")
+        raise RequestError("forbidden", f"{name}: the key belongs to {own!r}; omit it")
 
 
 def _refused(message: str) -> RequestError:
@@ -450,4 +450,4 @@ def _forged(credential: str) -> RequestError:
 
 def _key_gone(claims: _Claims) -> RequestError:
     kind = "client secret" if claims.stream is None else "link"
-    return _refused(f"the key that this {kind} stands on has ended or was revoked")
+    return _refused(f"the key of this {kind} has expired or was revoked")

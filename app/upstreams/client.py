@@ -64,7 +64,7 @@ class Client(Httpx2AiohttpClient):
         self, proxy: httpx2.Proxy, **settings: Any
     ) -> httpx2.AsyncBaseTransport:
         if proxy.url.scheme not in ("http", "https"):
-            return _NoTransport("the environment names a proxy that is no HTTP proxy")
+            return _NoTransport("the environment sets a proxy that is not an HTTP proxy")
         if proxy.auth is not None:
             # httpx-aiohttp would pass it as aiohttp's deprecated `BasicAuth`.
             login = base64.b64encode(":".join(proxy.auth).encode()).decode()

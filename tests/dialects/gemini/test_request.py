@@ -167,7 +167,7 @@ def test_parts_of_googles_tools_go_back_as_they_came() -> None:
 
 @pytest.mark.parametrize("data", ["", "[]", "{"])
 def test_a_part_that_is_none_is_refused(data: str) -> None:
-    with pytest.raises(RequestError, match=r"messages\[0\].content\[0\].data: it is no JSON"):
+    with pytest.raises(RequestError, match=r"messages\[0\].content\[0\].data: not a JSON object"):
         contents(assistant(signature(data, "gemini.part")))
 
 

@@ -282,7 +282,7 @@ def _model_parts(message: AssistantMessage, *, place: str, quirks: Quirks) -> li
 def _parse_part(data: str, *, place: str) -> dict[str, Any]:
     part = parse_object(data)
     if part is None:
-        raise RequestError("invalid_request", f"{place}: it is no JSON object")
+        raise RequestError("invalid_request", f"{place}: not a JSON object")
     return part
 
 

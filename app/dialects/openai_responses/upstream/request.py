@@ -230,7 +230,7 @@ def _read_items(messages: Sequence[Message]) -> dict[str, dict[str, Any]]:
 def _parse_item(data: str, *, place: str) -> dict[str, Any]:
     item = parse_object(data)
     if item is None:
-        raise RequestError("invalid_request", f"{place}: it is no JSON object")
+        raise RequestError("invalid_request", f"{place}: not a JSON object")
     kind = item.get("type")
     if not isinstance(kind, str) or kind not in CALLERS_ITEMS:
         known = ", ".join(sorted(CALLERS_ITEMS))
