@@ -636,7 +636,7 @@ models = ["m"]
     [
         (("nothing-such",), "seseragi: unknown model 'nothing-such'; models: "),
         (("--timeout", "soon"), "'soon' is no number of seconds"),
-        (("--config", "none.toml"), "there is no such file"),
+        (("--config", "none.toml"), "file not found"),
     ],
 )
 def test_what_cannot_begin_is_one_line_and_2(capsys, monkeypatch, tmp_path, arguments, words):

@@ -478,7 +478,7 @@ BAD_STARTS = [
     ("unknown option", ["--prot", "1"], {}, "--prot"),
     ("port as text", ["--port", "web"], {}, "--port: 'web' cannot be used"),
     ("port too high", ["--port", "70000"], {}, "--port"),
-    ("missing file", ["--config", "no.toml"], {}, "no.toml: there is no such file"),
+    ("missing file", ["--config", "no.toml"], {}, "no.toml: file not found"),
     ("a folder as file", ["--config", "."], {}, "cannot be read"),
     ("bad variable", [], {"SESERAGI_GATE_S": "soon"}, "SESERAGI_GATE_S"),
     ("host of nobody", ["--host", "no.such.host.invalid"], {}, "'no.such.host.invalid'"),

@@ -98,9 +98,9 @@ REFUSED = [
     ("replicas that others reach", "", {**ANYWHERE, "SESERAGI_LOG": "redis://h/0"}, "auth: other machines can reach this relay, but no credentials are configured"),
     ("a key for nobody beside none", f'auth = "none"\n{A_KEY}', {}, "with 'none' keys are for operators alone: give the key 'a' the role 'admin', or take it out"),
     ("an issuer beside none", f'auth = "none"\n{ISSUER}', {}, "'none' takes no [[issuer]]"),
-    ("a key is asked for and there is none", "[auth]", {}, "auth: a key is asked for and there is none"),
-    ("nothing but a signing key", "", {"SESERAGI_SIGNING_KEY": SIGNING_KEY}, "there is none, so nobody could ask"),
-    ("no keys file", "", {"SESERAGI_KEYS_FILE": "none.json"}, "auth: none.json: there is no such file"),
+    ("authentication is on, but no credentials are configured", "[auth]", {}, "auth: authentication is on, but no credentials are configured"),
+    ("nothing but a signing key", "", {"SESERAGI_SIGNING_KEY": SIGNING_KEY}, "no credentials are configured"),
+    ("no keys file", "", {"SESERAGI_KEYS_FILE": "none.json"}, "auth: none.json: file not found"),
     ("two of a name", A_KEY + A_KEY, {}, "auth: there are two keys of the name 'a'"),
     ("no time", A_KEY + 'expires_at = "soon"', {}, "auth: the key 'a' has a time that is none: give a time with its zone"),
     ("no zone", A_KEY + "expires_at = 2027-01-01T00:00:00", {}, "the key 'a' has a time that is none"),
@@ -183,7 +183,7 @@ def test_keys_file_is_checked_before_anything_listens(tmp_path, broken):
     done = run_here("--port", "0", cwd=tmp_path, SESERAGI_KEYS_FILE="keys.json")
 
     assert (2, "") == (done.returncode, done.stdout)
-    told = "it is not valid JSON" if broken else "others can read it (mode 644); run: chmod 600"
+    told = "invalid JSON" if broken else "readable by others (mode 644); run: chmod 600"
     assert 1 == len(done.stderr.splitlines())
     assert f"seseragi: auth: keys.json: {told}" in done.stderr
 
@@ -202,6 +202,6 @@ async def test_app_under_another_server_tells_it_too(capfd, monkeypatch):
 async def test_app_under_another_server_says_why_it_does_not_start(monkeypatch):
     monkeypatch.setattr("structlog.is_configured", lambda: True)
     app = App(load_settings({"SESERAGI_KEYS_FILE": os.devnull}))
-    with pytest.raises(SettingsError, match="it is no file"):
+    with pytest.raises(SettingsError, match="not a regular file"):
         async with app.lifespan():
             pass

@@ -140,7 +140,7 @@ def test_key_that_has_ended_is_listed_as_such(capsys, tmp_path):
     row = {"name": "old", "sha256": digest("a"), "expires_at": "2020-01-01T00:00:00Z"}
     (tmp_path / "keys.json").write_text(json.dumps({"keys": [row, {**row, "name": "\u202etxt"}]}))
     (tmp_path / "keys.json").chmod(0o600)
-    assert "it is no keys file" in refusal(capsys, "list")  # for the name, which may trick
+    assert "not a keys file" in refusal(capsys, "list")  # for the name, which may trick
     odd = {**row, "name": "odd", "tenant": "a\nb\x1b[31m"}
     (tmp_path / "keys.json").write_text(json.dumps({"keys": [row, odd]}))
     out, _ = key(capsys, "list")
@@ -228,10 +228,10 @@ BAD = [
     (("new", "a", "--expires-at", "2099-01-01"), "cannot be used: give a time with its zone"),
     (("new", "a", "--expires-at", "2099-01-01T00:00:00"), "cannot be used: give a time with its zone"),
     (("new", "a", "--expires-at", "x", "--expires-in", "1d"), "not allowed with argument"),
-    (("new", "a", "--keys-file", "no/keys.json"), "it cannot be written: no such file or directory"),
-    (("new", "a", "--keys-file", "."), "it is no file"),
-    (("new", "a", "--config", "no.toml"), "no.toml: there is no such file"),
-    (("list",), "keys.json: there is no such file; seseragi key new makes it"),
+    (("new", "a", "--keys-file", "no/keys.json"), "cannot be written: no such file or directory"),
+    (("new", "a", "--keys-file", "."), "not a regular file"),
+    (("new", "a", "--config", "no.toml"), "no.toml: file not found"),
+    (("list",), "keys.json: file not found; create it with seseragi key new"),
     (("revoke", "a"), "there is no key 'a'"),
     (("revoke",), "required: NAME"),
 ]  # fmt: skip

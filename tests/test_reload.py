@@ -66,7 +66,7 @@ def test_taken_and_what_needs_a_restart_is_named(before, after, needs_restart, t
 @pytest.mark.parametrize(
     ("before", "after", "why"),
     [
-        (KEY, "port = ", "it is not valid TOML"),
+        (KEY, "port = ", "invalid TOML"),
         (KEY, KEY + ROUTE.replace("demo/demo", "nowhere/m"), "nowhere"),
         (KEY, 'default_model = "none/such"\n' + KEY, "default_model"),
         (KEY, KEY + KEY, "two keys of the name 'one'"),

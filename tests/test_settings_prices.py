@@ -112,6 +112,6 @@ def test_unknown_is_not_nothing(load):
 
 def test_there_is_an_end_to_the_tables(load):
     with pytest.raises(
-        SettingsError, match=r"x\.toml: price: there are 1001 tables; 1000 are the most"
+        SettingsError, match=r"x\.toml: price: has 1001 tables; the maximum is 1000"
     ):
         load('[[price]]\ntarget = "a/b"\ninput = 1\noutput = 1\n' * 1001)

@@ -64,7 +64,7 @@ def test_the_demo_may_stand_in(load):
 
 
 def test_a_route_to_the_demo_needs_the_demo(load):
-    with pytest.raises(SettingsError, match="the upstream of 'demo/demo' is not there"):
+    with pytest.raises(SettingsError, match="'demo/demo': unknown upstream"):
         load('[[route]]\nname = "r"\ntargets = ["demo/demo"]\n', SESERAGI_DEMO="false")
 
 

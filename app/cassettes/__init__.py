@@ -1,1 +1,1 @@
-"""Cassettes: streams as small text files, and what replays them without a provider."""
+"""Cassettes: recorded streams as small text files, and their replay without a provider."""

@@ -1,7 +1,7 @@
-"""What makes two requests the same: a digest of the model, the conversation and the parameters.
+"""Request digests: two requests with the same model, conversation and parameters are equal.
 
-Who asks, and how the answer is delivered, is no part of it. Ids of messages and of tool calls
-count by their order alone: a client may make new ones each time. No I/O.
+The caller and the form of delivery are ignored. Ids of messages and tool calls count by order
+only, since clients may generate new ones. No I/O.
 """
 
 import hashlib
@@ -12,25 +12,46 @@ import msgspec
 
 from ..requests import ChatRequest, TranslatedRequest
 
-APART: Final = frozenset(
+EXCLUDED: Final = frozenset(
     (
-        *("stream", "stream_options", "on_disconnect", "background", "store"),
-        *("user", "safety_identifier", "metadata", "prompt_cache_key", "prompt_cache_retention"),
-        *("client_body", "left_out", "ceiling", "model"),
+        "background",
+        "ceiling",
+        "client_body",
+        "left_out",
+        "metadata",
+        "model",
+        "on_disconnect",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "store",
+        "stream",
+        "stream_options",
+        "user",
     )
 )
-"""Fields that are no part of what was asked."""
+"""Fields that are not part of the digest."""
 
 _ITEMS: Final = frozenset(
     (
-        *("message", "agent_message", "reasoning", "compaction", "item_reference"),
-        *("mcp_list_tools", "mcp_approval_request", "mcp_approval_response"),
-        *("function", "custom", "tool_use", "server_tool_use", "mcp_tool_use"),
+        "agent_message",
+        "compaction",
+        "custom",
+        "function",
+        "item_reference",
+        "mcp_approval_request",
+        "mcp_approval_response",
+        "mcp_list_tools",
+        "mcp_tool_use",
+        "message",
+        "reasoning",
+        "server_tool_use",
+        "tool_use",
     )
 )
-"""The types of what has an `id` that is new each time, beside `..._call` and `..._call_output`.
+"""The types of objects with generated ids, beside `..._call` and `..._call_output`.
 
-An `id` of anything else is what is asked about: one of a file, of a schema, of a tool's input.
+Any other `id` is content: of a file, of a schema, of a tool's input.
 """
 
 _REFERENCES: Final = frozenset(
@@ -39,32 +60,32 @@ _REFERENCES: Final = frozenset(
 
 
 def digest_of(model: str, chat: ChatRequest, *, formats: Collection[str] = ()) -> str:
-    """Return the digest of a request to a model, by the one public name of that.
+    """Return the digest of a request to a model, by its public name.
 
-    `formats` are the dialects in which its upstreams take a client's body as it is; what one in
-    any other says counts as far as it was translated.
+    `formats` are the dialects whose client body its upstreams receive unchanged; of others only
+    the translated parts count.
     """
-    said: dict[str, Any] = {"model": model, "chat": _said(msgspec.to_builtins(chat))}
+    content: dict[str, Any] = {"model": model, "chat": _select(msgspec.to_builtins(chat))}
     own = chat.client_body if isinstance(chat, TranslatedRequest) else None
     if own is not None and own.client_format in formats:
-        said["format"] = own.client_format
-        said["body"] = _said(own.body)
-        said["headers"] = own.headers
-    numbered = _number(said, {})
+        content["format"] = own.client_format
+        content["body"] = _select(own.body)
+        content["headers"] = own.headers
+    numbered = _number(content, {})
     return hashlib.sha256(msgspec.json.encode(numbered, order="sorted")).hexdigest()
 
 
 def request_of(model: str, chat: ChatRequest) -> dict[str, Any]:
-    """Return what was asked, for a person to read."""
-    return {"model": model, **_said(msgspec.to_builtins(chat))}
+    """Return the request in readable form."""
+    return {"model": model, **_select(msgspec.to_builtins(chat))}
 
 
-def _said(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if name not in APART}
+def _select(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in EXCLUDED}
 
 
 def _number(value: Any, known: dict[str, int]) -> Any:
-    """Put numbers in the place of ids, by the order in which they come."""
+    """Replace ids by numbers, in order of occurrence."""
     if isinstance(value, list):
         return [_number(item, known) for item in value]
     if not isinstance(value, dict):
@@ -79,6 +100,6 @@ def _number(value: Any, known: dict[str, int]) -> Any:
 
 
 def _is_item(value: dict[str, Any]) -> bool:
-    # Chat Completions: a call has its `function`, a message its `role`.
+    # Chat Completions: a call has `function`, a message has `role`.
     kind = value.get("type", "" if value.keys().isdisjoint(("function", "role")) else "message")
     return isinstance(kind, str) and (kind in _ITEMS or kind.endswith(("_call", "_call_output")))

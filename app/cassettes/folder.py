@@ -1,4 +1,4 @@
-"""The folder of cassettes: found by name, read when they have changed, written whole or not."""
+"""Directory of cassettes: lookup by name, cached reads, atomic writes."""
 
 import contextlib
 import re
@@ -17,26 +17,26 @@ from .tape import MAX_BYTES, Tape, TapeError, parse_tape, upstream_of
 
 SUFFIX: Final = ".jsonl"
 MAX_LISTED: Final = 1000
-"""How many cassettes the list of models names."""
+"""The maximum number of cassettes in the list of models."""
 MAX_FILES: Final = 10_000
-"""How many files a folder may have for another to be recorded."""
+"""The maximum number of files with which another is recorded."""
 MAX_TARGET: Final = 65_536
-"""Bytes of the line that says who answered."""
-MAX_KEPT_BYTES: Final = 64 * 2**20
-"""How much of what was read is remembered, by the size of the files."""
+"""Bytes of the line with the target."""
+MAX_CACHED_BYTES: Final = 64 * 2**20
+"""The limit of the cache, by the size of the files."""
 LONGEST_WRITE_S: Final = 600
-"""An unfinished file that is older was left by a crash: 16 MiB take milliseconds."""
+"""Older unfinished files are left over from a crash: 16 MiB take milliseconds."""
 
-# No cassette begins with a dot: what was left by a crash is none.
+# Names of cassettes do not begin with a dot, so leftovers of a crash are none.
 _UNFINISHED: Final = re.compile(r"\.cassette-[0-9a-f]{16}\.tmp")
 
 
 class FolderFull(Exception):
-    """There are too many files for another one."""
+    """The directory has too many files."""
 
 
 class _Stamp(NamedTuple):
-    """By what it is known that a file has changed."""
+    """Identifies a version of a file."""
 
     changed_ns: int
     size: int
@@ -51,17 +51,17 @@ def _stamp(file: Path) -> _Stamp:
 
 
 class Folder:
-    """The files of one directory. Its methods block, and may be called in any thread."""
+    """The files of one directory. Its methods block and are thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._kept: OrderedDict[str, tuple[_Stamp, Tape]] = OrderedDict()
+        self._cache: OrderedDict[str, tuple[_Stamp, Tape]] = OrderedDict()
         self._lock = Lock()
         self._reading = Lock()
-        """Held while a file is read: what many ask for at once is read once."""
+        """Held while a file is read, so that concurrent callers read it once."""
 
     def names(self) -> list[str]:
-        """Return the cassettes there are, in their order; the first `MAX_LISTED`."""
+        """Return the sorted names of cassettes, at most `MAX_LISTED`."""
         try:
             found = [path.name.removesuffix(SUFFIX) for path in self._path.glob(f"*{SUFFIX}")]
         except OSError:
@@ -69,46 +69,47 @@ class Folder:
         return list(islice(filter(NAME.fullmatch, sorted(found)), MAX_LISTED))
 
     def upstreams(self) -> set[str]:
-        """Return the names of the upstreams that gave the answers; of broken files none."""
+        """Return the upstreams of all recordings; ignore broken files."""
         found = set()
         with contextlib.suppress(OSError):
             for file in islice(self._path.glob(f"*{SUFFIX}"), MAX_FILES):
                 if not NAME.fullmatch(file.name.removesuffix(SUFFIX)):
                     continue
                 with contextlib.suppress(OSError):
-                    _stamp(file)  # which a pipe has none of
+                    _stamp(file)  # not for a pipe
                     with file.open("rb") as opened:
                         opened.readline(MAX_BYTES)
                         found.add(upstream_of(opened.readline(MAX_TARGET)))
         return found - {""}
 
     def has(self, name: str) -> bool:
-        """Return whether there is a cassette of a name."""
+        """Return whether a cassette exists."""
         return self._file(name).is_file()
 
     def load(self, name: str) -> Tape:
-        """Read a cassette, unless it is as it was when it was read before.
+        """Return a cassette, from the cache if its file is unchanged.
 
         Raises:
-            RequestError: `model_not_found`, there is none.
-            UpstreamError: `upstream_invalid_response`, it is broken; with the file and the line.
-            ServiceError: `internal`, it cannot be read.
+            RequestError: `model_not_found`, it does not exist.
+            UpstreamError: `upstream_invalid_response`, it is broken; with the file and the
+                line.
+            ServiceError: `internal`, it is unreadable.
         """
         file = self._file(name)
         try:
             stamp = _stamp(file)
-            if (kept := self._kept_as(name, stamp)) is not None:
-                return kept
+            if (cached := self._find_cached(name, stamp)) is not None:
+                return cached
             with self._reading:
                 stamp = _stamp(file)
-                if (kept := self._kept_as(name, stamp)) is not None:
-                    return kept
+                if (cached := self._find_cached(name, stamp)) is not None:
+                    return cached
                 if stamp.size > MAX_BYTES:
                     raise _broken(file, f"it is larger than {MAX_BYTES} bytes")
                 with file.open("rb") as opened:
                     data = opened.read(MAX_BYTES)
                 tape = parse_tape(data)
-                self._keep(name, stamp, tape)
+                self._store(name, stamp, tape)
                 return tape
         except FileNotFoundError:
             raise RequestError(
@@ -123,24 +124,24 @@ class Folder:
         except TapeError as error:
             raise _broken(file, str(error)) from None
 
-    def _kept_as(self, name: str, stamp: _Stamp) -> Tape | None:
-        """Return a cassette that was read when its file was as it is now."""
+    def _find_cached(self, name: str, stamp: _Stamp) -> Tape | None:
+        """Return a cached cassette, if its file is unchanged."""
         with self._lock:
-            kept = self._kept.get(name)
-            if kept is None or kept[0] != stamp:
+            cached = self._cache.get(name)
+            if cached is None or cached[0] != stamp:
                 return None
-            self._kept.move_to_end(name)
-            return kept[1]
+            self._cache.move_to_end(name)
+            return cached[1]
 
-    def _keep(self, name: str, stamp: _Stamp, tape: Tape) -> None:
+    def _store(self, name: str, stamp: _Stamp, tape: Tape) -> None:
         with self._lock:
-            self._kept[name] = stamp, tape
-            self._kept.move_to_end(name)
-            while sum(kept.size for kept, _ in self._kept.values()) > MAX_KEPT_BYTES:
-                self._kept.popitem(last=False)
+            self._cache[name] = stamp, tape
+            self._cache.move_to_end(name)
+            while sum(cached.size for cached, _ in self._cache.values()) > MAX_CACHED_BYTES:
+                self._cache.popitem(last=False)
 
     def save(self, name: str, data: bytes) -> None:
-        """Write a cassette, so that whoever reads it meanwhile finds all of it or the one before.
+        """Write a cassette atomically: concurrent readers see the complete new or old one.
 
         Raises:
             OSError: it cannot be written.
@@ -157,22 +158,22 @@ class Folder:
             written.unlink(missing_ok=True)
 
     def clean(self) -> int:
-        """Remove what writers that were killed have left; return how many files there are.
+        """Remove leftovers of killed writers; return the number of files.
 
         Raises:
-            OSError: the folder cannot be read.
+            OSError: the directory is unreadable.
         """
         files = islice(self._path.iterdir(), MAX_FILES)
         return sum(not (_UNFINISHED.fullmatch(file.name) and _removed(file)) for file in files)
 
     def _file(self, name: str) -> Path:
-        if not NAME.fullmatch(name):  # whoever made it up; `parse_playback` refuses clients
+        if not NAME.fullmatch(name):  # a caller's error: `parse_playback` rejects clients' names
             raise ValueError(f"{name[:100]!r} is no name of a cassette")
         return self._path / f"{name}{SUFFIX}"
 
 
 def _removed(file: Path) -> bool:
-    """Remove a file that nobody can still be writing; return whether it is gone."""
+    """Remove a file that cannot still be written; return whether it is gone."""
     try:
         if time.time() - _stamp(file).changed_ns / 1e9 < LONGEST_WRITE_S:
             return False

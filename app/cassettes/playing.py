@@ -1,4 +1,4 @@
-"""What a replay sends, and when: a tape to steps. Pure; nothing is waited for here."""
+"""Conversion of a tape to timed replay steps. Pure; the caller waits."""
 
 import random
 from collections.abc import Iterator
@@ -12,21 +12,21 @@ from ..events import ErrorInfo, StreamEnd, encode
 from .playback import Playback
 from .tape import Tape
 
-MOST_TOGETHER = 6
-"""How many events a read may have that a seed makes."""
-LARGEST_READ = 16_384
-"""Bytes, about: whoever replays a whole answer at once takes turns with everybody else."""
+MAX_EVENTS_PER_READ = 6
+"""The maximum number of events in a randomized read."""
+MAX_READ_BYTES = 16_384
+"""Approximate bytes: a replay of a whole answer yields to other tasks between reads."""
 
 
 class Read(NamedTuple):
-    """Bytes, after a wait in seconds."""
+    """Bytes, after a delay in seconds."""
 
     wait_s: float
     data: bytes
 
 
 class Silence(NamedTuple):
-    """Nothing comes for so many seconds; None: for ever."""
+    """A stall of that many seconds; None: forever."""
 
     seconds: float | None
 
@@ -38,7 +38,7 @@ Step = Read | Silence | Cut
 
 
 def check_places(tape: Tape, playback: Playback) -> None:
-    """Refuse a fault after an event that there is not, which would never come.
+    """Refuse a fault after an event that does not exist, since it would never occur.
 
     Raises:
         RequestError: `invalid_request`, with the option.
@@ -53,11 +53,10 @@ def check_places(tape: Tape, playback: Playback) -> None:
 
 
 def play(tape: Tape, playback: Playback) -> Iterator[Step]:
-    """Yield the steps of a replay; where two faults have the same place, in this order: stall,
-    error, cut."""
-    # Not for secrets: the same seed has to give the same reads.
-    chance = None if playback.seed is None else random.Random(playback.seed)  # noqa: S311
-    reads = _Reads(chance, playback.speed)
+    """Yield the steps of a replay; faults at the same place in the order stall, error, cut."""
+    # Not for secrets: the same seed must produce the same reads.
+    rng = None if playback.seed is None else random.Random(playback.seed)  # noqa: S311
+    reads = _Reads(rng, playback.speed)
     for number, (at, line) in enumerate(chain(((0.0, b""),), _lines(tape)), 1):
         if line:
             yield from reads.add(at, line)
@@ -88,45 +87,45 @@ def _failure(playback: Playback) -> bytes:
 
 
 class _Reads:
-    """Events to reads: those that came together come together, or as chance has it."""
+    """Groups events into reads: as recorded, or randomized."""
 
-    def __init__(self, chance: random.Random | None, speed: float) -> None:
-        self._chance = chance
+    def __init__(self, rng: random.Random | None, speed: float) -> None:
+        self._rng = rng
         self._speed = speed
         self._at = self._before = 0.0
-        self._held: list[bytes] = []
+        self._pending: list[bytes] = []
         self._size = 0
 
     def add(self, at: float, line: bytes) -> Iterator[Read]:
-        """Take an event; yield what is not to wait for more."""
-        if self._chance is None:
+        """Add an event; yield the reads that are complete."""
+        if self._rng is None:
             full = at > self._at
         else:
-            full = len(self._held) >= self._chance.randint(1, MOST_TOGETHER)
-        if full or self._size >= LARGEST_READ:
+            full = len(self._pending) >= self._rng.randint(1, MAX_EVENTS_PER_READ)
+        if full or self._size >= MAX_READ_BYTES:
             yield from self.flush()
         self._at = at
-        self._held.append(line)
+        self._pending.append(line)
         self._size += len(line)
 
     def flush(self) -> Iterator[Read]:
-        """Yield what is held."""
-        if not self._held:
+        """Yield the pending events."""
+        if not self._pending:
             return
-        data, self._held, self._size = b"".join(self._held), [], 0
+        data, self._pending, self._size = b"".join(self._pending), [], 0
         wait_s = (self._at - self._before) / self._speed if self._speed else 0.0
         self._before = self._at
-        if self._chance is None:
+        if self._rng is None:
             yield Read(wait_s, data)
             return
-        cut = self._chance.randint(0, len(data) - 1)
-        yield Read(wait_s * self._chance.uniform(0.5, 1.5), data[: cut or None])
+        cut = self._rng.randint(0, len(data) - 1)
+        yield Read(wait_s * self._rng.uniform(0.5, 1.5), data[: cut or None])
         if cut:
             yield Read(0, data[cut:])
 
 
 def encode_playback(playback: Playback) -> bytes:
-    """Write a playback as the body of a call."""
+    """Encode a playback as the body of a call."""
     return msgspec.json.encode(playback)
 
 

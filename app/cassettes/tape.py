@@ -1,8 +1,8 @@
-"""The file of a cassette: JSON lines, the head first, then one event a line. No I/O.
+"""Format of cassette files: JSON lines, the head first, then one event per line. No I/O.
 
-Line n holds event n of the stream; the head stands for event 1, the `stream.start`, of which
-a replay has its own. `at` counts seconds from the start of the stream. Nothing in a file says
-who asked: no key, no owner, no id of a request or of the stream.
+Line n contains event n of the stream; the head replaces event 1, the `stream.start`, of which
+a replay has its own. `at` is in seconds from the start of the stream. Files do not identify
+the client: no key, no owner, no id of a request or of the stream.
 """
 
 import re
@@ -47,10 +47,10 @@ from ..events import (
 
 VERSION: Final = 1
 MAX_BYTES: Final = 16 * 2**20
-"""The largest file, also in memory: all of it is read before its first event is sent."""
+"""The largest file, which is read into memory before its first event is sent."""
 MAX_SECONDS: Final = 86_400
 MAX_REASON: Final = 300
-"""Characters of what is wrong with a line, which may quote it."""
+"""Characters of the reason for an invalid line, which may quote it."""
 
 _Start = TextStart | ReasoningStart | RefusalStart | ToolCallStart
 _Delta = TextDelta | ReasoningDelta | RefusalDelta | ToolCallDelta
@@ -65,26 +65,26 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """The first line."""
 
     cassette: Literal[1]
-    """The version of the format, by which a file is known."""
+    """The version of the format, which identifies a file."""
     made_by: Annotated[str, Meta(max_length=100)]
     model: Annotated[str, Meta(max_length=2048)]
-    """What was asked for."""
+    """The requested model."""
     measured_from: Annotated[int, Meta(ge=1)] | None = None
-    """The first event whose time was measured; those before it are spread evenly. None: all."""
+    """The first event with a measured time; earlier ones are spread evenly. None: all."""
     request_digest: Annotated[str, Meta(max_length=100)] | None = None
     request: dict[str, Any] | None = None
-    """What was asked, where the settings want it in the file."""
+    """The request, if the settings enable that."""
 
 
 class Played(NamedTuple):
-    """An event, and when it comes."""
+    """An event, and its time."""
 
     at: float
     event: Event
 
 
 class Tape(NamedTuple):
-    """What a file holds."""
+    """The content of a file."""
 
     head: Head
     played: Sequence[Played]
@@ -96,7 +96,7 @@ class Tape(NamedTuple):
 
 
 class TapeError(ValueError):
-    """A line that cannot be used; the message says which and why."""
+    """A line is invalid; the message has its number and the reason."""
 
 
 class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -116,7 +116,7 @@ def make_head(
     request_digest: str = "",
     request: dict[str, Any] | None = None,
 ) -> Head:
-    """Return the head of a cassette that is made now."""
+    """Return the head of a new cassette."""
     return Head(
         VERSION,
         f"seseragi {__version__}",
@@ -128,48 +128,48 @@ def make_head(
 
 
 def render_head(head: Head) -> bytes:
-    """Write the first line."""
+    """Encode the first line."""
     return _to_json(head) + b"\n"
 
 
 def render_event(event: Event, at: float) -> bytes:
-    """Write the line of an event; nothing for a `stream.start`, whose line is the head."""
+    """Encode the line of an event; nothing for a `stream.start`, which the head replaces."""
     if isinstance(event, StreamStart):
         return b""
     return b'{"at":%b,"event":%b}\n' % (_to_json(round(at, 3)), encode(event))
 
 
 def spread(count: int, seconds: float) -> list[float]:
-    """Return times for so many events of which it is only known when all had come."""
+    """Return times for events of which only the total duration is known."""
     each = min(max(seconds, 0.0), MAX_SECONDS) / max(count - 1, 1)
     return [each * place for place in range(count)]
 
 
 def file_name_of(model: str) -> str:
-    """Return what the cassette of a model may be called: no path, and nothing of a stream."""
+    """Return a file name for a model's cassette, without path and stream id."""
     return _UNFIT.sub("-", model)[:60].strip("-._") or "stream"
 
 
 def parse_tape(data: bytes) -> Tape:
-    """Read a file.
+    """Parse a file.
 
     Raises:
-        TapeError: it cannot be used; with the number of the line, from 1.
+        TapeError: a line is invalid; with its number, from 1.
     """
     lines = data.split(b"\n")
     if lines[-1] == b"":
         lines.pop()
     if not lines or not lines[0].strip():
-        raise TapeError("line 1: it is empty; the head of a cassette stands there")
+        raise TapeError("line 1: empty; expected the head of a cassette")
     if lines[0].startswith(BOM_UTF8):
-        raise TapeError("line 1: it begins with a byte order mark; save the file as UTF-8 without")
+        raise TapeError("line 1: starts with a byte order mark; save the file as UTF-8 without it")
     head = _decode(_head, lines[0], number=1)
     played: list[Played] = []
     order = _Order()
     before = 0.0
     for number, line in enumerate(lines[1:], 2):
         if not line or line.isspace():
-            raise TapeError(f"line {number}: it is empty; each line holds an event")
+            raise TapeError(f"line {number}: empty; each line must contain an event")
         found = _decode(_line, line, number=number)
         if found.at < before:
             raise TapeError(f"line {number}: at: {found.at:g} s is before the line above it")
@@ -181,7 +181,7 @@ def parse_tape(data: bytes) -> Tape:
 
 
 def upstream_of(line: bytes) -> str:
-    """Return the upstream that a line of a file says to have answered; "" if it is of another."""
+    """Return the upstream in a line of a file; "" for other events."""
     try:
         event = _line.decode(line).event
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -197,16 +197,16 @@ def _decode(decoder: msgspec.json.Decoder[T], line: bytes, *, number: int) -> T:
 
 
 class _Order:
-    """What may come next, by the invariants of `events`."""
+    """Validates the order of events, by the invariants of `events`."""
 
     def __init__(self) -> None:
         self._open: dict[int, tuple[str, int]] = {}
-        """The kind and the choice of each block that has begun and not ended."""
+        """The kind and choice of each open block."""
         self._begun: set[int] = set()
         self._has_target = self._ended = False
 
     def refuse(self, event: Event) -> str:
-        """Return why an event cannot stand here, "" if it can."""
+        """Return why an event is invalid here, "" if it is valid."""
         if self._ended:
             return "nothing follows a 'stream.end'"
         match event:
@@ -264,5 +264,5 @@ def _kind(event: _Start | _Delta | _End) -> str:
 
 
 def render_tape(head: Head, played: Iterable[Played]) -> bytes:
-    """Write a whole file."""
+    """Encode a whole file."""
     return render_head(head) + b"".join(render_event(event, at) for at, event in played)

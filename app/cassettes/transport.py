@@ -1,4 +1,4 @@
-"""The cassettes as an httpx2 transport, as the demo is one: mount it, and no socket is opened."""
+"""httpx2 transport that replays cassettes without sockets, like the demo's."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ class CassetteTransport(httpx2.AsyncBaseTransport):
         """Return the replay.
 
         Raises:
-            RelayError: there is no such cassette, or it cannot be used.
+            RelayError: the cassette does not exist, or is broken.
         """
         playback = decode_playback(await request.aread())
         tape = await asyncio.to_thread(self._folder.load, playback.name)
@@ -30,13 +30,13 @@ class CassetteTransport(httpx2.AsyncBaseTransport):
 
 
 class _Replay(httpx2.AsyncByteStream):
-    """Steps as the bytes of a response; they are made one by one, as they are read."""
+    """Replay steps as the bytes of a response, generated as they are read."""
 
     def __init__(self, steps: Iterator[Step]) -> None:
         self._steps = steps
         self._closed = asyncio.Event()
         self._due = 0.0
-        """When the next step is to come, so that late ones do not add up."""
+        """The time of the next step; absolute, so that delays do not add up."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         self._due = asyncio.get_running_loop().time()
@@ -56,11 +56,11 @@ class _Replay(httpx2.AsyncByteStream):
         self._closed.set()
 
     async def _pause(self, seconds: float | None) -> None:
-        """Sleep, but not beyond the closing of the stream; None: until then."""
+        """Sleep until the delay ends or the stream is closed; None: until it is closed."""
         self._due += seconds or 0.0
         left_s = None if seconds is None else self._due - asyncio.get_running_loop().time()
         if left_s is not None and left_s <= 0:
-            await asyncio.sleep(0)  # a replay without waits takes turns with everybody else
+            await asyncio.sleep(0)  # yield to other tasks in a replay without delays
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(left_s):

@@ -1,1 +1,1 @@
-"""Bytes to messages and back, without I/O."""
+"""Decoders and encoders of message framing. No I/O."""

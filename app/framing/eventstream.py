@@ -1,20 +1,20 @@
-"""Amazon's event stream: binary frames to messages. No I/O.
+"""Decoder of Amazon's event stream encoding (`application/vnd.amazon.eventstream`). No I/O.
 
 A frame is two lengths and their CRC, headers, a payload, and the CRC of all before it.
-The kind of frame and the name that it goes by make the event of a message, joined by a
-colon, so that an event can never be taken for an exception:
+`:message-type` and the type or code, joined by a colon, become the event of a message, so
+that an event cannot be mistaken for an exception:
 
     :message-type   event of the message     data of the message
     event           "event:<:event-type>"    the payload
     exception       "exception:<its type>"   the payload
     error           "error:<:error-code>"    JSON with `message`, the header's text
 
-A body whose first byte is `{` is no stream but one JSON document, whatever the content
-type said: `close` gives it as a message of the type "message". A body that ends inside a
-frame leaves a message of the type `TRUNCATED`.
+A body whose first byte is `{` is one JSON document, regardless of its content type: `close`
+returns it as a message of the type "message". For a body that ends inside a frame, `close`
+returns a message of the type `TRUNCATED`.
 
-The limits are the caller's: `max_event` counts the payload of a frame, and `max_line` the
-headers, of which the format itself allows 128 KiB.
+`max_event` limits the payload of a frame, `max_line` its headers, for which the format
+itself allows 128 KiB.
 """
 
 import json
@@ -25,7 +25,7 @@ from typing import Final, NoReturn
 from .sse import FramingError, Message
 
 TRUNCATED: Final = "truncated"
-"""The event of the message that `close` gives for half a frame."""
+"""The event of the message that `close` returns for an incomplete frame."""
 
 MAX_HEADERS: Final = 128 * 2**10
 
@@ -35,17 +35,17 @@ _LENGTH: Final = struct.Struct(">H")
 _SMALLEST: Final = _PRELUDE.size + _CRC.size
 
 _SIZES: Final = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
-"""What the value of a header takes, by its type: true, false, the integers, time, UUID."""
+"""Bytes of a header's value, by its type: true, false, the integers, timestamp, UUID."""
 _BYTES: Final = 6
 _STRING: Final = 7
 
 
 class Decoder:
-    """An incremental decoder: `feed` bytes as they come, `close` at the end of input.
+    """Incremental decoder: `feed` bytes as they arrive, `close` at the end of input.
 
-    The result does not depend on how the bytes are cut. Once a frame is broken the frames
-    before it are still returned; the call after them (the same one if there were none)
-    raises `FramingError`, and so does every later call.
+    The result does not depend on chunk boundaries. Frames before a broken one are still
+    returned; the next call (the same one if there were none) raises `FramingError`, and so does
+    every later call.
     """
 
     def __init__(self, *, max_line: int = 16 * 2**20, max_event: int = 16 * 2**20) -> None:
@@ -53,13 +53,13 @@ class Decoder:
         self._max_event = max_event
         self._buffer = bytearray()
         self._needed = _PRELUDE.size
-        """How many bytes the buffer must hold before anything can be read from it."""
+        """The number of buffered bytes that the next step needs."""
         self._started = False
         self._is_document = False
         self._failure = ""
 
     def feed(self, data: bytes) -> list[Message]:
-        """Take the next bytes and return the messages that they complete.
+        """Append the next bytes; return the messages that they complete.
 
         Raises:
             FramingError: a frame is broken or longer than its limit.
@@ -78,11 +78,11 @@ class Decoder:
 
     @property
     def strange(self) -> bool:
-        """What is no message of this format fails at once."""
+        """False: invalid input raises `FramingError` immediately."""
         return False
 
     def close(self) -> Message | None:
-        """End the input; return the document, or the mark of a frame that was cut.
+        """End the input; return the JSON document, or a `TRUNCATED` message for a partial frame.
 
         Raises:
             FramingError: a frame is broken or longer than its limit.
@@ -112,13 +112,13 @@ class Decoder:
         return messages
 
     def _prelude(self, start: int) -> tuple[int, int]:
-        """Read how long a frame and its headers are."""
+        """Return the sizes in bytes of the frame at `start` and of its headers."""
         size, headers, crc = _PRELUDE.unpack_from(self._buffer, start)
         if zlib.crc32(self._buffer[start : start + 8]) != crc:
             self._fail("a frame's prelude does not match its checksum")
         payload = size - headers - _SMALLEST
         if payload < 0:
-            self._fail("a frame is shorter than what it holds")
+            self._fail("a frame is shorter than its headers")
         if headers > self._max_headers:
             self._fail(f"a frame's headers are longer than {self._max_headers} bytes")
         if payload > self._max_event:
@@ -149,10 +149,10 @@ class Decoder:
 
 
 def parse_headers(data: bytes) -> dict[str, str]:
-    """Read the headers of a frame; those that are no text are checked and left out.
+    """Parse the string headers of a frame; check and skip headers of other types.
 
     Raises:
-        ValueError: they break the format.
+        ValueError: the headers are malformed.
     """
     found: dict[str, str] = {}
     at = 0
@@ -167,13 +167,13 @@ def parse_headers(data: bytes) -> dict[str, str]:
             elif kind in _SIZES:
                 length = _SIZES[kind]
             else:
-                raise ValueError(f"there is no type {kind}")
+                raise ValueError(f"unknown header type {kind}")
             value = _slice(data, at, length)
             at += length
             if kind == _STRING:
                 found[name.decode(errors="replace")] = value.decode(errors="replace")
     except (IndexError, struct.error):
-        raise ValueError("they end too early") from None
+        raise ValueError("unexpected end of headers") from None
     return found
 
 

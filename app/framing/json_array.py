@@ -1,8 +1,8 @@
-"""A body that is a JSON array which grows: its elements as they become whole. No I/O.
+"""Incremental decoder of a body that is one JSON array: a message per element. No I/O.
 
-Gemini answers so unless it is asked for server-sent events
-[gemini/json-array-no-alt-sse]. Such an array has an end, unlike Gemini's events: without
-its bracket the body was cut.
+Gemini streams such an array unless the request has `alt=sse` [gemini/json-array-no-alt-sse].
+Unlike Gemini's server-sent events the array has an end: a body without the closing bracket
+was truncated.
 """
 
 import re
@@ -13,9 +13,9 @@ from .lenient import LenientDecoder
 from .sse import Message
 
 ELEMENT: Final = "element"
-"""The event of a message that is an element of the array."""
+"""The event of a message that is one element of the array."""
 END: Final = "array.end"
-"""The event of the message, without data, that says that the array was closed."""
+"""The event of the message, without data, for the closing bracket of the array."""
 
 _BETWEEN: Final = b" \t\r\n,"
 _OUTSIDE: Final = re.compile(rb'["{}\[\]]')
@@ -23,12 +23,12 @@ _INSIDE: Final = re.compile(rb'["\\]')
 
 
 class JsonArray(Document):
-    """Finds the elements of one array, which begins with its bracket.
+    """Splits one array, which begins with its bracket, into elements.
 
-    Every byte is looked at once. Elements are told apart by their brackets; what stands
-    between them and is neither comma nor white space is put before the next one, which is
-    then no JSON. What follows the array is ignored. Past the limit, elements that were
-    whole are still returned; the next call raises.
+    Each byte is scanned once. Brackets delimit elements; anything else between them than commas
+    and white space is prepended to the next element, which is then invalid JSON. Input after
+    the array is ignored. Beyond the limit, complete elements are still returned; the next call
+    raises.
     """
 
     def __init__(self, *, max_size: int) -> None:
@@ -40,7 +40,7 @@ class JsonArray(Document):
         self._messages: list[Message] = []
 
     def feed(self, data: bytes) -> list[Message]:
-        """Take the next bytes; give the elements that they complete.
+        """Append the next bytes; return the elements that they complete.
 
         Raises:
             FramingError: an element is longer than its limit.
@@ -57,7 +57,7 @@ class JsonArray(Document):
         return messages
 
     def close(self) -> Message | None:
-        """Return what is left of an array that was not closed: a bracket, and a torn element.
+        """Return the rest of an unclosed array as one message: a bracket and the partial element.
 
         Raises:
             FramingError: an element is longer than its limit.
@@ -86,7 +86,7 @@ class JsonArray(Document):
                     return
 
     def _step(self, mark: bytes) -> bool:
-        """Take a quote, backslash or bracket; say whether it ends an element or the array."""
+        """Process a quote, backslash or bracket; return whether it ends an element or the array."""
         if mark == b'"':
             self._in_string = not self._in_string
         elif mark == b"\\":
@@ -101,10 +101,10 @@ class JsonArray(Document):
     def _take(self, piece: bytes) -> None:
         if not self._bytes:
             piece = piece.lstrip(_BETWEEN)
-        self._add(piece, what="an element of the array is")
+        self._add(piece, subject="an element of the array is")
 
     def _emit(self) -> None:
-        """Make a message of the element, and another one if the array is at its end."""
+        """Append a message for the element, and one for the end of the array if it is closed."""
         if self._failure:
             return
         if text := self._bytes.rstrip(_BETWEEN).decode(errors="replace"):
@@ -116,6 +116,6 @@ class JsonArray(Document):
 
 
 class JsonArrayDecoder(LenientDecoder):
-    """A `LenientDecoder` that reads a body whose first byte is `[` element by element."""
+    """A `LenientDecoder` that decodes a body whose first byte is `[` element by element."""
 
     array = JsonArray

@@ -1,13 +1,13 @@
-"""Bodies that should be server-sent events, as providers really send them. No I/O.
+"""Decoder of event streams that violate the standard, as some providers send them. No I/O.
 
-`LenientDecoder` reads what `sse.Decoder` does and, beyond the standard:
+`LenientDecoder` extends `sse.Decoder`:
 
-- a body whose first byte is `{` or `[` is one JSON document, whatever the content type
-  said: it is kept, and `close` returns it as a message;
-- the field `error`, which llama.cpp's server wrote through 2025, is a message of the type
-  "error" at once;
-- JSON on lines of its own, without `data:`, as Gemini and Ollama write errors in the middle
-  of a stream, is a message as soon as its brackets balance.
+- A body whose first byte is `{` or `[` is one JSON document, regardless of its content
+  type; `close` returns it as a message.
+- The field `error`, which llama.cpp's server sent through 2025, becomes a message of the type
+  "error" immediately.
+- JSON on separate lines without `data:`, as Gemini and Ollama send errors within a stream,
+  becomes a message as soon as its brackets balance.
 """
 
 import re
@@ -25,24 +25,24 @@ _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|$)')
 
 
 class LenientDecoder(Decoder):
-    """An `sse.Decoder` that also takes JSON where no JSON should be."""
+    """An `sse.Decoder` that also accepts JSON outside of events."""
 
     array: type[Document] = Document
-    """What reads a body that is a JSON array."""
+    """The class that collects a body that is a JSON array."""
 
     def __init__(self, *, max_line: int = 16 * 2**20, max_event: int = 16 * 2**20) -> None:
         super().__init__(max_line=max_line, max_event=max_event)
         self._head: bytes | None = b""
-        """What came before the byte that decides, None once it came."""
+        """The bytes before the first significant one; None once that arrived."""
         self._document: Document | None = None
         self._raw: list[bytes] = []
         self._raw_size = 0
         self._depth = 0
         self.strange = False
-        """Whether a line has no place in an event stream. Known at the end."""
+        """Whether a line is neither an SSE field nor JSON. Final after `close`."""
 
     def feed(self, data: bytes) -> list[Message]:
-        """Take the next bytes and return the messages that they complete.
+        """Append the next bytes; return the messages that they complete.
 
         Raises:
             FramingError: a line, an event or the document is longer than its limit.
@@ -54,7 +54,7 @@ class LenientDecoder(Decoder):
         return super().feed(data)
 
     def close(self) -> Message | None:
-        """End the input; return the document, or the message that was not finished.
+        """End the input; return the document, or the unfinished message.
 
         Raises:
             FramingError: a line, an event or the document is longer than its limit.
@@ -81,9 +81,9 @@ class LenientDecoder(Decoder):
             self.strange = True
 
     def _decide(self, head: bytes, data: bytes) -> bytes:
-        """Look for the first byte that is neither white space nor of the BOM."""
+        """Choose the format by the first byte that is neither white space nor part of a BOM."""
         seen = head + data
-        if BOM.startswith(seen):  # as long as it is empty, too
+        if BOM.startswith(seen):  # also while it is empty
             self._head = seen
             return data
         start = seen.removeprefix(BOM).lstrip(_SPACE)

@@ -1,7 +1,7 @@
-"""Line ends of Unicode in JSON that stands on one line.
+"""Escapes of Unicode line ends in JSON that is written on one line.
 
-`str.splitlines`, and readers of lines that are built on it, such as httpx's, end a line at
-U+0085, U+2028 and U+2029 too. There a model's text could forge a line, and so an event.
+`str.splitlines` and line readers built on it, such as httpx's, also split at U+0085, U+2028
+and U+2029. Unescaped, a model's text could forge a line and thereby an event.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ _LINE_ENDS: Final = (
 
 
 def escape_line_ends(json: bytes) -> bytes:
-    """Return the same JSON with these characters as escapes: in JSON they are within strings."""
+    """Return equivalent JSON with U+0085, U+2028 and U+2029 escaped; they only occur in strings."""
     if json.isascii():
         return json
     for raw, escaped in _LINE_ENDS:

@@ -1,11 +1,11 @@
-"""Newline-delimited JSON: bytes to messages. No I/O.
+"""Decoder of newline-delimited JSON. No I/O.
 
-A line ends at LF, and a CR before it is no part of it. Nothing else ends a line: U+2028 and
-its kind may stand raw in a JSON string. Lines of white space say nothing, and a BOM is
-dropped. Every other line is a message of the type "message", whatever it says.
+A line ends at LF; a CR before it is not part of the line. U+2028 and its kind do not end a
+line, since they may occur unescaped in a JSON string. Blank lines and a BOM are dropped.
+Every other line is a message of the type "message", valid JSON or not.
 
-The exception is JSON over several lines, which a proxy makes when it formats an answer: if
-the brackets of a line do not balance, the lines that follow belong to it until they do.
+Proxies that pretty-print produce JSON over several lines: if the brackets of a line do not
+balance, the following lines belong to it until they do.
 """
 
 import re
@@ -18,16 +18,16 @@ from .sse import BOM, FramingError, Message
 _SPACE: Final = b" \t\r"
 _json: Final = msgspec.json.Decoder(msgspec.Raw)
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+("?)')
-"""A string, or the part of one that a line has; the group holds its end, if it has one."""
+"""A string, or the part of one on this line; the group matches its closing quote, if any."""
 
 
 class NdjsonDecoder:
-    """An incremental decoder: `feed` bytes as they come, `close` at the end of input.
+    """Incremental decoder: `feed` bytes as they arrive, `close` at the end of input.
 
-    The result does not depend on how the bytes are cut. Memory is bounded by `max_line`
-    plus `max_event`, both in bytes; `max_event` counts the text of one message. Past a
-    limit, messages that were complete are still returned; the call after them (the same
-    one if there were none) raises `FramingError`, and so does every later call.
+    The result does not depend on chunk boundaries. Memory is bounded by `max_line` plus
+    `max_event`, in bytes; `max_event` limits the text of one message. Beyond a limit, complete
+    messages are still returned; the next call (the same one if there were none) raises
+    `FramingError`, and so does every later call.
     """
 
     def __init__(self, *, max_line: int = 16 * 2**20, max_event: int = 16 * 2**20) -> None:
@@ -36,13 +36,13 @@ class NdjsonDecoder:
         self._at_start = True
         self._partial = bytearray()
         self._open = bytearray()
-        """The lines of JSON whose brackets do not balance yet."""
+        """Lines of JSON whose brackets do not balance yet."""
         self._depth = 0
         self._failure = ""
         self._messages: list[Message] = []
 
     def feed(self, data: bytes) -> list[Message]:
-        """Take the next bytes and return the messages that they complete.
+        """Append the next bytes; return the messages that they complete.
 
         Raises:
             FramingError: a line or a message is longer than its limit.
@@ -65,14 +65,14 @@ class NdjsonDecoder:
 
     @property
     def strange(self) -> bool:
-        """What is no message of this format fails at once."""
+        """False: every line is a message, and the parser rejects invalid ones."""
         return False
 
     def close(self) -> Message | None:
-        """End the input; return the message whose end did not come.
+        """End the input; return the unfinished message, if any.
 
-        It is given for the caller to judge: whole JSON means that only the line end was
-        lost, anything else that the stream was cut.
+        The caller decides by its data: complete JSON lacks only the line end, anything else
+        means that the stream was truncated.
 
         Raises:
             FramingError: a line or a message is longer than its limit.
@@ -85,7 +85,7 @@ class NdjsonDecoder:
         return _message(text) if text.strip(_SPACE) else None
 
     def _without_bom(self, data: bytes) -> bytes:
-        """Drop one leading BOM, which may come in pieces."""
+        """Drop one leading BOM, which may arrive in pieces."""
         head = bytes(self._partial) + data
         if len(head) < len(BOM) and BOM.startswith(head):
             self._partial[:] = head
@@ -106,7 +106,7 @@ class NdjsonDecoder:
         line = line.rstrip(_SPACE)
         if not line:
             return
-        # Nearly every line is JSON by itself, and to see that is ten times as fast.
+        # Nearly every line is complete JSON; checking that first is ten times as fast.
         depth = 0 if not self._open and _is_json(line) else _depth(line)
         self._check_event(len(self._open) + bool(self._open) + len(line))
         if self._open or depth > 0:
@@ -128,7 +128,7 @@ class NdjsonDecoder:
             self._fail(f"a message is longer than the limit of {self._max_event} bytes")
 
     def _fail(self, failure: str) -> NoReturn:
-        # The text is kept and not the error, whose traceback would hold the input.
+        # Store the text only: the error's traceback would keep the input alive.
         self._failure = failure
         self._partial.clear()
         self._open.clear()
@@ -144,9 +144,9 @@ def _is_json(line: bytes) -> bool:
 
 
 def _depth(line: bytes) -> int:
-    """Return how many brackets a line opens more than it closes.
+    """Return the number of brackets that a line opens minus those that it closes.
 
-    It is 0 for a line that ends inside a string: no JSON has a line end there.
+    It is 0 for a line that ends inside a string, since JSON strings cannot contain line ends.
     """
     bare, strings = _STRING.subn(rb"\1", line)
     if bare.count(b'"') < strings:

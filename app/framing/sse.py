@@ -1,44 +1,46 @@
-"""Server-sent events: bytes to messages and back. No I/O.
+"""Decoder and encoder of server-sent events. No I/O.
 
-Follows WHATWG HTML 9.2.5 and 9.2.6 to the letter. Beyond the standard, which sets no
-bounds: a line or an event longer than its limit ends the input with `FramingError`, and
-a `retry` is at most `MAX_RETRY_MS`.
+Implements WHATWG HTML 9.2.5 and 9.2.6 exactly, with limits that the standard does not set:
+a line or an event longer than its limit ends the input with `FramingError`, and `retry` is
+capped at `MAX_RETRY_MS`.
 
-Lines are split as bytes and decoded when they are complete. That equals decoding the
-whole stream first, since a line end is never part of a longer UTF-8 sequence, and it
-leaves U+2028, U+0085 and their kind alone, which are no line ends here.
+Lines are split as bytes and decoded when complete. This equals decoding the whole stream
+first, since a line end is never part of a longer UTF-8 sequence, and it does not split at
+U+2028 or U+0085, which are not line ends in an event stream.
 """
 
 from typing import Final, NamedTuple, NoReturn
 
 BOM: Final = b"\xef\xbb\xbf"
 MAX_RETRY_MS: Final = 2**31 - 1
-"""The longest delay a browser's timer takes, in milliseconds."""
+"""The longest delay of a browser's timer, in milliseconds."""
 
 
 class Message(NamedTuple):
     """One dispatched event."""
 
     event: str
-    """The event type; "message" where none was named."""
+    """The event type; "message" by default."""
     data: str
     id: str = ""
     """The last event id at dispatch."""
     retry: int | None = None
-    """The reconnection time in force, in milliseconds."""
+    """The current reconnection time in milliseconds."""
 
 
 class FramingError(ValueError):
-    """The input breaks a limit; it cannot be read on. The text is safe to show."""
+    """The input violates a limit or the format and cannot be decoded further. The text is safe
+    to show.
+    """
 
 
 class Decoder:
-    """An incremental decoder: `feed` bytes as they come, `close` at the end of input.
+    """Incremental decoder: `feed` bytes as they arrive, `close` at the end of input.
 
-    The result does not depend on how the bytes are cut. Memory is bounded by `max_line`
-    plus `max_event`, both in bytes; `max_event` counts the data of one event. Past a
-    limit, messages that were complete are still returned; the call after them (the same
-    one if there were none) raises `FramingError`, and so does every later call.
+    The result does not depend on chunk boundaries. Memory is bounded by `max_line` plus
+    `max_event`, in bytes; `max_event` limits the data of one event. Beyond a limit, complete
+    messages are still returned; the next call (the same one if there were none) raises
+    `FramingError`, and so does every later call.
     """
 
     def __init__(self, *, max_line: int = 16 * 2**20, max_event: int = 16 * 2**20) -> None:
@@ -47,9 +49,9 @@ class Decoder:
         self._at_start = True
         self._after_cr = False
         self._partial = bytearray()
-        # The data buffer of the standard: its first line, and the others with an LF after
-        # each. Bytes, since a list of strings takes twenty times the memory when the lines
-        # are short; apart, since nearly every event has one line, and that is left as it is.
+        # The standard's data buffer: the first line, and the others with an LF after each.
+        # Bytes, since a list of strings takes twenty times the memory for short lines;
+        # separate, since nearly every event has one line, which then needs no copy.
         self._first: bytes | None = None
         self._more = bytearray()
         self._event = ""
@@ -59,7 +61,7 @@ class Decoder:
         self._messages: list[Message] = []
 
     def feed(self, data: bytes) -> list[Message]:
-        """Take the next bytes and return the messages that they complete.
+        """Append the next bytes; return the messages that they complete.
 
         Raises:
             FramingError: a line or an event is longer than its limit.
@@ -69,14 +71,14 @@ class Decoder:
         if self._at_start:
             data = self._without_bom(data)
         if self._after_cr and data:
-            # The CR has ended its line already. Waiting for the byte after it instead
-            # would hold back the last event of every stream that ends lines with CR.
+            # The CR ended its line. Waiting for a possible LF would delay the last event of
+            # every stream whose lines end with CR.
             self._after_cr = False
             if data[0] == 0x0A:
                 data = data[1:]
         if not data:
             return []
-        lines = data.splitlines()  # of bytes: at CR, LF and CRLF, and nowhere else
+        lines = data.splitlines()  # bytes split at CR, LF and CRLF only
         last = data[-1]
         tail = b""
         if last == 0x0D:
@@ -98,10 +100,10 @@ class Decoder:
         return messages
 
     def close(self) -> Message | None:
-        """End the input; return the event that was not finished, if it has data.
+        """End the input; return the unfinished event, if it has data.
 
-        The standard throws it away. It is given here for the caller to judge: complete
-        data means that only the blank line was lost, anything else that the stream was cut.
+        The standard discards it. The caller decides by its data: complete data lacks only the
+        blank line, anything else means that the stream was truncated.
 
         Raises:
             FramingError: a line or an event is longer than its limit.
@@ -113,10 +115,12 @@ class Decoder:
         return None if self._first is None else self._message(self._first)
 
     def unknown_line(self, line: bytes) -> None:
-        """Do nothing with a line whose field the standard ignores; a subclass may look."""
+        """Ignore a line with an unknown field, as the standard requires; subclasses may
+        override.
+        """
 
     def _without_bom(self, data: bytes) -> bytes:
-        """Drop one leading BOM, which may come in pieces."""
+        """Drop one leading BOM, which may arrive in pieces."""
         head = bytes(self._partial) + data
         if len(head) < len(BOM) and BOM.startswith(head):
             self._partial[:] = head
@@ -140,7 +144,7 @@ class Decoder:
             return
         if len(line) > self._max_line:
             self._check_line(len(line))
-        if line.startswith(b"data: "):  # nearly every line: 0.3 us less
+        if line.startswith(b"data: "):  # nearly every line: saves 0.3 us
             self._append_data(line[6:])
             return
         name, _, value = line.partition(b":")
@@ -157,8 +161,8 @@ class Decoder:
                 if b"\0" not in value:
                     self._id = value.decode(errors="replace")
             case b"retry":
-                if value.isdigit():  # of bytes: ASCII digits only
-                    # Short enough for int(), which refuses thousands of digits.
+                if value.isdigit():  # bytes: ASCII digits only
+                    # int() refuses thousands of digits.
                     digits = value.lstrip(b"0")[:11] or b"0"
                     self._retry = min(int(digits), MAX_RETRY_MS)
             case _:
@@ -188,7 +192,7 @@ class Decoder:
         return Message(self._event or "message", text, self._id, self._retry)
 
     def _fail(self, failure: str) -> NoReturn:
-        # The text is kept and not the error, whose traceback would hold the input.
+        # Store the text only: the error's traceback would keep the input alive.
         self._failure = failure
         raise FramingError(failure)
 
@@ -196,15 +200,14 @@ class Decoder:
 def encode(
     data: str, *, event: str | None = None, id: str | None = None, retry: int | None = None
 ) -> bytes:
-    """Write one event, with LF line ends, so that a decoder gives the same values back.
+    """Encode one event with LF line ends.
 
-    The id comes last: see `app.dialects.client_format`.
-    `retry` is in milliseconds; an empty event name is the same as none. `data` may hold any
-    text but CR: the format has no way to carry it (JSON text, which writes it as an escape,
-    never holds one).
+    The id comes last: see `app.dialects.client_format`. `retry` is in milliseconds; an empty
+    event name equals none. `data` may be any text without CR, which the format cannot represent
+    (JSON text escapes it).
 
     Raises:
-        ValueError: a value holds what the format cannot carry.
+        ValueError: the format cannot represent a value.
     """
     lines = []
     if retry is not None:

@@ -1,1 +1,1 @@
-"""Who makes a request: principals, and the credentials that show them."""
+"""Authentication: principals, credentials and their verification."""

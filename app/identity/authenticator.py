@@ -1,4 +1,4 @@
-"""Finds who shows a credential, by asking each kind of credential in turn."""
+"""Authentication of a credential by the configured schemes, in order."""
 
 import ssl
 import time
@@ -16,7 +16,7 @@ from .tokens import Tokens
 
 
 class Authenticator:
-    """Resolves credentials by the kinds that are configured; without any it knows nobody."""
+    """Verifies credentials by the configured schemes; without any it rejects all."""
 
     def __init__(
         self,
@@ -28,12 +28,10 @@ class Authenticator:
         operators_only: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Prepare it; `schemes` are asked in turn, and the `issuers` after them.
-
-        `keys` and `tokens` are those of them that can be listed, and made.
+        """Try `schemes` in turn, then `issuers`; `keys` can be listed, `tokens` issued.
         """
         self.tokens = tokens
-        """What makes client secrets and stream tokens; None where there are none."""
+        """The issuer of client secrets and stream tokens; None if there is none."""
         self.operators_only = operators_only
         """Whether clients need no credential, and only operators have one."""
         self._schemes = tuple(schemes)
@@ -50,9 +48,9 @@ class Authenticator:
         trust: Callable[[], ssl.SSLContext],
         clock: Clock = SYSTEM,
     ) -> "Authenticator":
-        """Build an authenticator of the keys, tokens and issuers that the settings name.
+        """Build an authenticator for the configured keys, tokens and issuers.
 
-        `trust` makes what the certificates of issuers are checked against, at the first fetch.
+        `trust` creates the TLS context for fetches from issuers, at the first fetch.
 
         Raises:
             KeysUnusable: the keys file or a key cannot be used.
@@ -66,17 +64,17 @@ class Authenticator:
         return cls((keys, tokens), keys=keys, tokens=tokens, issuers=issuers, clock=clock.wall)
 
     async def authenticate(self, credential: str) -> Principal:
-        """Return who shows a credential.
+        """Return the principal of a credential.
 
         Raises:
-            RequestError: `unauthenticated`, no kind knows it, or it is not, or no longer, valid.
-            ServiceError: `overloaded`, nobody can tell now.
+            RequestError: `unauthenticated`, no scheme accepts it, or it is invalid or expired.
+            ServiceError: `overloaded`, it cannot be verified at present.
         """
-        for scheme in (*self._schemes, self._issuers):  # those know every JWT, our own too
+        for scheme in (*self._schemes, self._issuers):  # issuers accept every JWT, ours too
             principal = None if scheme is None else await scheme.verify(credential)
             if principal is None:
                 continue
-            # Each kind looks at the time itself, but may remember who it has seen.
+            # Schemes check the expiry themselves, but may cache principals.
             if principal.expires_at is not None and principal.expires_at <= self._clock():
                 raise RequestError(
                     "unauthenticated", "the credential has expired; ask for a new one"
@@ -89,18 +87,18 @@ class Authenticator:
         )
 
     def keys(self) -> tuple[Principal, ...]:
-        """Return whose keys are known; the same tuple until one has changed."""
+        """Return the principals of all keys; the same tuple until a key changes."""
         return () if self._keys is None else self._keys.all()
 
     async def reconfigure(self, other: "Authenticator") -> None:
-        """Take the keys and issuers of another one of the same kinds; tokens stay valid."""
+        """Adopt the keys and issuers of another authenticator; tokens stay valid."""
         if self._keys is not None and other._keys is not None:
-            self._keys.become(other._keys)  # in its place, since tokens stand on keys
+            self._keys.become(other._keys)  # in place, since tokens refer to keys
         if self._issuers is not None:
             before, self._issuers = self._issuers, other._issuers
             await before.aclose()
 
     async def aclose(self) -> None:
-        """End fetches of issuers' keys that go on in the background."""
+        """Cancel background fetches of issuers' keys."""
         if self._issuers is not None:
             await self._issuers.aclose()

@@ -1,6 +1,6 @@
-"""Reads the claims of an issuer's JWT: audience, times, user, tenant, models. Pure.
+"""Validation of an issuer's JWT claims: audience, times, user, tenant, models. Pure.
 
-The signature was checked before. Errors may quote claims: they go to who has sent the token.
+The signature is verified before. Errors may quote claims: their reader has the token.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,20 +15,20 @@ from .config import Claim, IssuerConfig
 from .principal import Principal, is_visible
 
 MAX_VALUE = 256
-"""Characters of a user's or a tenant's name; the names of streams are made of them."""
+"""Characters of a user's or a tenant's name, which is part of stream names."""
 
 MAX_MODELS = 100
 LAST_TIME = 253_402_300_799
-"""The end of the year 9999. Milliseconds, which some write by mistake, are beyond it."""
+"""The end of the year 9999. Times in milliseconds, a common mistake, are beyond it."""
 
 
 def refusal(reason: str) -> RequestError:
-    """Return the error that refuses a token, for a reason that helps its owner."""
+    """Return the error for a rejected token, with a reason for its owner."""
     return RequestError("unauthenticated", f"The token cannot be used: {reason}")
 
 
 def quoted(value: object) -> str:
-    """Quote a part of what a token says."""
+    """Quote a value of a token, truncated."""
     text = repr(value)
     return text if len(text) <= 100 else f"{text[:99]}…"
 
@@ -36,9 +36,9 @@ def quoted(value: object) -> str:
 def read_claims(
     claims: Mapping[str, Any], config: IssuerConfig, *, now: float, reserved: Collection[str] = ()
 ) -> Principal:
-    """Return whom a token names, if it is valid now and for this relay.
+    """Return the principal of a token, if it is valid now and for this relay.
 
-    `reserved` are tenants of other issuers, which this one cannot name.
+    `reserved` are tenants of other issuers, which this one may not name.
 
     Raises:
         RequestError: `unauthenticated`, with the reason.
@@ -62,19 +62,21 @@ def read_claims(
 
 
 def _check_times(claims: Mapping[str, Any], now: float, leeway_s: float) -> float:
-    """Check `exp`, `nbf` and `iat`; return when the token ends, in unix seconds.
+    """Check `exp`, `nbf` and `iat`; return the expiry in unix seconds.
 
-    The leeway is added, so that the end can be compared with the relay's own clock.
+    It includes the leeway, so that it is comparable with the relay's clock.
     """
     expires_at = _read_time(claims, "exp")
     if expires_at is None:
-        raise refusal("it has no claim 'exp', so it would be valid for ever")
+        raise refusal("it has no claim 'exp', so it would never expire")
     if now >= expires_at + leeway_s:
-        raise refusal(f"it expired at {_shown(expires_at)}; get a new one")
+        raise refusal(f"it expired at {_format_time(expires_at)}; get a new one")
     for name in ("nbf", "iat"):
         start = _read_time(claims, name)
         if start is not None and now < start - leeway_s:
-            raise refusal(f"it is not valid before {_shown(start)} ({name!r}); compare the clocks")
+            raise refusal(
+                f"it is not valid before {_format_time(start)} ({name!r}); compare the clocks"
+            )
     return expires_at + leeway_s
 
 
@@ -83,28 +85,28 @@ def _read_time(claims: Mapping[str, Any], name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LAST_TIME:
-        raise refusal(f"its claim {name!r} is no time in seconds since 1970")
+        raise refusal(f"its claim {name!r} is not a time in seconds since 1970")
     return float(value)
 
 
-def _shown(time: float) -> str:
+def _format_time(time: float) -> str:
     return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _check_audience(claims: Mapping[str, Any], config: IssuerConfig) -> None:
-    name, said = _named(config.audience_claim), _look_up(claims, config.audience_claim)
-    if said is None:
-        raise refusal(f"it has no claim {name}, which says for whom it is")
-    audiences = [said] if isinstance(said, str) else said
+    name, value = _named(config.audience_claim), _look_up(claims, config.audience_claim)
+    if value is None:
+        raise refusal(f"it has no claim {name} (the audience)")
+    audiences = [value] if isinstance(value, str) else value
     if not isinstance(audiences, list) or not all(isinstance(one, str) for one in audiences):
-        raise refusal(f"its claim {name} is neither a text nor a list of texts")
+        raise refusal(f"its claim {name} must be a string or a list of strings")
     own = (config.audience,) if isinstance(config.audience, str) else config.audience
     if not set(own) & set(audiences):
-        raise refusal(f"it is for {quoted(said)} ({name}) and not for this relay")
+        raise refusal(f"it is for {quoted(value)} ({name}) and not for this relay")
 
 
 def _look_up(claims: Mapping[str, Any], claim: Claim) -> Any:
-    """Return what a claim says; None where it is not there."""
+    """Return the value of a claim; None if absent."""
     value: Any = claims
     for name in (claim,) if isinstance(claim, str) else claim:
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -116,9 +118,10 @@ def _named(claim: Claim) -> str:
 
 
 def _read_name(claims: Mapping[str, Any], claim: Claim) -> str | None:
-    """Return the name of a user or tenant; None where there is none.
+    """Return the name of a user or tenant; None if absent.
 
-    Refused are empty names, which all users would share, and fractions, which may lose digits.
+    Empty names are rejected, since all users would share them, and fractions, which may
+    lose digits.
     """
     value = _look_up(claims, claim)
     if value is None:
@@ -134,7 +137,7 @@ def _read_name(claims: Mapping[str, Any], claim: Claim) -> str | None:
 
 
 def _read_limits(claims: Mapping[str, Any], config: IssuerConfig) -> UsageLimits:
-    """Return what a user may use; a claim that cannot be read is no claim of no limits."""
+    """Return a user's limits; an invalid claim is rejected rather than treated as unlimited."""
     value = None if config.limits_claim is None else _look_up(claims, config.limits_claim)
     if value is None:
         return config.limits
@@ -142,8 +145,8 @@ def _read_limits(claims: Mapping[str, Any], config: IssuerConfig) -> UsageLimits
         return smaller(config.limits, msgspec.convert(value, UsageLimits))
     except msgspec.ValidationError as error:
         name = _named(config.limits_claim or "")
-        told = str(error)[:MAX_VALUE]
-        raise refusal(f"its claim {name} has limits that cannot be used: {told}") from None
+        message = str(error)[:MAX_VALUE]
+        raise refusal(f"its claim {name} has limits that cannot be used: {message}") from None
 
 
 def _read_models(claims: Mapping[str, Any], config: IssuerConfig) -> tuple[str, ...] | None:

@@ -1,4 +1,4 @@
-"""What every kind of credential has in common."""
+"""Interface of authentication schemes."""
 
 from typing import Protocol
 
@@ -6,13 +6,13 @@ from .principal import Principal
 
 
 class Credentials(Protocol):
-    """One kind of credential: keys, JWTs of issuers, tokens of our own."""
+    """One authentication scheme: keys, JWTs of issuers, or the relay's tokens."""
 
     async def verify(self, credential: str) -> Principal | None:
-        """Return who shows a credential; None for one that is not of this kind, or unknown.
+        """Return the principal of a credential; None for one of another scheme, or an unknown one.
 
         Raises:
-            RequestError: `unauthenticated`, it is of this kind and not, or no longer, valid.
-                The message says why in words that help its owner and nobody else.
-            ServiceError: `overloaded`, nobody can tell now.
+            RequestError: `unauthenticated`, it is of this scheme, but invalid or expired. The
+                message has the reason in terms that only help its owner.
+            ServiceError: `overloaded`, it cannot be verified at present.
         """

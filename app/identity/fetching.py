@@ -1,4 +1,4 @@
-"""Fetches the documents of identity providers, of a bounded size and without redirects."""
+"""Fetcher of identity providers' documents, with limited size and without redirects."""
 
 import asyncio
 import ssl
@@ -20,32 +20,32 @@ HEADERS = {
 
 
 class Fetcher:
-    """Fetches documents, each with a client of its own: an issuer's is fetched each ten minutes."""
+    """Fetches documents, each with a new client: an issuer's is fetched every ten minutes."""
 
     def __init__(self, trust: Callable[[], ssl.SSLContext] | None = None) -> None:
         self._make_trust = trust or httpx2.create_ssl_context
         self._trust: ssl.SSLContext | None = None
 
     async def fetch(self, url: str) -> bytes:
-        """Return the body of what stands at a URL, which the caller has checked.
+        """Return the body at a URL, which the caller has validated.
 
-        The caller says how long it may take, by `asyncio.timeout`.
+        The caller limits the time with `asyncio.timeout`.
 
         Raises:
-            JwksUnusable: it cannot be reached, the status is not 200, or the body is encoded or
+            JwksUnusable: it is unreachable, the status is not 200, or the body is encoded or
                 longer than `MAX_BYTES`.
         """
         if self._trust is None:
-            # The system's certificates take some 20 ms to read.
+            # Loading the system's certificates takes some 20 ms.
             self._trust = await asyncio.to_thread(self._make_trust)
         try:
             async with (
                 httpx2.AsyncClient(
                     verify=self._trust,
-                    # What is on this machine is not behind a proxy.
+                    # This machine is not behind a proxy.
                     trust_env=not is_loopback(url),
                     follow_redirects=False,
-                    timeout=None,  # the caller's holds for all of it
+                    timeout=None,  # the caller's timeout covers the whole fetch
                 ) as client,
                 client.stream("GET", url, headers=HEADERS) as response,
             ):
@@ -55,22 +55,22 @@ class Fetcher:
                 raise
             raise JwksUnusable(f"{type(error).__name__}: {str(error)[:200]}") from None
         except ImportError:  # httpx2 needs another package for SOCKS
-            raise JwksUnusable("the environment names a proxy that is no HTTP proxy") from None
+            raise JwksUnusable("the environment sets a proxy that is not an HTTP proxy") from None
 
 
 async def _read(response: httpx2.Response) -> bytes:
     if response.is_redirect:
         raise JwksUnusable(
-            f"it redirects (status {response.status_code}), which is not followed; "
+            f"redirects are not followed (status {response.status_code}); "
             "set jwks_url to where the keys are"
         )
     if response.status_code != 200:
-        raise JwksUnusable(f"the answer has the status {response.status_code}")
+        raise JwksUnusable(f"the response has the status {response.status_code}")
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise JwksUnusable("the answer is in a coding that was not asked for")
+        raise JwksUnusable("the response has an unsupported content encoding")
     body = bytearray()
     async for piece in response.aiter_raw():
         body += piece
         if len(body) > MAX_BYTES:
-            raise JwksUnusable(f"the answer is longer than {MAX_BYTES} bytes")
+            raise JwksUnusable(f"the response is longer than {MAX_BYTES} bytes")
     return bytes(body)

@@ -1,4 +1,4 @@
-"""Whether one allow-list is within another. Pure."""
+"""Containment of allow-lists. Pure."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -9,8 +9,8 @@ from .principal import leads_up
 def covers(allowed: Sequence[str] | None, glob: str) -> bool:
     """Return whether all names that a glob matches are allowed; None allows all.
 
-    It is never wrong where it says yes. It may say no to what would be allowed, where the globs
-    have brackets, or where several together would cover one.
+    True is always correct. False may be wrong for globs with brackets, or if only several globs
+    together cover one.
     """
     return allowed is None or any(_covers(one, glob) for one in allowed)
 
@@ -22,9 +22,9 @@ def _covers(outer: str, glob: str) -> bool:
         return False
     if outer == "*":
         return True
-    # Read as plain text, the glob may be matched by the outer one: a `*` there takes any text,
-    # wildcards too. A `?` there takes one character, so that no `*` may be in its place, and
-    # what brackets mean is not what their characters match.
+    # As plain text the glob may match the outer one, whose `*` matches any text, including
+    # wildcards. A `?` there matches one character, which must not be a `*`; and brackets do
+    # not match their own characters.
     if "[" in glob or ("*" in glob and ("?" in outer or "[" in outer)):
         return False
     if "?" in glob and "[" in outer:

@@ -1,4 +1,4 @@
-"""The function of a host application that names the caller of each request."""
+"""Authentication by a function of the host application."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
@@ -16,36 +16,36 @@ from .config import Glob, Owner
 from .principal import Principal, is_visible
 
 IDENTIFY_S: Final = 10.0
-"""How long the function may take for one request, in seconds."""
+"""Timeout of the function per request, in seconds."""
 
 log = structlog.get_logger("seseragi.identity")
 
 
 class InvalidCaller(ValueError):
-    """A field of a `Caller` cannot be used; the text names it and quotes no value."""
+    """A field of a `Caller` is invalid; the message names it and quotes no value."""
 
 
 class Caller(msgspec.Struct, frozen=True):
     """The caller of a request, who owns the streams that it starts.
 
-    `user` is the application's own id of the user, the same for each of their requests. An
-    `admin` may read, stop and delete the streams of everybody, and use the operator's page.
+    `user` is the application's own id of the user, the same for all their requests. An `admin`
+    may read, stop and delete the streams of all users, and use the operator's page.
     """
 
     user: Owner
     tenant: Owner = ""
-    """Users of two tenants are never the same."""
+    """Users of different tenants are always different."""
     admin: bool = False
     models: Annotated[Sequence[Glob], Meta(max_length=MAX_MODELS)] | None = None
-    """Globs of the models, by the names that clients use; None for all."""
+    """Globs of the models, by public name; None for all."""
     limits: UsageLimits = UNLIMITED
-    """Of these and `[limits.user]` of the settings the smaller count."""
+    """The lower of these and `[limits.user]` of the settings applies."""
 
     def __post_init__(self) -> None:
-        """Check the limits.
+        """Validate the limits.
 
         Raises:
-            InvalidCaller: one of them cannot be used.
+            InvalidCaller: a limit is invalid.
         """
         if self.limits is UNLIMITED:
             return
@@ -56,11 +56,11 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 Identify = Callable[[MutableMapping[str, Any]], Awaitable[Caller | str | None]]
-"""Gets the ASGI scope of a request; returns its caller, the id of a user, or None for a 401."""
+"""Receives the ASGI scope of a request; returns its caller, a user id, or None for a 401."""
 
 
 class IdentifyHook:
-    """Awaits the function once for each request, and checks what it returns."""
+    """Calls the function once per request, and validates its result."""
 
     def __init__(self, identify: Identify) -> None:
         self._identify = identify
@@ -68,11 +68,11 @@ class IdentifyHook:
         self._name = f"{identify.__module__}.{name}"
 
     async def authenticate(self, scope: MutableMapping[str, Any]) -> Principal:
-        """Return the caller of a request.
+        """Return the principal of a request.
 
         Raises:
-            RequestError: `unauthenticated`, the function returns None.
-            ServiceError: `overloaded`, it takes too long; `internal`, it raises, or returns
+            RequestError: `unauthenticated`, the function returned None.
+            ServiceError: `overloaded`, it timed out; `internal`, it raised, or returned
                 something else.
         """
         try:
@@ -104,16 +104,16 @@ class IdentifyHook:
         )
 
 
-def _read(found: object) -> Principal:
-    """Check what the function has returned.
+def _read(result: object) -> Principal:
+    """Validate the function's result.
 
     Raises:
-        TypeError, msgspec.ValidationError: it cannot be used; the text quotes none of it.
+        TypeError, msgspec.ValidationError: it is invalid; the message does not quote it.
     """
-    if not isinstance(found, Caller | str):
-        raise TypeError(f"it returned {type(found).__name__}")
-    given = Caller(found) if isinstance(found, str) else found
-    caller = msgspec.convert(_as_builtins(given), Caller)
+    if not isinstance(result, Caller | str):
+        raise TypeError(f"it returned {type(result).__name__}")
+    caller = Caller(result) if isinstance(result, str) else result
+    caller = msgspec.convert(_as_builtins(caller), Caller)
     if not is_visible(caller.user):
         raise TypeError("user has to be of visible characters, at least one")
     if caller.tenant and not is_visible(caller.tenant):
@@ -127,9 +127,9 @@ def _read(found: object) -> Principal:
     )
 
 
-def _as_builtins(given: object) -> Any:
-    """Return a struct as plain values, with amounts of money that are decimals."""
-    return msgspec.to_builtins(given, builtin_types=(Decimal,))
+def _as_builtins(caller: object) -> Any:
+    """Convert a struct to plain values; decimal amounts of money are kept."""
+    return msgspec.to_builtins(caller, builtin_types=(Decimal,))
 
 
 def _place_of(error: Exception) -> str:

@@ -1,7 +1,7 @@
-"""The keys of one identity provider: fetched when first needed, kept while it is away.
+"""Cached keys of one identity provider, fetched on demand and retained during its outages.
 
-One fetch is under way at a time. Whoever needs keys waits for it where there are none yet, or
-where nobody has needed them for so long that they may be gone; else it happens beside.
+At most one fetch runs at a time. Requests wait for it if there are no keys yet, or none were
+used for so long that a key may have been revoked; otherwise it runs in the background.
 """
 
 import asyncio
@@ -16,20 +16,21 @@ from .jwks import JwksUnusable, KeySet, SigningKey, parse_jwks, parse_object
 from .urls import is_loopback, why_unusable
 
 REFRESH_S = 600
-"""Seconds after which keys are fetched again, beside the requests that use them."""
+"""Seconds after which keys in use are fetched again in the background."""
 
 IDLE_S = 1200
 """Seconds without a fetch after which requests wait for the next one, since a key may have been
-taken back meanwhile. More than `REFRESH_S`, so that nobody waits while there are requests."""
+revoked meanwhile. More than `REFRESH_S`, so that no request waits under steady use.
+"""
 
 AGAIN_S = 60
-"""Seconds from one fetch to the next at least, whatever asks for it."""
+"""The minimum seconds between fetches."""
 
 FIRST_AGAIN_S = 5
-"""The same after a failure while there are no keys at all; doubled each time, up to `AGAIN_S`."""
+"""The same after a failure while there are no keys; doubled each time, up to `AGAIN_S`."""
 
 FETCH_S = 5
-"""Seconds that a fetch may take, with finding out where the keys are."""
+"""Timeout of a fetch in seconds, including discovery."""
 
 Keys = tuple[SigningKey, ...]
 
@@ -37,7 +38,7 @@ log = structlog.get_logger("seseragi.issuers")
 
 
 class IssuerKeys:
-    """The keys of one issuer as they are known now; `clock` gives monotonic seconds."""
+    """The current keys of one issuer; `clock` returns monotonic seconds."""
 
     def __init__(
         self, config: IssuerConfig, fetcher: Fetcher, *, clock: Callable[[], float]
@@ -50,16 +51,16 @@ class IssuerKeys:
         self._keys: Keys = ()
         self._started = self._due = float("-inf")
         self._failures = 0
-        """Since the last fetch that brought keys."""
+        """Since the last successful fetch."""
         self._idle = False
-        """Whether requests wait for the fetch that goes on, though there are keys."""
+        """Whether requests wait for the running fetch, although there are keys."""
         self._task: asyncio.Task[None] | None = None
 
     async def get(self) -> Keys:
-        """Return the keys; fetch them first where there are none, or they are too old.
+        """Return the keys; fetch them first if there are none, or they are too old.
 
         Raises:
-            ServiceError: `overloaded`, there are none, and none can be had now.
+            ServiceError: `overloaded`, there are none, and they cannot be fetched.
         """
         now = self._clock()
         if now >= self._due:
@@ -69,27 +70,28 @@ class IssuerKeys:
             if self._idle or not self._keys:
                 await asyncio.wait([task])
         if not self._keys:
-            raise self._away()
+            raise self._unavailable()
         return self._keys
 
     async def get_other(self, keys: Keys) -> Keys:
-        """Return the keys as they are now, fetched again unless they just were.
+        """Return the keys after a refetch, unless that just happened.
 
-        For a signature that none of `keys` is for.
+        For a signature that matches none of `keys`.
 
         Raises:
-            ServiceError: `overloaded`, the last fetch failed, so that nobody can tell.
+            ServiceError: `overloaded`, the last fetch failed, so that the signature is
+                undecided.
         """
         if self._keys is not keys:
             return self._keys
         if self._task is not None or self._clock() >= self._started + AGAIN_S:
             await asyncio.wait([self._start()])
         if self._failures and self._keys is keys:
-            raise self._away()
+            raise self._unavailable()
         return self._keys
 
     async def aclose(self) -> None:
-        """End a fetch that goes on."""
+        """Cancel a running fetch."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -101,8 +103,8 @@ class IssuerKeys:
         return self._task
 
     async def _refresh(self) -> None:
-        """Fetch the keys; those that there are stay where none can be had."""
-        self._failures += 1  # until it is known better
+        """Fetch the keys; retain the current ones after a failure."""
+        self._failures += 1  # until it succeeds
         try:
             async with asyncio.timeout(FETCH_S):
                 found = await self._fetch()
@@ -117,7 +119,7 @@ class IssuerKeys:
             )
         else:
             self._failures = 0
-            if found.keys != self._keys:  # else verdicts that stand on them would end
+            if found.keys != self._keys:  # an equal set would invalidate cached verdicts
                 self._keys = found.keys
                 log.info(
                     "keys of an issuer fetched",
@@ -143,22 +145,22 @@ class IssuerKeys:
         return parse_jwks(await self._fetcher.fetch(url))
 
     async def _discover(self) -> str:
-        """Return where the issuer says that its keys are (OpenID Connect Discovery 1.0)."""
+        """Return the issuer's `jwks_uri` (OpenID Connect Discovery 1.0)."""
         body = await self._fetcher.fetch(
             f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
         )
-        said = parse_object(body)
-        if said.get("issuer") != self._issuer:
-            raise JwksUnusable("its openid-configuration is that of another issuer")
-        url = said.get("jwks_uri")
+        document = parse_object(body)
+        if document.get("issuer") != self._issuer:
+            raise JwksUnusable("its openid-configuration is for another issuer")
+        url = document.get("jwks_uri")
         if not isinstance(url, str) or len(url) > 2000 or why_unusable(url) is not None:
-            raise JwksUnusable("its openid-configuration has no jwks_uri that can be used")
-        # Else it could have this machine's own services asked.
+            raise JwksUnusable("its openid-configuration has no valid jwks_uri")
+        # Otherwise it could direct requests to services on this machine.
         if is_loopback(url) and not is_loopback(self._issuer):
             raise JwksUnusable("the jwks_uri of its openid-configuration is on this machine")
         return url
 
-    def _away(self) -> ServiceError:
+    def _unavailable(self) -> ServiceError:
         wait = max(1.0, (self._due if not self._keys else self._started + AGAIN_S) - self._clock())
         return ServiceError(
             "overloaded",

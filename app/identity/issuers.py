@@ -1,7 +1,7 @@
-"""JWTs of identity providers (RFC 7519), and who shows them.
+"""Verification of identity providers' JWTs (RFC 7519).
 
-The issuer that a token names says which keys may have signed it and how; nothing else in the
-token does. Whatever is not exactly one signed object, of a few kinds, is refused before.
+Only the issuer that a token names determines its keys and algorithms. Anything that is not
+exactly one signed object, of a few types, is rejected before.
 """
 
 import re
@@ -24,13 +24,13 @@ from .principal import Principal
 
 MAX_TOKEN = 16_384
 MAX_HEADER = 4096
-"""Of a token's first part, in characters; some name their certificates in it."""
+"""Characters of a token's first part; some contain certificates."""
 
 MAX_VERDICTS = 4096
-"""How many tokens are known without checking their signatures again: about 700 bytes each."""
+"""The maximum number of tokens with cached verification: about 700 bytes each."""
 
 MAX_TRIES = 4
-"""How many keys are tried for a token that does not name one, or whose name is of several."""
+"""The maximum number of keys tried for a token without a `kid`, or with an ambiguous one."""
 
 _PARTS = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]*)")
 _ENCRYPTED = re.compile(r"eyJ[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]*){4}")
@@ -43,11 +43,11 @@ _FOREIGN = {
     "jku": "a URL of keys of its own",
     "x5u": "a URL of a certificate of its own",
 }
-"""What may not stand in a header: it changes what is signed, or says whom to believe."""
+"""The forbidden header fields: they change what is signed, or which key is trusted."""
 
 
 class _Token(NamedTuple):
-    """A JWT of which nothing is known to be true yet."""
+    """An unverified JWT."""
 
     header: dict[str, Any]
     claims: dict[str, Any]
@@ -63,7 +63,7 @@ class _Issuer(NamedTuple):
 
 
 class _Verdict(NamedTuple):
-    """That a token is valid, as long as its issuer's keys are these."""
+    """The cached verification of a token, valid while its issuer's keys do not change."""
 
     principal: Principal
     until: float
@@ -74,8 +74,8 @@ class _Verdict(NamedTuple):
 class Issuers:
     """The `Credentials` of all identity providers.
 
-    Made anywhere, used in one event loop. It knows every JWT, and refuses those of others:
-    ask it after those that know their own.
+    Created anywhere, used in one event loop. It recognizes every JWT and rejects unknown ones:
+    call it after the schemes with tokens of their own.
     """
 
     def __init__(
@@ -88,10 +88,9 @@ class Issuers:
         fetcher: Fetcher | None = None,
         max_verdicts: int = MAX_VERDICTS,
     ) -> None:
-        """Take the settings; nothing is fetched before a token needs it.
+        """Use these settings; fetch nothing until a token requires it.
 
-        `trust` returns what certificates are checked against, at the first fetch; it is not
-        used with a `fetcher`.
+        `trust` creates the TLS context at the first fetch; it is unused with a `fetcher`.
         """
         fetcher = fetcher or Fetcher(trust)
         self._clock = clock
@@ -105,18 +104,18 @@ class Issuers:
             for config in configs
         }
         self._verdicts: OrderedDict[bytes, _Verdict] = OrderedDict()
-        """By the SHA-256 of the token, so that no token is kept; the last used last."""
+        """By the SHA-256 of the token, so that no token is stored; in order of last use."""
 
     async def verify(self, credential: str) -> Principal | None:
-        """Return who shows a JWT; None for what is none.
+        """Return the principal of a JWT; None for other credentials.
 
         Raises:
             RequestError: `unauthenticated`, with the reason.
-            ServiceError: `overloaded`, the issuer's keys cannot be had now.
+            ServiceError: `overloaded`, the issuer's keys cannot be fetched.
         """
         if "." not in credential or not credential.isascii() or not self._issuers:
             return None
-        # Warm, a check takes 4 us; cold, with RS256, 75 us.
+        # A cached check takes 4 us; an uncached one, with RS256, 75 us.
         digest = sha256(credential.encode()).digest()
         verdict = self._verdicts.get(digest)
         if verdict is not None:
@@ -135,7 +134,7 @@ class Issuers:
         return verdict.principal
 
     async def aclose(self) -> None:
-        """End what goes on in the background."""
+        """Cancel background tasks."""
         for issuer in self._issuers.values():
             await issuer.keys.aclose()
 
@@ -143,7 +142,7 @@ class Issuers:
         named = token.claims.get("iss")
         issuer = self._issuers.get(named) if isinstance(named, str) else None
         if issuer is None:
-            raise refusal(f"no issuer {quoted(named)} ('iss') is known here")
+            raise refusal(f"issuer {quoted(named)} ('iss') is not configured")
         _check_header(token.header, issuer.config)
         keys = await issuer.keys.get()
         fitting = _find_keys(keys, token.header)
@@ -166,7 +165,7 @@ class Issuers:
 
 
 def _parse(text: str) -> _Token | None:
-    """Parse a token; None if it is none."""
+    """Parse a token; return None if it is not a JWT."""
     if len(text) > MAX_TOKEN or text.find(".") > MAX_HEADER:
         if text.startswith("eyJ"):
             raise refusal(
@@ -176,14 +175,14 @@ def _parse(text: str) -> _Token | None:
     parts = _PARTS.fullmatch(text)
     if parts is None:
         if _ENCRYPTED.fullmatch(text):
-            raise refusal("it is encrypted (JWE); have it signed only")
+            raise refusal("it is encrypted (JWE); use a token that is only signed")
         return None
     header = _parse_object(parts[1])
     if header is None or not isinstance(header.get("alg"), str):
         return None
     claims, signature = _parse_object(parts[2]), _decode(parts[3])
     if claims is None or signature is None:
-        raise refusal("its claims are no JSON object, or its signature is not encoded right")
+        raise refusal("its claims are not a JSON object, or its signature is malformed")
     return _Token(header, claims, text[: parts.end(2)].encode(), signature)
 
 
@@ -196,7 +195,7 @@ def _parse_object(part: str) -> dict[str, Any] | None:
 
 
 def _decode(part: str) -> bytes | None:
-    """Decode base64url in its one form: else a token with other characters would be the same."""
+    """Decode canonical base64url: otherwise different texts would be the same token."""
     if len(part) % 4 == 1:
         return None
     decoded = urlsafe_b64decode(part + "=" * (-len(part) % 4))
@@ -208,30 +207,30 @@ def _check_header(header: dict[str, Any], config: IssuerConfig) -> None:
     if algorithm not in config.algorithms or algorithm not in ALGORITHMS:
         taken = ", ".join(name for name in config.algorithms if name in ALGORITHMS)
         raise refusal(f"it is signed with {quoted(algorithm)}; taken of its issuer: {taken}")
-    for name, what in _FOREIGN.items():
+    for name, reason in _FOREIGN.items():
         if name in header:
-            raise refusal(f"its header has {what} ({name!r})")
+            raise refusal(f"its header has {reason} ({name!r})")
     if "cty" in header:
-        raise refusal("its header says that it holds another token ('cty')")
+        raise refusal("its header declares a nested token ('cty')")
     kind = header.get("typ", "JWT")
-    # "at+jwt" (RFC 9068), "application/okta-internal-at+jwt"; "logout+jwt" is not for use here.
+    # "at+jwt" (RFC 9068) or "application/okta-internal-at+jwt"; "logout+jwt" grants no
+    # access.
     if not isinstance(kind, str) or ("+" in kind and not kind.lower().endswith("at+jwt")):
-        raise refusal(f"it is of the kind {quoted(kind)} ('typ'), which says nobody's access")
+        raise refusal(f"it is of the kind {quoted(kind)} ('typ'), which grants no access")
     kid = header.get("kid", "")
     if not isinstance(kid, str):
-        raise refusal("the name of its key ('kid') is no text")
+        raise refusal("its 'kid' is not a string")
 
 
 def _find_keys(keys: Keys, header: dict[str, Any]) -> Keys:
     """Return the keys that may have signed a token.
 
-    Of none that is named, or several of one name, there may be a few, and not many: each
-    costs a check.
+    Without a `kid`, or with an ambiguous one, only a few are allowed, since each costs a check.
     """
     named = [key for key in keys if key.kid == header["kid"]] if "kid" in header else keys
     fitting = tuple(key for key in named if header["alg"] in key.algorithms)
     if len(fitting) > MAX_TRIES:
-        raise refusal("it does not say which of the issuer's keys has signed it ('kid')")
+        raise refusal("it has no unique 'kid', and the issuer has too many keys to try")
     return fitting
 
 

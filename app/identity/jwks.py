@@ -1,6 +1,6 @@
-"""Keys as identity providers publish them (RFC 7517): bytes to keys that signatures fit.
+"""Parser of JSON Web Key Sets (RFC 7517) to public signing keys.
 
-What cannot be used is left out and counted, so that one bad key harms no other. No I/O.
+Unusable keys are skipped and counted, so that one bad key does not affect others. No I/O.
 """
 
 from typing import Any, NamedTuple
@@ -15,12 +15,12 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from .config import ALGORITHMS
 
 MAX_KEYS = 100
-"""How many of a set are looked at; large providers publish fewer than ten."""
+"""The maximum number of parsed keys; large providers publish fewer than ten."""
 
 MAX_KEY_ID = 256
 MIN_RSA_BITS = 2048
 MAX_RSA_BITS = 8192
-"""A check takes time in proportion to the square of it: 250 us at this size."""
+"""A check takes time quadratic in the size: 250 us at this one."""
 
 MAX_EXPONENT = 2**32
 """For the same reason; nearly all are 65537."""
@@ -32,11 +32,11 @@ PublicKey = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey
 
 
 class JwksUnusable(Exception):
-    """No key can be had; the text says why, and quotes nothing of what came."""
+    """No usable keys; the message has the reason and quotes no input."""
 
 
 class SigningKey(NamedTuple):
-    """A public key, its name, and the algorithms whose signatures it may check."""
+    """A public key, its id, and the algorithms whose signatures it may verify."""
 
     kid: str | None
     algorithms: frozenset[str]
@@ -44,22 +44,22 @@ class SigningKey(NamedTuple):
 
 
 class KeySet(NamedTuple):
-    """The keys of a set that can be used."""
+    """The usable keys of a set."""
 
     keys: tuple[SigningKey, ...]
     skipped: int
-    """How many others the set has."""
+    """The number of unusable keys."""
 
 
 def parse_jwks(body: bytes) -> KeySet:
-    """Parse a set of keys.
+    """Parse a key set.
 
     Raises:
-        JwksUnusable: it is none, or none of its keys can be used.
+        JwksUnusable: it is not a key set, or none of its keys is usable.
     """
     rows = parse_object(body).get("keys")
     if not isinstance(rows, list):
-        raise JwksUnusable("it is no set of keys: it has no list 'keys'")
+        raise JwksUnusable("not a key set: the list 'keys' is missing")
     keys = tuple(key for row in rows[:MAX_KEYS] if (key := _parse_key(row)) is not None)
     if not keys:
         raise JwksUnusable(f"none of its {len(rows)} keys can check a signature")
@@ -70,14 +70,14 @@ def parse_object(body: bytes) -> dict[str, Any]:
     """Parse a JSON object.
 
     Raises:
-        JwksUnusable: it is none.
+        JwksUnusable: the body is something else.
     """
     try:
         value = msgspec.json.decode(body)
     except (ValueError, RecursionError):
-        raise JwksUnusable("it is no JSON") from None
+        raise JwksUnusable("not JSON") from None
     if not isinstance(value, dict):
-        raise JwksUnusable("it is no JSON object")
+        raise JwksUnusable("not a JSON object")
     return value
 
 
@@ -97,9 +97,9 @@ def _parse_key(row: Any) -> SigningKey | None:
 
 
 def _is_for_signatures(row: dict[str, Any]) -> bool:
-    """Return whether a key is public and may check signatures.
+    """Return whether a key is public and may verify signatures.
 
-    A private key that was published by mistake is one that anybody may sign with.
+    With a private key that was published by mistake anyone can sign.
     """
     operations = row.get("key_ops")
     checks = operations is None or (isinstance(operations, list) and "verify" in operations)
@@ -107,7 +107,7 @@ def _is_for_signatures(row: dict[str, Any]) -> bool:
 
 
 def _parse_material(row: dict[str, Any]) -> tuple[frozenset[str], PublicKey] | None:
-    """Return a key, and the algorithms that its type is for."""
+    """Return a key, and the algorithms of its type."""
     kind, curve = row.get("kty"), row.get("crv")
     fields: tuple[str, ...]
     if kind == "RSA":
@@ -118,7 +118,7 @@ def _parse_material(row: dict[str, Any]) -> tuple[frozenset[str], PublicKey] | N
         algorithms, fields = frozenset({"EdDSA"}), ("x",)
     else:
         return None
-    # Numbers are made of them: longer ones are no keys that are taken.
+    # They become integers: longer ones belong to no accepted key.
     if not all(isinstance(row.get(field), str) and len(row[field]) <= 1500 for field in fields):
         return None
     reader: Any = jwt.get_algorithm_by_name(min(algorithms))

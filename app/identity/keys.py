@@ -1,6 +1,6 @@
-"""Keys of the relay: those of the settings, and those of a file that may change meanwhile.
+"""API keys of the relay, from the settings and from a file that may change.
 
-A key is random, so its SHA-256 gives nothing away and needs no salt. It is found by that.
+A key is random, so its SHA-256 discloses nothing and needs no salt. Lookups are by digest.
 """
 
 import hashlib
@@ -20,33 +20,33 @@ from .principal import Principal
 
 PREFIX = "ssk_"
 MAX_KEY = 256
-"""Characters; those that are made have 47."""
+"""Characters; generated keys have 47."""
 
 KEY_ID = 16
-"""Characters of a key's digest that stand in what is made with it."""
+"""Characters of a key's digest that tokens made with it contain."""
 
 LOOK_EVERY_S = 1.0
-"""Seconds between looks at the file, and so how long a revoked key may still be taken."""
+"""Seconds between checks of the file, and the maximum delay of a revocation."""
 
 log = structlog.get_logger("seseragi.keys")
 
 
 def make_key() -> str:
-    """Make a key: 256 random bits."""
+    """Return a new key: 256 random bits."""
     return f"{PREFIX}{secrets.token_urlsafe(32)}"
 
 
 def digest(key: str) -> str:
-    """Return what is kept of a key: its SHA-256, in hexadecimal."""
+    """Return the stored form of a key: its SHA-256, in hexadecimal."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
 class Keys:
-    """Verifies keys.
+    """Verifies API keys.
 
-    The file is read again when it has changed: it is looked at when a key is asked for, at
-    most once a second. While it is missing or broken the keys stay that were known, so that
-    a slip while it is replaced locks nobody out: to end a key, take it out of the file.
+    The file is reread after changes: it is checked when a key is used, at most once a second.
+    While it is missing or invalid, the last keys remain valid, so that a mistake while
+    replacing it locks nobody out: to revoke a key, remove it from the file.
 
     Raises:
         KeysUnusable: the file or a key cannot be used.
@@ -62,33 +62,33 @@ class Keys:
         self._configs = tuple(configs)
         self._file = keys_file
         self._clock = clock
-        self._looked_at = clock()
+        self._checked_at = clock()
         self._stamp: Stamp = None
         self._trouble: tuple[Stamp, str] | None = None
         if keys_file is None:
             self._known = _collect(self._configs)
         else:
-            self._stamp = stamp_of(keys_file)  # before: what changes meanwhile is read again
+            self._stamp = stamp_of(keys_file)  # before reading: a later change is read again
             self._take(read_keys_file(keys_file))
 
     def become(self, other: "Keys") -> None:
-        """Take the keys and the file of another one."""
+        """Adopt the keys and the file of another instance."""
         vars(self).update(vars(other))
 
     async def verify(self, credential: str) -> Principal | None:
-        """Return whose key it is; None for what is no key, or none that is known.
+        """Return the principal of a key; None for other credentials and unknown keys.
 
         Raises:
-            RequestError: `unauthenticated`, it has ended.
+            RequestError: `unauthenticated`, it has expired.
         """
         if not (credential.startswith(PREFIX) and len(credential) <= MAX_KEY):
             return None
         if not credential.isascii():
             return None
         self._refresh()
-        shown = digest(credential)
-        key = self._known.by_digest.get(shown)
-        if key is None or not hmac.compare_digest(key.sha256, shown):
+        sha256 = digest(credential)
+        key = self._known.by_digest.get(sha256)
+        if key is None or not hmac.compare_digest(key.sha256, sha256):
             return None
         if key.has_ended(self._clock()):
             raise RequestError(
@@ -98,10 +98,10 @@ class Keys:
         return key.principal
 
     def find(self, name: str, *, issued_at: float | None = None) -> Principal | None:
-        """Return the key of a name as it stands now; None where it was revoked or has ended.
+        """Return the current principal of a named key; None if it was revoked or has expired.
 
-        With `issued_at`, None as well if the key was made after that: what was issued then
-        stood on another key of that name.
+        With `issued_at`, also None if the key was created later: the token was made with an
+        earlier key of that name.
         """
         self._refresh()
         key = self._known.by_name.get(name)
@@ -112,30 +112,30 @@ class Keys:
         return key.principal
 
     def all(self) -> tuple[Principal, ...]:
-        """Return whose keys are known; the same tuple until the file has changed."""
+        """Return the principals of all keys; the same tuple until the file changes."""
         self._refresh()
         return self._known.principals
 
     @property
     def signing_key(self) -> str | None:
-        """The signing key that stands in the file; None without one."""
+        """The signing key in the file; None if it has none."""
         return self._known.signing_key
 
     def _refresh(self) -> None:
-        """Read the file again if it is time to look, and it has changed."""
+        """Reread the file if a check is due, and it has changed."""
         if self._file is None:
             return
         now = self._clock()
-        if 0 <= now - self._looked_at < LOOK_EVERY_S:  # a clock may be set back
+        if 0 <= now - self._checked_at < LOOK_EVERY_S:  # the clock may be set back
             return
-        self._looked_at = now
+        self._checked_at = now
         stamp = stamp_of(self._file)
         if stamp == self._stamp and self._trouble is None:
             return
         try:
             self._take(read_keys_file(self._file), again=True)
         except KeysUnusable as error:
-            # Tried again even if nothing changes: there may have been no file handle left.
+            # Retried even without a change: there may have been no free file descriptor.
             if self._trouble != (stamp, str(error)):
                 log.warning("keys file unusable, keeping the keys that were known", why=str(error))
             self._trouble = (stamp, str(error))
@@ -155,7 +155,7 @@ class Keys:
 
 
 def check_keys(configs: Sequence[KeyConfig], keys_file: Path | None) -> None:
-    """Check what `Keys` would be made of.
+    """Validate the keys that `Keys` would load.
 
     Raises:
         KeysUnusable: the file or a key cannot be used.
@@ -168,7 +168,7 @@ class _Key(NamedTuple):
     sha256: str
     principal: Principal
     expires: str | None
-    """When it ends, as its owner wrote it."""
+    """The expiry as its owner wrote it."""
     created_at: float | None
 
     def has_ended(self, now: float) -> bool:
@@ -184,10 +184,10 @@ class _Known(NamedTuple):
 
 
 def _collect(configs: Iterable[KeyConfig], *, signing_key: str | None = None) -> _Known:
-    """Index keys by their digests and by their names.
+    """Index keys by digest and by name.
 
     Raises:
-        KeysUnusable: a name or a key is there twice, or a time is none.
+        KeysUnusable: a name or a key occurs twice, or a time is invalid.
     """
     by_digest: dict[str, _Key] = {}
     by_name: dict[str, _Key] = {}

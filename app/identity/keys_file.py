@@ -1,7 +1,7 @@
-"""The file with the digests of keys: how it is read, and how it is changed.
+"""The file with the digests of keys: reading and atomic replacement.
 
-It is always whole: it is replaced and never written to, by one process at a time. What is in
-it are digests, whom they stand for, and what tokens are signed with: so it is its owner's.
+The file is never modified in place, and replaced by one process at a time. It contains
+digests, their principals, and the signing key: so only its owner should have access.
 """
 
 import os
@@ -22,39 +22,43 @@ MAX_FILE = 4 * 2**20
 """Bytes; a key takes some 250."""
 
 LOCK_S = 10.0
-"""How long to wait for another `seseragi key`, which takes milliseconds."""
+"""Timeout for another `seseragi key`, which takes milliseconds."""
 
 Stamp = tuple[int, ...] | None
-"""What changes when the file does; None if there is no file."""
+"""Changes whenever the file does; None if there is no file."""
 
 
 class KeysUnusable(Exception):
-    """Keys that cannot be used; the text is one line that says why and what to do."""
+    """Keys cannot be used; the message is one line with the reason and the remedy."""
 
 
 class KeysFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What stands in the file."""
+    """The content of the file."""
 
     signing_key: Annotated[str, Meta(min_length=32, max_length=1024)] | None = None
     keys: tuple[KeyConfig, ...] = ()
 
 
 class Reading(NamedTuple):
-    """What was read, and what to warn of."""
+    """The content of the file, and a warning."""
 
     file: KeysFile
     caution: str | None
 
 
 def stamp_of(path: Path) -> Stamp:
-    """Return what tells whether the file has changed."""
+    """Return the stamp of the file."""
     try:
         state = path.stat()
     except (OSError, ValueError):
         return None
     return (
-        *(state.st_dev, state.st_ino, state.st_size),
-        *(state.st_mtime_ns, state.st_ctime_ns, state.st_mode),
+        state.st_dev,
+        state.st_ino,
+        state.st_size,
+        state.st_mtime_ns,
+        state.st_ctime_ns,
+        state.st_mode,
     )
 
 
@@ -62,46 +66,45 @@ def read_keys_file(path: Path) -> Reading:
     """Read the file.
 
     Raises:
-        KeysUnusable: it is not there, cannot be read, is not valid, or others could have
-            written it.
+        KeysUnusable: it is missing, unreadable or invalid, or others could have written it.
     """
     try:
         state = path.stat()
-        if not stat.S_ISREG(state.st_mode):  # a pipe would be waited for
-            raise KeysUnusable(f"{path}: it is no file")
+        if not stat.S_ISREG(state.st_mode):  # a pipe would block
+            raise KeysUnusable(f"{path}: not a regular file")
         caution = _check_mode(path, state)
-        if state.st_nlink == 0:  # a container has the file mounted, and not its folder
+        if state.st_nlink == 0:  # a container mounts the file instead of its directory
             caution = "the keys file was replaced where this process cannot see: mount its folder"
         with path.open("rb") as file:
             raw = file.read(MAX_FILE + 1)
     except FileNotFoundError:
-        raise KeysUnusable(f"{path}: there is no such file; seseragi key new makes it") from None
+        raise KeysUnusable(f"{path}: file not found; create it with seseragi key new") from None
     except OSError as error:
-        raise KeysUnusable(f"{path}: it cannot be read: {_reason(error)}") from None
-    except ValueError:  # a name with a zero byte
-        raise KeysUnusable(f"{str(path)!r}: no file can be called so") from None
+        raise KeysUnusable(f"{path}: cannot be read: {_reason(error)}") from None
+    except ValueError:  # a name with a null byte
+        raise KeysUnusable(f"{str(path)!r}: invalid file name") from None
     if len(raw) > MAX_FILE:
-        raise KeysUnusable(f"{path}: it has more than {MAX_FILE} bytes")
+        raise KeysUnusable(f"{path}: larger than {MAX_FILE} bytes")
     try:
         return Reading(msgspec.json.decode(raw, type=KeysFile), caution)
     except msgspec.ValidationError as error:
-        raise KeysUnusable(f"{path}: it is no keys file: {str(error)[:200]!r}") from None
+        raise KeysUnusable(f"{path}: not a keys file: {str(error)[:200]!r}") from None
     except (msgspec.DecodeError, ValueError, RecursionError):
-        raise KeysUnusable(f"{path}: it is not valid JSON") from None
+        raise KeysUnusable(f"{path}: invalid JSON") from None
 
 
 def change_keys_file(path: Path, edit: Callable[[KeysFile | None], KeysFile]) -> str | None:
-    """Put what `edit` makes of the file in its place; it is given None where there is none.
+    """Replace the file by the result of `edit`, which receives its content, or None.
 
-    Returns what to warn of. Two at once wait for each other.
+    Returns a warning, if any. Concurrent calls wait for each other.
 
     Raises:
-        KeysUnusable: it can be read or written by nobody or by others.
+        KeysUnusable: it is inaccessible, or accessible to others.
     """
     try:
-        path = Path(os.path.realpath(path))  # a link stays one
-    except ValueError:  # a zero byte
-        raise KeysUnusable(f"{str(path)!r}: no file can be called so") from None
+        path = Path(os.path.realpath(path))  # keep symbolic links
+    except ValueError:  # a null byte
+        raise KeysUnusable(f"{str(path)!r}: invalid file name") from None
     try:
         with _locked(path.parent):
             state = path.stat() if path.exists() else None
@@ -110,49 +113,47 @@ def change_keys_file(path: Path, edit: Callable[[KeysFile | None], KeysFile]) ->
             raw = _encode(changed)
             if len(raw) > MAX_FILE:
                 raise KeysUnusable(
-                    f"{path}: it would have more than {MAX_FILE} bytes; revoke what is not used"
+                    f"{path}: would be larger than {MAX_FILE} bytes; revoke unused keys"
                 )
             _replace(path, raw, like=state)
             return reading and reading.caution
     except OSError as error:
-        raise KeysUnusable(f"{path}: it cannot be written: {_reason(error)}") from None
+        raise KeysUnusable(f"{path}: cannot be written: {_reason(error)}") from None
 
 
 def _check_mode(path: Path, state: os.stat_result) -> str | None:
-    """Refuse what others could have changed, or can read although they need not.
+    """Refuse a file that others could have changed, or can read unnecessarily.
 
-    Secrets that Kubernetes and Docker mount belong to root, or cannot be changed, and can be
-    read by a group, or by all: that is to be warned of.
+    Secrets mounted by Kubernetes and Docker belong to root, or are read-only, and are readable
+    by a group, or by all: these cause a warning only.
     """
-    if os.name == "nt":  # where modes say nothing
+    if os.name == "nt":  # which has no such modes
         return None
     mode = stat.S_IMODE(state.st_mode)
     fixed = os.statvfs(path).f_flag & os.ST_RDONLY
-    mend = f"run: chmod 600 {shlex.quote(str(path))}"
+    remedy = f"run: chmod 600 {shlex.quote(str(path))}"
     if mode & (stat.S_IWGRP | stat.S_IWOTH) and not fixed:
         raise KeysUnusable(
-            f"{path}: not only its owner can write to it, and so let anybody in (mode {mode:o}); "
-            f"{mend}"
+            f"{path}: writable by others, who could add keys (mode {mode:o}); {remedy}"
         )
     if not fixed:
         _check_folders(path)
     if not mode & (stat.S_IRGRP | stat.S_IROTH):
         return None
     if state.st_uid == os.geteuid() and not fixed:
-        raise KeysUnusable(f"{path}: others can read it (mode {mode:o}); {mend}")
-    if not mode & stat.S_IROTH:  # its group is how it was given to us
+        raise KeysUnusable(f"{path}: readable by others (mode {mode:o}); {remedy}")
+    if not mode & stat.S_IROTH:  # the group is how the file is shared with this process
         return None
     return f"every user can read the keys file (mode {mode:o})"
 
 
 def _check_folders(path: Path) -> None:
-    """Refuse a file in whose place, or in that of a link to it, every user can put another."""
+    """Refuse a file, or the target of a link, in a world-writable directory."""
     for folder in {path.parent, Path(os.path.realpath(path)).parent}:
         mode = stat.S_IMODE(folder.stat().st_mode)
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
             raise KeysUnusable(
-                f"{path}: every user can put another file in its place; "
-                f"run: chmod o-w {shlex.quote(str(folder))}"
+                f"{path}: in a world-writable directory; run: chmod o-w {shlex.quote(str(folder))}"
             )
 
 
@@ -160,25 +161,25 @@ def _encode(file: KeysFile) -> bytes:
     content = {"signing_key": file.signing_key, "keys": [row_of(key) for key in file.keys]}
     raw = msgspec.json.encode(content)
     indented = msgspec.json.format(raw, indent=2) + b"\n"
-    # A key can be revoked in a file that was written without indentation, however full it is.
+    # Without indentation if too large, so that a full file still allows revocation.
     return indented if len(indented) <= MAX_FILE else raw
 
 
 def row_of(key: KeyConfig) -> dict[str, Any]:
-    """Return what is said of a key, without what is not."""
+    """Return the fields of a key that differ from their defaults."""
     defaults = {field.name: field.default for field in msgspec.structs.fields(KeyConfig)}
-    said = msgspec.structs.asdict(key)
-    return {name: value for name, value in said.items() if value != defaults[name]}
+    fields = msgspec.structs.asdict(key)
+    return {name: value for name, value in fields.items() if value != defaults[name]}
 
 
 def _replace(path: Path, raw: bytes, *, like: os.stat_result | None) -> None:
-    """Put bytes in the place of a file, in one step that a power cut leaves done or not done.
+    """Replace a file atomically, also across a power failure.
 
-    Owner and mode stay: the relay may run as another user than who changes its keys.
+    Owner and mode are preserved: the relay may run as another user than the editor of its keys.
     """
     new = path.with_name(f".{path.name}.new")
     with suppress(FileNotFoundError):
-        new.unlink()  # of one that was killed
+        new.unlink()  # of a killed process
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     with os.fdopen(os.open(new, flags, 0o600), "wb") as file:
         try:
@@ -200,10 +201,10 @@ def _replace(path: Path, raw: bytes, *, like: os.stat_result | None) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Keep others from changing keys in a folder; the lock ends with the process."""
+    """Lock the keys in a directory against other processes; the lock ends with this one."""
     try:
         import fcntl
-    except ImportError:  # on Windows: of two at once the second fails, since `.new` is there
+    except ImportError:  # on Windows: a concurrent call fails, since `.new` exists
         yield
         return
     with _folder(folder) as handle:

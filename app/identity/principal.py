@@ -1,4 +1,4 @@
-"""Who asks, and whose streams are whose. Pure values."""
+"""Principals and the ownership of streams. Pure values."""
 
 import re
 from fnmatch import fnmatchcase
@@ -12,28 +12,29 @@ from ..errors import RequestError
 from ..ledger.limits import UNLIMITED, UsageLimits
 
 Role = Literal["client_secrets", "metrics", "admin"]
-"""What a key may do beside using models: make client secrets; read the metrics; read, stop and
-delete the streams of everybody, by their ids, and read the metrics."""
+"""Permissions of a key beyond using models: create client secrets; read the metrics; read, stop
+and delete all streams by id, and read the metrics.
+"""
 
 
 _SEPARATORS = re.compile(r"[/\\]")
 
 
 def leads_up(name: str) -> bool:
-    """Return whether a name has a part `..`, so that no glob may stand for it.
+    """Return whether a name has a path segment `..`, so that no glob may match it.
 
-    A gateway that decodes the path in which it stands would ask for another model.
+    A gateway that normalizes the path would use another model.
     """
     return ".." in name and ".." in _SEPARATORS.split(name)
 
 
 def is_visible(name: str) -> bool:
-    """Return whether the name of a user or tenant can be seen, so that no two look the same."""
+    """Return whether the name of a user or tenant is visible, so that no two look the same."""
     return name.isprintable() and not name.isspace() and name != ""
 
 
 def may_use(globs: tuple[str, ...] | None, model: str) -> bool:
-    """Return whether globs of models, or None for all, include one."""
+    """Return whether globs of models include a model; None stands for all."""
     if globs is None:
         return True
     if leads_up(model) and model not in globs:
@@ -42,56 +43,56 @@ def may_use(globs: tuple[str, ...] | None, model: str) -> bool:
 
 
 class Principal(msgspec.Struct, frozen=True, dict=True):
-    """Who makes a request: a user of a tenant, by a key of a name; "" where there is none."""
+    """The caller of a request: a user of a tenant, by a named key; "" if absent."""
 
     tenant: str = ""
     user: str = ""
     key: str = ""
     key_id: str = ""
-    """What tells the key from another one of its name."""
+    """Distinguishes the key from an earlier or later one of the same name."""
     models: tuple[str, ...] | None = None
-    """Globs of the public names of models; None for all."""
+    """Globs of public model names; None for all."""
     origins: tuple[str, ...] = ()
-    """The origins of the pages that may ask; empty for all that may ask the relay."""
+    """The allowed origins of pages; empty for all that may use the relay."""
     roles: frozenset[Role] = frozenset()
     expires_at: float | None = None
     """In unix seconds."""
     stream: str | None = None
-    """The one stream that a stream token is for; None for any other credential."""
+    """The stream of a stream token; None for any other credential."""
     key_limits: UsageLimits = UNLIMITED
-    """Those of its key, beside those of the settings."""
+    """The limits of its key, in addition to those of the settings."""
     user_limits: UsageLimits = UNLIMITED
-    """Those of its user, likewise; of the client secret itself if that names no user."""
+    """The limits of its user, likewise; or of the client secret, if that has no user."""
     secret: str = ""
-    """What tells a client secret from others that names no user; "" for any other credential."""
+    """The id of a client secret without a user; "" for any other credential."""
     may: Literal["all", "read", "watch", "stop"] = "all"
-    """What a stream token lets its holder do with its stream; "all" for any other credential.
+    """The permission of a stream token for its stream; "all" for any other credential.
 
     "watch" is to read it by a share link.
     """
 
     @cached_property
     def owner(self) -> str:
-        """Whose the streams are that it starts: its user's, else its key's; "" without identity.
+        """The owner of streams that it starts: its user, else its key; "" without identity.
 
-        So a user's other keys, and a new one in place of an old, reach the same streams.
+        So a user's other keys, and a replaced key, have access to the same streams.
         """
-        who = ("user", self.user) if self.user else ("key", self.key)
-        if not (self.tenant or who[1]):
+        subject = ("user", self.user) if self.user else ("key", self.key)
+        if not (self.tenant or subject[1]):
             return ""
-        return ":".join(quote(part, safe="") for part in (self.tenant, *who))
+        return ":".join(quote(part, safe="") for part in (self.tenant, *subject))
 
     def may_use(self, model: str) -> bool:
-        """Return whether it may use the model, or route, of a public name."""
+        """Return whether it may use a model or route, by public name."""
         return may_use(self.models, model)
 
 
 ANYONE = Principal()
-"""Who asks where there is no identity."""
+"""The principal if authentication is off."""
 
 
 def check_may(principal: Principal, what: Literal["read", "stop"] | None = None) -> None:
-    """Refuse what a stream token is not for: it may read or stop, and nothing else.
+    """Refuse a call beyond the scope of a stream token.
 
     Raises:
         RequestError: `forbidden`.

@@ -1,8 +1,8 @@
-"""Tokens that the relay signs itself: client secrets, and tokens of one stream.
+"""Tokens signed by the relay: client secrets, and tokens of one stream.
 
-Both are JWTs (HS256), each signed with a key of its own that HKDF makes of the one signing key.
-They stand on the key that they were made by, and only ever narrow it: what that may not do any
-more, or never might, they may not either, and they end with it.
+Both are JWTs (HS256), each signed with a key of its own that HKDF derives from the signing key.
+They depend on the API key that created them and can only narrow it: they lose what it loses,
+and end with it.
 """
 
 import re
@@ -28,31 +28,31 @@ from .globs import covers
 from .principal import Principal
 
 PREFIX: Final = "ek_"
-"""What a client secret begins with, as OpenAI's do."""
+"""The prefix of a client secret, as at OpenAI."""
 
 ISSUER: Final = "seseragi"
 ALGORITHM: Final = "HS256"
 
 MAX_LENGTH: Final = 4096
-"""The longest token, in characters: proxies take lines of the head, and URLs, of 8 KiB."""
+"""Characters of the longest token: proxies limit header lines and URLs to 8 KiB."""
 
 REMEMBERED: Final = 4096
-"""How many verified tokens are remembered, of about 1 KiB each."""
+"""The maximum number of cached tokens, of about 1 KiB each."""
 
 NONCE_BYTES: Final = 12
 
-Who = tuple[str, str, str, tuple[str, ...] | None, str]
+TokenOwner = tuple[str, str, str, tuple[str, ...] | None, str]
 """Tenant, user, key, origins and the key's id, as in the claims of a client secret."""
 
 _OPTIONS: Final[jwt.types.Options] = {
     "require": ["exp", "iat", "iss", "aud"],
     "strict_aud": True,
-    # Its end is looked at each time, and not only now; clocks of replicas differ.
+    # The expiry is checked at each use, not only at decoding; clocks of replicas differ.
     "verify_exp": False,
     "verify_iat": False,
 }
 
-_who: msgspec.json.Decoder[Who] = msgspec.json.Decoder(Who)
+_owner_decoder: msgspec.json.Decoder[TokenOwner] = msgspec.json.Decoder(TokenOwner)
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -60,29 +60,31 @@ _FORM = re.compile(r"[A-Za-z0-9_-]+\.([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+")
 
 
 class FindKey(Protocol):
-    """Looks a key up for what stands on it."""
+    """Looks up the API key of a token."""
 
     def __call__(self, name: str, *, issued_at: float | None = None) -> Principal | None:
-        """Return what the key of a name may do now; None where there is none, or a newer one."""
+        """Return the current principal of a named key; None if it is gone or newer than
+        `issued_at`.
+        """
 
 
 class _Claims(msgspec.Struct, frozen=True):
-    """What a token says, whatever its kind."""
+    """The claims of a token of either kind."""
 
     exp: float
     iat: float
     key: str
-    """The name of the key that it stands on; "" for none."""
+    """The name of the key that created it; "" for none."""
     tenant: str
     user: str
     models: tuple[str, ...] | None = None
     origins: tuple[str, ...] | None = None
-    """Those of the key, where they are None."""
+    """None: those of the key."""
     key_id: str = ""
     limits: UsageLimits = UNLIMITED
-    """Of its user, or of itself."""
+    """Of its user, or its own."""
     secret: str = ""
-    """What tells it from others, if it names no user."""
+    """Its id, if it has no user."""
     stream: str | None = None
     may: Literal["all", "read", "watch", "stop"] = "all"
 
@@ -93,7 +95,7 @@ class _StreamClaims(msgspec.Struct, frozen=True):
     stream: str
     may: Literal["read", "watch", "stop"]
     who: str
-    """Who started the stream, encrypted: links to streams are given to others."""
+    """The stream's owner, encrypted: links to streams are shared with others."""
 
 
 class _Issuer(msgspec.Struct):
@@ -101,7 +103,7 @@ class _Issuer(msgspec.Struct):
 
 
 class _Verdict:
-    """A token that was signed here; the principal is made again when its key has changed."""
+    """A token with a valid signature; the principal is rebuilt when its key changes."""
 
     __slots__ = ("claims", "key", "principal")
 
@@ -112,9 +114,9 @@ class _Verdict:
 
 
 class Tokens:
-    """Makes and verifies them; see `Credentials`.
+    """Creates and verifies tokens; see `Credentials`.
 
-    Without `find_key` no token is compared with the key that it was made with.
+    Without `find_key`, tokens are not checked against the API key that created them.
     """
 
     def __init__(
@@ -136,11 +138,11 @@ class Tokens:
     # Verifying
 
     async def verify(self, credential: str) -> Principal | None:
-        """Return who shows a token; None for what is none of the relay's.
+        """Return the principal of a token; None if the relay did not issue it.
 
         Raises:
-            RequestError: `unauthenticated`, it has expired, was not signed here, or its key
-                is gone.
+            RequestError: `unauthenticated`, it has expired, its signature is invalid, or its
+                key is gone.
         """
         if len(credential) > MAX_LENGTH or not credential.isascii():
             if credential.startswith(PREFIX):
@@ -158,7 +160,7 @@ class Tokens:
         return self._judge(verdict)
 
     def _read(self, credential: str) -> _Claims | None:
-        """Return what a token says that was signed here."""
+        """Return the claims of a token, if its signature is valid."""
         if credential.startswith(PREFIX):
             return self._decode(credential, self._secret_key, "client_secret", _Claims)
         form = _FORM.fullmatch(credential)
@@ -181,10 +183,10 @@ class Tokens:
 
     def _decode(self, credential: str, key: bytes, audience: str, form: type[T]) -> T:
         token = credential.removeprefix(PREFIX)
-        if not _FORM.fullmatch(token):  # PyJWT takes padding too
+        if not _FORM.fullmatch(token):  # PyJWT also accepts padding
             raise _forged(credential)
         try:
-            said = jwt.decode(
+            payload = jwt.decode(
                 token,
                 key,
                 algorithms=[ALGORITHM],
@@ -192,16 +194,16 @@ class Tokens:
                 issuer=ISSUER,
                 options=_OPTIONS,
             )
-            return msgspec.convert(said, form)
+            return msgspec.convert(payload, form)
         except (jwt.PyJWTError, msgspec.ValidationError):
             raise _forged(credential) from None
 
-    def _reveal(self, claims: _StreamClaims) -> Who:
+    def _reveal(self, claims: _StreamClaims) -> TokenOwner:
         try:
-            hidden = urlsafe_b64decode(claims.who)
-            nonce, data = hidden[:NONCE_BYTES], hidden[NONCE_BYTES:]
-            told = self._cipher.decrypt(nonce, data, claims.stream.encode())
-            return _who.decode(told)
+            encrypted = urlsafe_b64decode(claims.who)
+            nonce, data = encrypted[:NONCE_BYTES], encrypted[NONCE_BYTES:]
+            plain = self._cipher.decrypt(nonce, data, claims.stream.encode())
+            return _owner_decoder.decode(plain)
         except (Base64Error, ValueError, InvalidTag, msgspec.MsgspecError):
             raise _forged("") from None
 
@@ -212,7 +214,7 @@ class Tokens:
         return verdict
 
     def _judge(self, verdict: _Verdict) -> Principal:
-        """Return who shows a token that was signed here, if it still holds."""
+        """Return the principal of a verified token, unless it has expired."""
         claims, now = verdict.claims, self._clock()
         secret = claims.stream is None
         if claims.exp <= now:
@@ -230,11 +232,11 @@ class Tokens:
         return verdict.principal
 
     def _key_of(self, claims: _Claims) -> Principal | None:
-        """Return what the key of a token may do now; None where it stands by itself."""
+        """Return the current principal of a token's key; None for a token without a key."""
         if not claims.key or self._find_key is None:
             return None
         key = self._find_key(claims.key, issued_at=claims.iat)
-        # Another key may have the name by now, also while a request by the old one went on.
+        # Another key may have the name now, even during a request with the old one.
         if key is None or (
             key.key_id,
             key.tenant or claims.tenant,
@@ -257,16 +259,17 @@ class Tokens:
         secret: str = "",
         expires_at: float,
     ) -> str:
-        """Return a client secret, by which a user may do a part of what the principal may.
+        """Return a client secret, which grants a user a part of the principal's permissions.
 
-        It ends at `expires_at`, in unix seconds, or with the principal or its key before that.
-        `limits` are its user's; with a `secret`, which no other has, its own.
+        It expires at `expires_at`, in unix seconds, or earlier with the principal or its key.
+        `limits` are its user's; with a unique `secret`, its own.
 
         Raises:
-            RequestError: `forbidden`, it would be more; `invalid_request`, it would be too long.
+            RequestError: `forbidden`, it would grant more; `invalid_request`, it would be
+                too long.
         """
         if principal.stream is not None:
-            raise RequestError("forbidden", "a stream token makes no client secrets")
+            raise RequestError("forbidden", "stream tokens cannot create client secrets")
         _check_same("tenant", tenant, principal.tenant)
         _check_same("user", user, principal.user)
         for glob in models or ():
@@ -274,21 +277,21 @@ class Tokens:
                 allowed = ", ".join(map(repr, (principal.models or ())[:20]))
                 raise RequestError(
                     "forbidden",
-                    f"models: {glob[:200]!r} is not within what the key may use: {allowed[:1000]}",
+                    f"models: {glob[:200]!r} is not allowed for the key: {allowed[:1000]}",
                 )
         for origin in origins:
             if principal.origins and origin not in principal.origins:
                 allowed = ", ".join(map(repr, principal.origins[:20]))
                 raise RequestError(
                     "forbidden",
-                    f"origins: {origin[:200]!r} is none of the key's: {allowed[:1000]}",
+                    f"origins: {origin[:200]!r} is not an origin of the key: {allowed[:1000]}",
                 )
         if not self._inherits(principal):
             if models is None:
                 models = ("*",) if principal.models is None else principal.models
             origins = origins or principal.origins
         limits = smaller(principal.user_limits, limits)
-        said = {
+        payload = {
             "key": principal.key,
             "key_id": principal.key_id,
             "tenant": tenant or principal.tenant,
@@ -301,7 +304,7 @@ class Tokens:
         if principal.expires_at is not None:
             expires_at = min(expires_at, principal.expires_at)
         token = PREFIX + self._sign(
-            {name: value for name, value in said.items() if value is not None},
+            {name: value for name, value in payload.items() if value is not None},
             self._secret_key,
             audience="client_secret",
             expires_at=self.latest(principal, expires_at),
@@ -309,8 +312,8 @@ class Tokens:
         if len(token) > MAX_LENGTH:
             raise RequestError(
                 "invalid_request",
-                f"models, origins: with them the client secret would have {len(token)} characters, "
-                f"and {MAX_LENGTH} is the most; send fewer, such as one glob for many models",
+                f"models, origins: the client secret would have {len(token)} characters, "
+                f"the maximum is {MAX_LENGTH}; send fewer, such as one glob for many models",
             )
         return token
 
@@ -322,34 +325,37 @@ class Tokens:
         may: Literal["read", "watch", "stop"],
         expires_at: float,
     ) -> str:
-        """Return a token by which anybody may read, or stop, one stream of the principal.
+        """Return a token that grants anyone to read, or stop, one stream of the principal.
 
         `expires_at` is in unix seconds; see `latest`.
         """
         origins = None if self._inherits(principal) else principal.origins
-        who: Who = (
-            *(principal.tenant, principal.user, principal.key, origins),
+        owner: TokenOwner = (
+            principal.tenant,
+            principal.user,
+            principal.key,
+            origins,
             principal.key_id,
         )
         nonce = secrets.token_bytes(NONCE_BYTES)
-        hidden = self._cipher.encrypt(nonce, msgspec.json.encode(who), stream.encode())
+        encrypted = self._cipher.encrypt(nonce, msgspec.json.encode(owner), stream.encode())
         return self._sign(
-            {"stream": stream, "may": may, "who": urlsafe_b64encode(nonce + hidden).decode()},
+            {"stream": stream, "may": may, "who": urlsafe_b64encode(nonce + encrypted).decode()},
             self._stream_key,
             audience="stream",
             expires_at=self.latest(principal, expires_at),
         )
 
     def key_limits(self, name: str) -> UsageLimits:
-        """Return the limits of the key of a name as it stands now."""
+        """Return the current limits of a named key."""
         key = self._look_up(name)
         return UNLIMITED if key is None else key.key_limits
 
     def latest(self, principal: Principal, expires_at: float) -> float:
-        """Return when a token ends that is to end at `expires_at`: then, or with its key before.
+        """Return the expiry of a token: `expires_at`, or earlier with its key.
 
-        Both are unix seconds. When the client secret or the JWT ends that the principal has shown
-        does not matter.
+        Both are unix seconds. The expiry of the principal's own client secret or JWT does
+        not matter.
         """
         key = self._look_up(principal.key)
         if key is None or key.expires_at is None:
@@ -360,7 +366,7 @@ class Tokens:
         return self._find_key(name) if name and self._find_key is not None else None
 
     def _inherits(self, principal: Principal) -> bool:
-        """Return whether the models and origins of a principal are looked up with its key."""
+        """Return whether a principal's models and origins equal those of its key."""
         key = self._look_up(principal.key)
         return key is not None and (key.models, key.origins) == (
             principal.models,
@@ -369,12 +375,12 @@ class Tokens:
 
     def _sign(self, claims: dict[str, Any], key: bytes, *, audience: str, expires_at: float) -> str:
         now = self._clock()
-        said = {"iss": ISSUER, "aud": audience, "exp": expires_at, "iat": now, **claims}
-        return jwt.encode(said, key, algorithm=ALGORITHM)
+        payload = {"iss": ISSUER, "aud": audience, "exp": expires_at, "iat": now, **claims}
+        return jwt.encode(payload, key, algorithm=ALGORITHM)
 
 
 def _derive(signing_key: str, purpose: str) -> bytes:
-    """Return a key for one purpose (RFC 5869)."""
+    """Derive a key for one purpose (RFC 5869)."""
     info = f"seseragi {purpose}".encode()
     return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(signing_key.encode())
 
@@ -388,7 +394,7 @@ def _unverified_issuer(payload: str) -> str:
 
 
 def _narrow(claims: _Claims, key: Principal | None) -> Principal:
-    """Return who shows a token: what it says, as far as its key may do that now."""
+    """Return the principal of a token: its claims, limited to its key's current permissions."""
     models, origins, expires_at = claims.models, claims.origins, claims.exp
     if key is not None:
         if models is None:
@@ -399,11 +405,11 @@ def _narrow(claims: _Claims, key: Principal | None) -> Principal:
             origins = key.origins
         elif key.origins:
             origins = tuple(origin for origin in origins if origin in key.origins)
-            if not origins:  # which would mean any
-                raise _refused("no page may use this any more: its key has lost its origins")
+            if not origins:  # an empty list would allow any
+                raise _refused("no page may use this token: its key no longer allows its origins")
         if key.expires_at is not None:
             expires_at = min(expires_at, key.expires_at)
-    elif models is None:  # it was made where keys are looked up
+    elif models is None:  # it was created with `find_key`
         raise _key_gone(claims)
     return Principal(
         tenant=claims.tenant,
@@ -423,7 +429,7 @@ def _narrow(claims: _Claims, key: Principal | None) -> Principal:
 
 def _check_same(name: str, wanted: str | None, own: str) -> None:
     if own and wanted and wanted != own:
-        raise RequestError("forbidden", f"{name}: the key is of {own!r} alone; leave it out")
+        raise RequestError("forbidden", f"{name}: the key belongs to {own!r}; omit it")
 
 
 def _refused(message: str) -> RequestError:
@@ -443,5 +449,5 @@ def _forged(credential: str) -> RequestError:
 
 
 def _key_gone(claims: _Claims) -> RequestError:
-    what = "client secret" if claims.stream is None else "link"
-    return _refused(f"the key that this {what} stands on has ended or was revoked")
+    kind = "client secret" if claims.stream is None else "link"
+    return _refused(f"the key of this {kind} has expired or was revoked")

@@ -1,4 +1,4 @@
-"""Where keys of identity providers may be fetched: over TLS, or on this machine."""
+"""Validation of identity providers' URLs: https, or http on this machine."""
 
 from urllib.parse import SplitResult, urlsplit
 
@@ -8,27 +8,27 @@ from .. import addresses
 
 
 def why_unusable(url: str) -> str | None:
-    """Return why nothing can be fetched from a URL, in words for its owner; None if it can."""
+    """Return why a URL cannot be fetched, for its owner; None if it can."""
     try:
         parts = urlsplit(url)
         port, host = parts.port, parts.hostname or ""
         host.encode("idna")
         httpx2.URL(url)
     except (ValueError, httpx2.InvalidURL):
-        return "it is no URL"
+        return "not a URL"
     if parts.scheme not in ("http", "https") or not host or port == 0:
-        return "it has to start with https:// and name a host"
+        return "must start with https:// and have a host"
     if parts.username or parts.password:
-        return "it must have no name and no password in it"
+        return "must not contain a user name or password"
     if parts.fragment or not url.isascii() or not url.isprintable() or " " in url:
-        return "it must have no fragment, spaces or special characters"
+        return "must not contain a fragment, spaces or special characters"
     if parts.scheme == "http" and not _is_loopback(parts):
-        return "use https: whoever changes the keys on their way is any user"
+        return "use https: over http the keys could be replaced in transit"
     return None
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether a URL names this machine."""
+    """Return whether a URL refers to this machine."""
     return _is_loopback(urlsplit(url))
 
 

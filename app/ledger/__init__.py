@@ -1,4 +1,5 @@
-"""What streams may cost, and what they have cost: limits, reservations, settlement, prices. No I/O.
+"""Limits, reservations, settlement and prices of streams. No I/O.
 
-The numbers are kept where the log is, and change in the same steps (`app.eventlog.accounts`).
+The event log stores the accounts, and updates them atomically with streams
+(`app.eventlog.accounts`).
 """

@@ -1,15 +1,15 @@
-"""The accounts of those who use the relay: what is reserved, what was spent, what is left.
+"""Accounts of the relay, tenants, keys and users: reservations, spending and limits.
 
-A stream takes from several accounts at once: the relay's, its tenant's, its key's, its user's.
-`reserve` checks all of them and takes from all or none; `settle` puts what a stream has cost
-in the place of what was held for it. Each log does both in one step with the stream's own
-beginning and end, so that neither happens twice and nothing stays held.
+A stream draws on several accounts: the relay's, its tenant's, its key's, its user's. `reserve`
+checks all of them and takes from all or none; `settle` replaces a stream's reservation by its
+cost. Each log does both atomically with the stream's own start and end, so that neither
+happens twice and no reservation leaks.
 
-A stream counts in the day and the month (UTC) in which it began, by the clock of the event log
-where that has one of its own. A period that lies in the future, because a clock was ahead, becomes
-the current one and keeps what was used in it: a wrong clock never frees a budget. A minute is the
-last twelve spans of five seconds and the one that runs: never less than 60 seconds, so that a
-limit is never passed in any 60 seconds, and at most 65.
+A stream counts in the UTC day and month of its start, by the event log's clock if that has one
+of its own. A period in the future, due to a clock that was ahead, becomes the current one and
+retains its usage: a wrong clock never frees a budget. A minute is the last twelve spans of five
+seconds and the current one: at least 60 seconds, so that no 60 seconds exceed a limit, and at
+most 65.
 """
 
 import math
@@ -24,21 +24,21 @@ from .money import to_usd
 
 SPAN_S: Final = 5
 SPANS: Final = 13
-"""How many spans, the running one included, make a minute."""
+"""The number of spans in a minute, including the current one."""
 
 DAY_S: Final = 86_400
 
 SKEW_S: Final = 60
-"""How far clocks may differ: what lies further in the future was counted by a wrong clock."""
+"""The maximum clock difference: later spans and periods come from a wrong clock."""
 
 STREAMS_RETRY_S: Final = 2.0
-"""What is told to wait until another stream may have ended."""
+"""Retry-After for a concurrency limit."""
 
 Kind = Literal["requests", "tokens", "streams", "usd_per_day", "usd_per_month"]
 
 
 class Account(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One account and its limits; money in nano-USD. None: no limit."""
+    """One account and its limits, with money in nano-USD. None: no limit."""
 
     name: str
     """`relay`, or `tenant:`, `key:`, `user:` and the name, each part quoted."""
@@ -52,7 +52,7 @@ class Account(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def limits_output(self) -> bool:
-        """Whether the length of an answer matters to it."""
+        """Whether its limits depend on the length of an answer."""
         return self.tokens_per_minute is not None or self.limits_money
 
     @property
@@ -67,53 +67,53 @@ class Account(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class ReservationRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What has to be reserved before a stream may begin.
+    """A reservation to make before a stream starts.
 
-    The answer may have `output_tokens`, or fewer if that is what is left, but not fewer than
-    `least_output_tokens`. Prices are those of the dearest target, in nano-USD.
+    The answer may have `output_tokens`, or fewer if less is left, but at least
+    `least_output_tokens`. Prices are those of the most expensive target, in nano-USD.
     """
 
     accounts: tuple[Account, ...]
     at: float
-    """When the stream was asked for, in unix seconds."""
+    """The time of the request, in unix seconds."""
     input_tokens: int = 0
     output_tokens: int = 0
     least_output_tokens: int = 1
     choices: int = 1
-    """How many answers of that length there may be."""
+    """The maximum number of answers of that length."""
     input_nano_usd: int = 0
     """Of the whole input, and of the call."""
     output_nano_usd: int = 0
-    """Of one token of one answer."""
+    """Per token of one answer."""
     unpriced: bool = False
-    """Whether what a target costs is unknown, so that it may cost more than is held."""
+    """Whether a target's price is unknown, so that it may cost more than reserved."""
     unsized: bool = False
-    """Whether the input may be far longer than estimated: pictures, files, a provider's tools."""
+    """Whether the input may far exceed the estimate: images, files, a provider's tools."""
     limited: bool = False
-    """Whether the provider was told `output_tokens` as the longest answer."""
+    """Whether the provider received `output_tokens` as the maximum output."""
 
     @property
     def day(self) -> int:
-        """The day in which the stream counts: days since 1970."""
+        """The day of the stream, in days since 1970."""
         return int(self.at // DAY_S)
 
     @property
     def month(self) -> int:
-        """The month in which the stream counts: months since the year 0."""
+        """The month of the stream, in months since the year 0."""
         return month_of(self.day)
 
     @property
     def span(self) -> int:
-        """The span of five seconds in which it counts."""
+        """The span of five seconds of the stream."""
         return int(self.at // SPAN_S)
 
     @property
     def strict(self) -> bool:
-        """Whether one of the accounts is: what a stream has cost is the same in each."""
+        """Whether any account is strict: a stream has the same cost in each."""
         return any(account.strict for account in self.accounts)
 
     def reservation(self, output_tokens: int) -> "Reservation":
-        """Return what is held for a stream whose answer may have so many tokens."""
+        """Return the reservation for a stream with this maximum output."""
         output = output_tokens * self.choices
         return Reservation(
             tokens=self.input_tokens + output,
@@ -122,42 +122,42 @@ class ReservationRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fal
 
 
 class Reservation(NamedTuple):
-    """What is held for a stream that runs, in each of its accounts."""
+    """The amount reserved for a running stream, in each of its accounts."""
 
     tokens: int
     nano_usd: int
 
 
 class Standing(NamedTuple):
-    """How an account stands to a limit of a minute."""
+    """Usage of an account against a limit per minute."""
 
     limit: int
     remaining: int
     reset_s: float
-    """Until all of it is there again, if nothing is used."""
+    """Seconds until all of it is available again, without further use."""
 
 
 class Grant(NamedTuple):
-    """What a stream was given."""
+    """The result of a successful reservation."""
 
     output_tokens: int
-    """The longest answer that was reserved for; in each choice."""
+    """The maximum output that was reserved, per choice."""
     requests: Standing | None = None
     tokens: Standing | None = None
-    """How the account of who asks stands; None without such a limit."""
+    """Usage of the caller's account; None without such a limit."""
 
 
 class Settlement(msgspec.Struct, frozen=True, gc=False):
-    """What a stream has cost; money in nano-USD."""
+    """The cost of a stream, with money in nano-USD."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     nano_usd: int | None = 0
     """None: a price is unknown."""
     streams: int = 1
-    """0 of a stream that never began."""
+    """0 for a stream that never started."""
     row: bytes = b""
-    """What the log is to keep for the records until they have it; empty: nothing."""
+    """The row that the log stores until it is in the records; empty: none."""
 
     @property
     def tokens(self) -> int:
@@ -165,11 +165,11 @@ class Settlement(msgspec.Struct, frozen=True, gc=False):
 
 
 NOTHING: Final = Settlement(streams=0)
-"""Of a stream for which nobody was called."""
+"""For a stream without any upstream call."""
 
 
 class LimitReached(RequestError):
-    """A limit does not leave room for a stream: `rate_limited`, or `budget_exceeded` for money."""
+    """A stream exceeds a limit: `rate_limited`, or `budget_exceeded` for money."""
 
     def __init__(
         self,
@@ -188,37 +188,37 @@ class LimitReached(RequestError):
 
 
 class Period(msgspec.Struct, array_like=True):
-    """What was used in one day or month, and what is held for streams that run."""
+    """Usage of one day or month, and reservations of running streams."""
 
     number: int = 0
     """Of the day or month."""
     requests: int = 0
-    """Streams that have ended."""
+    """Ended streams."""
     input_tokens: int = 0
     output_tokens: int = 0
     nano_usd: int = 0
     unpriced: int = 0
-    """Streams whose price is unknown."""
+    """Streams of unknown price."""
     held_nano_usd: int = 0
 
     def turn(self, number: int) -> None:
-        """Begin a later period; what an earlier one held stays in that."""
+        """Start a later period; reservations of the previous one stay in that."""
         if number > self.number:
             self.number = number
             self.requests = self.input_tokens = self.output_tokens = 0
             self.nano_usd = self.unpriced = self.held_nano_usd = 0
 
     def repair(self, number: int) -> None:
-        """Return from a period that lies in the future; what was used in it stays used."""
+        """Return from a future period to `number`, with its usage."""
         self.number = number
 
-    def hold(self, number: int, held: Reservation) -> None:
-        """Hold what a stream may cost; one of a past period, by another clock, is not counted."""
+    def hold(self, number: int, reserved: Reservation) -> None:
+        """Add a reservation; ignore one of another period, due to another clock."""
         if number == self.number:
-            self.held_nano_usd += held.nano_usd
+            self.held_nano_usd += reserved.nano_usd
 
-    def settle(self, number: int, held: Reservation, settlement: Settlement) -> None:
-        """Put what a stream has cost in the place of what was held for it."""
+    def settle(self, number: int, reserved: Reservation, settlement: Settlement) -> None:
+        """Replace a stream's reservation by its cost."""
         if number < self.number:
             return
         self.requests += settlement.streams
@@ -226,25 +226,25 @@ class Period(msgspec.Struct, array_like=True):
         self.output_tokens += settlement.output_tokens
         self.nano_usd += settlement.nano_usd or 0
         self.unpriced += settlement.nano_usd is None
-        self.held_nano_usd = max(0, self.held_nano_usd - held.nano_usd)
+        self.held_nano_usd = max(0, self.held_nano_usd - reserved.nano_usd)
 
 
 class AccountState(msgspec.Struct):
-    """The numbers of one account."""
+    """The usage of one account."""
 
     running: int = 0
     day: Period = msgspec.field(default_factory=Period)
     month: Period = msgspec.field(default_factory=Period)
     spans: dict[int, tuple[int, int]] = {}
-    """Requests and tokens, by the span in which they came; those of the last minute."""
+    """Requests and tokens of the last minute, by span."""
 
     def turn_to(self, at: float) -> None:
-        """Come to a time, in unix seconds."""
+        """Advance to a time, in unix seconds."""
         day = day_of(at)
         self.turn(day, month_of(day), int(at // SPAN_S))
 
     def turn(self, day: int, month: int, span: int) -> None:
-        """Come to a day, a month and a span."""
+        """Advance to a day, a month and a span."""
         if day != self.day.number:
             self.day.turn(day)
             if self.day.number * DAY_S > span * SPAN_S + SKEW_S:
@@ -255,13 +255,13 @@ class AccountState(msgspec.Struct):
                 self.month.repair(month)
         if self.spans:
             oldest, newest = span - SPANS, span + SKEW_S // SPAN_S
-            for wrong in [kept for kept in self.spans if not oldest < kept <= newest]:
+            for wrong in [number for number in self.spans if not oldest < number <= newest]:
                 requests, tokens = self.spans.pop(wrong)
                 if wrong > newest:
                     self.add(span, requests, tokens)
 
     def add(self, span: int, requests: int, tokens: int) -> None:
-        """Count in a span."""
+        """Add usage to a span."""
         before = self.spans.get(span, (0, 0))
         self.spans[span] = (before[0] + requests, before[1] + tokens)
 
@@ -285,10 +285,10 @@ def month_of(day: int) -> int:
 
 
 def reserve(states: Mapping[str, AccountState], request: ReservationRequest) -> Grant:
-    """Take what a stream may cost from all of its accounts, or from none.
+    """Reserve a stream's maximum cost in all of its accounts, or in none.
 
     Raises:
-        LimitReached: one of them has not enough left.
+        LimitReached: an account has not enough left.
     """
     output = request.output_tokens
     day, span = request.day, request.span
@@ -298,14 +298,14 @@ def reserve(states: Mapping[str, AccountState], request: ReservationRequest) -> 
         state.turn(day, month, span)
         output = _check(account, state, request, output)
     grant = Grant(output)
-    held = request.reservation(output)
+    reserved = request.reservation(output)
     for account in request.accounts:
         state = states[account.name]
         state.running += 1
-        state.day.hold(day, held)
-        state.month.hold(month, held)
+        state.day.hold(day, reserved)
+        state.month.hold(month, reserved)
         if account.requests_per_minute is not None or account.tokens_per_minute is not None:
-            state.add(span, 1, held.tokens)
+            state.add(span, 1, reserved.tokens)
             grant = with_standing(grant, account, state, request)
     return grant
 
@@ -313,26 +313,26 @@ def reserve(states: Mapping[str, AccountState], request: ReservationRequest) -> 
 def settle(
     states: Mapping[str, AccountState],
     request: ReservationRequest,
-    held: Reservation,
+    reserved: Reservation,
     settlement: Settlement,
 ) -> None:
-    """Put what a stream has cost in the place of what was held for it."""
+    """Replace a stream's reservation by its cost."""
     day = request.day
     month = month_of(day)
     for account in request.accounts:
         state = states[account.name]
         state.running = max(0, state.running - 1)
-        state.day.settle(day, held, settlement)
-        state.month.settle(month, held, settlement)
+        state.day.settle(day, reserved, settlement)
+        state.month.settle(month, reserved, settlement)
         if state.spans and request.span in state.spans:
-            state.add(request.span, 0, settlement.tokens - held.tokens)
+            state.add(request.span, 0, settlement.tokens - reserved.tokens)
 
 
 def _check(account: Account, state: AccountState, request: ReservationRequest, output: int) -> int:
-    """Return how many tokens an answer may have, by one account; at most `output`.
+    """Return the maximum output tokens by one account, at most `output`.
 
     Raises:
-        LimitReached: not enough.
+        LimitReached: not enough is left.
     """
     if account.streams is not None and state.running >= account.streams:
         raise _refused(account, "streams", request, retry_after_s=STREAMS_RETRY_S)
@@ -370,7 +370,7 @@ def _check(account: Account, state: AccountState, request: ReservationRequest, o
             continue
         each = request.output_nano_usd * request.choices
         if not (each or request.input_nano_usd):
-            continue  # it costs nothing, whatever is left
+            continue  # free of charge, regardless of what is left
         over = limit - period.nano_usd - period.held_nano_usd - request.input_nano_usd
         least = each * request.least_output_tokens
         if over < least:
@@ -391,7 +391,7 @@ def _used(state: AccountState) -> tuple[int, int]:
 
 
 def _wait_s(state: AccountState, at: float, which: int, excess: int) -> float:
-    """Return the seconds until so much of what was used is more than a minute ago."""
+    """Return the seconds until `excess` of the usage is more than a minute old."""
     for span in sorted(state.spans):
         excess -= state.spans[span][which]
         if excess <= 0:
@@ -408,10 +408,10 @@ def _standing(limit: int, used: int, state: AccountState, at: float) -> Standing
 def with_standing(
     grant: Grant, account: Account, state: AccountState, request: ReservationRequest
 ) -> Grant:
-    """Return a grant with how an account stands, if it is that of who asks.
+    """Return a grant with the usage of an account, if it is the caller's.
 
-    What the others have left is no business of his: there he would see the traffic of all. Of the
-    state the sum of its spans counts, and which is the last.
+    Usage of other accounts is not disclosed: it would reveal the traffic of others. Only the
+    sum of the spans and the last span matter.
     """
     if not _is_own(account, request):
         return grant
@@ -424,8 +424,8 @@ def with_standing(
 
 
 def month_starts_at(month: int) -> int:
-    """Return when a month begins, in unix seconds (Hinnant, days_from_civil)."""
-    year, mp = (month - 2) // 12, (month - 2) % 12  # of years that begin in March
+    """Return the start of a month, in unix seconds (Hinnant, days_from_civil)."""
+    year, mp = (month - 2) // 12, (month - 2) % 12  # of years that start in March
     era, yoe = divmod(year, 400)
     days = era * 146_097 + yoe * 365 + yoe // 4 - yoe // 100 + (153 * mp + 2) // 5 - 719_468
     return days * DAY_S
@@ -461,60 +461,60 @@ def _refused(
 
 
 def _is_own(account: Account, request: ReservationRequest) -> bool:
-    """Return whether an account is that of who asks, so that its numbers may be told."""
+    """Return whether an account is the caller's, so that its usage may be disclosed."""
     return not request.accounts or account.name == request.accounts[-1].name
 
 
 def _message(
     account: Account, kind: Kind, request: ReservationRequest, *, passes: bool = False
 ) -> str:
-    """Say what is reached, with no numbers but those of the last account: that of who asks.
+    """Return the message for a reached limit, with numbers of the caller's account only.
 
-    `passes`: money has room again when others give back what they do not use.
+    `passes`: whether a budget has room again once running streams release their reservations.
     """
-    who = WHOSE.get(account.name.partition(":")[0], "your")
+    owner = OWNERS.get(account.name.partition(":")[0], "your")
     own = _is_own(account, request)
     match kind:
         case "requests":
             limit = f"{account.requests_per_minute} requests" if own else "requests"
-            return f"{who} limit of {limit} a minute is reached"
+            return f"{owner} limit of {limit} a minute is reached"
         case "tokens":
             limit = f"{account.tokens_per_minute} tokens" if own else "tokens"
             return (
-                f"{who} limit of {limit} a minute has no room for this request of about "
+                f"{owner} limit of {limit} a minute has no room for this request of about "
                 f"{request.input_tokens} tokens and its answer"
             )
         case "streams":
             limit = f"{account.streams} streams" if own else "streams"
-            return f"{who} limit of {limit} at once is reached"
+            return f"{owner} limit of {limit} at once is reached"
         case "usd_per_day":
             limit = f" of {to_usd(account.nano_usd_per_day or 0)} USD" if own else ""
-            when = _HELD if passes else "; the next day begins at 00:00 UTC"
-            return f"{who} budget{limit} for the day has no room for this request{when}"
+            when = _RESERVED if passes else "; the next day begins at 00:00 UTC"
+            return f"{owner} budget{limit} for the day has no room for this request{when}"
         case "usd_per_month":
             limit = f" of {to_usd(account.nano_usd_per_month or 0)} USD" if own else ""
-            when = _HELD if passes else "; the next month begins on the 1st at 00:00 UTC"
-            return f"{who} budget{limit} for the month has no room for this request{when}"
+            when = _RESERVED if passes else "; the next month begins on the 1st at 00:00 UTC"
+            return f"{owner} budget{limit} for the month has no room for this request{when}"
 
 
-_HELD: Final = (
-    " while others run, for which it is held; try again when they have ended, and say in the "
-    "request how long its answer may be"
+_RESERVED: Final = (
+    " while running streams reserve the rest; try again when they have ended, and limit the "
+    "output of the request"
 )
 
-WHOSE: Final = {
+OWNERS: Final = {
     "relay": "the relay's",
     "tenant": "the organization's",
     "key": "the key's",
     "user": "your",
 }
-"""By the kind of an account, in words that name nobody."""
+"""By the kind of an account, without names."""
 
 
 def fresh_states(
     known: Mapping[str, AccountState], accounts: Iterable[Account]
 ) -> dict[str, AccountState]:
-    """Return the states of accounts, new ones for those that are not known."""
+    """Return the states of accounts, new ones if unknown."""
     return {
         account.name: known[account.name] if account.name in known else AccountState()
         for account in accounts
@@ -522,9 +522,9 @@ def fresh_states(
 
 
 def is_over(name: str, state: AccountState, day: int) -> bool:
-    """Return whether nothing of an account can count on a day any more, or later.
+    """Return whether an account's usage cannot matter on a day or later.
 
-    That is after its month, and of a client secret, which holds for a day at most, after two days.
+    That is after its month; for client secrets, which last at most a day, after two days.
     """
     last = state.day.number
     ended = last < day - 1 if name.startswith("secret:") else month_of(last) < month_of(day)

@@ -1,4 +1,4 @@
-"""What the settings say of money. Pure values; `app.settings.ledger` reads them."""
+"""Settings of limits and prices. Pure values; `app.settings` parses them."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -12,56 +12,57 @@ UsdPerMillion = Annotated[float, Meta(ge=0, le=10**6)]
 
 
 class TokenPrices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What tokens of each kind cost, in USD a million."""
+    """Prices of tokens by kind, in USD per million."""
 
     input: UsdPerMillion
     output: UsdPerMillion
     cached_input: UsdPerMillion | None = None
-    """None: as `input`, and so for each kind of input."""
+    """None: as `input`; the same applies to each kind of input."""
     cache_write: UsdPerMillion | None = None
     cache_write_1h: UsdPerMillion | None = None
-    """What is kept for an hour; None: as `cache_write`."""
+    """Cached for an hour; None: as `cache_write`."""
     audio_input: UsdPerMillion | None = None
     reasoning: UsdPerMillion | None = None
-    """None: as `output`, and so for each kind of output."""
+    """None: as `output`; the same applies to each kind of output."""
     audio_output: UsdPerMillion | None = None
 
 
 class PriceTier(TokenPrices, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`[[price.tiers]]`: what all tokens of a call cost whose input is long."""
+    """`[[price.tiers]]`: prices for all tokens of a call with a long input."""
 
     above: Annotated[int, Meta(ge=1, le=10**9)]
-    """Tokens of input that are still cheaper."""
+    """The longest input, in tokens, below this tier."""
 
 
 class PriceConfig(TokenPrices, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`[[price]]`: what the targets cost whose names a glob matches."""
+    """`[[price]]`: prices of the targets whose names match a glob."""
 
     target: Annotated[str, Meta(min_length=1, max_length=300)]
-    """A glob of `upstream/model`; the first table that matches counts."""
+    """A glob of `upstream/model`; the first matching table applies."""
     request: Annotated[float, Meta(ge=0, le=1000)] = 0
-    """USD a call."""
+    """USD per call."""
     tiers: Annotated[tuple[PriceTier, ...], Meta(max_length=20)] = ()
     version: Annotated[str, Meta(pattern=r"^[!-~]([ -~]{0,38}[!-~])?$")] | None = None
-    """What stands in records as the edition of this price; None: a digest of the table."""
+    """The version of this price in records; None: a digest of the table."""
 
 
 class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """`[limits]`: of the whole relay, and of each tenant, key and user that says nothing else."""
+    """`[limits]`: of the relay, and the defaults for each tenant, key and user."""
 
     relay: UsageLimits = UNLIMITED
     tenant: UsageLimits = UNLIMITED
     key: UsageLimits = UNLIMITED
     user: UsageLimits = UNLIMITED
     tenants: Mapping[str, UsageLimits] = {}
-    """Those of one tenant, in place of `tenant`."""
+    """By tenant, instead of `tenant`."""
     max_output_tokens: Annotated[int, Meta(ge=1, le=10**7)] = 16_384
-    """What is reserved, and asked for as the longest answer, where a request does not say and
-    tokens or money are limited."""
+    """The reserved and requested maximum output, for requests without one if tokens or money
+    are limited.
+    """
 
 
 class LedgerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the settings say of money."""
+    """All settings of limits and prices."""
 
     limits: LimitsConfig = LimitsConfig()
     prices: tuple[PriceConfig, ...] = ()

@@ -1,8 +1,7 @@
-"""The prices of genai-prices, if it is installed: those that it was shipped with.
+"""Price catalog of genai-prices, if it is installed: its bundled snapshot.
 
-It is never asked for news, which it would fetch. Whose prices count is told by the base URL
-of an upstream, and by nothing else: a model of the same name costs something else elsewhere,
-and nothing that is known on a host of one's own.
+It is never updated over the network. Only the base URL of an upstream selects the provider:
+other hosts have other prices for a model of the same name, and a private host has none.
 """
 
 import re
@@ -18,24 +17,24 @@ if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice, Provider
 
 TIERS: Final = ("service_tier", "speed")
-"""What the catalog calls it if a call is billed otherwise than usual."""
+"""The catalog's conditions for prices other than the default."""
 
 MAX_NAME: Final = 256
 """The longest name that is looked up; the catalog's longest has 80 characters, an ARN 150."""
 
 OTHER_HOSTS: Final = {"https://api.together.ai": "https://api.together.xyz"}
-"""Hosts of a provider that the catalog has by another of its names."""
+"""Hosts of a provider that the catalog lists under another name."""
 
 HUGGING_FACE: Final = "https://router.huggingface.co/v1"
-"""Where the model's name ends in the provider's: `openai/gpt-oss-120b:groq`."""
+"""Its model names end with the provider's: `openai/gpt-oss-120b:groq`."""
 
 FREE: Final = ":free"
-"""What models end in that cost nothing; others without a price are unknown."""
+"""The suffix of free models; others without a price are unknown."""
 
 _COMPACT_DATE = re.compile(r"-(20\d\d)([01]\d)([0-3]\d)(?=-|:|$)")
 
 MINUTE: Final = timedelta(minutes=1)
-"""How long a tariff holds: prices change with minutes that are whole."""
+"""The cache time of a tariff: prices change at full minutes."""
 
 NO_TIME: Final = timedelta(0)
 LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -48,7 +47,7 @@ def utc_now() -> datetime:
 
 
 def open_catalog(base_urls: Mapping[str, str], *, now: Clock = utc_now) -> "GenaiCatalog | None":
-    """Return the catalog for upstreams, by their names; None where genai-prices is missing.
+    """Return the catalog for upstreams by name; None if genai-prices is not installed.
 
     It takes a quarter of a second, and 20 MB.
     """
@@ -82,10 +81,10 @@ class GenaiCatalog:
         }
         self._shelves: dict[str, _Shelf] = {}
         self._prices: dict[tuple[str, str, int], GenaiPrice | None] = {}
-        """As many as the catalog has models."""
+        """At most as many as the catalog has models."""
 
     def find(self, upstream: str, model: str) -> "GenaiPrice | None":
-        """Return the price of a model of an upstream; None where it is unknown."""
+        """Return the price of an upstream's model; None if unknown."""
         provider_id = self._by_upstream.get(upstream)
         if provider_id == HUGGING_FACE:
             model, _, host = model.rpartition(":")
@@ -116,7 +115,7 @@ class GenaiCatalog:
             price = GenaiPrice(
                 self._shelves[owner].models[place],
                 version=self.version,
-                tiered=provider == owner,  # a host of others' models has tiers of its own
+                tiered=provider == owner,  # a host of other makers' models has tiers of its own
                 now=self._now,
             )
             self._prices[key] = price if price.known else None
@@ -142,14 +141,16 @@ class GenaiPrice:
     @property
     def known(self) -> bool:
         """Whether its tokens have a price."""
-        return _read(self._model.get_prices(self._now()), self.model) is not None
+        return _parse_tariff(self._model.get_prices(self._now()), self.model) is not None
 
     def cost(self, counts: TokenCounts) -> int:
-        """Return what so many tokens cost now, in nano-USD."""
+        """Return the current cost of token counts, in nano-USD."""
         return self._tariffs(counts.service_tier)[0].cost(counts)
 
     def ceiling(self, input_tokens: int, *, service_tier: str | None = None) -> Ceiling:
-        """Return what a call may cost that ends within a day, at a tier or the usual one."""
+        """Return the maximum cost of a call that ends within a day, at a service tier or the
+        default.
+        """
         now, *later = self._tariffs(service_tier)
         ceiling = now.ceiling(input_tokens)
         for other in later:
@@ -158,11 +159,11 @@ class GenaiPrice:
 
     @property
     def tariff(self) -> Tariff:
-        """What it costs now."""
+        """The current tariff."""
         return self._tariffs(None)[0]
 
     def _tariffs(self, tier: str | None) -> Sequence[Tariff]:
-        """Return the tariff of a service tier now, and those that may follow it."""
+        """Return the current tariff of a service tier, and those that may follow within a day."""
         now = self._now()
         minute, known = self._memo
         if not NO_TIME <= now - minute < MINUTE:
@@ -181,12 +182,12 @@ class GenaiPrice:
             found = [*(model.get_prices(at, context) for at in (now, tomorrow)), *found]
         if isinstance(model.prices, list):
             found += [row.prices for row in model.prices if hasattr(row.constraint, "start_time")]
-        tariffs = [_read(prices, model.id) for prices in found]
+        tariffs = [_parse_tariff(prices, model.id) for prices in found]
         return list(dict.fromkeys(tariff for tariff in tariffs if tariff is not None))
 
 
 class _Shelf:
-    """The models of a provider, to be found by name in less time than one after another."""
+    """Index of a provider's models by name, faster than a linear search."""
 
     def __init__(self, models: "Sequence[ModelInfo]") -> None:
         self.models = models
@@ -200,7 +201,7 @@ class _Shelf:
                     self._others.append((place, clause))
 
     def find(self, name: str) -> int | None:
-        """Return the place of the first model that a name, in lower case, matches."""
+        """Return the index of the first model that matches a lower-case name."""
         exact = self._exact.get(name)
         for place, clause in self._others:
             if exact is not None and place >= exact:
@@ -211,7 +212,7 @@ class _Shelf:
 
 
 def _clauses(match: Any) -> Iterator[Any]:
-    """Yield the clauses of which one has to match."""
+    """Yield the alternative clauses of a match."""
     if hasattr(match, "or_"):
         for clause in match.or_:
             yield from _clauses(clause)
@@ -220,29 +221,30 @@ def _clauses(match: Any) -> Iterator[Any]:
 
 
 def _provider_at(base_url: str, providers: "Sequence[Provider]") -> str | None:
-    """Return the provider whose own host has a base URL."""
+    """Return the provider of a base URL's host."""
     for host, known in OTHER_HOSTS.items():
         base_url = base_url.replace(host, known, 1) if base_url.startswith(host) else base_url
     for provider in providers:
         found = re.match(provider.api_pattern, base_url)
-        # Some patterns end within the host: its name has to end there, or a label of it.
+        # Some patterns end within the host name, which then has to end there, or a label of
+        # it.
         if found and (found[0][-1:] in "/." or base_url[found.end() :][:1] in ("", "/", ":")):
             return provider.id
     return None
 
 
 def _bare(model: str) -> str:
-    """Return a model's name without the path that some hosts give it."""
+    """Return a model's name without its path on some hosts."""
     if model.startswith("arn:"):
         return model.rpartition("/")[2]
     return model.removeprefix("models/")
 
 
-def _read(prices: "ModelPrice", model: str) -> Tariff | None:
-    """Return the prices of tokens, None where there are none.
+def _parse_tariff(prices: "ModelPrice", model: str) -> Tariff | None:
+    """Return the token prices; None if there are none.
 
-    What the counts do not tell apart costs what is dearest: images among the output. What is
-    no token, as searches, is not counted.
+    Counts that are not distinguished have the highest price: images within the output. Units
+    other than tokens, such as searches, are ignored.
     """
     known = {key: value for key, value in vars(prices).items() if value is not None}
     if "input_mtok" not in known:
@@ -254,7 +256,7 @@ def _read(prices: "ModelPrice", model: str) -> Tariff | None:
 
 
 def _rates(known: Mapping[str, Any], above: int) -> Rates:
-    """Return the rates of an input that is longer than so many tokens."""
+    """Return the rates for an input longer than `above` tokens."""
 
     def usd(*keys: str) -> Decimal | None:
         found = [_at(known[key], above) for key in keys if key in known]
@@ -273,7 +275,7 @@ def _rates(known: Mapping[str, Any], above: int) -> Rates:
 
 
 def _at(price: Any, above: int) -> Decimal:
-    """Return a price for an input that is longer than so many tokens; 0 where there is none."""
+    """Return a price for an input longer than `above` tokens; 0 if there is none."""
     if price is None:
         return Decimal(0)
     if not hasattr(price, "tiers"):

@@ -1,15 +1,15 @@
-"""Estimates of output that a provider generates and bills, and does not show: hidden reasoning.
+"""Estimates of hidden reasoning: output that a provider generates and bills, but does not send.
 
-Whoever leaves while a model thinks has been billed for what it thought until then, and nobody
-has counted that. What is known is how long nothing came (`Quiet`), and how fast the same target
-was in the pauses of answers that it counted to their end:
+A client that leaves while a model thinks is billed for uncounted output. Known are the duration
+without events (`Quiet`), and the target's rate in the pauses of answers that it counted
+completely:
 
-- An answer of which most of the thought was not shown tells how fast the target thinks. Where
-  the provider does not count the thought, that is the whole answer.
-- Any other one says nothing of that speed. Only while a target has never hidden anything is it
-  evidence that it never does, so that one that is only slow comes to cost nothing.
-- Both are added to `PRIOR_S` seconds at `DEFAULT_RATE`, and none counts as more than `MAX_RATE`:
-  no single answer, made to be quick or read from a cache, moves a rate far.
+- An answer whose reasoning was mostly hidden shows the target's rate. If the provider does not
+  count reasoning separately, the whole answer is used.
+- Other answers do not show it. Only while a target has never hidden output do they indicate
+  that it never does, so that a slow target's estimate approaches zero.
+- Both are added to `PRIOR_S` seconds at `DEFAULT_RATE`, capped at `MAX_RATE`: no single answer,
+  made fast on purpose or read from a cache, changes a rate much.
 """
 
 from typing import NamedTuple
@@ -18,58 +18,60 @@ from ..deadlines import Quiet
 from ..events import TokenCounts
 
 DEFAULT_RATE = 100.0
-"""Tokens a second of a target of which nothing was measured yet: hosted models mostly write
-fewer, so that nobody leaves for less than it costs."""
+"""Tokens per second of a target without measurements: hosted models are mostly slower, so that
+leaving never costs less than it should.
+"""
 
 PRIOR_S = 60.0
-"""Seconds of pauses that have to be measured to count as much as `DEFAULT_RATE` does."""
+"""Seconds of measured pauses with the same weight as `DEFAULT_RATE`."""
 
 MAX_RATE = 400.0
-"""Tokens a second that count of one answer: more come from a cache."""
+"""The maximum tokens per second of one answer: faster ones are cached."""
 
 PLAIN_S = 10.0
-"""Seconds that count of an answer that has hidden nothing."""
+"""The maximum seconds counted for an answer without hidden output."""
 
 HIDDEN_PART = 2 / 3
-"""Of the thought: more is no mistake of the estimate of what was shown, which was never below
-0.42 of a whole answer (docs/usage.md)."""
+"""Of the reasoning: more is not an error of the estimate of the visible part, which was at
+least 0.42 of a whole answer (docs/usage.md).
+"""
 
 MAX_TARGETS = 1024
-"""How many targets are remembered: clients may name any model."""
+"""The maximum number of targets: clients may use any model name."""
 
 WINDOW_S = 600.0
-"""Seconds of pauses of a target that count as much as all before them."""
+"""Seconds of a target's pauses with the same weight as all earlier ones."""
 
 
 class _Measured(NamedTuple):
     tokens: float = DEFAULT_RATE * PRIOR_S
-    """Hidden in so many seconds of pauses."""
+    """Hidden in that many seconds of pauses."""
     seconds: float = PRIOR_S
     hides: bool = False
     """Whether the target has ever hidden output."""
 
 
 class HiddenRates:
-    """The tokens that each target generates in a second in which it shows nothing."""
+    """The rate of each target while it sends nothing, in tokens per second."""
 
     def __init__(self) -> None:
         self._measured: dict[str, _Measured] = {}
-        """The target that was measured last at the end."""
+        """In order of the last measurement."""
 
     def measure(self, target: str, counts: TokenCounts, *, shown: int, quiet: Quiet) -> None:
-        """Learn from a whole answer that the provider has counted; `shown` is an estimate.
+        """Update a rate with a complete answer that the provider counted; `shown` is an estimate.
 
-        No pause has more tokens than its part of the time of the answer.
+        A pause has at most its share of the tokens of the answer.
         """
-        made = counts.output_tokens or 0
-        thought = made if counts.reasoning_tokens is None else counts.reasoning_tokens
-        hidden = min(made - shown, thought)
+        output = counts.output_tokens or 0
+        reasoning = output if counts.reasoning_tokens is None else counts.reasoning_tokens
+        hidden = min(output - shown, reasoning)
         known = self._measured.pop(target, _Measured())
-        if hidden > HIDDEN_PART * thought:
+        if hidden > HIDDEN_PART * reasoning:
             if not known.hides:
                 known = _Measured(hides=True)
-            most = min(made / quiet.elapsed_s, MAX_RATE) * quiet.seconds
-            known = _add(known, min(hidden, most), quiet.seconds)
+            limit = min(output / quiet.elapsed_s, MAX_RATE) * quiet.seconds
+            known = _add(known, min(hidden, limit), quiet.seconds)
         elif not known.hides:
             known = _add(known, 0, min(quiet.seconds, PLAIN_S))
         self._measured[target] = known
@@ -77,7 +79,7 @@ class HiddenRates:
             del self._measured[next(iter(self._measured))]
 
     def estimate(self, target: str, quiet: Quiet) -> int:
-        """Return how many tokens a target may have generated unseen."""
+        """Return the estimated hidden tokens of a target."""
         known = self._measured.get(target, _Measured())
         return int(quiet.seconds * known.tokens / known.seconds)
 

@@ -1,4 +1,4 @@
-"""What may be used in a time, as the settings and credentials say it. Pure values."""
+"""Usage limits of settings and credentials. Pure values."""
 
 from typing import Annotated
 
@@ -12,20 +12,22 @@ Usd = Annotated[float, Meta(ge=0, le=10**6)]
 class UsageLimits(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
 ):
-    """Limits of one account; None where there is none. Of several accounts each one counts.
+    """Limits of one account; None: no limit. A request must fit every account it belongs to.
 
-    A minute is any 60 seconds, a day and a month are those of UTC.
+    A minute is any 60 seconds; days and months are in UTC.
     """
 
     requests_per_minute: Count | None = None
     tokens_per_minute: Count | None = None
     """Input and output together."""
     streams: Count | None = None
-    """At once."""
+    """Concurrent streams."""
     usd_per_day: Usd | None = None
     usd_per_month: Usd | None = None
     strict: bool | None = None
-    """Whether a stream costs all that was reserved where its hidden output would be estimated."""
+    """Whether a stream is billed its whole reservation when its hidden output would be
+    estimated.
+    """
 
     def __bool__(self) -> bool:
         """Return whether there is any limit."""
@@ -36,7 +38,7 @@ UNLIMITED = UsageLimits()
 
 
 def smaller(first: UsageLimits, second: UsageLimits) -> UsageLimits:
-    """Return the smaller of each limit of two sources; one that is strict makes both so."""
+    """Return the lower of each limit; the result is strict if either is."""
     if not second:
         return first
     found = {}
@@ -48,7 +50,7 @@ def smaller(first: UsageLimits, second: UsageLimits) -> UsageLimits:
 
 
 def over(own: UsageLimits, default: UsageLimits) -> UsageLimits:
-    """Return the limits of one, and the default for each that it does not have."""
+    """Return `own`, with missing limits from `default`."""
     return UsageLimits(
         **{
             name: getattr(default, name) if (limit := getattr(own, name)) is None else limit

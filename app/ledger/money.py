@@ -1,14 +1,14 @@
-"""US dollars as whole numbers. One token may cost less than a millionth of a dollar."""
+"""Integer arithmetic for US dollars, in nano-USD: a token may cost less than a micro-USD."""
 
 from decimal import Decimal
 from typing import Final
 
 NANO: Final = 1_000_000_000
-"""A dollar in nano-USD, which all sums are counted in."""
+"""A dollar in nano-USD, the unit of all sums."""
 
 
 def to_nano(usd: float | str | Decimal) -> int:
-    """Return so many dollars in nano-USD, rounded up."""
+    """Return dollars in nano-USD, rounded up."""
     exact = Decimal(str(usd)) * NANO
     whole = int(exact)
     return whole + (exact > whole)

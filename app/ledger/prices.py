@@ -1,4 +1,4 @@
-"""What tokens cost: the operator's own prices first, then those of a catalog, else unknown."""
+"""Prices of targets: from the settings first, then from a catalog, otherwise unknown."""
 
 import hashlib
 import re
@@ -16,44 +16,44 @@ from .rates import Ceiling, Rates, Step, Tariff, rates, tariff
 __all__ = ["Catalog", "Ceiling", "OwnPrice", "Price", "PriceBook"]
 
 MAX_FOUND = 4096
-"""How many targets are remembered with their prices: clients may name any model."""
+"""The maximum number of cached prices: clients may use any model name."""
 
 
 BUILT_IN: Final = "built-in"
-"""The version of the prices of what answers within this process."""
+"""The price version of targets within this process."""
 
 
 class Price(Protocol):
-    """What one target costs."""
+    """The price of one target."""
 
     @property
     def version(self) -> str:
-        """Which edition of which list of prices it is from, such as `genai-prices 0.2.3`."""
+        """The price list and its version, such as `genai-prices 0.2.3`."""
 
     @property
     def tariff(self) -> Tariff:
-        """What it is made of now."""
+        """The current tariff."""
 
     @property
     def context_length(self) -> int | None:
-        """How many tokens the model takes and returns at most, where that is known."""
+        """The context length of the model in tokens, if known."""
 
     def cost(self, counts: TokenCounts) -> int:
-        """Return what so many tokens cost, in nano-USD; an unknown count is 0."""
+        """Return the cost of token counts, in nano-USD; an unknown count is 0."""
 
     def ceiling(self, input_tokens: int, *, service_tier: str | None = None) -> Ceiling:
-        """Return what a call with so long an input may cost, whatever of it is cached."""
+        """Return the maximum cost of a call with this input, regardless of caching."""
 
 
 class Catalog(Protocol):
-    """A list of prices that others keep."""
+    """A list of prices maintained by others."""
 
     def find(self, upstream: str, model: str) -> Price | None:
-        """Return the price of a model of an upstream; None where it is unknown."""
+        """Return the price of an upstream's model; None if unknown."""
 
 
 class OwnPrice:
-    """A price of the settings."""
+    """A price from the settings."""
 
     context_length: int | None = None
 
@@ -63,18 +63,18 @@ class OwnPrice:
         self.tariff = tariff([Step(-1, _rates(config)), *steps], request=config.request)
 
     def cost(self, counts: TokenCounts) -> int:
-        """Return what so many tokens cost, in nano-USD."""
+        """Return the cost of token counts, in nano-USD."""
         return self.tariff.cost(counts)
 
     def ceiling(self, input_tokens: int, *, service_tier: str | None = None) -> Ceiling:
-        """Return what a call with so long an input may cost, of whatever service tier."""
+        """Return the maximum cost of a call with this input, for any service tier."""
         return self.tariff.ceiling(input_tokens)
 
 
 class PriceBook:
     """Finds the price of a target by its name, `upstream/model`.
 
-    The models of the upstreams that are `free` cost nothing unless the settings say so.
+    Models of `free` upstreams cost nothing, unless the settings have a price.
     """
 
     def __init__(
@@ -92,11 +92,11 @@ class PriceBook:
         self._found = lru_cache(MAX_FOUND)(self._find)
 
     def price_of(self, target: str) -> Price | None:
-        """Return the price of a target; None where it is unknown. May be called in any thread."""
+        """Return the price of a target; None if unknown. Thread-safe."""
         return self._found(target)
 
     def is_own(self, target: str) -> bool:
-        """Return whether a table of the settings says what a target costs."""
+        """Return whether the settings have a price for a target."""
         return any(glob.match(target) for glob, _ in self._own)
 
     def _find(self, target: str) -> Price | None:

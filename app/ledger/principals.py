@@ -1,7 +1,7 @@
-"""The accounts of whoever asks, each with its limits.
+"""Accounts of a principal, with their limits.
 
-The last one is that of who asks: the user's, or the client secret's, else the key's; the relay's
-where nobody says who he is.
+The last one is the caller's: the user's, or the client secret's, else the key's; the relay's if
+authentication is off.
 """
 
 from functools import lru_cache
@@ -15,23 +15,23 @@ from .limits import UNLIMITED, UsageLimits, over, smaller
 from .money import to_nano
 
 REMEMBERED: Final = 4096
-"""How many principals' accounts are remembered: about 1 KiB each."""
+"""The maximum number of cached principals: about 1 KiB each."""
 
 
 class PrincipalAccounts:
-    """Makes accounts by the limits of the settings.
+    """Creates accounts from the limits of the settings.
 
-    What a principal brings, of its key, issuer or client secret, only narrows those of the
-    settings: of each limit the smaller counts.
+    Limits of a principal's key, issuer or client secret can only lower those of the settings:
+    the lower one applies.
     """
 
     def __init__(self, limits: LimitsConfig) -> None:
         self.limits = limits
-        self._made = lru_cache(REMEMBERED)(self._make)
+        self._cached = lru_cache(REMEMBERED)(self._make)
 
     def of(self, principal: Principal) -> tuple[Account, ...]:
-        """Return the accounts that a stream of a principal takes from."""
-        return self._made(
+        """Return the accounts that a principal's streams draw on."""
+        return self._cached(
             principal.tenant,
             principal.key,
             principal.user,
@@ -62,7 +62,7 @@ class PrincipalAccounts:
         return tuple(accounts)
 
     def relay(self) -> Account:
-        """Return the account of the whole relay."""
+        """Return the account of the relay."""
         return _account("relay", self.limits.relay)
 
     def tenant(self, name: str) -> Account:
@@ -72,24 +72,24 @@ class PrincipalAccounts:
         return _account(f"tenant:{quote(name, safe='')}", own)
 
     def key(self, name: str, own: UsageLimits = UNLIMITED) -> Account:
-        """Return the account of a key that may have limits of its own."""
+        """Return the account of a key, which may have limits of its own."""
         return _account(f"key:{quote(name, safe='')}", smaller(self.limits.key, own))
 
     def user(self, tenant: str, name: str, own: UsageLimits = UNLIMITED) -> Account:
-        """Return the account of a user, to whom a credential may have set limits."""
+        """Return the account of a user, for whom a credential may have limits."""
         parts = ":".join(quote(part, safe="") for part in (tenant, name))
         return _account(f"user:{parts}", smaller(self.limits.user, own))
 
 
 def describe(account: Account) -> dict[str, str]:
-    """Return the kind of an account, and whose it is, by its name."""
+    """Return the kind and the owner in an account's name."""
     kind, *parts = map(unquote, account.name.split(":"))
     match kind, parts:
         case "user", [tenant, user]:
             return {"kind": kind, "tenant": tenant, "user": user}
         case (("tenant" | "key"), [name]):
             return {"kind": kind, kind: name}
-        case _:  # which secret it is says nothing to anybody
+        case _:  # the name of a client secret has no meaning
             return {"kind": kind}
 
 

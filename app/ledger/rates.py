@@ -1,6 +1,6 @@
-"""What tokens of each kind cost, in whole numbers: no sum is rounded before its end.
+"""Integer token rates and tariffs: sums are only rounded at their end.
 
-A rate is in nano-USD for a million tokens. What is less is rounded up.
+A rate is in nano-USD per million tokens, rounded up.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,24 +12,23 @@ from .money import to_nano
 
 MILLION = 1_000_000
 
-MOST = 10**18
-"""A billion dollars: more than that is a count that some provider got wrong, and would not fit
-where logs keep sums."""
+MAX_NANO_USD = 10**18
+"""A billion dollars: the cap for wrong counts of a provider, within the range that logs store."""
 
 Usd = float | str | Decimal
 
 
 class Ceiling(NamedTuple):
-    """What a call may cost at most, in nano-USD."""
+    """The maximum cost of a call, in nano-USD."""
 
     input: int
-    """Its whole input, and what a call costs by itself."""
+    """The whole input, and the fee of the call."""
     output: int
-    """One token of output, of whichever kind is dearest."""
+    """One token of output, of the most expensive kind."""
 
 
 class Rates(NamedTuple):
-    """What a million tokens of each kind cost. Each token is of one kind."""
+    """Prices per million tokens by kind. Each token is of one kind."""
 
     input: int
     cached_input: int
@@ -41,27 +40,28 @@ class Rates(NamedTuple):
     audio_output: int
 
     def weigh(self, counts: TokenCounts) -> int:
-        """Return what so many tokens cost, in millionths of a nano-USD.
+        """Return the cost of token counts, in millionths of a nano-USD.
 
-        In each dialect the input has what a cache gave and took, and the output the reasoning.
-        Where a provider says that a part is more than the whole, no more of it is billed than that.
+        In each dialect the input includes cache reads and writes, and the output includes
+        reasoning. If a provider counts a part higher than the whole, it is billed as the
+        whole.
         """
         plain, cached, written = _input_parts(counts)
-        longer = min(written, counts.cache_write_1h_tokens or 0)
-        heard = min(plain, counts.audio_input_tokens or 0)
+        written_1h = min(written, counts.cache_write_1h_tokens or 0)
+        audio_input = min(plain, counts.audio_input_tokens or 0)
         output = counts.output_tokens or 0
-        thought = min(output, counts.reasoning_tokens or 0)
-        said = output - thought
-        spoken = min(said, counts.audio_output_tokens or 0)
+        reasoning = min(output, counts.reasoning_tokens or 0)
+        visible = output - reasoning
+        audio_output = min(visible, counts.audio_output_tokens or 0)
         return (
-            self.input * (plain - heard)
+            self.input * (plain - audio_input)
             + self.cached_input * cached
-            + self.cache_write * (written - longer)
-            + self.cache_write_1h * longer
-            + self.audio_input * heard
-            + self.output * (said - spoken)
-            + self.reasoning * thought
-            + self.audio_output * spoken
+            + self.cache_write * (written - written_1h)
+            + self.cache_write_1h * written_1h
+            + self.audio_input * audio_input
+            + self.output * (visible - audio_output)
+            + self.reasoning * reasoning
+            + self.audio_output * audio_output
         )
 
     @property
@@ -84,21 +84,21 @@ def rates(
     reasoning: Usd | None = None,
     audio_output: Usd | None = None,
 ) -> Rates:
-    """Return rates of USD a million tokens; a kind without one costs what the plain kind does.
+    """Return rates from USD per million tokens; missing kinds default to the plain kind.
 
-    What has no price of output makes none: embeddings.
+    Without a price of output it is free: embeddings.
     """
-    read, said = to_nano(plain), to_nano(output or 0)
-    written = _or(cache_write, read)
+    uncached, generated = to_nano(plain), to_nano(output or 0)
+    written = _or(cache_write, uncached)
     return Rates(
-        read,
-        _or(cached_input, read),
+        uncached,
+        _or(cached_input, uncached),
         written,
         _or(cache_write_1h, written),
-        _or(audio_input, read),
-        said,
-        _or(reasoning, said),
-        _or(audio_output, said),
+        _or(audio_input, uncached),
+        generated,
+        _or(reasoning, generated),
+        _or(audio_output, generated),
     )
 
 
@@ -107,24 +107,24 @@ def _or(usd: Usd | None, default: int) -> int:
 
 
 class Step(NamedTuple):
-    """The rates of a call whose input is longer than so many tokens: of all of its tokens."""
+    """The rates of all tokens of a call whose input is longer than `above` tokens."""
 
     above: int
     rates: Rates
 
 
 class Tariff(NamedTuple):
-    """What a call costs: rates by the length of its input, and a fee."""
+    """The price of calls: rates by the length of the input, and a fee."""
 
     steps: Sequence[Step]
-    """In the order of their lengths; the first is above -1."""
+    """In order of length; the first is above -1."""
     dearest: Sequence[tuple[int, int, int]]
-    """The same with the dearest rates of input and output of a step and those before it."""
+    """Per step, the highest rates of input and output up to it."""
     request: int
-    """Nano-USD a call."""
+    """Nano-USD per call."""
 
     def cost(self, counts: TokenCounts) -> int:
-        """Return what so many tokens cost, in nano-USD."""
+        """Return the cost of token counts, in nano-USD."""
         steps = self.steps
         found = steps[0].rates
         if len(steps) > 1:
@@ -132,21 +132,21 @@ class Tariff(NamedTuple):
             for above, rates in steps:
                 if length > above:
                     found = rates
-        return min(-(-found.weigh(counts) // MILLION) + self.request, MOST)
+        return min(-(-found.weigh(counts) // MILLION) + self.request, MAX_NANO_USD)
 
     def ceiling(self, input_tokens: int) -> Ceiling:
-        """Return what a call with at most so long an input may cost, whatever of it is cached."""
+        """Return the maximum cost of a call with at most this input, regardless of caching."""
         _, dearest_input, dearest_output = self.dearest[0]
         if len(self.dearest) > 1:
             for above, *dearest in self.dearest:
                 if above < input_tokens:
                     dearest_input, dearest_output = dearest
         nano_usd = -(-dearest_input * input_tokens // MILLION) + self.request
-        return Ceiling(min(nano_usd, MOST), -(-dearest_output // MILLION))
+        return Ceiling(min(nano_usd, MAX_NANO_USD), -(-dearest_output // MILLION))
 
 
 def tariff(steps: Iterable[Step], *, request: Usd = 0) -> Tariff:
-    """Return a tariff of steps in any order, the first of which is above -1, and a fee in USD."""
+    """Return a tariff of unordered steps, the lowest of which is above -1, and a fee in USD."""
     ordered = tuple(sorted(steps, key=lambda step: step.above))
     dearest: list[tuple[int, int, int]] = []
     most_input = most_output = 0
@@ -158,12 +158,12 @@ def tariff(steps: Iterable[Step], *, request: Usd = 0) -> Tariff:
 
 
 def _input_of(counts: TokenCounts) -> int:
-    """Return how long an input was, with what is billed less than it."""
+    """Return the length of an input, including discounted tokens."""
     return sum(_input_parts(counts))
 
 
 def _input_parts(counts: TokenCounts) -> tuple[int, int, int]:
-    """Return the input that no cache had, what a cache gave, and what it took."""
+    """Return the uncached input, the cache reads and the cache writes."""
     whole = counts.input_tokens or 0
     cached, written = counts.cached_input_tokens or 0, counts.cache_write_tokens or 0
     cached = min(cached, whole)

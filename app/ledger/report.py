@@ -1,4 +1,4 @@
-"""What an account has used, and what is left of its limits, as those are told who may know."""
+"""Usage reports: an account's usage and remaining limits."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -32,9 +32,9 @@ class PeriodReport(msgspec.Struct, frozen=True):
     output_tokens: int
     cost: str
     held: str
-    """For streams that run, of which a part comes back."""
+    """Reserved for running streams, and partly released."""
     unpriced: int
-    """How many streams had no known price, and are not in `cost`."""
+    """The number of streams of unknown price, which `cost` excludes."""
 
 
 class LimitReport(msgspec.Struct, frozen=True):
@@ -43,11 +43,11 @@ class LimitReport(msgspec.Struct, frozen=True):
     limit: int | str
     remaining: int | str
     resets_at: str | None = None
-    """When all of it is there again, at the latest; None where that is when streams end."""
+    """When all of it is available at the latest; None if that is when streams end."""
 
 
 class Binding(msgspec.Struct, frozen=True):
-    """The limit of which the smallest part is left."""
+    """The limit with the lowest remaining fraction."""
 
     kind: str
     """Of the account: `relay`, `tenant`, `key`, `user`, `secret`."""
@@ -56,27 +56,27 @@ class Binding(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What is told of an account."""
+    """The usage report of an account."""
 
     at: str
     account: dict[str, str]
     today: PeriodReport
     month: PeriodReport
     streams: int
-    """That run now."""
+    """Running streams."""
     limits: dict[str, LimitReport]
     binding: Binding | None
 
 
 class Use(msgspec.Struct, frozen=True):
-    """What is used of something, and its limit; None: there is none, or it is not counted."""
+    """Usage and limit; None: no limit, or not counted."""
 
     used: int | None
     limit: int | None
 
 
 class Money(msgspec.Struct, frozen=True):
-    """What was spent in a day or a month, in decimal US dollars."""
+    """Spending in a day or a month, in decimal US dollars."""
 
     used: str
     held: str
@@ -84,7 +84,7 @@ class Money(msgspec.Struct, frozen=True):
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """How one account stands, in short."""
+    """Short usage report of one account."""
 
     kind: str
     name: str | None
@@ -96,13 +96,13 @@ class Overview(msgspec.Struct, frozen=True):
 
 
 def overview(account: Account, state: AccountState) -> Overview:
-    """Return what an operator sees of one account, whose state is of now."""
+    """Return the short report of an account, from its current state."""
     described = describe(account)
     kind = described["kind"]
     spans = state.spans.values()
     requests, tokens = sum(span[0] for span in spans), sum(span[1] for span in spans)
     per_minute = (account.requests_per_minute, account.tokens_per_minute)
-    counted = per_minute != (None, None)  # else they are not
+    counted = per_minute != (None, None)  # otherwise they are not counted
     return Overview(
         kind,
         described.get(kind),
@@ -123,7 +123,7 @@ def _money(period: Period, limit: int | None) -> Money:
 
 
 class _Limit(NamedTuple):
-    """A limit of an account and what is left of it; money in nano-USD."""
+    """A limit of an account and what is left of it, with money in nano-USD."""
 
     name: str
     limit: int
@@ -137,9 +137,9 @@ class _Limit(NamedTuple):
 
 
 def report(accounts: Sequence[Account], states: Sequence[AccountState], at: float) -> Report:
-    """Report of the last account; of all others only whether they are what binds.
+    """Return the report of the last account; of the others, only whether one is the binding limit.
 
-    The states are brought to the time `at`, in unix seconds.
+    The states are advanced to the time `at`, in unix seconds.
     """
     limits: list[_Limit] = []
     nearest: tuple[float, Binding] | None = None
@@ -147,7 +147,7 @@ def report(accounts: Sequence[Account], states: Sequence[AccountState], at: floa
         state.turn_to(at)
         limits = _limits_of(account, state, at)
         for limit in limits:
-            if nearest is None or limit.fraction <= nearest[0]:  # of equal ones, the asker's own
+            if nearest is None or limit.fraction <= nearest[0]:  # of equal ones, the caller's own
                 kind = account.name.partition(":")[0]
                 binding = Binding(kind, limit.name, reached=limit.left <= 0)
                 nearest = (limit.fraction, binding)
@@ -165,7 +165,7 @@ def report(accounts: Sequence[Account], states: Sequence[AccountState], at: floa
 
 
 def _limits_of(account: Account, state: AccountState, at: float) -> list[_Limit]:
-    """Return all limits of an account, whose state is that of now."""
+    """Return all limits of an account, whose state is current."""
     standing = with_standing(Grant(0), account, state, ReservationRequest((), at))
     found = [
         _Limit(name, each.limit, each.remaining, at + each.reset_s)

@@ -1,6 +1,6 @@
-"""The settings: defaults, a TOML file, the environment, the command line; later wins.
+"""Settings: defaults, a TOML file, the environment, the command line; later ones take precedence.
 
-One frozen value, built once. No other module reads the environment or the file.
+The result is one frozen value, built once. No other module reads the environment or the file.
 """
 
 from .failure import SettingsError

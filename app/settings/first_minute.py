@@ -1,8 +1,8 @@
-"""Access to a relay whose settings name no credentials, and the key for one run.
+"""Access to a relay without configured credentials, and the API key for one run.
 
-The network is no credential: a proxy on the same machine looks like a local client. So only a relay
-that listens on a loopback address and whose upstreams cost nothing is open, and that for chats
-alone. Everything else needs a key, which the run makes itself, as notebooks do.
+The network is no credential: a proxy on the same machine looks like a local client. So only a
+relay that listens on a loopback address and whose upstreams are free is open, and only for
+chats. Everything else requires a key, which the run generates itself, as notebooks do.
 """
 
 import json
@@ -30,7 +30,7 @@ from .values import Settings
 Access = Literal[
     "open", "none", "keys", "issuers", "keys and issuers", "a key for this run"
 ]  # fmt: skip
-"""What decides who may send chats: nothing, whatever stands in front, or what is named."""
+"""The authentication of chats: none (locally, or by a proxy), or the configured credentials."""
 
 THIS_RUN = "this-run"
 """The name of the key for this run."""
@@ -38,14 +38,14 @@ THIS_RUN = "this-run"
 log = structlog.get_logger("seseragi.settings")
 
 PRIVATE_NAMES = (".local", ".internal", ".home.arpa")
-"""Endings of names that nobody has in public (RFC 6762, ICANN, RFC 8375); Kubernetes' too."""
+"""Suffixes of private names (RFC 6762, ICANN, RFC 8375), also in Kubernetes."""
 
 
 def decide_access(settings: Settings) -> Access:
-    """Decide who may send chats.
+    """Return the access for chats.
 
     Raises:
-        SettingsError: nobody could, or each replica would make a key of its own.
+        SettingsError: no client could have access, or each replica would generate its own key.
     """
     identity = settings.identity
     if identity.trusted:
@@ -84,8 +84,8 @@ def _configured(settings: Settings) -> Access:
         return "issuers"
     if not keys:
         raise SettingsError(
-            "auth: a key is asked for and there is none, so nobody could ask: give keys_file, "
-            "a [[key]] or an [[issuer]]; or, if something in front says who may ask, auth = 'none'"
+            "auth: authentication is on, but no credentials are configured; set keys_file, "
+            "a [[key]] or an [[issuer]]; or, if a proxy authenticates clients, auth = 'none'"
         )
     return "keys"
 
@@ -93,7 +93,7 @@ def _configured(settings: Settings) -> Access:
 def costly_upstreams(settings: Settings) -> Iterator[Upstream]:
     """Yield the upstreams that may cost money.
 
-    What is asked without a key at a private address, as Ollama and vLLM are, costs none.
+    Those without a key at a private address, such as Ollama and vLLM, do not.
     """
     for upstream in settings.upstreams:
         keyless = isinstance(upstream.credentials, NoCredentials) and not upstream.headers
@@ -115,7 +115,7 @@ def _is_private(url: str) -> bool:
 
 
 class Start(NamedTuple):
-    """The settings of a run, and its key if it made one."""
+    """The settings of a run, and its key if it generated one."""
 
     settings: Settings
     access: Access
@@ -124,15 +124,15 @@ class Start(NamedTuple):
 
     @property
     def for_people(self) -> bool:
-        """Whether a person reads stderr, and not a program that parses each line as JSON."""
+        """Whether stderr is for a person, rather than a program that parses JSON lines."""
         form = self.settings.log_format
         return form == "console" or (form == "auto" and sys.stderr.isatty())
 
     def announce(self, port: int, models: str = "", operator_url: str = "") -> None:
-        """Print how to reach the relay, with the key for this run, to stderr.
+        """Print the relay's URLs, with the key for this run, to stderr.
 
-        A program gets one JSON line with the key, if there is one. `models` are described where
-        this process listens; without them only the key is printed.
+        For programs this is one JSON line with the key, if there is one. `models` describes the
+        models, in the listening process; without it only the key is printed.
         """
         if self.access == "none" and (reasons := _why_closed(self.settings)):
             log.warning(f"exposed: auth = 'none' serves every client that connects, and {reasons}")
@@ -151,9 +151,9 @@ class Start(NamedTuple):
         print(text, file=sys.stderr, flush=True)
 
     def _describe(self, page: str, admin: str, models: str, operator_url: str) -> str:
-        """Return the start's message to a person.
+        """Return the start message for a person.
 
-        The key stands behind `#`, which browsers send to no server.
+        The key is in the fragment, which browsers do not send.
         """
         local = is_loopback(self.settings.host.lower())
         rows = {
@@ -230,9 +230,9 @@ def settle_hook(settings: Settings) -> Settings:
 
 
 def settle_access(settings: Settings) -> Start:
-    """Decide who may send chats; make the key for this run if one is needed.
+    """Decide the access for chats; generate the key for this run if needed.
 
-    Without configured keys, operators need it for `/admin`, whoever may send chats.
+    Without configured keys, operators need it for `/admin`, regardless of the access for chats.
 
     Raises:
         SettingsError: as `decide_access`.
@@ -245,13 +245,13 @@ def settle_access(settings: Settings) -> Start:
         or not settings.admin
         or identity.keys
         or identity.auth.keys_file is not None
-        or settings.log.startswith("redis")  # each relay would make its own
+        or settings.log.startswith("redis")  # each relay would generate its own
     ):
         return Start(settings, access, None)
     key = make_key()
     config = KeyConfig(name=THIS_RUN, sha256=digest(key), roles=("client_secrets", "admin"))
     identity = msgspec.structs.replace(identity, keys=(config,), configured=needed)
-    if needed:  # here, so that all workers have the same
+    if needed:  # here, so that all workers share it
         auth = AuthConfig(signing_key=secrets.token_urlsafe(32))
         identity = msgspec.structs.replace(identity, auth=auth)
     return Start(msgspec.structs.replace(settings, identity=identity), access, key)

@@ -1,4 +1,4 @@
-"""`auth`, `[auth]`, `[[key]]` and `[[issuer]]`."""
+"""Parser of `auth`, `[auth]`, `[[key]]` and `[[issuer]]`."""
 
 from collections.abc import Mapping
 from datetime import date
@@ -15,15 +15,15 @@ from .tables import check_known
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-NONE, *_SAID = IDENTITY
-VARIABLES = dict(zip(("keys_file", "signing_key"), _SAID, strict=True))
+NONE, *_NAMES = IDENTITY
+VARIABLES = dict(zip(("keys_file", "signing_key"), _NAMES, strict=True))
 
 
 def build_identity(tables: dict[str, Any], environ: Mapping[str, str], *, where: str) -> Identity:
-    """Build what the settings say of who may ask; takes its tables out of those of the file.
+    """Build the authentication settings; remove their tables from those of the file.
 
     Raises:
-        SettingsError: a table, a key or a value that cannot be used.
+        SettingsError: a table, a key or a value is invalid.
     """
     auth, keys, issuers = (tables.pop(name, None) for name in ("auth", "key", "issuer"))
     place = f"{where}auth"
@@ -32,8 +32,8 @@ def build_identity(tables: dict[str, Any], environ: Mapping[str, str], *, where:
     trusted = isinstance(auth, str)
     if trusted and auth != "none":
         raise SettingsError(f"{place}: {auth!r} cannot be used: use 'none', or a table [auth]")
-    said = {key: environ[name] for key, name in VARIABLES.items() if name in environ}
-    configured = not (auth is None and keys is None and issuers is None and not said)
+    variables = {key: environ[name] for key, name in VARIABLES.items() if name in environ}
+    configured = not (auth is None and keys is None and issuers is None and not variables)
     if trusted and issuers:
         raise SettingsError(f"{place}: 'none' takes no [[issuer]]: every client may send chats")
     table = {} if auth is None or trusted else auth
@@ -47,7 +47,7 @@ def build_identity(tables: dict[str, Any], environ: Mapping[str, str], *, where:
     _check_issuers(read_issuers, f"{where}issuer")
     return Identity(
         auth=_convert(
-            {**table, **said} if isinstance(table, dict) else table, AuthConfig, f"{where}auth"
+            {**table, **variables} if isinstance(table, dict) else table, AuthConfig, f"{where}auth"
         ),
         keys=read_keys,
         issuers=read_issuers,
@@ -68,7 +68,7 @@ def _convert(row: Any, form: type[T], place: str) -> T:
     check_known(row, form.__struct_fields__, place)
     if isinstance(row, dict) and "limits" in form.__struct_fields__:
         check_known(row.get("limits"), UsageLimits.__struct_fields__, f"{place}.limits")
-    if isinstance(row, dict):  # TOML has times of its own
+    if isinstance(row, dict):  # TOML has native dates
         row = {
             key: value.isoformat() if isinstance(value, date) else value
             for key, value in row.items()
@@ -79,12 +79,12 @@ def _convert(row: Any, form: type[T], place: str) -> T:
     try:
         return msgspec.convert(row, form)
     except msgspec.ValidationError as error:
-        key, told = reason(error)
-        raise SettingsError(f"{place}{key}: {told}") from None
+        key, message = reason(error)
+        raise SettingsError(f"{place}{key}: {message}") from None
 
 
 def _check_issuers(issuers: tuple[IssuerConfig, ...], place: str) -> None:
-    """Refuse what would take no token at all, or that of somebody else."""
+    """Refuse issuers whose tokens would all be rejected, or be ambiguous."""
     seen: dict[str, int] = {}
     for n, row in enumerate(issuers, 1):
         here = f"{place}[{n}]"
@@ -100,10 +100,10 @@ def _check_issuers(issuers: tuple[IssuerConfig, ...], place: str) -> None:
                     f"{here}.algorithms: {name!r} cannot be used{suggest(name, ALGORITHMS)}; "
                     f"those with a public key can: {', '.join(ALGORITHMS)}"
                 )
-        # The issuer itself is only compared, where something else says where its keys are.
+        # The issuer is only an identifier if `jwks_url` locates its keys.
         key, url = ("issuer", row.issuer) if row.jwks_url is None else ("jwks_url", row.jwks_url)
-        told = why_unusable(url)
-        if told is None and key == "issuer" and "?" in url:
-            told = "set jwks_url, since it has a query"
-        if told is not None:
-            raise SettingsError(f"{here}.{key}: {told}")
+        message = why_unusable(url)
+        if message is None and key == "issuer" and "?" in url:
+            message = "set jwks_url, since it has a query"
+        if message is not None:
+            raise SettingsError(f"{here}.{key}: {message}")

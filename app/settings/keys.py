@@ -1,4 +1,4 @@
-"""Where credentials come from. None of them is ever part of a message."""
+"""Credentials of upstreams, from files and the environment. No message contains a credential."""
 
 import re
 from collections.abc import Mapping
@@ -26,9 +26,9 @@ from .tables import UpstreamTable
 def build_credentials(
     table: UpstreamTable, preset: Preset, environ: Mapping[str, str], *, place: str, needed: bool
 ) -> Credentials:
-    """Return the credentials of the upstream at `place`; `needed` if it is no use without."""
+    """Return the credentials of the upstream at `place`; `needed`: whether a key is required."""
     if table.key_env and table.key_file:
-        raise SettingsError(f"{place}: key_env and key_file are both given; keep one")
+        raise SettingsError(f"{place}: key_env and key_file are both set; remove one")
     if table.auth in ("none", "aws", "google"):
         if table.key_env or table.key_file:
             raise SettingsError(f"{place}: auth = {table.auth!r} takes no key; leave out the key")
@@ -37,11 +37,10 @@ def build_credentials(
     if secret is not None:
         return Key(secret, table.auth or preset.auth)
     if table.auth is not None:
-        raise SettingsError(f"{place}.auth: there is no key; give key_env or key_file")
+        raise SettingsError(f"{place}.auth: no key; set key_env or key_file")
     if needed and preset.without_key == "none":
         raise SettingsError(
-            f"{place}: there is no key; set {' or '.join(preset.key_env)}, "
-            "or give key_env or key_file"
+            f"{place}: no key; set {' or '.join(preset.key_env)}, key_env or key_file"
         )
     return _without_key(preset.without_key, table, preset, environ, place=place)
 
@@ -54,7 +53,7 @@ def find_source(
     *,
     place: str,
 ) -> CredentialsSource:
-    """Return where the credentials were found that `build_credentials` has built."""
+    """Return the source of credentials that `build_credentials` returned."""
     match credentials:
         case Key() if table.key_file is not None:
             return CredentialsSource("file", table.key_file, f"{place}.key_file")
@@ -118,8 +117,10 @@ def _read_key(
         except KeyUnusable as error:
             raise SettingsError(f"the environment variable {variable}: {error}") from None
     if table.key_env:
-        # Anything else may be the key itself, by mistake.
+        # Other values may be a key, set by mistake.
         is_name = re.fullmatch(r"[A-Z][A-Z0-9_]*", table.key_env)
-        what = f"the environment variable {table.key_env}" if is_name else "the variable it names"
-        raise SettingsError(f"{place}.key_env: {what} is not set")
+        subject = (
+            f"the environment variable {table.key_env}" if is_name else "the variable it names"
+        )
+        raise SettingsError(f"{place}.key_env: {subject} is not set")
     return None

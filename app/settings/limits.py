@@ -1,4 +1,4 @@
-"""`[limits]` and the tables below it, and `[tenant.NAME]`."""
+"""Parser of `[limits]`, its subtables, and `[tenant.NAME]`."""
 
 from collections.abc import Iterable
 from typing import Any, Final, TypeVar
@@ -13,10 +13,10 @@ from .failure import SettingsError, reason
 from .tables import check_known
 
 EACH: Final = ("tenant", "key", "user")
-"""The tables below `[limits]`: what each one may use."""
+"""The subtables of `[limits]`: defaults per account."""
 
 LONGEST: Final = "max_output_tokens"
-"""The key of `[limits]` that is no limit of an account."""
+"""The key of `[limits]` that is not a limit of an account."""
 
 MAX_NAME: Final = 256
 """Characters of a tenant's name."""
@@ -25,10 +25,10 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 def build_limits(tables: dict[str, Any], *, where: str) -> LimitsConfig:
-    """Build the limits; takes their tables out of those of the file.
+    """Build the limits; remove their tables from those of the file.
 
     Raises:
-        SettingsError: a table, a key or a value that cannot be used.
+        SettingsError: a table, a key or a value is invalid.
     """
     place = f"{where}limits"
     table = _check_table(tables.pop("limits", {}), place, "[limits]")
@@ -48,12 +48,12 @@ def build_limits(tables: dict[str, Any], *, where: str) -> LimitsConfig:
 
 
 def list_idle(limits: LimitsConfig, identity: Identity, keys: Iterable[KeyConfig]) -> list[str]:
-    """List the tables whose limits are nobody's: those of names by which nobody can come."""
+    """List the tables of limits without effect, since no client belongs to them."""
     if not identity.configured:
         each = [f"[limits.{name}]" for name in EACH if getattr(limits, name)]
         return each + [f"[tenant.{name}]" for name in limits.tenants]
     if identity.issuers:
-        return []  # whose tokens say of which tenant they are
+        return []  # whose tokens name tenants
     known = {key.tenant for key in (*identity.keys, *keys)}
     return [f"[tenant.{name}]" for name in limits.tenants if name not in known]
 
@@ -61,7 +61,7 @@ def list_idle(limits: LimitsConfig, identity: Identity, keys: Iterable[KeyConfig
 def list_budgeted(
     limits: LimitsConfig, identity: Identity, keys: Iterable[KeyConfig]
 ) -> list[tuple[str, ...] | None]:
-    """List the models that each budget of money is for, as globs; None for all models."""
+    """List the models of each money budget, as globs; None for all models."""
     found: list[tuple[tuple[str, ...] | None, UsageLimits]] = [(None, limits.relay)]
     if identity.configured:
         each = (limits.tenant, limits.key, limits.user, *limits.tenants.values())
@@ -80,7 +80,7 @@ def _read_tenants(raw: Any, place: str) -> dict[str, UsageLimits]:
     for name in tenants:
         if not is_visible(name) or len(name) > MAX_NAME:
             raise SettingsError(
-                f"{place}: {name[:80]!r} can be the name of no tenant; give 1 to {MAX_NAME} "
+                f"{place}: {name[:80]!r} is not a tenant name; give 1 to {MAX_NAME} "
                 "visible characters"
             )
     return {name: _convert(own, UsageLimits, f"{place}.{name}") for name, own in tenants.items()}
@@ -97,5 +97,5 @@ def _convert(raw: Any, form: type[T], place: str) -> T:
     try:
         return msgspec.convert(raw, form)
     except msgspec.ValidationError as error:
-        key, told = reason(error)
-        raise SettingsError(f"{place}{key}: {told}") from None
+        key, message = reason(error)
+        raise SettingsError(f"{place}{key}: {message}") from None

@@ -1,4 +1,4 @@
-"""Puts the sources of the settings together."""
+"""Loading of settings from all sources."""
 
 import tomllib
 from collections.abc import Mapping
@@ -32,11 +32,11 @@ def load_settings(
 ) -> Settings:
     """Build the settings.
 
-    `config` is the path of the file; without it `SESERAGI_CONFIG`, else `seseragi.toml` in
-    the working directory if there is one. `overrides` are scalars from the command line.
+    `config` is the path of the file; by default `SESERAGI_CONFIG`, else `seseragi.toml` in the
+    working directory if it exists. `overrides` are scalars from the command line.
 
     Raises:
-        SettingsError: a file, a key or a value that cannot be used.
+        SettingsError: a file, a key or a value is invalid.
     """
     environ = {name: value for name, value in environ.items() if value.strip()}
     check_network(environ)
@@ -51,7 +51,7 @@ def load_settings(
     for name, value in (overrides or {}).items():
         values[name] = convert(name, value, f"--{name.replace('_', '-')}")
     common = Common(values.get("url_schemes", Settings().url_schemes))
-    # A list of what clients may ask for, or of who may ask for what.
+    # With a restricted set of models or clients.
     if routes or not values.get("passthrough", True) or identity.configured:
         common = common._replace(options=(SAFE_WORD,))
     if values.get("record_cassettes") == "replay" and values.get("cassettes"):
@@ -67,12 +67,12 @@ def load_settings(
 
 
 def load_identity(environ: Mapping[str, str], *, config: str | None = None) -> Identity:
-    """Build what the settings say of who may ask, and nothing else.
+    """Build only the authentication settings.
 
-    So keys can be made where the relay itself could not start.
+    So keys can be created where the relay itself could not start.
 
     Raises:
-        SettingsError: the file, or what it says of this, cannot be used.
+        SettingsError: the file, or this part of it, is invalid.
     """
     environ = {name: value for name, value in environ.items() if value.strip()}
     table, where = _find_file(environ, config)
@@ -80,10 +80,10 @@ def load_identity(environ: Mapping[str, str], *, config: str | None = None) -> I
 
 
 def load_scalar(name: str, environ: Mapping[str, str], *, config: str | None = None) -> Any:
-    """Read one setting that is a single value, and nothing else; None where it is not given.
+    """Return one scalar setting; None if it is not set.
 
     Raises:
-        SettingsError: the file, or what it says of this, cannot be used.
+        SettingsError: the file, or this part of it, is invalid.
     """
     environ = {key: value for key, value in environ.items() if value.strip()}
     table, where = _find_file(environ, config)
@@ -94,7 +94,7 @@ def load_scalar(name: str, environ: Mapping[str, str], *, config: str | None = N
 
 
 def _find_file(environ: Mapping[str, str], config: str | None) -> tuple[dict[str, Any], str]:
-    """Return what the file says, and how its places begin."""
+    """Return the content of the file, and the prefix of its settings in messages."""
     path = config or environ.get(CONFIG)
     if path is None and not Path(CONFIG_FILE).is_file():
         return {}, ""
@@ -107,10 +107,10 @@ def _read_file(path: str) -> dict[str, Any]:
         with open(path, "rb") as file:
             return tomllib.load(file)
     except FileNotFoundError:
-        raise SettingsError(f"{path}: there is no such file; check --config") from None
+        raise SettingsError(f"{path}: file not found; check --config") from None
     except OSError as error:
-        raise SettingsError(f"{path}: it cannot be read: {error.strerror}") from None
+        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:  # bad TOML, bad UTF-8, a number of thousands of digits
-        raise SettingsError(f"{path}: it is not valid TOML: {error}") from None
+        raise SettingsError(f"{path}: invalid TOML: {error}") from None
     except RecursionError:
-        raise SettingsError(f"{path}: it is nested too deeply") from None
+        raise SettingsError(f"{path}: nested too deeply") from None

@@ -1,4 +1,4 @@
-"""`[[price]]`: what targets cost, by the operator's own word."""
+"""Parser of `[[price]]`, the operator's prices of targets."""
 
 from typing import Any
 
@@ -8,19 +8,19 @@ from ..ledger.config import PriceConfig, PriceTier
 from .failure import SettingsError, reason
 from .tables import check_known
 
-MOST = 1000
+MAX_TABLES = 1000
 
 
 def build_prices(tables: Any, *, where: str) -> tuple[PriceConfig, ...]:
-    """Build the prices of the file, in their order.
+    """Build the prices of the file, in order.
 
     Raises:
-        SettingsError: a table, a key or a value that cannot be used.
+        SettingsError: a table, a key or a value is invalid.
     """
     if not isinstance(tables, list):
         raise SettingsError(f"{where}price: write tables such as [[price]]")
-    if len(tables) > MOST:
-        raise SettingsError(f"{where}price: there are {len(tables)} tables; {MOST} are the most")
+    if len(tables) > MAX_TABLES:
+        raise SettingsError(f"{where}price: has {len(tables)} tables; the maximum is {MAX_TABLES}")
     return tuple(_build(raw, f"{where}price[{n}]") for n, raw in enumerate(tables, 1))
 
 
@@ -34,10 +34,10 @@ def _build(raw: Any, place: str) -> PriceConfig:
     try:
         price = msgspec.convert(raw, PriceConfig)
     except msgspec.ValidationError as error:
-        key, told = reason(error)
+        key, message = reason(error)
         if key == ".version":
-            told = "give 1 to 40 visible ASCII characters"
-        raise SettingsError(f"{place}{key}: {told}") from None
+            message = "give 1 to 40 visible ASCII characters"
+        raise SettingsError(f"{place}{key}: {message}") from None
     if not {"/", "*"} & set(price.target):
         raise SettingsError(
             f"{place}.target: {price.target!r} matches nothing: write 'upstream/model', such as "

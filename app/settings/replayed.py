@@ -1,6 +1,6 @@
-"""What a relay that only replays says in the place of the keys that it was recorded with.
+"""Substitutes for the keys with which cassettes were recorded, for replay without providers.
 
-Its requests have to mean the same targets as when they were recorded, and nobody is asked.
+Requests have to select the same targets as when they were recorded, without calling them.
 """
 
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from ..upstreams.presets import PRESETS
 
 KEY: Final = "replayed"
 BASE_URL: Final = "http://127.0.0.1:9"
-"""Where nobody listens: the port of `discard` (RFC 863)."""
+"""A port without a server: `discard` (RFC 863)."""
 
 
 def stand_in(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return variables that add the providers which the cassettes of a folder are from."""
+    """Return variables that add the providers of the cassettes in a folder."""
     found: dict[str, str] = {}
     for name in Folder(folder).upstreams():
         preset = PRESETS.get(name)

@@ -1,4 +1,4 @@
-"""The routes: the `[[route]]` tables of the file."""
+"""Parser of the `[[route]]` tables."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -16,13 +16,16 @@ from .upstreams import how_to_add
 from .values import Attempts, Count, Seconds
 
 TIMEOUTS = (
-    *("connect_timeout_s", "first_event_timeout_s", "event_gap_timeout_s"),
-    *("idle_timeout_s", "total_timeout_s"),
+    "connect_timeout_s",
+    "first_event_timeout_s",
+    "event_gap_timeout_s",
+    "idle_timeout_s",
+    "total_timeout_s",
 )
 
 
 class TargetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One target: `model` is `upstream/model`. What is not given is as for the route."""
+    """One target: `model` is `upstream/model`. Missing fields default to the route's."""
 
     model: str
     order: Count | None = None
@@ -36,7 +39,7 @@ class TargetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[[route]]`: a model name for clients, and what may answer to it."""
+    """`[[route]]`: a public model name, and its targets."""
 
     name: Annotated[str, Meta(pattern=r"^[!-~]{1,200}$")]
     targets: Annotated[list[str | TargetTable], Meta(min_length=1, max_length=100)]
@@ -48,7 +51,7 @@ class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def build_routes(
     tables: Any, upstreams: Sequence[Upstream], *, attempts: int, where: str
 ) -> tuple[Route, ...]:
-    """Build the routes of the file over the upstreams there are."""
+    """Build the routes of the file for the configured upstreams."""
     if not isinstance(tables, list):
         raise SettingsError(f"{where}route: write tables such as [[route]]")
     by_name = {upstream.name: upstream for upstream in upstreams}
@@ -58,7 +61,7 @@ def build_routes(
         table = _read(raw, place)
         place = f"{where}route {table.name!r}"
         if table.name in routes:
-            raise SettingsError(f"{place}: there are two of this name")
+            raise SettingsError(f"{place}: the name is used twice")
         routes[table.name] = Route(
             table.name,
             _targets(table, by_name, attempts=table.attempts or attempts, place=place),
@@ -78,18 +81,18 @@ def _read(raw: Any, place: str) -> RouteTable:
     try:
         return msgspec.convert(raw, RouteTable)
     except msgspec.ValidationError as error:
-        key, told = reason(error)
+        key, message = reason(error)
         if key == ".name":
-            told = "a route's name is 1 to 200 visible ASCII characters without spaces"
-        raise SettingsError(f"{place}{key}: {told}") from None
+            message = "a route's name is 1 to 200 visible ASCII characters without spaces"
+        raise SettingsError(f"{place}{key}: {message}") from None
 
 
 def _targets(
     table: RouteTable, upstreams: Mapping[str, Upstream], *, attempts: int, place: str
 ) -> tuple[Target, ...]:
     targets = []
-    for index, given in enumerate(table.targets):
-        row = TargetTable(given) if isinstance(given, str) else given
+    for index, target in enumerate(table.targets):
+        row = TargetTable(target) if isinstance(target, str) else target
         name, _, model = row.model.partition("/")
         upstream = upstreams.get(name)
         if upstream is None or not model:
@@ -99,7 +102,7 @@ def _targets(
                 f"{place}: targets[{index}]: upstream {name!r} has no model {model!r}; "
                 f"models: {', '.join(upstream.models)}"
             )
-        # Those with a weight share the first place; the others stand in the order of the list.
+        # Targets with a weight share the first place; the others follow in list order.
         first = 1 if row.weight is not None else index + 1
         choice = TargetPolicy(
             order=row.order or first,
@@ -115,8 +118,8 @@ def _why_not(target: str, upstreams: Mapping[str, Upstream]) -> str:
     name, _, model = target.partition("/")
     known = f"upstreams: {', '.join(upstreams)}"
     if not model:
-        return f"{target!r} is no upstream/model; {known}"
-    how = how_to_add(name)
-    if how is not None:
-        return f"the upstream of {target!r} is not there; {how}"
-    return f"the upstream of {target!r} is not there; {known}{suggest(name, upstreams)}"
+        return f"{target!r} is not of the form upstream/model; {known}"
+    remedy = how_to_add(name)
+    if remedy is not None:
+        return f"{target!r}: unknown upstream; {remedy}"
+    return f"{target!r}: unknown upstream; {known}{suggest(name, upstreams)}"

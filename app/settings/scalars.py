@@ -1,4 +1,4 @@
-"""The settings that are one value each: keys at the top of the file, and variables."""
+"""Scalar settings: keys at the top of the file, and environment variables."""
 
 import ipaddress
 import re
@@ -13,29 +13,31 @@ from .values import LISTS, SCALARS, Level, Settings
 
 PREFIX = "SESERAGI_"
 CONFIG = f"{PREFIX}CONFIG"
-"""Names the file and is no setting of it."""
+"""The path of the file; not a setting of the file itself."""
 CLIENT_KEY = f"{PREFIX}KEY"
-"""No setting: the key that `seseragi doctor` shows, which a relay of the same machine ignores."""
+"""Not a setting: the API key of `seseragi doctor`, which a relay on the same machine ignores."""
 IDENTITY = tuple(f"{PREFIX}{name}" for name in ("AUTH", "KEYS_FILE", "SIGNING_KEY"))
-"""Stand for keys of tables: see `identity`."""
+"""Variables for keys of tables: see `identity`."""
 
 _TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?")
 
-# Kubernetes gives every pod such variables for a service that is called "seseragi".
+# Kubernetes sets such variables in every pod for a service named "seseragi".
 _KUBERNETES = re.compile(rf"{PREFIX}(SERVICE_.*|PORT_\d+_.*)")
 
 
 def check_keys(table: Mapping[str, Any], where: str) -> None:
-    """Refuse a key at the top of the file that is no setting."""
+    """Refuse an unknown key at the top of the file."""
     for key in table:
         if key not in SCALARS:
             raise SettingsError(f"{where}unknown key {key!r}{suggest(key, SCALARS)}")
 
 
 def convert(name: str, value: Any, where: str) -> Any:
-    """Check one scalar; text (of the environment, the command line) is read as its type."""
+    """Convert one scalar; strings (from the environment, the command line) are parsed as its
+    type.
+    """
     kind = _TYPES[name]
     if name == "log_levels":
         return _convert_levels(value, where)
@@ -44,15 +46,15 @@ def convert(name: str, value: Any, where: str) -> Any:
     try:
         converted = msgspec.convert(value, kind, strict=not isinstance(value, str))
     except msgspec.ValidationError as error:
-        _, told = reason(error)
+        _, message = reason(error)
         if name == "log":
-            told = "use 'memory', 'sqlite:///PATH' or 'redis://HOST/DB'"
+            message = "use 'memory', 'sqlite:///PATH' or 'redis://HOST/DB'"
         elif name == "records":
-            told = "use 'sqlite:///PATH' or 'postgresql://USER:PASSWORD@HOST/DATABASE'"
+            message = "use 'sqlite:///PATH' or 'postgresql://USER:PASSWORD@HOST/DATABASE'"
         elif get_origin(kind) is Literal:
-            told = f"use {' or '.join(map(repr, get_args(kind)))}"
-        what = "it" if "@" in str(value) else repr(value)  # a URL may hold a password
-        raise SettingsError(f"{where}: {what} cannot be used: {told}") from None
+            message = f"use {' or '.join(map(repr, get_args(kind)))}"
+        shown = "it" if "@" in str(value) else repr(value)  # a URL may contain a password
+        raise SettingsError(f"{where}: {shown} cannot be used: {message}") from None
     if name == "trusted_proxies":
         _check_networks(converted, where)
     if name == "allowed_hosts":
@@ -63,7 +65,7 @@ def convert(name: str, value: Any, where: str) -> Any:
 
 
 def _join_keys(table: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the rows of a table with the names that TOML has taken apart at their dots."""
+    """Yield the items of a table, rejoining names that TOML splits at dots."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from _join_keys(value, f"{above}{key}.")
@@ -72,7 +74,9 @@ def _join_keys(table: dict[str, Any], above: str = "") -> Iterator[tuple[str, An
 
 
 def _convert_levels(value: Any, where: str) -> dict[str, str]:
-    """Check the levels of loggers; a text is as `seseragi.relay=debug, uvicorn.error=info`."""
+    """Convert the levels of loggers; a string has the form `seseragi.relay=debug,
+    uvicorn.error=info`.
+    """
     if isinstance(value, str):
         rows = [row.partition("=") for row in value.split(",") if row.strip()]
         value = {name.strip(): level.strip() for name, _, level in rows}
@@ -87,10 +91,10 @@ def _convert_levels(value: Any, where: str) -> dict[str, str]:
             msgspec.convert({name: level}, _TYPES["log_levels"])
         except msgspec.ValidationError:
             if level in get_args(Level):
-                told = "give the name of a logger, such as 'seseragi.relay'"
-                raise SettingsError(f"{where}: {name!r} cannot be used: {told}") from None
-            told = f"use {' or '.join(map(repr, get_args(Level)))}"
-            raise SettingsError(f"{where}.{name}: {level!r} cannot be used: {told}") from None
+                message = "give the name of a logger, such as 'seseragi.relay'"
+                raise SettingsError(f"{where}: {name!r} cannot be used: {message}") from None
+            message = f"use {' or '.join(map(repr, get_args(Level)))}"
+            raise SettingsError(f"{where}.{name}: {level!r} cannot be used: {message}") from None
         ours = name.partition(".")[0] == "seseragi"
         if ours and name not in LOGGERS:
             raise SettingsError(
@@ -106,7 +110,7 @@ def _check_hosts(hosts: Iterable[str], where: str) -> None:
             name = host.removeprefix("*.").encode("idna").decode()
             if not (host == "*" or _HOST_NAME.fullmatch(name)):
                 ipaddress.ip_address(name.strip("[]"))
-        except ValueError:  # IDNA's errors too
+        except ValueError:  # includes IDNA's errors
             raise SettingsError(
                 f"{where}: {host!r} cannot be used: give a name without scheme and port, such as "
                 "'chat.example.com', '*.example.com' for all below it, or '*' for any"
@@ -125,7 +129,7 @@ def _check_networks(networks: Iterable[str], where: str) -> None:
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Read the settings that are variables."""
+    """Return the settings from environment variables."""
     values = {}
     for variable, value in environ.items():
         if not variable.startswith(PREFIX) or variable in (CONFIG, CLIENT_KEY, *IDENTITY):

@@ -1,4 +1,4 @@
-"""The key that client secrets and stream tokens are signed with."""
+"""Selection of the key that signs client secrets and stream tokens."""
 
 import secrets
 from pathlib import Path
@@ -35,17 +35,18 @@ def settle_signing_key(settings: Settings) -> Settings:
 
 
 def choose_signing_key(settings: Settings, *, kept: str | None = None) -> str:
-    """Return the key of the settings, else the keys file's, `kept`, else one for this run.
+    """Return the key of the settings, else `kept` of the keys file, else a random one for this
+    run.
 
-    To be called once, where logs are configured and before any worker is forked: all workers
-    have to sign with the same.
+    To be called once, after logging is configured and before workers are forked: all workers
+    need the same key.
 
     Raises:
-        SettingsError: it is too short, or replicas would each have one of their own.
+        SettingsError: it is too short, or each replica would generate its own.
     """
-    given = settings.identity.auth.signing_key
-    if given is not None:
-        return _check(given, "auth.signing_key")
+    configured = settings.identity.auth.signing_key
+    if configured is not None:
+        return _check(configured, "auth.signing_key")
     if kept is not None:
         return _check(kept, "auth.keys_file: its signing key")
     if settings.log.startswith("redis"):
@@ -65,7 +66,7 @@ def choose_signing_key(settings: Settings, *, kept: str | None = None) -> str:
 def _check(key: str, place: str) -> str:
     if len(key) < MIN_CHARACTERS:
         raise SettingsError(
-            f"{place}: it has {len(key)} characters, and whoever guesses it is let in: "
+            f"{place}: has {len(key)} characters and could be guessed; "
             f"give {MIN_CHARACTERS} random ones or more, as of `openssl rand -base64 32`"
         )
     return key

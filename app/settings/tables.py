@@ -1,4 +1,4 @@
-"""What may stand in a table of the file."""
+"""Schema of the file's `[upstream.NAME]` tables."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, get_args
@@ -11,13 +11,13 @@ from .failure import SettingsError, reason, suggest
 from .values import SCHEME
 
 Text = Annotated[str, Meta(min_length=1)]
-"""Where an empty one would look like a value and mean that there is none."""
+"""For values where an empty string would be mistaken for absence."""
 
 Scheme = Annotated[str, Meta(pattern=SCHEME)]
 
 
 class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[upstream.NAME]`: a name that is a preset, or names one, starts from its values."""
+    """`[upstream.NAME]`: a name of a preset, or `preset`, provides the defaults."""
 
     preset: str | None = None
     base_url: str | None = None
@@ -45,19 +45,19 @@ class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_upstream_table(raw: Any, place: str) -> UpstreamTable:
-    """Check one table; `place` is where it stands."""
+    """Parse one table; `place` is its path."""
     check_known(raw, UpstreamTable.__struct_fields__, place)
     try:
         return msgspec.convert(raw, UpstreamTable)
     except msgspec.ValidationError as error:
-        key, told = reason(error)
+        key, message = reason(error)
         if key == ".auth":  # which may be a key, by mistake
-            told = f"use {', '.join(map(repr, get_args(Auth)))}"
-        raise SettingsError(f"{place}{key}: {told}") from None
+            message = f"use {', '.join(map(repr, get_args(Auth)))}"
+        raise SettingsError(f"{place}{key}: {message}") from None
 
 
 def check_known(raw: Any, known: Sequence[str], place: str) -> None:
-    """Refuse a key that the table does not have; what is no table is left to its reader."""
+    """Refuse unknown keys of a table; other types are left to its parser."""
     for key in raw if isinstance(raw, dict) else ():
         if key not in known:
             raise SettingsError(f"{place}: unknown key {key!r}{suggest(key, known)}")

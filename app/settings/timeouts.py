@@ -1,4 +1,4 @@
-"""Times of the settings that never come about, since another one is over first."""
+"""Detection of timeouts without effect, since a shorter one ends first."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -14,18 +14,18 @@ OVER_FIRST: Final = (
     ("idle_timeout_s", "total_timeout_s"),
     ("heartbeat_s", "total_timeout_s"),
 )
-"""Pairs of which the first has no effect where it is longer than the second; `app.deadlines`."""
+"""Pairs of which the first has no effect if it is longer than the second; see `app.deadlines`."""
 
 
 def list_ineffective(settings: Settings) -> list[str]:
-    """List the times that somebody has set and that have no effect, each with the one before it.
+    """List configured timeouts without effect, each with the one that ends before it.
 
-    A default says nothing: whoever shortens `total_timeout_s` need not shorten the others.
+    Defaults are not reported: a shorter `total_timeout_s` need not shorten the others.
     """
     times = {field: getattr(settings, field) for pair in OVER_FIRST for field in pair}
     default = Settings()
-    given = {name: value for name, value in times.items() if value != getattr(default, name)}
-    found = list(_list_longer(given, times))
+    configured = {name: value for name, value in times.items() if value != getattr(default, name)}
+    found = list(_list_longer(configured, times))
     longest, pause = settings.breaker_longest_pause_s, settings.breaker_pause_s
     if longest != default.breaker_longest_pause_s and longest < pause:
         found.append(f"breaker_longest_pause_s = {longest:g} < breaker_pause_s = {pause:g}")
@@ -33,11 +33,11 @@ def list_ineffective(settings: Settings) -> list[str]:
         for target in route.targets:
             own = target.timeouts
             where = f"route {route.name!r}, {target.name}: "
-            found += [f"{where}{told}" for told in _list_longer(own, {**times, **own})]
+            found += [f"{where}{message}" for message in _list_longer(own, {**times, **own})]
     return found
 
 
-def _list_longer(given: Mapping[str, float], times: Mapping[str, float]) -> Iterator[str]:
-    for name, first in OVER_FIRST:
-        if name in given and times[name] > times[first]:
-            yield f"{name} = {times[name]:g} > {first} = {times[first]:g}"
+def _list_longer(configured: Mapping[str, float], times: Mapping[str, float]) -> Iterator[str]:
+    for name, earlier in OVER_FIRST:
+        if name in configured and times[name] > times[earlier]:
+            yield f"{name} = {times[name]:g} > {earlier} = {times[earlier]:g}"

@@ -1,7 +1,7 @@
-"""What the environment says of traces, in the names that OpenTelemetry has for it.
+"""Trace settings from OpenTelemetry's environment variables.
 
-Its library reads where the collector is, and the like, itself; here is what it would take
-without a word, or ask the relay to do what it cannot.
+Its library reads the collector's address and similar variables itself; here are those that it
+would silently accept, or that request unsupported features.
 """
 
 from collections.abc import Mapping
@@ -11,17 +11,17 @@ from .failure import SettingsError
 
 SPANS: Final = 2048
 BATCH: Final = 64
-"""Its encoding takes 3 ms, within which nothing else of the process runs: of 512 it was 20."""
+"""Encoding takes 3 ms, which blocks the process: a batch of 512 took 20 ms."""
 
 CONTENT_SPANS: Final = 256
 CONTENT_BATCH: Final = 32
-"""Spans with what was said in them take up to 320 KB: 80 MB wait at most, and 10 are sent."""
+"""Spans with content take up to 320 KB: at most 80 MB are queued, and 10 MB sent at once."""
 
 PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 
 
 class SpanLimits(NamedTuple):
-    """How many spans may wait, how many are sent at once, and how long others are waited for."""
+    """The maximum number of queued spans, the batch size, and the delay to fill a batch."""
 
     spans: int
     batch: int
@@ -29,10 +29,10 @@ class SpanLimits(NamedTuple):
 
 
 def read_span_limits(environ: Mapping[str, str], *, content: bool) -> SpanLimits | None:
-    """Return how spans are to be sent; None where the environment turns that off.
+    """Return the limits for exporting spans; None if the environment disables that.
 
     Raises:
-        SettingsError: a variable cannot be used.
+        SettingsError: a variable is invalid.
     """
     environ = {name: value.strip() for name, value in environ.items() if value.strip()}
     if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":

@@ -1,4 +1,4 @@
-"""The upstreams: the tables of the file, the presets, and what the environment adds."""
+"""Upstreams from the file's tables, the presets and the environment."""
 
 import re
 from collections.abc import Mapping
@@ -18,15 +18,15 @@ from .places import check_headers, check_query, find_base_url, find_base_url_sou
 from .tables import UpstreamTable, read_upstream_table
 
 DEMO = Upstream("demo", "http://demo/v1", models=(*MODELS, EMBEDDING_MODEL), prefixed=False)
-"""The built-in models, which answer in this process."""
+"""The built-in models, which run in this process."""
 
 
 OWN = (DEMO.name, CASSETTE.name)
-"""Names of upstreams that are in this process."""
+"""The names of upstreams within this process."""
 
 
 class Common(NamedTuple):
-    """What holds of an upstream unless its table says otherwise."""
+    """Defaults for all upstreams, which their tables override."""
 
     url_schemes: tuple[str, ...]
     options: tuple[str, ...] | None = None
@@ -35,7 +35,7 @@ class Common(NamedTuple):
 def build_upstreams(
     tables: Any, environ: Mapping[str, str], *, where: str, common: Common
 ) -> tuple[Upstream, ...]:
-    """Build the upstreams of the file, then those that a key in the environment adds."""
+    """Build the upstreams of the file, then those that variables add."""
     if not isinstance(tables, dict):
         raise SettingsError(f"{where}upstream: write tables such as [upstream.openai]")
     upstreams = []
@@ -56,7 +56,7 @@ def build_upstreams(
 
 
 def _is_wanted(preset: Preset, environ: Mapping[str, str]) -> bool:
-    """Return whether the environment alone says enough to use a provider."""
+    """Return whether the environment alone is sufficient to use a provider."""
     key = any(environ.get(variable) for variable in preset.key_env)
     url = bool(environ.get(preset.base_url_env or ""))
     match preset.added_by:
@@ -73,7 +73,7 @@ def _is_wanted(preset: Preset, environ: Mapping[str, str]) -> bool:
 
 
 def how_to_add(name: str) -> str | None:
-    """Return what makes an upstream of a preset's name, None where there is no such preset."""
+    """Return how to add a preset's upstream; None if there is no such preset."""
     preset = PRESETS.get(name)
     if preset is None:
         return None
@@ -105,7 +105,7 @@ def _build(
             f"{place}.dialect: unknown dialect {dialect!r}{suggest(dialect, UPSTREAM_FORMATS)}; "
             f"dialects: {', '.join(UPSTREAM_FORMATS)}"
         )
-    # Another host than the provider's own may well want no key.
+    # A host other than the provider's own may need no key.
     own_host = table.base_url is None and not environ.get(preset.base_url_env or "")
     needed = own_host and (preset.base_url or "").startswith("https:")
     credentials = build_credentials(table, preset, environ, place=place, needed=needed)
@@ -132,7 +132,7 @@ def _build(
 def _quirks(
     table: UpstreamTable, preset: Preset, *, dialect: str, own_host: bool, place: str
 ) -> Quirks | None:
-    """Read the quirks as the dialect's own; those that are not given stay the preset's."""
+    """Convert the quirks to the dialect's type; the preset's are the defaults."""
     known: Mapping[str, object] = {}
     if preset.dialect == dialect:
         known = {**preset.quirks, **(preset.host_quirks if own_host else {})}
@@ -147,5 +147,5 @@ def _quirks(
     try:
         return msgspec.convert({**known, **table.quirks}, kind)
     except msgspec.ValidationError as error:
-        key, told = reason(error)
-        raise SettingsError(f"{place}.quirks{key}: {told}") from None
+        key, message = reason(error)
+        raise SettingsError(f"{place}.quirks{key}: {message}") from None

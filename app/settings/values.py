@@ -1,4 +1,4 @@
-"""The settings as one value, with their defaults and ranges."""
+"""The `Settings` value, with defaults and ranges."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -21,20 +21,20 @@ Level = Literal["debug", "info", "warning", "error"]
 LoggerName = Annotated[str, Meta(pattern=r"^[A-Za-z_][\w-]*(\.[\w-]+)*$", max_length=100)]
 
 LOG = r"^(memory|sqlite:///(?!:|file:).+|rediss?(\+sentinel)?://.+)$"
-"""Where the event log may be."""
+"""URLs of the event log."""
 
 RECORDS = r"^(sqlite:///(?!:|file:).+|postgresql://.+)$"
-"""Where the records may be."""
+"""URLs of the records."""
 
 ROOT_PATH = r"^(/[A-Za-z0-9._~-]+)*$"
-"""A path without a slash at its end; "" for none."""
+"""A path without a trailing slash; "" for none."""
 
 SCHEME = r"^[a-z][a-z0-9+.-]*$"
-"""Of a URL, without what follows it."""
+"""The scheme of a URL."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Everything two deployments may want to differ in. Units are in the names."""
+    """All settings of a deployment. Units are in the names."""
 
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
@@ -112,4 +112,4 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 TABLES = ("upstreams", "routes", "identity", "ledger")
 SCALARS = tuple(name for name in Settings.__struct_fields__ if name not in TABLES)
 LISTS = ("allowed_hosts", "cors_origins", "trusted_proxies", "url_schemes")
-"""Those that are several values: a list in the file, comma-separated in a variable."""
+"""List settings: a list in the file, comma-separated in a variable."""

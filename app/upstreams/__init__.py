@@ -1,1 +1,1 @@
-"""Providers: where they are, which of them answers, and how a call goes."""
+"""Upstreams: configuration of providers, target selection and HTTP calls."""

@@ -1,4 +1,4 @@
-"""Cassettes as targets: a recorded stream in the place of a provider."""
+"""Cassettes as targets: a recorded stream replaces a provider."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
@@ -18,15 +18,15 @@ from .targets import Target
 from .transport import Call
 
 CASSETTE: Final = Upstream("cassette", "http://cassette.invalid", dialect="native")
-"""The upstream of all of them: `cassette/NAME`, with options as in `cassette/NAME?speed=0`."""
+"""The upstream of all cassettes: `cassette/NAME`, with options as in `cassette/NAME?speed=0`."""
 
 PREFIX: Final = f"{CASSETTE.name}/"
 
-_URL: Final = httpx2.URL(CASSETTE.base_url)  # no host's name: RFC 6761, 6.4
+_URL: Final = httpx2.URL(CASSETTE.base_url)  # a reserved host name: RFC 6761, 6.4
 
 
 class CassetteTarget(Target, frozen=True):
-    """One replay; it is asked once, since it would do the same again."""
+    """One replay; it has one attempt, since another would not differ."""
 
     replays: ClassVar[bool] = True
     dialect: ClassVar[UpstreamFormat] = FORMAT
@@ -39,27 +39,27 @@ class CassetteTarget(Target, frozen=True):
         return cls(CASSETTE, playback.name, TargetPolicy(attempts=1), {}, playback)
 
     def build_request(self, chat: ChatRequest, *, last: bool = True) -> TargetRequest:
-        """Build nothing: whatever is asked, the answer is the recorded one."""
+        """Return an empty request: the recorded answer does not depend on it."""
         return TargetRequest({})
 
     async def build_call(self, request: TargetRequest, *, connect_timeout_s: float) -> Call:
-        """Build the call that asks for the replay."""
+        """Build the call that starts the replay."""
         return Call("POST", _URL, {}, encode_playback(self.playback), connect_timeout_s)
 
     async def build_json(self, path: str, body: Mapping[str, Any]) -> Call:
-        """Refuse any other call."""
-        raise RequestError("invalid_request", "model: a cassette replays a stream, nothing else")
+        """Raise for any other call."""
+        raise RequestError("invalid_request", "model: cassettes only support streams")
 
     def check_options(self, options: Mapping[str, Any]) -> None:
-        """Take all: none has an effect."""
+        """Accept all options: none has an effect."""
 
     def list_refused(self, fields: Mapping[str, Any]) -> list[str]:
-        """Refuse none: none has an effect."""
+        """Return nothing: no option has an effect."""
         return []
 
 
 def find_cassette(model: str) -> CassetteTarget | None:
-    """Return what replays the cassette that a model's name means; None for any other model.
+    """Return the target for a model name that refers to a cassette; None for any other name.
 
     Raises:
         RequestError: `model_not_found`, `invalid_request`: see `parse_playback`.
@@ -70,5 +70,5 @@ def find_cassette(model: str) -> CassetteTarget | None:
 
 
 def public_name(model: str) -> str:
-    """Return a model's name without the options of a replay."""
+    """Return a model's name without replay options."""
     return name_of(model) if model.startswith(PREFIX) else model

@@ -1,6 +1,6 @@
-"""What genai-prices knows of models, if it is installed: how many tokens they take.
+"""Model names and context lengths from genai-prices, if it is installed.
 
-It is asked for what it was shipped with, and never for news, which it would fetch.
+Only its bundled snapshot is used; it is never updated over the network.
 """
 
 from functools import lru_cache
@@ -10,7 +10,7 @@ from ..dialects.model_facts import NOTHING, About
 
 @lru_cache(4096)
 def look_up(model: str, base_url: str) -> About:
-    """Return what is known about a model at a base URL; the first call may take long."""
+    """Return the known properties of a model at a base URL; the first call may be slow."""
     try:
         from genai_prices.data_snapshot import get_snapshot
     except ImportError:

@@ -1,4 +1,4 @@
-"""The HTTP client of all upstreams: where calls go, and which certificates they trust."""
+"""HTTP client of all upstreams: transports, proxies and trusted certificates."""
 
 import base64
 import ssl
@@ -26,23 +26,23 @@ def open_client(
         verify=open_trust(),
         timeout=httpx2.Timeout(None, connect=connect_timeout_s, pool=connect_timeout_s),
         follow_redirects=False,
-        # A cookie that one call was given must not go out with the next, somebody else's.
+        # Cookies set by one call must not be sent with another client's call.
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
     )
 
 
 def open_trust() -> ssl.SSLContext:
-    """Return what certificates are checked against.
+    """Return the TLS context with the trusted certificates.
 
-    That is SSL_CERT_FILE, else SSL_CERT_DIR, else the system's store, else, where the system
-    has none, as in the smallest images, certifi's.
+    These are SSL_CERT_FILE, else SSL_CERT_DIR, else the system's store, else certifi's, if the
+    system has none, as in minimal images.
     """
     context = httpx2.create_ssl_context()
-    # Python's own default on Debian 12 is whatever OpenSSL's configuration says, or nothing.
+    # Python's default on Debian 12 depends on OpenSSL's configuration, or is unset.
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     paths = ssl.get_default_verify_paths()
-    asked = bool(paths.capath) and paths.capath != paths.openssl_capath
-    if not context.cert_store_stats()["x509_ca"] and not asked and not _is_store(paths.capath):
+    configured = bool(paths.capath) and paths.capath != paths.openssl_capath
+    if not context.cert_store_stats()["x509_ca"] and not configured and not _is_store(paths.capath):
         context.load_verify_locations(certifi.where())
     return context
 
@@ -53,7 +53,7 @@ def _is_store(folder: str | None) -> bool:
 
 
 class Client(Httpx2AiohttpClient):
-    """Uses `Transport`, also where the environment names a proxy; calls go through `open`."""
+    """Client on `Transport`, also with proxies from the environment; calls use `open`."""
 
     def _init_transport(  # type: ignore[override]  # called with keywords only
         self, *, transport: httpx2.AsyncBaseTransport | None = None, **settings: Any
@@ -64,30 +64,30 @@ class Client(Httpx2AiohttpClient):
         self, proxy: httpx2.Proxy, **settings: Any
     ) -> httpx2.AsyncBaseTransport:
         if proxy.url.scheme not in ("http", "https"):
-            return _NoTransport("the environment names a proxy that is no HTTP proxy")
+            return _NoTransport("the environment sets a proxy that is not an HTTP proxy")
         if proxy.auth is not None:
-            # httpx-aiohttp hands it on as aiohttp's deprecated `BasicAuth`.
+            # httpx-aiohttp would pass it as aiohttp's deprecated `BasicAuth`.
             login = base64.b64encode(":".join(proxy.auth).encode()).decode()
             proxy = httpx2.Proxy(proxy.url, headers={"authorization": f"Basic {login}"})
         return Transport(proxy=proxy, **settings)
 
     async def open(self, call: Call) -> Reply:
-        """Make a call and return the reply, whatever its status, when its head has come.
+        """Send a call and return the reply, regardless of its status, once its head arrived.
 
-        Straight to the transport: what lies between knows of redirects, cookies and hooks,
-        which a call to an upstream has not, and takes 100 us a request.
+        It bypasses httpx2's redirects, cookies and hooks, which calls to upstreams do not use,
+        and saves 100 us per request.
         """
         transport = self._transport_for_url(call.url)
         if isinstance(transport, Transport):
             return await transport.open(call)
         request = httpx2.Request(call.method, call.url, headers=call.headers, content=call.content)
         reused.set(False)
-        response = await transport.handle_async_request(request)  # of a mounted one
+        response = await transport.handle_async_request(request)  # of a mounted transport
         return Reply(response.status_code, response.headers, read_pieces(response))
 
 
 class _NoTransport(httpx2.AsyncBaseTransport):
-    """Refuses every call: the URL has no transport."""
+    """Fails every call: the URL has no transport."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason

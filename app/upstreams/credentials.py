@@ -1,4 +1,4 @@
-"""How the relay authenticates with upstreams. Nothing here is ever shown."""
+"""Authentication with upstreams, and redaction of its secrets."""
 
 import base64
 import re
@@ -11,33 +11,34 @@ import msgspec
 import structlog
 
 PIECE = 8
-"""Less of a key than that gives nothing away, and may stand in a text by chance."""
+"""The shortest redacted piece of a key; shorter ones reveal little and may occur by chance."""
 
 MAX_KEY = 65_536
 
 Auth = Literal["bearer", "api-key", "x-api-key", "x-goog-api-key", "aws", "google", "none"]
-"""Where a key travels: in Authorization, or in a header of that name; or what there is
-instead of a key: Amazon's signature, Google's tokens, nothing."""
+"""The header of a key: Authorization, or one with that name; or its replacement: Amazon's
+signature, Google's tokens, nothing.
+"""
 
 log = structlog.get_logger("seseragi.credentials")
 
 
 class KeyUnusable(Exception):
-    """A text is not a key; the reason does not quote it."""
+    """A text is not a valid key; the message does not quote it."""
 
 
 def check_key(text: str) -> str:
-    """Return the key that stands in a text."""
+    """Return the key in a text, without surrounding white space."""
     key = text.strip()
     if not key:
-        raise KeyUnusable("it is empty")
+        raise KeyUnusable("the key is empty")
     if not re.fullmatch(r"[!-~]+", key):
-        raise KeyUnusable("a key has visible ASCII characters only")
+        raise KeyUnusable("a key may only contain visible ASCII characters")
     return key
 
 
 class Secret:
-    """A key: nothing but `reveal` shows it."""
+    """A key that only `reveal` shows."""
 
     __slots__ = ("_pieces", "_size", "_value")
 
@@ -50,10 +51,10 @@ class Secret:
         return self._value
 
     def redact(self, text: str) -> str:
-        """Take the key, and every piece of it of `PIECE` characters and more, out of a text.
+        """Replace the key, and every piece of it of at least `PIECE` characters, in a text.
 
-        It is found as it is, backwards, in base64, in spaced letters, and as URLs, HTML and
-        JSON write it, also one in the other. The time grows with the text and no more.
+        It is found verbatim, reversed, in base64, with spaces between letters, and escaped as
+        in URLs, HTML and JSON, also nested. The time is linear in the length of the text.
         """
         size = self._size
         if self._pieces is None:
@@ -63,7 +64,7 @@ class Secret:
                 for layer in _layers(form)
                 for at in range(len(layer.text) - size + 1)
             )
-        # As nearly every id and name, which take 2 us instead of 10.
+        # Nearly every id and name: 2 us instead of 10.
         if not _ESCAPE.search(text) and self._pieces.isdisjoint(
             [text[at : at + size] for at in range(len(text))]
         ):
@@ -85,34 +86,34 @@ class Secret:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Return the forms of a key that removing escapes does not reveal."""
+    """Yield the forms of a key that unescaping does not undo."""
     yield value
     yield value[::-1]
     if len(value) < PIECE:
-        return  # its pieces in base64 would be any text
-    for lead in range(3):  # where it begins within three bytes
+        return  # base64 pieces would match any text
+    for lead in range(3):  # the key's offset within three bytes
         raw = base64.b64encode(bytes(lead) + value.encode()).decode()
-        # The first and the last characters depend on what stands beside the key.
+        # The first and last characters depend on the bytes around the key.
         inner = raw[(0, 2, 3)[lead] :].rstrip("=")[:-1]
         yield inner
         yield inner.translate(str.maketrans("+/", "-_"))
 
 
 LAYERS = 4
-"""How often an escape may itself be escaped."""
+"""The maximum depth of nested escapes."""
 
 _ESCAPE = re.compile(
     r"&#[xX]0*([0-9a-fA-F]{1,6});?|&#0*([0-9]{1,7});?|&(amp|lt|gt|quot|apos|sol);?"
     r"|%([0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})"
     r"|[\\\s\u00ad\u200b-\u200f\u2060\ufeff]"
 )
-"""A character as URLs, HTML and JSON write it; or one that is in no key and nobody sees."""
+"""A character escaped as in URLs, HTML and JSON, or an invisible one, which no key contains."""
 
 _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'", "sol": "/"}
 
 
 class _Layer(NamedTuple):
-    """A text without its escapes, and where each character stands in the text with them."""
+    """An unescaped text, with the position of each character in the original."""
 
     text: str
     starts: Sequence[int]
@@ -120,7 +121,7 @@ class _Layer(NamedTuple):
 
 
 def _layers(text: str) -> Iterator[_Layer]:
-    """Yield a text, then without its escapes, and again for as long as there are any."""
+    """Yield a text, then repeatedly unescaped while that changes it."""
     layer = _Layer(text, range(len(text)), range(1, len(text) + 1))
     yield layer
     for _ in range(LAYERS):
@@ -156,14 +157,14 @@ def _character(match: re.Match[str]) -> str:
     by_hex = match[1] or match[4] or match[5] or match[6]
     if by_hex or match[2]:
         number = int(by_hex, 16) if by_hex else int(match[2])
-        return chr(number) if 0x20 < number < 0x7F else ""  # no other is in a key
+        return chr(number) if 0x20 < number < 0x7F else ""  # no key contains others
     return _NAMED[match[3]] if match[3] else ""
 
 
 class KeyFile:
     """A key in a file that may be replaced, as Kubernetes and Docker do with secrets.
 
-    A file that cannot be read any more, or holds no key, leaves the last key in use.
+    If the file becomes unreadable or has no key, the last key remains in use.
 
     Raises:
         KeyUnusable: there is no key in it at the start.
@@ -173,7 +174,7 @@ class KeyFile:
         self._path = Path(path)
         self._stamp: tuple[int, int, int] | None = None
         self._secret = self._read()
-        self._before: Secret | None = None
+        self._previous: Secret | None = None
 
     def reveal(self) -> str:
         """Return the current key; the file is read only if it changed."""
@@ -181,34 +182,34 @@ class KeyFile:
         return self._secret.reveal()
 
     def redact(self, text: str) -> str:
-        """Take this key and the one before out of a text: an answer may quote the older."""
-        for secret in filter(None, (self._secret, self._before)):
+        """Replace this key and the previous one in a text, since an answer may quote either."""
+        for secret in filter(None, (self._secret, self._previous)):
             text = secret.redact(text)
         return text
 
     def _refresh(self) -> None:
         try:
-            if self._look() == self._stamp:
+            if self._file_stamp() == self._stamp:
                 return
             secret = self._read()
         except (OSError, KeyUnusable) as error:
-            reason = str(error) if isinstance(error, KeyUnusable) else "it cannot be read"
+            reason = str(error) if isinstance(error, KeyUnusable) else "cannot be read"
             log.warning("key file unusable, keeping the last key", file=self._path.name, why=reason)
             return
         if secret.reveal() != self._secret.reveal():
-            self._secret, self._before = secret, self._secret
+            self._secret, self._previous = secret, self._secret
 
     def _read(self) -> Secret:
         try:
-            stamp = self._look()  # before: what changes meanwhile is read again
+            stamp = self._file_stamp()  # before reading: a later change is read again
             with self._path.open("rb") as file:
                 raw = file.read(MAX_KEY)
         except OSError:
-            raise KeyUnusable("it cannot be read") from None
+            raise KeyUnusable("cannot be read") from None
         self._stamp = stamp
         return Secret(check_key(raw.decode("ascii", "replace")))
 
-    def _look(self) -> tuple[int, int, int]:
+    def _file_stamp(self) -> tuple[int, int, int]:
         state = self._path.stat()
         return state.st_mtime_ns, state.st_ino, state.st_size
 
@@ -217,16 +218,16 @@ class KeyFile:
 
 
 class CredentialsSource(msgspec.Struct, frozen=True):
-    """Where an operator finds the credentials of an upstream, to mend them; never what they are."""
+    """The location of an upstream's credentials for the operator, without their values."""
 
     kind: Literal["environment", "file", "aws", "google", "none"] = "none"
     name: str | None = None
     """The variable or the file."""
     setting: str | None = None
-    """The place in the settings that names it; None for the provider's usual place."""
+    """The setting that names it; None for the provider's default."""
 
     def __str__(self) -> str:
-        """Say it in words."""
+        """Return a description."""
         named = f" ({self.setting})" if self.setting else ""
         match self.kind:
             case "environment":
@@ -234,11 +235,11 @@ class CredentialsSource(msgspec.Struct, frozen=True):
             case "file":
                 return f"the file {self.name!r}{named}"
             case "aws":
-                what = f" by {self.name}" if self.name else ""
-                return f"Amazon's usual places: environment, shared files, role{what}{named}"
+                source = f" by {self.name}" if self.name else ""
+                return f"Amazon's usual places: environment, shared files, role{source}{named}"
             case "google":
-                what = f", by {self.name}" if self.name else ""
-                return f"Google's Application Default Credentials{what}"
+                source = f", by {self.name}" if self.name else ""
+                return f"Google's Application Default Credentials{source}"
             case "none":
                 return "nowhere: no key is sent"
 
@@ -247,18 +248,18 @@ class Credentials(Protocol):
     """The credentials of an upstream."""
 
     async def headers(self, method: str, url: str, body: bytes) -> Mapping[str, str]:
-        """Return the headers that authorise one request.
+        """Return the headers that authorize one request.
 
         Raises:
             UpstreamError: `upstream_auth`, there are no credentials.
         """
 
     def redact(self, text: str) -> str:
-        """Take every secret out of a text."""
+        """Return the text with every secret replaced."""
 
 
 class NoCredentials(msgspec.Struct, frozen=True):
-    """For upstreams that ask for none."""
+    """For upstreams without authentication."""
 
     async def headers(self, method: str, url: str, body: bytes) -> Mapping[str, str]:
         return {}
@@ -268,7 +269,7 @@ class NoCredentials(msgspec.Struct, frozen=True):
 
 
 class Key(msgspec.Struct, frozen=True):
-    """A key that is sent as it is."""
+    """A key that is sent unchanged."""
 
     secret: Secret | KeyFile
     auth: Auth = "bearer"

@@ -1,8 +1,8 @@
-"""Tokens for Google's cloud. Needs the extra `vertex`.
+"""OAuth tokens for Google Cloud. Needs the extra `vertex`.
 
 They come from Application Default Credentials: a service account's file, a user's, the
-machine's metadata server, another cloud's identity. google-auth asks for them and blocks,
-so it does that in a thread, once at a time however many requests wait.
+machine's metadata server, workload identity. google-auth blocks while it requests a token,
+so that runs in a thread, once for all waiting requests.
 """
 
 import asyncio
@@ -20,20 +20,20 @@ from .credentials import Secret
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 
-ODD_FILE = (OSError, ValueError, TypeError, AttributeError)
-"""What google-auth fails with for a file that is a folder, or JSON of another kind."""
+INVALID_FILE_ERRORS = (OSError, ValueError, TypeError, AttributeError)
+"""The errors of google-auth for a file that is a directory, or other JSON."""
 
 TIMEOUT_S = 10.0
-"""For each call that a refresh takes; google-auth would wait for two minutes."""
+"""For each call of a refresh; google-auth's default is two minutes."""
 
 log = structlog.get_logger("seseragi.credentials")
 
 
 class GoogleCredentials:
-    """A token that is fresh whenever a request is sent.
+    """A token that is fresh for every request.
 
-    google-auth calls a token stale some minutes before it expires: it is replaced then, and
-    still used should that fail.
+    google-auth considers a token stale some minutes before it expires: then it is renewed, and
+    still used if that fails.
 
     Raises:
         UpstreamError: `upstream_auth`, google-auth is not installed.
@@ -42,16 +42,16 @@ class GoogleCredentials:
     def __init__(self) -> None:
         self._google = _load()
         self._found: Any = None
-        """google-auth's credentials, once there are some."""
+        """google-auth's credentials, once found."""
         self._refreshing: asyncio.Task[None] | None = None
         self._tokens: tuple[Secret, ...] = ()
-        """The last two: an error may quote the one before."""
-        # They write down requests, and that there is no project.
+        """The last two: an error may quote the previous one."""
+        # They log requests, and warn about a missing project.
         for name in ("google.auth", "urllib3"):
             logging.getLogger(name).setLevel(logging.ERROR)
 
     async def headers(self, method: str, url: str, body: bytes) -> Mapping[str, str]:
-        """Return the headers that authorise one request.
+        """Return the headers that authorize one request.
 
         Raises:
             UpstreamError: `upstream_auth`, there is no token.
@@ -60,12 +60,12 @@ class GoogleCredentials:
         if self._state() is not states.FRESH:
             if self._refreshing is None or self._refreshing.done():
                 self._refreshing = asyncio.create_task(asyncio.to_thread(self._refresh))
-            # A request that goes away leaves the refresh to the others.
+            # A cancelled request must not cancel the refresh for others.
             await asyncio.shield(self._refreshing)
         if self._state() in (None, states.INVALID):
             raise UpstreamError(
                 "upstream_auth",
-                "the relay has no Google credentials that work; "
+                "no Google credentials; "
                 "see GOOGLE_APPLICATION_CREDENTIALS, and the log for the reason",
             )
         headers: dict[str, str] = {}
@@ -73,7 +73,7 @@ class GoogleCredentials:
         return {name.lower(): value for name, value in headers.items()}
 
     def redact(self, text: str) -> str:
-        """Take the tokens out of a text."""
+        """Return the text with every token replaced."""
         for token in self._tokens:
             text = token.redact(text)
         return text
@@ -82,26 +82,27 @@ class GoogleCredentials:
         return None if self._found is None else self._found.token_state
 
     def _refresh(self) -> None:
-        """Fetch a token; a failure is logged and kept in the state."""
+        """Fetch a token; log a failure, which leaves the state stale or invalid."""
         request = partial(self._google["requests"].Request(), timeout=TIMEOUT_S)
         try:
             if self._found is None:
-                # With scopes it would ask Google for the project's name, which is not needed.
+                # Without scopes google-auth would also request the project's name, which is
+                # unused.
                 found, _ = self._google["auth"].default(request=request)
                 self._found = self._google["credentials"].with_scopes_if_required(found, SCOPES)
             self._found.refresh(request)
-        except (self._google["exceptions"].GoogleAuthError, *ODD_FILE) as error:
-            told = self.redact(str(error)[:300])
-            log.warning("no Google token", reason=type(error).__name__, error=told)
+        except (self._google["exceptions"].GoogleAuthError, *INVALID_FILE_ERRORS) as error:
+            message = self.redact(str(error)[:300])
+            log.warning("no Google token", reason=type(error).__name__, error=message)
             if self._state() is not self._google["credentials"].TokenState.STALE:
-                self._found = None  # a file that was replaced is read again
+                self._found = None  # read a replaced file again
             return
         if self._found.token not in {token.reveal() for token in self._tokens}:
             self._tokens = (Secret(self._found.token), *self._tokens)[:2]
 
 
 def _load() -> dict[str, ModuleType]:
-    """Import the parts of google-auth that are used."""
+    """Import the modules of google-auth that are used."""
     names = ("auth", "auth.credentials", "auth.exceptions", "auth.transport.requests")
     try:
         return {

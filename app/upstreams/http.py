@@ -236,7 +236,7 @@ def explain(error: Exception, *, upstream: str, answered: bool) -> UpstreamError
         case aiohttp.ClientProxyConnectionError():
             told = "cannot be reached through the proxy that the environment names"
         case httpx2.ProxyError():
-            told = "cannot be reached: the environment names a proxy that is no HTTP proxy"
+            told = "cannot be reached: the environment sets a proxy that is not an HTTP proxy"
         case aiohttp.ClientError() | HttpProcessingError() as refused if TLS_ALERT in str(refused):
             told = "speaks TLS at its address; its base URL has to begin with https://"
         case aiohttp.ClientConnectorError():

@@ -1,8 +1,8 @@
-"""The URLs in a request that a provider fetches, and the ids of what it stores, in any dialect.
+"""Search for URLs and ids of stored objects in a request body, in any dialect.
 
-A provider reads with its own rights, or with the relay's: a `gs:` or `s3:` URL, a file and a
-container by its id, as the relay's account. What stands in arguments and results of tools, and
-in citations, is not read.
+A provider fetches them with its own rights or the relay's: a `gs:` or `s3:` URL, a file or a
+container by id, as the relay's account. Arguments and results of tools, and citations, are
+not fetched.
 """
 
 import re
@@ -12,65 +12,105 @@ from urllib.parse import unquote
 
 _FORMS: Final = frozenset(
     (
-        *("toolConfig", "functions", "metadata", "requestMetadata", "generationConfig"),
-        *("response_format", "text", "format", "outputConfig", "output_config", "output_format"),
+        "format",
+        "functions",
+        "generationConfig",
+        "metadata",
+        "outputConfig",
+        "output_config",
+        "output_format",
+        "requestMetadata",
+        "response_format",
+        "text",
+        "toolConfig",
     )
 )
-"""The fields of a body in which no media stand, but schemas, which may speak of anything."""
+"""The fields of a body without media, whose schemas may contain any name."""
 
 STORED: Final = frozenset(
     (
-        *("file_id", "file_ids", "fileUri", "file_uri"),
-        *("container", "container_id", "vector_store_ids"),
+        "container",
+        "container_id",
+        "fileUri",
+        "file_id",
+        "file_ids",
+        "file_uri",
+        "vector_store_ids",
     )
 )
-"""What holds the id of something in the provider's account, or a list of them.
+"""The fields with the id of an object in the provider's account, or a list of ids.
 
-OpenAI's code interpreter also goes on in the container that an earlier call of the input names.
+OpenAI's code interpreter also reuses the container of an earlier call in the input.
 """
 
-_OF_GEMINI: Final = "generativelanguage"
-"""In the URL of each file in Gemini's own store: `https://generativelanguage.googleapis.com/...`.
-Any other URL is fetched as everybody can."""
+_GEMINI_HOST: Final = "generativelanguage"
+"""In the URL of each file uploaded to Gemini: `https://generativelanguage.googleapis.com/...`.
+Any other URL is fetched anonymously.
+"""
 
 _DIRECT: Final = STORED | frozenset(
     (
-        *("image_url", "video_url", "audio_url", "document_url", "file_url", "imageUrl"),
-        *("gcsUri", "gcs_uri", "file_data", "fileData"),
-        *("image", "images", "video", "audio", "document", "s3Location", "s3_location"),
+        "audio",
+        "audio_url",
+        "document",
+        "document_url",
+        "fileData",
+        "file_data",
+        "file_url",
+        "gcsUri",
+        "gcs_uri",
+        "image",
+        "imageUrl",
+        "image_url",
+        "images",
+        "s3Location",
+        "s3_location",
+        "video",
+        "video_url",
     )
 )
-"""What holds a URL, or an object or a list with one; some hold data or an id as well."""
+"""The fields with a URL, or an object or list of them; some may contain data or an id instead."""
 
 _WITHIN: Final = frozenset(("url", "uri"))
 _OPAQUE: Final = frozenset(
     (
-        *("args", "arguments", "response", "json", "parameters", "functionCall"),
-        *("input_schema", "function", "output_schema", "functionDeclarations", "input_examples"),
-        *("function_declarations", "annotations", "citations"),
+        "annotations",
+        "args",
+        "arguments",
+        "citations",
+        "function",
+        "functionCall",
+        "functionDeclarations",
+        "function_declarations",
+        "input_examples",
+        "input_schema",
+        "json",
+        "output_schema",
+        "parameters",
+        "response",
     )
 )
-"""What is the client's own business, and that of its tools; and sources that an answer named."""
+"""The fields of clients and their tools, and of cited sources."""
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _SPACE: Final = re.compile(r"[\x00-\x20]+")
-"""What readers of a URL ignore."""
+"""Characters that URL parsers ignore."""
 
 
 class Foreign(NamedTuple):
-    """What a provider would read though the client may not."""
+    """A URL or an object that a provider would read, though the client may not."""
 
     place: str
-    """In the body."""
+    """The path in the body."""
     field: str
     scheme: str | None
-    """Of its URL; None for what the provider stores."""
+    """The URL's scheme; None for a stored object."""
 
 
 def find_foreign(
     body: dict[str, Any], *, schemes: Collection[str], stored: Collection[str]
 ) -> Foreign | None:
-    """Find a URL of any other scheme, or an id in one of these fields of `STORED`."""
+    """Return a URL with a scheme not in `schemes`, or an id in a field of `stored`."""
     media = {name: value for name, value in body.items() if name not in _FORMS}
 
     def is_foreign(field: str, url: str) -> bool:
@@ -78,7 +118,7 @@ def find_foreign(
         return scheme not in (None, *schemes) or (field in stored and _is_stored(field, url))
 
     if not any(is_foreign(field, url) for _, field, url in _urls(media, places=False)):
-        return None  # nearly always, and to know no places takes half the time
+        return None  # nearly always; without paths it takes half the time
     for path, field, url in _urls(media, places=True):
         if is_foreign(field, url):
             scheme = _scheme(url)
@@ -88,7 +128,7 @@ def find_foreign(
 
 def _is_stored(field: str, value: str) -> bool:
     if field in ("fileUri", "file_uri"):
-        return _scheme(value) is None or _OF_GEMINI in unquote(value).lower()
+        return _scheme(value) is None or _GEMINI_HOST in unquote(value).lower()
     return value != ""
 
 
@@ -101,13 +141,13 @@ def _scheme(url: str) -> str | None:
 
 
 Path = tuple[str | int, Any] | None
-"""The last step to a place, and the path of those before."""
+"""The last step of a path, and the steps before it."""
 
 
 def _urls(media: dict[str, Any], *, places: bool) -> Iterator[tuple[Path, str, str]]:
-    """Yield every URL, and data and ids that stand where one may, with the field that holds it.
+    """Yield every URL, and data and ids in the same fields, with its field.
 
-    `places`: with its path.
+    With `places`, also yield its path.
     """
     left: list[tuple[Any, Path]] = [(media, None)]
     while left:
@@ -130,7 +170,7 @@ def _urls(media: dict[str, Any], *, places: bool) -> Iterator[tuple[Path, str, s
 
 
 def _direct(field: str, value: Any, path: Path) -> Iterator[tuple[Path, str, str]]:
-    """Yield the URLs of what holds one: a text, an object, or a list of them."""
+    """Yield the URLs of a field: a string, an object, or a list of them."""
     path = (field, path)
     for index, item in enumerate(value if isinstance(value, list) else (value,)):
         where = (index, path) if isinstance(value, list) else path

@@ -1,4 +1,4 @@
-"""The models that an upstream lists."""
+"""Cache of the model lists of upstreams."""
 
 import asyncio
 from collections import defaultdict
@@ -14,51 +14,51 @@ from .http import FAILURES
 from .targets import build
 
 LIST_S = 300.0
-"""How long an upstream's list of models is believed."""
+"""Seconds for which a model list is cached."""
 
 LIST_AGAIN_S = 10.0
-"""How long after it could not be had it is not asked for again."""
+"""Seconds after a failure before the list is requested again."""
 
 LIST_TIMEOUT_S = 3.0
 LIST_BYTES = 4 * 2**20
 
 
 class ModelLists:
-    """The lists of models that upstreams have answered with."""
+    """The cached model lists of all upstreams."""
 
     def __init__(self) -> None:
-        self._asked: dict[str, tuple[float, Mapping[str, About]]] = {}
-        self._asking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._cache: dict[str, tuple[float, Mapping[str, About]]] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def ask(self, client: Client, upstream: Upstream) -> Mapping[str, About]:
-        """Ask an upstream for its models, unless its last answer is still believed.
+        """Return an upstream's models, from the cache while it is fresh.
 
-        One that does not answer has those of its last answer, or none.
+        After a failure, return the last list, or an empty one.
         """
-        async with self._asking[upstream.name]:  # who waits has the answer too
-            return await self._ask(client, upstream)
+        async with self._locks[upstream.name]:  # concurrent callers share one request
+            return await self._refresh(client, upstream)
 
-    async def _ask(self, client: Client, upstream: Upstream) -> Mapping[str, About]:
-        believed_until, models = self._asked.get(upstream.name, (0.0, {}))
+    async def _refresh(self, client: Client, upstream: Upstream) -> Mapping[str, About]:
+        fresh_until, models = self._cache.get(upstream.name, (0.0, {}))
         now = asyncio.get_running_loop().time()
         lists = upstream.lists_models and UPSTREAM_FORMATS[upstream.dialect].models_path is not None
-        if now < believed_until or MODEL in upstream.base_url or not lists:
+        if now < fresh_until or MODEL in upstream.base_url or not lists:
             return models
-        keep_s = LIST_S
+        cache_s = LIST_S
         try:
             async with asyncio.timeout(LIST_TIMEOUT_S):
                 models = await _fetch(client, upstream)
         except (*FAILURES, TimeoutError, ValueError, RelayError):
-            keep_s = LIST_AGAIN_S
-        self._asked[upstream.name] = (now + keep_s, models)
+            cache_s = LIST_AGAIN_S
+        self._cache[upstream.name] = (now + cache_s, models)
         return models
 
 
 async def _fetch(client: Client, upstream: Upstream) -> dict[str, About]:
-    """Fetch an upstream's list of models, in OpenAI's form or Google's.
+    """Fetch an upstream's model list, in OpenAI's format or Google's.
 
     Raises:
-        ValueError: the answer is no list, or too large.
+        ValueError: the response is not a model list, or too large.
     """
     url = f"{upstream.base_url}/{UPSTREAM_FORMATS[upstream.dialect].models_path}"
     call = await build(upstream, "GET", url)

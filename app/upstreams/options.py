@@ -1,9 +1,9 @@
-"""Which fields of a provider's own a client may set: `options` of an upstream.
+"""Provider-specific fields that clients may set: the setting `options` of an upstream.
 
-Clients put them into `provider_options`, or into a request in the upstream's own words. A
-field is named by its path, such as `generationConfig.topK`; an item of a list by its type,
-or in the dialects of `KEYED` by its keys: `tools.web_search_20260318`, `tools.googleSearch`.
-Case, "_" and "-" make no difference: Google's APIs take `cached_content` for `cachedContent`.
+Clients send them in `provider_options`, or in a request in the upstream's own dialect. A field
+is named by its path, such as `generationConfig.topK`; a list item by its type, or in the
+dialects of `KEYED` by its keys: `tools.web_search_20260318`, `tools.googleSearch`. Case, "_"
+and "-" are ignored: Google's APIs accept `cached_content` for `cachedContent`.
 """
 
 import re
@@ -17,13 +17,13 @@ import msgspec
 from .media import STORED
 
 SAFE_WORD: Final = "safe"
-"""In a list of options: all of `SAFE` of the dialect."""
+"""In a list of options: all of `SAFE` for the dialect."""
 
 KEYED: Final = frozenset(("gemini", "bedrock_converse"))
-"""The dialects in which a tool is what its key says; in the others it has a type."""
+"""The dialects whose tools are identified by their key; in others they have a type."""
 
 RELAYS: Final = ("model", "modelid", "stream")
-"""What the relay says itself: no list of options allows it."""
+"""The fields that the relay sets: no list of options allows them."""
 
 _ANTHROPIC_REFUSED: Final[Mapping[str, str]] = {
     "another model": "fallbacks",
@@ -34,7 +34,7 @@ _ANTHROPIC_REFUSED: Final[Mapping[str, str]] = {
 
 _SCHEMAS: Final = frozenset(("function", "parameters", "input_schema"))
 _OF_FUNCTIONS: Final = _SCHEMAS | {"cache_control"}
-"""The objects in a tool that is a function, in any dialect in which tools have types."""
+"""The objects in a function tool, in any dialect whose tools have types."""
 
 REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
     "openai_chat": {
@@ -88,10 +88,10 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "ollama": {"another model": "adapter*", "another destination": "remote*"},
 }
-"""What no client may set unless `options` says so: by the dialect, and by what it would reach.
+"""The fields that clients may not set unless `options` allows them, by dialect and effect.
 
-An upstream that takes any model leaves the tools of the provider to the client, which
-chooses the bill anyway; where there are routes they are not in `SAFE`.
+An upstream without restrictions leaves the provider's tools to the client, which chooses the
+bill anyway; behind routes they are not in `SAFE`.
 """
 
 _ANTHROPIC_OWN: Final = (
@@ -113,8 +113,9 @@ OWN: Final[Mapping[str, str]] = {
     **dict.fromkeys(("anthropic", "vertex_anthropic", "bedrock_anthropic"), _ANTHROPIC_OWN),
     "openai_responses": _RESPONSES_OWN,
 }
-"""What a request in a dialect's own words consists of: nothing that a chat request cannot say,
-or that the client does itself."""
+"""The fields of a request in the dialect's own format that a chat request can express too, or
+that only concern the client.
+"""
 
 SAFE: Final[Mapping[str, str]] = {
     "openai_chat": (
@@ -151,10 +152,22 @@ SAFE: Final[Mapping[str, str]] = {
         + "".join(
             f" additionalModelRequestFields.{name}"
             for name in (
-                *("thinking", "output_config", "top_k", "topK", "reasoning_config"),
-                *("reasoningConfig", "reasoning_effort", "inferenceConfig.topK"),
-                *("min_p", "repetition_penalty", "seed", "safety_mode", "frequency_penalty"),
-                *("presence_penalty", "logit_bias", "enable_thinking"),
+                "enable_thinking",
+                "frequency_penalty",
+                "inferenceConfig.topK",
+                "logit_bias",
+                "min_p",
+                "output_config",
+                "presence_penalty",
+                "reasoningConfig",
+                "reasoning_config",
+                "reasoning_effort",
+                "repetition_penalty",
+                "safety_mode",
+                "seed",
+                "thinking",
+                "topK",
+                "top_k",
             )
         )
     ),
@@ -163,12 +176,29 @@ SAFE: Final[Mapping[str, str]] = {
         + "".join(
             f" generationConfig.{name}"
             for name in (
-                *("temperature", "topP", "topK", "maxOutputTokens", "stopSequences", "seed"),
-                *("presencePenalty", "frequencyPenalty", "responseLogprobs", "logprobs"),
-                *("responseMimeType", "responseSchema", "responseJsonSchema", "responseFormat"),
-                *("_responseJsonSchema", "thinkingConfig", "responseModalities", "speechConfig"),
-                *("mediaResolution", "imageConfig", "audioTimestamp", "enableAffectiveDialog"),
+                "_responseJsonSchema",
+                "audioTimestamp",
+                "enableAffectiveDialog",
                 "enableEnhancedCivicAnswers",
+                "frequencyPenalty",
+                "imageConfig",
+                "logprobs",
+                "maxOutputTokens",
+                "mediaResolution",
+                "presencePenalty",
+                "responseFormat",
+                "responseJsonSchema",
+                "responseLogprobs",
+                "responseMimeType",
+                "responseModalities",
+                "responseSchema",
+                "seed",
+                "speechConfig",
+                "stopSequences",
+                "temperature",
+                "thinkingConfig",
+                "topK",
+                "topP",
             )
         )
     ),
@@ -182,50 +212,65 @@ SAFE: Final[Mapping[str, str]] = {
         + "".join(
             f" options.{name}"
             for name in (
-                *("temperature", "top_k", "top_p", "min_p", "typical_p", "tfs_z", "seed", "stop"),
-                *("repeat_last_n", "repeat_penalty", "presence_penalty", "frequency_penalty"),
-                *("mirostat*", "penalize_newline", "num_predict", "num_keep"),
+                "frequency_penalty",
+                "min_p",
+                "mirostat*",
+                "num_keep",
+                "num_predict",
+                "penalize_newline",
+                "presence_penalty",
+                "repeat_last_n",
+                "repeat_penalty",
+                "seed",
+                "stop",
+                "temperature",
+                "tfs_z",
+                "top_k",
+                "top_p",
+                "typical_p",
             )
         )
     ),
 }
-"""What only shapes the answer: sampling, thinking, safety, form, and functions of the client's."""
+"""The fields that only shape the answer: sampling, thinking, safety, form, and client functions."""
 
 
 class Options(msgspec.Struct, frozen=True):
-    """A list of what clients may set, as paths with `*` and `?` in them."""
+    """The fields that clients may set, as paths with `*` and `?` wildcards."""
 
     allowed: tuple[str, ...]
     refused: tuple[str, ...] = ()
     keyed: bool = False
 
     def list_refused(self, fields: Mapping[str, Any]) -> dict[str, str]:
-        """Return the fields that are not allowed, each with the path that is the reason."""
+        """Return the disallowed fields, each with the path that is the reason."""
         found = {}
         for name, value in fields.items():
             if value is None or value == []:
-                continue  # nothing is said; an empty object may be: `web_search_options` searches
+                continue  # unset; an empty object may have an effect (`web_search_options`)
             plain = _plain(name)
             path = name if plain in RELAYS else next(self._walk(name, plain, value), None)
             if path is not None:
                 found[name] = path
         return found
 
-    def _walk(self, shown: str, path: str, value: Any, *, held: bool = False) -> Iterator[str]:
-        """Yield the paths below `path` that are not allowed; `held`: one above it is."""
+    def _walk(self, shown: str, path: str, value: Any, *, allowed: bool = False) -> Iterator[str]:
+        """Yield the disallowed paths below `path`; `allowed`: whether a path above it is."""
         if _matches(self.refused, path):
             yield shown
             return
-        held = held or _matches(self.allowed, path)
-        if _matches(_starts(self.refused if held else self.allowed + self.refused), path):
+        allowed = allowed or _matches(self.allowed, path)
+        if _matches(_starts(self.refused if allowed else self.allowed + self.refused), path):
             if value == {}:
-                return  # what could be said there is not
+                return  # its members would not be allowed
             below = list(self._below(value))
             for name, inner in below:
-                yield from self._walk(f"{shown}.{name}", f"{path}.{_plain(name)}", inner, held=held)
+                yield from self._walk(
+                    f"{shown}.{name}", f"{path}.{_plain(name)}", inner, allowed=allowed
+                )
             if below:
                 return
-        if not held:
+        if not allowed:
             yield shown
 
     def _below(self, value: Any) -> Iterable[tuple[str, Any]]:
@@ -239,9 +284,9 @@ class Options(msgspec.Struct, frozen=True):
 
 
 def type_of(item: Any) -> str:
-    """Return the type of an item of a list: "custom" for a tool without one, if it is a function.
+    """Return the type of a list item: "custom" for a function tool without a type.
 
-    Gateways take tools of the provider by a key (`{"google_search": {}}`) or by their name alone.
+    Gateways accept provider tools by a key (`{"google_search": {}}`) or by their name alone.
     """
     kind = item.get("type") if isinstance(item, dict) else "?"
     if kind is not None:
@@ -251,25 +296,25 @@ def type_of(item: Any) -> str:
 
 
 @lru_cache
-def options_of(dialect: str, given: tuple[str, ...] | None) -> Options:
-    """Return what an upstream takes; None: all but what is `REFUSED`."""
+def options_of(dialect: str, options: tuple[str, ...] | None) -> Options:
+    """Return the options that an upstream allows; None: all except `REFUSED`."""
     keyed = dialect in KEYED
-    if given is None:
+    if options is None:
         refused = " ".join(REFUSED.get(dialect, {}).values())
         return Options(("*",), _patterns(refused), keyed)
-    names = (SAFE.get(dialect, "") if word == SAFE_WORD else word for word in given)
+    names = (SAFE.get(dialect, "") if word == SAFE_WORD else word for word in options)
     return Options(_patterns(" ".join(names)), keyed=keyed)
 
 
 @lru_cache
-def stored_of(dialect: str, given: tuple[str, ...] | None) -> frozenset[str]:
-    """Return the fields of `STORED` that an upstream does not take, wherever they stand."""
-    return frozenset(options_of(dialect, given).list_refused(dict.fromkeys(STORED, "")))
+def stored_of(dialect: str, options: tuple[str, ...] | None) -> frozenset[str]:
+    """Return the fields of `STORED` that an upstream does not allow, at any path."""
+    return frozenset(options_of(dialect, options).list_refused(dict.fromkeys(STORED, "")))
 
 
 @lru_cache
 def own_of(dialect: str) -> Options:
-    """Return what a request in the dialect's own words may always say."""
+    """Return the options that a request in the dialect's own format may always contain."""
     return Options(_patterns(OWN.get(dialect, "")), keyed=dialect in KEYED)
 
 
@@ -278,13 +323,13 @@ def _patterns(names: str) -> tuple[str, ...]:
 
 
 def _plain(name: str) -> str:
-    """Return what all spellings of a name have in common; a dot within it separates no names."""
+    """Return a name normalized across spellings; a dot within it is not a separator."""
     return name.lower().replace("_", "").replace("-", "").replace(".", "\0")
 
 
 @lru_cache
 def _starts(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the paths above those of the patterns."""
+    """Return the parent paths of the patterns."""
     cut = (pattern.split(".") for pattern in patterns)
     return tuple({".".join(names[:end]) for names in cut for end in range(1, len(names))})
 

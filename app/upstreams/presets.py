@@ -1,8 +1,8 @@
-"""What is known about each provider without configuration: a row of data each.
+"""Presets of providers, one row of data each, for use without configuration.
 
-A dialect is a wire format and lives in `dialects`; nothing here is code. URLs may hold
-`{model}` and the names of `PLACES`. Variables are those that the official SDKs read, and
-mean the same.
+A dialect is a wire format and is defined in `dialects`; this module has no code. URLs may
+contain `{model}` and the names of `PLACES`. Variables are those of the official SDKs, with the
+same meaning.
 """
 
 from collections.abc import Mapping
@@ -19,11 +19,12 @@ PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "resource": ("AZURE_RESOURCE_NAME",),
     "account": ("SNOWFLAKE_ACCOUNT",),
 }
-"""What a base URL may leave open: a key of the upstream's table, and its variables."""
+"""Placeholders of base URLs: a key of the upstream's table, and its variables."""
 
 AddedBy = Literal["key", "key or URL", "key and URL", "URL", "table"]
-"""Which variables add an upstream without a table. A variable that many machines have for
-other reasons adds none."""
+"""The variables that add an upstream without a table. A variable that is often set for other
+reasons adds none.
+"""
 
 
 class Preset(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,11 +34,11 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str | None = None
     base_url_env: str | None = None
     base_url_suffix: str = ""
-    """What follows the variable's URL to make it a base URL."""
+    """Appended to the variable's URL to form a base URL."""
     port: int | None = None
-    """The port where the variable names a host without one, or without a scheme."""
+    """The default port if the variable has a host without port, or no scheme."""
     key_env: tuple[str, ...] = ()
-    """The first that is set counts."""
+    """The first variable that is set is used."""
     auth: Auth = "bearer"
     without_key: Auth = "none"
     added_by: AddedBy = "key"
@@ -45,32 +46,37 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     quirks: Mapping[str, object] = {}
     """Fields of the dialect's own type."""
     host_quirks: Mapping[str, object] = {}
-    """Those of the provider's own host, and not of others that are put in its place."""
+    """Quirks of the provider's own host only, not of hosts that replace it."""
     query: Mapping[str, str] = {}
     headers: Mapping[str, str] = {}
     """Sent with every request, by their names in lower case; those of a table replace them."""
     defaults: Mapping[str, str] = {}
-    """Of `PLACES`."""
+    """Values of `PLACES`."""
     lists_models: bool = True
-    """False where the API has no list of models, or one of models that cannot be used."""
+    """False if the API has no list of models, or only one of unusable models."""
     default_model: str | None = None
-    """Answers requests that name none."""
+    """The model for requests without one."""
     page: str = "openai-compatible"
-    """In docs/providers."""
+    """The page in docs/providers."""
 
 
 _OPENAI = {"max_tokens_field": "max_completion_tokens"}
 _OPENAI_EXTRAS = (
-    *("audio", "logit_bias", "modalities", "moderation", "prediction", "prompt_cache_options"),
+    "audio",
+    "logit_bias",
+    "modalities",
+    "moderation",
+    "prediction",
+    "prompt_cache_options",
     "web_search_options",
 )
 _UNKNOWN_HOST = {"send_reasoning": "as_received"}
 UNKNOWN: Final = Preset(quirks=_UNKNOWN_HOST)
-"""Of an upstream that no preset is known for."""
+"""For an upstream without a preset."""
 _OPENAI_ITSELF = {"allowed_tools": True, "extras": _OPENAI_EXTRAS, "call_ids": "40"}
 _NEWER = ("verbosity", "prompt_cache_key", "prompt_cache_retention", "safety_identifier")
-_OPENAIS_OWN = (*_NEWER, "service_tier", "store")
-"""What hosts refuse that are strict about fields which OpenAI alone has."""
+_OPENAI_ONLY = (*_NEWER, "service_tier", "store")
+"""The fields that strict hosts reject because only OpenAI has them."""
 _COMPACTS = {"compaction": True}
 _GATEWAY = {"cache_control": True}
 _GOOGLE = "https://{location_host}/v1/projects/{project}/locations/{location}/publishers"
@@ -133,8 +139,8 @@ PRESETS: Final[Mapping[str, Preset]] = {
         key_env=("AZURE_OPENAI_API_KEY",),
         auth="api-key",
         added_by="table",
-        # Of a version of the API from before these.
-        quirks=_OPENAI | {"extras": _OPENAI_EXTRAS, "left_out": _OPENAIS_OWN, "call_ids": "40"},
+        # Of an API version older than these.
+        quirks=_OPENAI | {"extras": _OPENAI_EXTRAS, "left_out": _OPENAI_ONLY, "call_ids": "40"},
         query={"api-version": "2024-10-21"},
         lists_models=False,
         page="azure",
@@ -227,10 +233,17 @@ PRESETS: Final[Mapping[str, Preset]] = {
             "dimensions_field": "output_dimension",
             "plain": True,
             "call_ids": "nine",
-            "left_out": ["user", *_OPENAIS_OWN],
+            "left_out": ["user", *_OPENAI_ONLY],
             "extras": [
-                *("min_tokens", "repetition_penalty", "top_k", "prompt_logprobs", "prediction"),
-                *("top_prompt_logprobs", "prompt_mode", "guardrails", "safe_prompt"),
+                "min_tokens",
+                "repetition_penalty",
+                "top_k",
+                "prompt_logprobs",
+                "prediction",
+                "top_prompt_logprobs",
+                "prompt_mode",
+                "guardrails",
+                "safe_prompt",
             ],
         },
         default_model="mistral-medium-latest",
@@ -272,9 +285,16 @@ PRESETS: Final[Mapping[str, Preset]] = {
             "left_out": ["logprobs", "top_logprobs", *_NEWER],
             "names": "none",
             "extras": [
-                *("citation_options", "compound_custom", "disable_tool_validation", "documents"),
-                *("exclude_domains", "include_domains", "include_reasoning", "logit_bias"),
-                *("reasoning_format", "search_settings"),
+                "citation_options",
+                "compound_custom",
+                "disable_tool_validation",
+                "documents",
+                "exclude_domains",
+                "include_domains",
+                "include_reasoning",
+                "logit_bias",
+                "reasoning_format",
+                "search_settings",
             ],
         },
         default_model="openai/gpt-oss-120b",
@@ -313,7 +333,11 @@ PRESETS: Final[Mapping[str, Preset]] = {
         quirks={
             "stream_options": False,
             "left_out": [
-                *("seed", "logprobs", "top_logprobs", "parallel_tool_calls", *_OPENAIS_OWN),
+                "seed",
+                "logprobs",
+                "top_logprobs",
+                "parallel_tool_calls",
+                *_OPENAI_ONLY,
             ],
         },
         lists_models=False,
@@ -330,12 +354,21 @@ PRESETS: Final[Mapping[str, Preset]] = {
         | {
             "send_reasoning": "reasoning",
             "left_out": [
-                *("frequency_penalty", "presence_penalty", "verbosity", "store"),
-                *("prompt_cache_retention", "safety_identifier"),
+                "frequency_penalty",
+                "presence_penalty",
+                "verbosity",
+                "store",
+                "prompt_cache_retention",
+                "safety_identifier",
             ],
             "extras": [
-                *("clear_thinking", "disable_reasoning", "logit_bias", "min_completion_tokens"),
-                *("min_tokens", "prediction", "reasoning_format"),
+                "clear_thinking",
+                "disable_reasoning",
+                "logit_bias",
+                "min_completion_tokens",
+                "min_tokens",
+                "prediction",
+                "reasoning_format",
             ],
         },
         default_model="gpt-oss-120b",
@@ -350,7 +383,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         title="NVIDIA",
         base_url="https://integrate.api.nvidia.com/v1",
         key_env=("NVIDIA_API_KEY",),
-        quirks={"left_out": _OPENAIS_OWN},
+        quirks={"left_out": _OPENAI_ONLY},
         added_by="table",
     ),
     "deepinfra": Preset(
@@ -390,7 +423,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         base_url_suffix="/serving-endpoints",
         port=443,
         key_env=("DATABRICKS_TOKEN",),
-        quirks={"left_out": _OPENAIS_OWN},
+        quirks={"left_out": _OPENAI_ONLY},
         added_by="table",
         lists_models=False,
         page="databricks",
@@ -399,7 +432,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         title="Snowflake Cortex",
         base_url="https://{account}.snowflakecomputing.com/api/v2/cortex/v1",
         key_env=("SNOWFLAKE_PAT",),
-        quirks={"left_out": _OPENAIS_OWN},
+        quirks={"left_out": _OPENAI_ONLY},
         added_by="table",
         lists_models=False,
         page="snowflake",

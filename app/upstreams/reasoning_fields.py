@@ -1,9 +1,9 @@
-"""The field in which each model of an upstream takes its reasoning back, learnt from it.
+"""Detection of the field in which each model of an upstream accepts its reasoning.
 
-A host without a preset may be either kind: DeepSeek's, Kimi's and GLM's models refuse a turn
-that called tools without its reasoning, others refuse a field that they do not know. So a model
-is sent reasoning in the field in which it has sent its own, and a refusal that names the field
-is believed, unless it may quote the client. Each process learns for itself.
+Hosts without a preset differ: models of DeepSeek, Kimi and GLM reject a turn with tool calls
+but without its reasoning, others reject an unknown field. So a model receives reasoning in the
+field in which it sent its own, and a rejection that names the field is honored, unless it may
+quote the client. Each process detects this separately.
 """
 
 import re
@@ -13,14 +13,14 @@ from typing import Any, Final
 import msgspec
 
 MAX_MODELS: Final = 1_000
-"""Of one upstream; clients may name any."""
+"""Per upstream; clients may use any name."""
 
 _WANTED: Final = "reasoning_content"
-"""The field that hosts name where they miss it: "must be passed back"."""
+"""The field in the hosts' error for missing reasoning: "must be passed back"."""
 
 _NAMED: Final[Mapping[str, re.Pattern[str]]] = {
     _WANTED: re.compile(_WANTED, re.IGNORECASE),
-    # Without quotes it is a word like any other.
+    # Without quotes it is an ordinary word.
     "reasoning": re.compile(r"['\"`.]reasoning['\"`]", re.IGNORECASE),
 }
 
@@ -28,26 +28,27 @@ _decoder = msgspec.json.Decoder(dict[str, Any])
 
 
 class ReasoningFields:
-    """The learnt fields of the models of one upstream."""
+    """The detected fields of one upstream's models."""
 
     def __init__(self) -> None:
         self._fields: dict[str, str] = {}
 
     def of(self, model: str) -> str:
-        """Return the field for a model, "no" if it is sent no reasoning."""
+        """Return the field for a model; "no" to send no reasoning."""
         return self._fields.get(model, "no")
 
     def saw(self, model: str, field: str) -> None:
-        """Note the field of an answer's reasoning, unless the model has refused one."""
+        """Record the field of an answer's reasoning, unless the model has rejected one."""
         if self._fields.get(model) != "no":
-            self._learn(model, field)
+            self._store(model, field)
 
     def refused(self, model: str, message: str, *, content: bytes, reasoned: bool) -> None:
-        """Note what the refusal of a request says of the field.
+        """Record a request's rejection, if its message names the field.
 
-        The request's body is the JSON `content`; its conversation has reasoning if it is
-        `reasoned`. A host that was sent the field may not know it, one that was not may miss it.
-        A message that may quote the client's own text is ignored: it counts for everybody.
+        `content` is the request's JSON body; `reasoned`: whether its conversation has
+        reasoning. A host that received the field may not know it; one that did not may require
+        it. A message that may quote the client is ignored, since the result applies to all
+        clients.
         """
         known = self.of(model)
         field = _WANTED if known == "no" else known
@@ -57,23 +58,23 @@ class ReasoningFields:
         sent = _take_reasoning(body, field)
         possible = reasoned and not sent if known == "no" else sent
         if possible and not _is_quotable([body, sent], field):
-            self._learn(model, "no" if sent else field)
+            self._store(model, "no" if sent else field)
 
-    def _learn(self, model: str, field: str) -> None:
+    def _store(self, model: str, field: str) -> None:
         if model not in self._fields and len(self._fields) >= MAX_MODELS:
             del self._fields[next(iter(self._fields))]
         self._fields[model] = field
 
 
 def _take_reasoning(body: dict[str, Any], field: str) -> list[Any]:
-    """Take the field out of all messages of a body; return its values."""
+    """Remove the field from all messages of a body; return its values."""
     messages = body.get("messages")
     found = messages if isinstance(messages, list) else []
     return [one.pop(field) for one in found if isinstance(one, dict) and field in one]
 
 
 def _is_quotable(value: Any, field: str) -> bool:
-    """Return whether JSON has a text or key that names the field where a message quotes it."""
+    """Return whether JSON contains a text or key that a message could quote as the field."""
     named, left = _NAMED[field], [value]
     while left:
         match left.pop():

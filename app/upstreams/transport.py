@@ -1,7 +1,7 @@
-"""aiohttp's connections under httpx2's interface, and bodies that are taken as they come.
+"""aiohttp connections behind httpx2's interface, and response bodies with push delivery.
 
-The way of a token begins here: `Connection.data_received`, `Body.arrived`, and the sink
-that the body pushes to.
+The path of a token starts here: `Connection.data_received`, `Body.arrived`, and the sink that
+the body pushes to.
 """
 
 import asyncio
@@ -23,51 +23,51 @@ from httpx_aiohttp.httpx2.transport import map_aiohttp_exceptions
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-# Many servers close idle connections after 5 s (uvicorn, Node). A connection that is kept for
-# less is not found closed by the request that wants it.
+# Many servers close idle connections after 5 s (uvicorn, Node). A shorter timeout avoids
+# reusing a connection that the server is closing.
 KEEPALIVE_S = 4.0
 
 NO_HEADERS: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
 
 BURST = 4 * 1024
-"""More bytes than that at once wait for their task, which takes so many at a step and gives way
-to others after each. libuv would read and push 8 MiB of one before it looks at another."""
+"""More bytes than that at once are left to the reading task, which takes at most so many per step
+and yields to others after each. libuv would read and push 8 MiB of one socket before the next."""
 
 HEAD_END = b"\r\n\r\n"
-"""How a head ends, and a body in chunks."""
+"""The end of a head, and of a chunked body."""
 
 INTERIM_HEADS = 16
-"""How many interim responses (RFC 9110, 15.2) may come before the response to a call."""
+"""The maximum number of interim responses (RFC 9110, 15.2) before the final one."""
 
 HEAD_PIECE = 1024
-"""Bytes that are parsed at once until the head of the response has come: 40 interim heads."""
+"""Bytes parsed at once before the final head: 40 interim heads."""
 
 ByteSink = Callable[[bytes], bool]
-"""Takes a piece of a body within the read that brought it; False: it wants to be asked first."""
+"""Consumes a piece of a body within the read that brought it; False: deliver via the task."""
 
 reused: ContextVar[bool | None] = ContextVar("reused", default=None)
-"""Whether the connection that this task uses had served before; None: it has none yet."""
+"""Whether this task's connection was reused; None before it has one."""
 
 
 class Connection(ResponseHandler):
-    """Ends the body that is being read when the connection fails.
+    """A connection that fails the current body when it fails itself.
 
-    aiohttp 3.14 tells only who waits for the next response: a body whose chunks are
-    malformed would never end for its reader, though the connection is closed.
+    aiohttp 3.14 only notifies the waiter for the next response: the reader of a body with
+    malformed chunks would wait forever, though the connection is closed.
     """
 
     body: "Body | None" = None
-    """The one that is being read."""
+    """The body that is being read."""
     served = False
     """Whether a request was sent on it."""
     _answered = False
-    """Whether the request has its whole answer, and no other was sent since."""
+    """Whether the response is complete, and no other request was sent since."""
     _heads = 0
-    """How many answers the last request has got."""
+    """Final responses to the last request."""
     _interim = 0
-    """How many interim ones came before them."""
+    """Interim responses to the last request."""
     _last: StreamReader
-    """The body of the last answer."""
+    """The body of the last response."""
     _chunked = False
 
     def set_response_params(self, **settings: Any) -> None:
@@ -77,7 +77,7 @@ class Connection(ResponseHandler):
 
     def data_received(self, data: bytes) -> None:
         if self._answered:
-            if data:  # nobody has asked for this
+            if data:  # unsolicited
                 self._drop()
             return
         if self._heads or len(data) <= HEAD_PIECE:
@@ -90,10 +90,10 @@ class Connection(ResponseHandler):
             self.body.arrived(size=len(data))
 
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
-        """Take the head of an answer, and its body, which may have ended already."""
+        """Handle the head of a response, and its body, which may be complete already."""
         super().feed_data(data, size)
         message, self._last = data
-        if message.code >= 200:  # or others follow
+        if message.code >= 200:  # interim responses are followed by others
             self._heads += 1
             self._chunked = message.chunked
             self._last.on_eof(self._end)
@@ -104,7 +104,7 @@ class Connection(ResponseHandler):
                 self._drop()
 
     def _parse_head(self, data: bytes) -> None:
-        """Parse in pieces until the head has come: 256 KiB of interim heads take a second."""
+        """Parse in pieces until the final head: 256 KiB of interim heads would take a second."""
         at = 0
         while at < len(data) and self._interim <= INTERIM_HEADS:
             end = len(data) if self._heads else at + HEAD_PIECE
@@ -115,7 +115,7 @@ class Connection(ResponseHandler):
         self._answered = True
 
     def _ends(self, data: bytes) -> bool:
-        """Return whether the answer ends where a read does: what follows would be the next's."""
+        """Return whether the response ends where a read does: the rest would belong to the next."""
         if self._heads > 1:
             return False
         pieces = getattr(self._last, "_buffer", ())  # an empty body has none
@@ -124,23 +124,23 @@ class Connection(ResponseHandler):
         return data.endswith(pieces[-1])
 
     def _drop(self) -> None:
-        """Close the connection; what was answered can still be read."""
+        """Close the connection; buffered data can still be read."""
         self.force_close()
         if self.transport is not None:
             self.transport.close()
 
     def is_quiet(self) -> bool:
-        """Return whether nothing has come that was not read yet, not even an end."""
+        """Return whether the socket has nothing to read, not even EOF."""
         socket = None if self.transport is None else self.transport.get_extra_info("socket")
         if socket is None or socket.fileno() < 0:
             return False
-        poll = select.poll()  # unlike select, which takes 1,024 descriptors
+        poll = select.poll()  # unlike select, which is limited to 1,024 descriptors
         poll.register(socket.fileno(), select.POLLIN)
         return not poll.poll(0)
 
     def resume_reading(self, resume_parser: bool = True) -> None:
-        # aiohttp runs its parser over nothing, and resumes the socket, after each piece that
-        # is read: 3 us a token, for a connection that was never paused.
+        # aiohttp reruns its parser and resumes the socket after each piece read: 3 us per
+        # token, for a connection that was never paused.
         if self._reading_paused or self._buffer_paused:
             super().resume_reading(resume_parser)
 
@@ -157,44 +157,44 @@ class Connection(ResponseHandler):
 
 
 class Body(httpx2.AsyncByteStream):
-    """The body of a reply: with each step all that has come since the last.
+    """The body of a response; each step returns all bytes since the last.
 
-    Once `push` has set a sink, pieces go to it within the read that brings them: no task has
-    to wake up for a token. The steps then wait for what the sink does not take, which one
-    empty piece stands for, and for the end. A step takes so much at most, and others have
-    their turn before the next.
+    After `push` set a sink, pieces go to it within the read that brought them: no task wakes
+    up for a token. The steps then only return for pieces that the sink declined, as one empty
+    piece, and for the end. A step returns a bounded piece and yields to others before the
+    next.
 
-    It fails with aiohttp's errors, which are among `http.FAILURES`, and with the sink's.
+    It raises aiohttp's errors, which are among `http.FAILURES`, and the sink's.
     """
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
         self._content = content = response.content
-        # aiohttp's own forgets what has come when the connection fails before it is read.
+        # aiohttp's public method discards unread data when the connection fails.
         self._read = content.read_nowait if content is EMPTY_PAYLOAD else content._read_nowait
         self._sink: ByteSink | None = None
         self._waiter: asyncio.Future[bool] | None = None
-        """Resolves to whether a piece was not taken."""
-        self._taking = self._again = False
-        self._gave = False
-        """Whether the last step gave a piece without waiting for it."""
-        link = response.connection  # none if the whole has come with the head
+        """Resolves to whether the sink declined a piece."""
+        self._reading = self._again = False
+        self._returned = False
+        """Whether the last step returned a piece without waiting."""
+        link = response.connection  # None if the head arrived together with the whole body
         self._connection: Connection | None = None
         if link is not None and isinstance(link.protocol, Connection):
             self._connection = link.protocol
             self._connection.body = self
 
     def push(self, sink: ByteSink) -> None:
-        """Give the pieces to come to a sink first."""
+        """Deliver later pieces to a sink first."""
         self._sink = sink
 
     @property
     def at_end(self) -> bool:
-        """Whether the whole body has been read, so that its connection is free."""
+        """Whether the whole body was read, so that the connection is free."""
         return self._content.at_eof()
 
     def left(self) -> bytes:
-        """Return what has come and was not taken, if the wait for more is over."""
+        """Return the bytes that are buffered after the reader stopped waiting."""
         return self._read(16 * BURST)
 
     def __aiter__(self) -> "Body":
@@ -202,13 +202,13 @@ class Body(httpx2.AsyncByteStream):
 
     async def __anext__(self) -> bytes:
         content = self._content
-        if self._gave:
+        if self._returned:
             await asyncio.sleep(0)
         while True:
             if piece := self._read(BURST):
-                self._gave = True
+                self._returned = True
                 return piece
-            self._gave = False
+            self._returned = False
             if (failure := content.exception()) is not None:
                 raise failure
             if content.at_eof():
@@ -218,18 +218,18 @@ class Body(httpx2.AsyncByteStream):
                 return b""
 
     def arrived(self, *, size: int = 0) -> None:
-        """Note that so many bytes have come, or the end, and wake the reader."""
+        """Handle the arrival of `size` bytes, or of the end: call the sink, or wake the reader."""
         waiter, content = self._waiter, self._content
-        if self._taking:  # to read has resumed the parser, which brought more
+        if self._reading:  # reading resumed the parser, which delivered more
             self._again = True
             return
         if waiter is None or waiter.done():
-            return  # it stays where it is until the next step
+            return  # it stays buffered until the next step
         sink = self._sink
         if size > BURST or sink is None:
             waiter.set_result(False)
             return
-        self._taking = self._again = True
+        self._reading = self._again = True
         refused = False
         try:
             while self._again and not refused:
@@ -244,7 +244,7 @@ class Body(httpx2.AsyncByteStream):
             if refused or content.is_eof():
                 waiter.set_result(refused)
         finally:
-            self._taking = False
+            self._reading = False
 
     async def aclose(self) -> None:
         if self._connection is not None and self._connection.body is self:
@@ -253,33 +253,33 @@ class Body(httpx2.AsyncByteStream):
 
 
 class Call(NamedTuple):
-    """One call over HTTP."""
+    """One HTTP call."""
 
     method: str
     url: httpx2.URL
     headers: dict[str, str]
-    """By their names in lower case."""
+    """With lower-case names."""
     content: bytes = b""
     connect_timeout_s: float | None = None
 
 
 class Reply(NamedTuple):
-    """What a call is answered with, once the head has come."""
+    """The response to a call, once its head arrived."""
 
     status: int
     headers: Mapping[str, str]
-    """By their names in any case."""
+    """With names in any case."""
     body: Body | AsyncGenerator[bytes]
-    """As it was sent, for who opened it to close."""
+    """As sent; the caller closes it."""
 
     @property
     def coding(self) -> str:
-        """The coding of the body, "identity" for none."""
+        """The content coding of the body, "identity" for none."""
         return self.headers.get("content-encoding", "").strip().lower()[:40] or "identity"
 
 
 class _Response(aiohttp.ClientResponse):
-    """aiohttp's, which need not know the headers for as long as its body lasts: 5 KiB."""
+    """A response that drops its headers while its body lasts, which saves 5 KiB."""
 
     def forget_head(self) -> None:
         self._headers, self._raw_headers = NO_HEADERS, ()
@@ -288,7 +288,7 @@ class _Response(aiohttp.ClientResponse):
 
 
 class Connector(aiohttp.TCPConnector):
-    """aiohttp's, which says what it gives; it keeps no connection that spoke since its answer."""
+    """A connector that reports reuse, and drops connections with unsolicited data."""
 
     async def connect(self, *call: Any, **options: Any) -> aiohttp.connector.Connection:
         """Return a connection to the upstream itself, through a proxy's tunnel and TLS if any."""
@@ -297,38 +297,38 @@ class Connector(aiohttp.TCPConnector):
         return link
 
     async def _get(self, *key: Any) -> aiohttp.connector.Connection | None:
-        while (kept := await super()._get(*key)) is not None:
-            if isinstance(kept.protocol, Connection) and kept.protocol.is_quiet():
-                return kept
-            kept.close()
+        while (pooled := await super()._get(*key)) is not None:
+            if isinstance(pooled.protocol, Connection) and pooled.protocol.is_quiet():
+                return pooled
+            pooled.close()
         return None
 
 
 class Transport(AiohttpTransport):
-    """aiohttp's, without its limit of 100 connections and its memory for cookies.
+    """aiohttp transport without its limit of 100 connections and without cookies.
 
-    URLs go out as they are: aiohttp would quote them anew, and send ":" for "%3A", so that
-    the model's name in a path, or a signature of the path, were not what was built.
+    URLs are sent unchanged: aiohttp would requote them and send ":" for "%3A", which would
+    change a model's name in a path, or a signed path.
     """
 
     def get_client(self) -> aiohttp.ClientSession:
         connector = Connector(
-            limit=0,  # the hub bounds the streams in flight
+            limit=0,  # the hub limits the streams in flight
             keepalive_timeout=KEEPALIVE_S,
             ssl=self.ssl_context,
         )
         loop = asyncio.get_running_loop()
-        assert hasattr(connector, "_factory")  # noqa: S101  (or this would do nothing, quietly)
+        assert hasattr(connector, "_factory")  # noqa: S101  (else it would have no effect)
         connector._factory = partial(Connection, loop=loop)  # type: ignore[assignment]
         return aiohttp.ClientSession(
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), response_class=_Response
         )
 
     async def open(self, call: Call) -> Reply:
-        """Make a call and return the reply when its head has come.
+        """Send a call and return the reply once its head arrived.
 
-        What `handle_async_request` does, without a request and a response of httpx2's
-        around aiohttp's: 80 us.
+        Equals `handle_async_request` without httpx2's request and response objects: saves
+        80 us.
         """
         if not isinstance(self.client, aiohttp.ClientSession):
             self.client = self.get_client()
@@ -352,7 +352,7 @@ class Transport(AiohttpTransport):
 
 
 async def read_pieces(response: httpx2.Response) -> AsyncGenerator[bytes]:
-    """Yield the pieces of a response as they come; to close it closes the response."""
+    """Yield the pieces of a response as they arrive; closing this closes the response."""
     try:
         async with contextlib.aclosing(response.aiter_bytes()) as pieces:
             async for piece in pieces:

@@ -8,7 +8,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from app.dialects.openai_responses.client.compaction import MAX_KEPT
+from app.dialects.openai_responses.client.compaction import MAX_RETAINED
 from app.dialects.openai_responses.summary import INSTRUCTION
 from app.testing.upstream import DONE, FINISH, event, head, reply, send, serve_upstream, text
 from tests.agents.scripted import responses
@@ -74,7 +74,7 @@ async def test_key_gives_the_same_compaction_again_and_no_response():
 
 
 async def test_last_messages_of_the_user_are_kept_up_to_a_bound():
-    long: Any = {"role": "user", "content": "x" * (MAX_KEPT - 80)}
+    long: Any = {"role": "user", "content": "x" * (MAX_RETAINED - 80)}
     async with serve() as (_, _, client):
         compacted = await client.responses.compact(model=M, input=[NEXT, NEXT, long, NEXT])
 
@@ -115,12 +115,12 @@ async def test_response_without_the_compaction_that_was_asked_for_fails(delta: d
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ({"input": "one"}, "model: it is missing"),
-        ({"model": M}, "input: it is missing"),
-        ({"model": M, "input": None, "previous_response_id": None}, "input: it is missing"),
+        ({"input": "one"}, "model: missing"),
+        ({"model": M}, "input: missing"),
+        ({"model": M, "input": None, "previous_response_id": None}, "input: missing"),
         ({"model": M, "input": 3}, "input: expected"),
         ({"model": M, "input": [3]}, "input[0]: expected"),
-        ({"model": M, "input": "one", "conversation": "c"}, "conversation: it is not taken"),
+        ({"model": M, "input": "one", "conversation": "c"}, "conversation: not supported"),
         ([], "expected `object`"),
     ],
 )

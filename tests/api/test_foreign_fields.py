@@ -106,7 +106,7 @@ async def test_what_an_operator_has_not_allowed_is_refused(
 
     assert 400 == answer.status_code
     (name,) = fields
-    assert answer.json()["error"]["message"].startswith(f"{name}: upstream 'u0' does not take it")
+    assert answer.json()["error"]["message"].startswith(f"{name}: upstream 'u0' does not allow it")
     assert [] == upstream.calls
 
 

@@ -94,9 +94,9 @@ async def test_log_probabilities_have_their_older_form() -> None:
     [
         ({"prompt": None}, "prompt: send a text"),
         ({"prompt": []}, "prompt: send a text"),
-        ({"prompt": ["a", "b"]}, "prompt: it has 2 texts"),
-        ({"prompt": [1, 2]}, "prompt: tokens are not taken"),
-        ({"prompt": [[1, 2]]}, "prompt: tokens are not taken"),
+        ({"prompt": ["a", "b"]}, "prompt: has 2 texts"),
+        ({"prompt": [1, 2]}, "prompt: token ids are not supported"),
+        ({"prompt": [[1, 2]]}, "prompt: token ids are not supported"),
         ({"prompt": {"a": 1}}, "prompt"),
         ({"suffix": "the end"}, "suffix"),
         ({"max_tokens": 0, "echo": True}, "max_tokens"),

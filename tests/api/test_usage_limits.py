@@ -504,7 +504,7 @@ async def test_a_budget_that_is_held_is_told_apart_from_one_that_is_spent(
     async with serve(tmp_path, toml, script=RUNS, log=log) as world:
         running = await world.begin("ann")
         refused = await world.post("ann")
-        assert "held" in refused.json()["detail"]
+        assert "reserve" in refused.json()["detail"]
         assert "2" == refused.headers["retry-after"]
 
         stop = f"/v1/streams/{running}/cancel"
@@ -514,7 +514,7 @@ async def test_a_budget_that_is_held_is_told_apart_from_one_that_is_spent(
         spent = await world.post("ann", n=40, max_tokens=20)
         assert 429 == spent.status_code
         assert "next" in spent.json()["detail"]
-        assert "held" not in spent.json()["detail"]
+        assert "reserve" not in spent.json()["detail"]
 
 
 # Headers

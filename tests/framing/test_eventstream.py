@@ -145,18 +145,18 @@ def prelude(total: int, headers: int) -> bytes:
 @pytest.mark.parametrize(
     ("wire", "told"),
     [
-        (prelude(15, 0), "shorter than what it holds"),
-        (prelude(0, 0), "shorter than what it holds"),
-        (prelude(20, 5), "shorter than what it holds"),
-        (prelude(2**32 - 1, 2**32 - 1), "shorter than what it holds"),
+        (prelude(15, 0), "shorter than its headers"),
+        (prelude(0, 0), "shorter than its headers"),
+        (prelude(20, 5), "shorter than its headers"),
+        (prelude(2**32 - 1, 2**32 - 1), "shorter than its headers"),
         (prelude(MAX_HEADERS + 17, MAX_HEADERS + 1), "headers are longer"),
         (prelude(2**31, 0), "an event is longer"),
-        (frame(header("a", 10, b"")), "there is no type 10"),
-        (frame(b"\x05ab"), "end too early"),
-        (frame(b"\x01a"), "end too early"),
-        (frame(header("a", 7, b"\x00\x05ab")), "end too early"),
-        (frame(header("a", 7, b"\x00")), "end too early"),
-        (frame(header("a", 9, b"\x00")), "end too early"),
+        (frame(header("a", 10, b"")), "unknown header type 10"),
+        (frame(b"\x05ab"), "unexpected end of headers"),
+        (frame(b"\x01a"), "unexpected end of headers"),
+        (frame(header("a", 7, b"\x00\x05ab")), "unexpected end of headers"),
+        (frame(header("a", 7, b"\x00")), "unexpected end of headers"),
+        (frame(header("a", 9, b"\x00")), "unexpected end of headers"),
     ],
 )
 def test_an_impossible_frame_is_an_error_at_once(wire: bytes, told: str) -> None:

@@ -271,7 +271,7 @@ async def test_keys_are_found_where_the_issuer_says():
     assert [DISCOVERY, JWKS, JWKS] == provider.asked
 
 
-OTHER, UNUSABLE = "is that of another issuer", "has no jwks_uri that can be used"
+OTHER, UNUSABLE = "is for another issuer", "has no valid jwks_uri"
 DISCOVERIES: list[tuple[dict[str, Any], str]] = [
     ({}, OTHER),
     ({"issuer": "https://evil.example", "jwks_uri": "https://idp.example/keys"}, OTHER),

@@ -173,12 +173,12 @@ async def test_file_is_looked_at_once_a_second_and_read_when_changed(tmp_path, c
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (None, "there is no such file"),
-        (b"", "it is not valid JSON"),
-        (b'{"keys": [', "it is not valid JSON"),
-        (b'{"keys": [{"name": "app"}]}', "it is no keys file"),
-        (b"[" * 100_000, "it is n"),
-        (b" " * (4 * 2**20 + 1), "more than"),
+        (None, "file not found"),
+        (b"", "invalid JSON"),
+        (b'{"keys": [', "invalid JSON"),
+        (b'{"keys": [{"name": "app"}]}', "not a keys file"),
+        (b"[" * 100_000, "not a keys file"),
+        (b" " * (4 * 2**20 + 1), "larger than"),
         (json.dumps({"keys": [row("a"), row("a", OTHER)]}).encode(), "two keys of the name 'a'"),
         (json.dumps({"keys": [row("a"), row("b")]}).encode(), "'a' and 'b' are the same key"),
         (json.dumps({"keys": [row("a", expires_at="soon")]}).encode(), "a time that is none"),
@@ -251,7 +251,7 @@ async def test_mounted_link_is_followed_and_its_change_is_seen(tmp_path, clock):
     assert (None, of("other", OTHER)) == (await keys.verify(KEY), await keys.verify(OTHER))
 
 
-READ, WRITTEN = "others can read it .mode {:o}.; run: chmod 600 '", "let anybody in"
+READ, WRITTEN = "readable by others .mode {:o}.; run: chmod 600 '", "writable by others"
 EVERY_USER = "every user can read the keys file (mode {:o})"
 MODES = [
     *[(mode, "own", READ) for mode in (0o640, 0o604, 0o644)],
@@ -291,7 +291,9 @@ def test_file_that_others_can_replace_is_refused(tmp_path):
     folder.chmod(0o777)
     (tmp_path / "keys.json").symlink_to("open/keys.json")
     for path in (folder / "keys.json", tmp_path / "keys.json"):
-        with pytest.raises(KeysUnusable, match=r"another file in its place; run: chmod o-w .*open"):
+        with pytest.raises(
+            KeysUnusable, match=r"in a world-writable directory; run: chmod o-w .*open"
+        ):
             Keys([], path)
     folder.chmod(0o1777)  # as a folder for all has to be
 
@@ -315,9 +317,9 @@ async def test_file_that_was_replaced_out_of_sight_is_warned_of(clock, path):
 def test_what_is_no_file_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for place in ("pipe", "."):
-        with pytest.raises(KeysUnusable, match="it is no file"):
+        with pytest.raises(KeysUnusable, match="not a regular file"):
             Keys([], tmp_path / place)
-    with pytest.raises(KeysUnusable, match="no file can be called so"):
+    with pytest.raises(KeysUnusable, match="invalid file name"):
         Keys([], tmp_path / "a\0b")
 
 

@@ -89,7 +89,7 @@ DOWN, SOCKS = "http://me:wr0ng-password@127.0.0.1:1", "socks5://me:wr0ng-passwor
     ("url", "told"),
     [
         (DOWN, "cannot be reached through the proxy"),
-        (SOCKS, "names a proxy that is no HTTP proxy"),
+        (SOCKS, "sets a proxy that is not an HTTP proxy"),
     ],
     ids=["down", "SOCKS"],
 )

@@ -1,1 +1,1 @@
-"""Amazon Bedrock: Converse, and Claude's own events in Bedrock's frames."""
+"""Amazon Bedrock: Converse, and Claude's native events in Bedrock's frames."""

@@ -1,1 +1,1 @@
-"""Google Gemini: generateContent, as its own API and Vertex AI speak it."""
+"""Google's generateContent, of the Gemini API and Vertex AI."""

@@ -1,1 +1,1 @@
-"""Ollama's own API, /api/chat and /api/generate."""
+"""Ollama's native API, /api/chat and /api/generate."""

@@ -1,1 +1,1 @@
-"""OpenAI Chat Completions, and all who speak it alike."""
+"""OpenAI Chat Completions and compatible APIs."""

@@ -1,10 +1,10 @@
-"""`reasoning_details`: reasoning and its proofs, as OpenRouter and its clients have them."""
+"""`reasoning_details`: OpenRouter's format for reasoning and its signatures."""
 
 from typing import Any
 
 
 def render_text_detail(text: str, *, signature: str | None, format: str | None) -> dict[str, Any]:
-    """Return the detail for a text, and for its signature where it has one.
+    """Return the detail for a reasoning text and its signature, if any.
 
     The formats of Responses APIs (`openai-responses-v1`, `xai-responses-v1`) have summaries.
     """
@@ -19,5 +19,5 @@ def render_text_detail(text: str, *, signature: str | None, format: str | None) 
 
 
 def render_encrypted_detail(data: str, *, format: str | None) -> dict[str, Any]:
-    """Return the detail for reasoning that only its provider can read."""
+    """Return the detail for reasoning that is encrypted for its provider."""
     return {"type": "reasoning.encrypted", "data": data, **({"format": format} if format else {})}

@@ -1,1 +1,1 @@
-"""OpenAI's older Completions, towards clients only: a text in, a text out."""
+"""OpenAI's legacy Completions for clients only: text in, text out."""

@@ -1,1 +1,1 @@
-"""OpenAI Responses, and all who speak it alike."""
+"""OpenAI Responses and compatible APIs."""

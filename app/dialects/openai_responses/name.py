@@ -1,4 +1,4 @@
-"""What `?format=` and the settings call the dialect."""
+"""The dialect's name in `?format=` and the settings."""
 
 from typing import Final
 

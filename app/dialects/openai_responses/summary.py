@@ -1,9 +1,9 @@
-"""Compaction by a summary, for conversations of providers that do not compact themselves.
+"""Compaction by a summary, for providers without compaction of their own.
 
 OpenAI replaces a conversation by an encrypted `compaction` item when the last item of `input`
-is a `compaction_trigger`. Other models are asked for a summary instead. It goes to the client
-in such an item too, packed as proofs are, and comes back as a message of the user: models that
-go on in the middle of a turn refuse a last message of the assistant's.
+is a `compaction_trigger`. Other models are prompted for a summary. The client receives it in
+such an item too, and sends it back in later requests, where it becomes a user message: models
+that can continue a turn reject a final assistant message.
 """
 
 from typing import Final
@@ -12,10 +12,10 @@ from ..answering.packed_proofs import PackedProof, pack
 from ..proof_formats import SUMMARY
 
 TRIGGER: Final = "compaction_trigger"
-"""The type of the item that asks for compaction; it has to be the last one."""
+"""The type of the item that requests compaction; it must be the last one."""
 
 COMPACTIONS: Final = ("compaction", "compaction_summary")
-"""The types of the item that stands for a conversation."""
+"""The types of items that replace a conversation."""
 
 INSTRUCTION: Final = (
     "Answer this with text only. Do not call any tools.\n"
@@ -27,8 +27,9 @@ INSTRUCTION: Final = (
     "- the current state, and the next steps.\n"
     "Answer with the summary alone."
 )
-"""Tools and `tool_choice` stay as they were: Anthropic would read a conversation again, uncached,
-whose `tool_choice` has changed, and Bedrock has no word for none."""
+"""Tools and `tool_choice` are unchanged: a different `tool_choice` would invalidate Anthropic's
+prompt cache, and Bedrock has no value for none.
+"""
 
 _PREFACE: Final = (
     "This is a summary of the conversation so far, which it replaces. Continue from it, and do "
@@ -42,5 +43,5 @@ def pack_summary(summary: str) -> str:
 
 
 def read_summary(proof: PackedProof) -> str | None:
-    """Return what the model is told in place of a compaction item, None if it is no summary."""
+    """Return the user message that replaces a compaction item; None if it is not a summary."""
     return _PREFACE + proof.data if proof.format == SUMMARY and proof.data else None

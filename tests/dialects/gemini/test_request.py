@@ -107,7 +107,7 @@ def test_media_are_sent_inline_or_by_their_place(
         (file(file_data="AA==", filename="a.xyz"), ".file.file_data", "data without a media type"),
         (file(file_id="https://x/y"), ".file.file_id", "a URL whose end does not tell"),
         (file(file_id="file-123"), ".file.file_id", "anything but a base64 data: URL"),
-        (file(filename="a.pdf"), ".file", "it has no file_data and no file_id"),
+        (file(filename="a.pdf"), ".file", "has no file_data or file_id"),
     ],
 )
 def test_media_that_cannot_be_sent_are_refused(part: dict[str, Any], place: str, what: str) -> None:
@@ -167,7 +167,7 @@ def test_parts_of_googles_tools_go_back_as_they_came() -> None:
 
 @pytest.mark.parametrize("data", ["", "[]", "{"])
 def test_a_part_that_is_none_is_refused(data: str) -> None:
-    with pytest.raises(RequestError, match=r"messages\[0\].content\[0\].data: it is no JSON"):
+    with pytest.raises(RequestError, match=r"messages\[0\].content\[0\].data: not a JSON object"):
         contents(assistant(signature(data, "gemini.part")))
 
 

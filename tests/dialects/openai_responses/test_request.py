@@ -311,9 +311,9 @@ def test_items_of_the_client_go_back_with_their_answers(given: Any, sent: Any) -
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        ("[]", "messages[0].content[0].data: it is no JSON object"),
+        ("[]", "messages[0].content[0].data: not a JSON object"),
         ('{"type":"item_reference"}', "messages[0].content[0].data.type: 'item_reference' is not"),
-        ('{"type":["a"]}', "messages[0].content[0].data.type: \"['a']\" is not taken here"),
+        ('{"type":["a"]}', "messages[0].content[0].data.type: \"['a']\" is not supported here"),
     ],
 )
 def test_other_items_do_not_go_in_as_they_are(data: str, said: str) -> None:

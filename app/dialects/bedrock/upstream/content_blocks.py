@@ -1,7 +1,7 @@
-"""Tells the event builder the content blocks of a Converse stream: start, deltas and stop.
+"""Conversion of a Converse stream's content blocks to events: start, deltas and stop.
 
-Text and reasoning begin without a start [bedrock/converse-tool-use]. What a provider's tool
-was given, what it found, and images are told whole, when their block stops.
+Text and reasoning have no start event [bedrock/converse-tool-use]. The input and output of a
+provider's tool, and images, are emitted complete when their block stops.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from .proofs import SIGNATURE, parse_redacted
 
 @dataclass(slots=True)
 class _Use:
-    """A tool that the provider runs."""
+    """The use of a tool that the provider runs."""
 
     id: str
     name: str
@@ -25,7 +25,7 @@ class _Use:
 
 @dataclass(slots=True)
 class _Result:
-    """What such a tool gave."""
+    """The result of such a tool."""
 
     id: str
     name: str
@@ -41,20 +41,20 @@ class _Image:
 
 
 class Blocks:
-    """The blocks of one answer, which come one after the other."""
+    """The content blocks of one answer, which are sequential."""
 
     def __init__(self, builder: EventBuilder) -> None:
         self._builder = builder
         self._index: int | None = None
         """The block of the last delta."""
-        self._held: _Use | _Result | _Image | None = None
+        self._pending: _Use | _Result | _Image | None = None
         self._call: int | None = None
-        """The event builder's number of the tool call that is open."""
-        self._ran: dict[str, tuple[str, int]] = {}
+        """The event builder's index of the open tool call."""
+        self._tools: dict[str, tuple[str, int]] = {}
         """Names and blocks of the provider's tools, by the id of their use."""
         self._citations: list[dict[str, Any]] = []
         self._size = 0
-        """About how many bytes wait for the end of the block, or for its text."""
+        """Approximate bytes that are buffered until the end of the block, or its text."""
 
     def start(self, event: dict[str, Any]) -> None:
         self.stop()
@@ -64,7 +64,7 @@ class Blocks:
             use = mapping(start["toolUse"])
             use_id, name = string(use.get("toolUseId")), string(use.get("name"))
             if use.get("type") == "server_tool_use":
-                self._held = _Use(use_id, name)
+                self._pending = _Use(use_id, name)
             else:
                 self._call = self._builder.tool_call(
                     0, index=self._index, id=use_id, name=name, arguments=""
@@ -72,9 +72,9 @@ class Blocks:
         elif "toolResult" in start:
             result = mapping(start["toolResult"])
             use_id, kind = string(result.get("toolUseId")), string(result.get("type"))
-            self._held = _Result(use_id, kind, failed=result.get("status") == "error")
+            self._pending = _Result(use_id, kind, failed=result.get("status") == "error")
         elif "image" in start:
-            self._held = _Image(string(mapping(start["image"]).get("format")))
+            self._pending = _Image(string(mapping(start["image"]).get("format")))
 
     def delta(self, event: dict[str, Any]) -> None:
         index = count(event.get("contentBlockIndex"))
@@ -92,33 +92,33 @@ class Blocks:
             self._cite()
         if "toolUse" in delta:
             self._tool_use(mapping(delta["toolUse"]).get("input"))
-        if "toolResult" in delta and isinstance(self._held, _Result):
+        if "toolResult" in delta and isinstance(self._pending, _Result):
             for value in mappings(delta["toolResult"]):
                 self._hold(size(value))
-                self._held.values.append(value["json"] if "json" in value else value.get("text"))
+                self._pending.values.append(value["json"] if "json" in value else value.get("text"))
         if "image" in delta:
             self._image(mapping(delta["image"]))
 
     def stop(self) -> None:
-        """End the block that is open."""
+        """End the open block."""
         self._cite()
         self._builder.end_text(0)
         self._builder.end_tool_call(0, self._call)
         self._builder.release(self._size)
-        held, self._held, self._call, self._size = self._held, None, None, 0
-        match held:
+        pending, self._pending, self._call, self._size = self._pending, None, None, 0
+        match pending:
             case _Use():
                 block = self._builder.provider_tool(
-                    0, held.name or "tool", input=_parse_input(held.pieces)
+                    0, pending.name or "tool", input=_parse_input(pending.pieces)
                 )
-                self._builder.hold(ENTRY + len(held.id) + len(held.name))
-                self._ran[held.id] = (held.name or "tool", block)
+                self._builder.hold(ENTRY + len(pending.id) + len(pending.name))
+                self._tools[pending.id] = (pending.name or "tool", block)
             case _Result():
-                self._end_result(held)
-            case _Image() if held.pieces or held.url:
-                data = None if held.url else _join(held.pieces)
-                kind = f"image/{text_or_none(held.format) or 'png'}"
-                self._builder.media(0, kind, url=held.url, data=data)
+                self._end_result(pending)
+            case _Image() if pending.pieces or pending.url:
+                data = None if pending.url else _join(pending.pieces)
+                kind = f"image/{text_or_none(pending.format) or 'png'}"
+                self._builder.media(0, kind, url=pending.url, data=data)
 
     def _hold(self, size: int) -> None:
         self._size += size
@@ -130,37 +130,37 @@ class Blocks:
         if blob := string(content.get("redactedContent")):
             self._builder.opaque(0, *parse_redacted(blob))
 
-    def _tool_use(self, given: object) -> None:
-        if isinstance(self._held, _Use):
-            self._hold(size(given))
-            self._held.pieces.append(given)
+    def _tool_use(self, value: object) -> None:
+        if isinstance(self._pending, _Use):
+            self._hold(size(value))
+            self._pending.pieces.append(value)
         else:
-            call = self._builder.tool_call(0, index=self._index, id="", name="", arguments=given)
+            call = self._builder.tool_call(0, index=self._index, id="", name="", arguments=value)
             self._call = call if self._call is None else self._call
 
     def _image(self, image: dict[str, Any]) -> None:
-        if not isinstance(self._held, _Image):
-            self._held = _Image("")
+        if not isinstance(self._pending, _Image):
+            self._pending = _Image("")
         source = mapping(image.get("source"))
         if data := text_or_none(source.get("bytes")):
             self._hold(len(data) + 64)
-            self._held.pieces.append(data)
-        self._held.url = (
-            text_or_none(mapping(source.get("s3Location")).get("uri")) or self._held.url
+            self._pending.pieces.append(data)
+        self._pending.url = (
+            text_or_none(mapping(source.get("s3Location")).get("uri")) or self._pending.url
         )
         if "error" in image:
-            reason = string(mapping(image["error"]).get("message")) or "no reason was given"
+            reason = string(mapping(image["error"]).get("message")) or "unknown reason"
             self._builder.notice("image_failed", f"the upstream sent no image: {reason[:500]}")
 
     def _end_result(self, result: _Result) -> None:
-        name, block = self._ran.get(result.id, (result.name or "tool", None))
+        name, block = self._tools.get(result.id, (result.name or "tool", None))
         output = result.values[0] if len(result.values) == 1 else result.values
         self._builder.provider_tool(
             0, name, block=block, output={"error": output} if result.failed else output
         )
 
     def _cite(self) -> None:
-        """Report of the citations, which may come before the text that they belong to."""
+        """Emit the buffered citations, which may precede the text that they belong to."""
         citations, self._citations = self._citations, []
         for citation in citations:
             location = mapping(citation.get("location"))
@@ -190,14 +190,14 @@ def _parse_input(pieces: list[Any]) -> Any:
 
 
 def _join(pieces: list[str]) -> str:
-    """Join what was encoded piece by piece."""
+    """Join data that was encoded piece by piece."""
     if len(pieces) == 1:
         return pieces[0]
     return join_base64(pieces) or "".join(pieces)
 
 
 def _number(location: dict[str, Any]) -> str | None:
-    """Name a document or a search result by its number."""
+    """Return the index of a document or a search result as its name."""
     for place in location.values():
         for key in ("documentIndex", "searchResultIndex"):
             if (number := count(mapping(place).get(key))) is not None:

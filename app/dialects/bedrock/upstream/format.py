@@ -1,4 +1,4 @@
-"""Amazon Bedrock's Converse."""
+"""Amazon Bedrock's Converse for upstreams."""
 
 from ....framing.eventstream import Decoder
 from ...upstream_format import UpstreamFormat

@@ -1,8 +1,8 @@
-"""What a guardrail's trace says of its verdicts, and not what it found.
+"""Parser of a guardrail's trace: its verdicts without the matched text.
 
-A trace quotes what was masked or blocked, and the model's output before it
-[bedrock/converse-guardrail]. Whoever reads the answer must not get it that way, so that of
-each finding only the fields of `SHOWN` are told.
+A trace quotes the masked or blocked text, and the model's original output
+[bedrock/converse-guardrail]. Readers of the answer must not receive that, so only the fields
+in `SHOWN` of each finding are emitted.
 """
 
 from typing import Any, Final
@@ -18,18 +18,24 @@ POLICIES: Final = (
     "contextualGroundingPolicy",
 )
 SHOWN: Final = (
-    *("type", "name", "action", "detected", "confidence", "filterStrength"),
-    *("threshold", "score"),
+    "type",
+    "name",
+    "action",
+    "detected",
+    "confidence",
+    "filterStrength",
+    "threshold",
+    "score",
 )
 
 
 def parse_trace(builder: EventBuilder, trace: dict[str, Any]) -> None:
-    """Report of the verdicts on the prompt and on the answer."""
-    given = mapping(trace.get("inputAssessment")).values()
-    builder.content_filter(0, "prompt", _categories(list(given)))
+    """Emit the verdicts on the prompt and on the answer."""
+    inputs = mapping(trace.get("inputAssessment")).values()
+    builder.content_filter(0, "prompt", _categories(list(inputs)))
     listed = mapping(trace.get("outputAssessments")).values()
-    answered = [one for several in listed for one in mappings(several)]
-    builder.content_filter(0, "completion", _categories(answered))
+    outputs = [one for several in listed for one in mappings(several)]
+    builder.content_filter(0, "completion", _categories(outputs))
 
 
 def _categories(assessments: list[Any]) -> dict[str, Any]:
@@ -38,8 +44,8 @@ def _categories(assessments: list[Any]) -> dict[str, Any]:
         for policy in POLICIES:
             for found in mapping(mapping(assessment).get(policy)).values():
                 for item in mappings(found):
-                    kept = {key: item[key] for key in SHOWN if _is_plain(item.get(key))}
-                    findings.setdefault(policy, []).append(kept)
+                    fields = {key: item[key] for key in SHOWN if _is_plain(item.get(key))}
+                    findings.setdefault(policy, []).append(fields)
     return {
         policy: {
             "filtered": any(item.get("action", "NONE") != "NONE" for item in items),

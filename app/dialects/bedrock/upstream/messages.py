@@ -1,4 +1,4 @@
-"""The content blocks of a Converse request: texts, images, documents, calls and results."""
+"""Renderer of Converse content blocks: texts, images, documents, calls and results."""
 
 import re
 from typing import Any, Final, NamedTuple
@@ -48,19 +48,19 @@ _DOCUMENTS: Final = {
     "text/markdown": "md",
 }
 _MAX_NAME: Final = 200
-_MAX_READ: Final = 1_000
-"""Characters of a client's name that are looked at."""
+_MAX_PARSED: Final = 1_000
+"""The number of parsed characters of a file name."""
 
 
 class Points(NamedTuple):
-    """Where a model takes cache points, which stand after what they mark."""
+    """The cache points that a model supports; each follows the blocks that it marks."""
 
     known: bool
     tools: bool
     ttl: bool
 
     def add(self, blocks: list[dict[str, Any]], mark: CacheControl | None) -> None:
-        """Add the point of a mark, unless nothing stands before it or another point does."""
+        """Append a cache point for a mark, unless it would be first or follow another point."""
         if mark is None or not self.known or not blocks or "cachePoint" in blocks[-1]:
             return
         point = {"type": "default"}
@@ -70,18 +70,18 @@ class Points(NamedTuple):
 
 
 class Names:
-    """Names for the documents of one request, of the few characters that are allowed."""
+    """Unique document names of one request, limited to the characters that Bedrock allows."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
         self._numbers: dict[str, int] = {}
-        """The last number that each name was given: those before it are taken too."""
+        """The last number assigned to each name: all lower ones are taken too."""
 
     def take(self, filename: str | None) -> str:
         stem, _, end = (filename or "").rpartition(".")
         if not re.fullmatch(r"\w{1,5}", end) or not filename:
             stem = filename or ""
-        plain = " ".join(re.sub(r"[^A-Za-z0-9()\[\]-]+", " ", stem[:_MAX_READ]).split())
+        plain = " ".join(re.sub(r"[^A-Za-z0-9()\[\]-]+", " ", stem[:_MAX_PARSED]).split())
         plain = plain[: _MAX_NAME - 10].strip() or "document"
         name, number = plain, self._numbers.get(plain, 1)
         while name in self._taken:
@@ -95,19 +95,19 @@ class Names:
 def render_system(
     message: SystemMessage | DeveloperMessage, *, points: Points
 ) -> list[dict[str, Any]]:
-    """Return the text of a message, in as many blocks as it has marks."""
+    """Return the text of a message, split into blocks at its marks."""
     blocks: list[dict[str, Any]] = []
     if isinstance(message.content, str):
         blocks = render_text(message.content)
     elif points.known and last_mark(message.content) is not None:
-        held: list[TextPart] = []
+        pending: list[TextPart] = []
         for part in message.content:
-            held.append(part)
+            pending.append(part)
             if part.cache_control is not None:
-                blocks += render_text(held)
+                blocks += render_text(pending)
                 points.add(blocks, part.cache_control)
-                held = []
-        blocks += render_text(held)
+                pending = []
+        blocks += render_text(pending)
     else:
         blocks = render_text(message.content)
     points.add(blocks, message.cache_control)
@@ -136,9 +136,9 @@ def render_user(
 
 
 def render_assistant(
-    message: AssistantMessage, *, place: str, proofs: bool, points: Points
+    message: AssistantMessage, *, place: str, signatures: bool, points: Points
 ) -> list[dict[str, Any]]:
-    """Return the blocks of an assistant's turn; `proofs`: whether the model may take Claude's."""
+    """Return the blocks of an assistant message; `proofs`: whether to send Claude's signatures."""
     blocks: list[dict[str, Any]] = []
     parts = message.content if isinstance(message.content, list) else list_reasoning(message)
     for part in parts:
@@ -148,7 +148,7 @@ def render_assistant(
                 points.add(blocks, part.cache_control)
             case RefusalPart():
                 blocks += render_text(part.refusal)
-            case ReasoningPart() | OpaquePart() if proofs:
+            case ReasoningPart() | OpaquePart() if signatures:
                 blocks += _render_reasoning(part)
     if not isinstance(message.content, list):
         blocks += render_text(message.content or "")
@@ -166,7 +166,7 @@ def render_assistant(
 
 
 def render_tool(message: ToolMessage, *, place: str, points: Points) -> list[dict[str, Any]]:
-    """Return the block of a result; points cannot stand in it, so they follow it."""
+    """Return the block of a result; cache points follow it, since they cannot be inside."""
     content: list[dict[str, Any]] = []
     mark = message.cache_control
     if isinstance(message.content, str):
@@ -187,13 +187,13 @@ def render_tool(message: ToolMessage, *, place: str, points: Points) -> list[dic
 
 
 def render_text(content: object) -> list[dict[str, Any]]:
-    """Return the block of a text; Bedrock refuses a blank one."""
+    """Return the block of a text; Bedrock rejects a blank one."""
     text = join_text(content) if isinstance(content, str | list) else ""
     return [{"text": text}] if text.strip() else []
 
 
 def _render_reasoning(part: ReasoningPart | OpaquePart) -> list[dict[str, Any]]:
-    """Return Claude's reasoning with its proof; without one Bedrock refuses it."""
+    """Return Claude's signed reasoning; Bedrock rejects unsigned reasoning."""
     if isinstance(part, OpaquePart):
         if part.format == SIGNATURE:
             return [_reasoning_text("", part.data)]
@@ -227,8 +227,8 @@ def _render_image(part: ImagePart, *, place: str) -> dict[str, Any]:
 def _render_document(part: FilePart, *, place: str, names: Names) -> dict[str, Any]:
     parsed = parse_data_url(part.file.file_data or "")
     if parsed is None:
-        what = "a file by its id" if part.file.file_id else "a file that is no data: URL"
-        raise unsupported(place, what, format=FORMAT)
+        subject = "a file by its id" if part.file.file_id else "a file that is no data: URL"
+        raise unsupported(place, subject, format=FORMAT)
     media_type, data = parsed
     if media_type not in _DOCUMENTS:
         raise unsupported(place, f"a file of the type {media_type[:80]!r}", format=FORMAT)

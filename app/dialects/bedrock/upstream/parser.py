@@ -1,8 +1,8 @@
-"""Amazon Bedrock's ConverseStream.
+"""Parser of Amazon Bedrock's ConverseStream.
 
-An answer is whole at the end of input if `messageStop` came and no frame was cut. What
-follows, normally `metadata` with usage and trace, is read too; losing the connection there
-is no failure. An exception fails the answer wherever it comes.
+An answer is complete at the end of input if `messageStop` arrived and no frame was truncated.
+Later events, normally `metadata` with usage and trace, are parsed too, but a connection error
+there is not a failure. An exception fails the answer at any point.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from .content_blocks import Blocks
 from .guardrail import parse_trace
 
 CACHES = 16
-"""Rows of a count that are looked at: one for each time that a cache keeps something."""
+"""The maximum number of parsed rows of a count: one per cache TTL."""
 
 _KNOWN = frozenset(
     ("contentBlockStart", "contentBlockDelta", "contentBlockStop", "messageStop", "metadata")
@@ -32,7 +32,7 @@ class Parser(AnswerParser):
 
     @property
     def finished(self) -> bool:
-        """Whether `messageStop` came, and no tool call is torn."""
+        """Whether `messageStop` arrived, and no tool call is truncated."""
         return self._builder.finished
 
     def _message(self, message: Message) -> None:
@@ -74,25 +74,25 @@ class Parser(AnswerParser):
         self._builder.usage(parse_usage(mapping(event.get("usage"))))
         trace = mapping(event.get("trace"))
         parse_trace(self._builder, mapping(trace.get("guardrail")))
-        # An ARN, whose first part names the account.
+        # An ARN, whose first part contains the account.
         invoked = text_or_none(mapping(trace.get("promptRouter")).get("invokedModelId")) or ""
         self.model = short(invoked.rpartition("/")[2]) or self.model
 
     def _exception(self, name: str, data: str) -> None:
         try:
-            said = mapping(decode(data))
+            fields = mapping(decode(data))
         except ValueError:
-            said = {}
-        texts = (string(said.get(key)) for key in ("message", "originalMessage", "Message"))
+            fields = {}
+        texts = (string(fields.get(key)) for key in ("message", "originalMessage", "Message"))
         text = next(filter(None, texts), "")
         self._refuse({"error": {"code": name, "message": text}})
 
     def _document(self, data: str) -> None:
-        """Take a body of JSON where a stream should be: an error, or the whole answer."""
+        """Handle a JSON document instead of a stream: an error, or the complete answer."""
         try:
             document = mapping(decode(data))
         except ValueError:
-            return  # it was cut
+            return  # truncated
         kind = string(document.get("__type")) or string(
             mapping(document.get("Output")).get("__type")
         )
@@ -115,7 +115,7 @@ class Parser(AnswerParser):
 
 
 def _events(block: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Return the events that say what a whole block says."""
+    """Return the stream events that are equivalent to a complete block."""
     deltas: list[dict[str, Any]] = [block]
     if "toolUse" in block or "toolResult" in block:
         return [
@@ -139,7 +139,7 @@ def _inner(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_usage(usage: dict[str, Any]) -> TokenCounts:
-    """Read a `usage` object, whose input leaves out what was cached, and whose total does not."""
+    """Parse a `usage` object, whose input excludes cached tokens, unlike its total."""
     fresh = count(usage.get("inputTokens"))
     cached = count(usage.get("cacheReadInputTokens"))
     written = count(usage.get("cacheWriteInputTokens"))
@@ -149,11 +149,11 @@ def parse_usage(usage: dict[str, Any]) -> TokenCounts:
         total_tokens=count(usage.get("totalTokens")),
         cached_input_tokens=cached,
         cache_write_tokens=written,
-        cache_write_1h_tokens=_kept_for_an_hour(usage.get("cacheDetails")),
+        cache_write_1h_tokens=_one_hour_tokens(usage.get("cacheDetails")),
     )
 
 
-def _kept_for_an_hour(details: object) -> int | None:
-    """Return how many tokens a cache took for an hour."""
+def _one_hour_tokens(details: object) -> int | None:
+    """Return the number of tokens written to the cache for an hour."""
     rows = [row for row in mappings(details)[:CACHES] if row.get("ttl") == "1h"]
     return sum(count(row.get("inputTokens")) or 0 for row in rows) or None

@@ -1,26 +1,26 @@
-"""The proofs of reasoning that Bedrock passes through, in the form that their maker uses.
+"""Formats of reasoning signatures that Bedrock passes through from the model's maker.
 
-Claude's proofs are the same whichever way they came, so they may go back another way:
-through Converse, in invoke, or to Anthropic itself.
+Claude's signatures do not depend on the API, so they can be sent back through another one:
+Converse, InvokeModel, or Anthropic's.
 """
 
 from base64 import b64decode, b64encode
 from typing import Final
 
 SIGNATURE: Final = "anthropic"
-"""The format of a signature: no other family signs what it thought."""
+"""The format of a signature: only Claude signs its reasoning."""
 
 REDACTED: Final = "anthropic.redacted_thinking"
-"""The format of what Claude thought and hides: the text that Anthropic gives for it."""
+"""The format of Claude's redacted thinking: the text that Anthropic sends for it."""
 
 BLOB: Final = "bedrock.redacted_content"
-"""The format of hidden reasoning that is no such text: base64 of the bytes."""
+"""The format of other redacted reasoning: base64 of the bytes."""
 
 
 def parse_redacted(blob: str) -> tuple[str, str]:
-    """Return the format and the data of a `redactedContent`, a blob in base64.
+    """Return the format and the data of a `redactedContent`, a base64 blob.
 
-    The bytes of Claude's are Anthropic's text, itself base64: on the wire it is so twice.
+    For Claude the bytes are Anthropic's text, itself base64: it is encoded twice on the wire.
     """
     try:
         text = b64decode(blob, validate=True).decode("ascii")
@@ -31,7 +31,7 @@ def parse_redacted(blob: str) -> tuple[str, str]:
 
 
 def render_redacted(format: str, data: str) -> str | None:
-    """Return the blob for what `parse_redacted` gave; None if it is something else's."""
+    """Return the blob for a result of `parse_redacted`; None for other formats."""
     match format:
         case "anthropic.redacted_thinking":
             return b64encode(data.encode()).decode()

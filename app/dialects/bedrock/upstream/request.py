@@ -1,4 +1,4 @@
-"""What Bedrock's ConverseStream is sent. The model stands in the path, not in the body."""
+"""Renderer of requests to Bedrock's ConverseStream. The model is in the path, not in the body."""
 
 import re
 from typing import Any, Final
@@ -44,12 +44,24 @@ from .messages import (
 
 IGNORED: Final = frozenset(
     (
-        *("seed", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs"),
-        *("parallel_tool_calls", "user", "verbosity", "reasoning_summary", "store", "truncation"),
-        *("max_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier"),
+        "frequency_penalty",
+        "logprobs",
+        "max_tool_calls",
+        "parallel_tool_calls",
+        "presence_penalty",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "reasoning_summary",
+        "safety_identifier",
+        "seed",
+        "store",
+        "top_logprobs",
+        "truncation",
+        "user",
+        "verbosity",
     )
 )
-"""The fields of a request that Converse has no place for."""
+"""The request fields without a counterpart in Converse."""
 
 
 _FORM: Final = ExchangeForm(re.compile(r"[a-zA-Z0-9_.:-]{1,64}"), unique=True, links=False)
@@ -59,23 +71,23 @@ _TIERS: Final = ("priority", "flex", "reserved")
 
 
 class Quirks(CommonQuirks, frozen=True):
-    """Nothing: there is one vendor."""
+    """No quirks: there is one vendor."""
 
 
 def find_limit(quirks: Quirks) -> str:
-    """Return the path of the field that limits the length of an answer."""
+    """Return the path of the field that limits the output length."""
     return "inferenceConfig.maxTokens"
 
 
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> RenderedRequest:
-    """Return the body that asks for `model` as a stream.
+    """Return the body of a streaming request for `model`.
 
-    `provider_options` overrules it: an object in it is joined with the one of that name.
+    `provider_options` override its fields; objects are merged.
 
     Raises:
-        RequestError: the format cannot say what the request does.
+        RequestError: the format cannot express the request.
     """
     points = _find_points(model)
     unplaced = _list_unplaced(request, points=points)
@@ -103,18 +115,18 @@ def render_request(
 
 
 def _list_unplaced(request: ChatRequest, *, points: Points) -> list[str]:
-    """List the fields that this model does not take."""
-    told = []
+    """List changes for fields that this model does not support."""
+    changes = []
     if request.tier is not None and request.tier not in _TIERS:
-        told.append(f"knows no service_tier {request.tier[:80]!r}: left out")
+        changes.append(f"knows no service_tier {request.tier[:80]!r}: left out")
     marked_tool = any(tool.cache_control for tool in request.tools or ())
     if (not points.known and is_marked(request)) or (not points.tools and marked_tool):
-        told.append("takes no cache_control for this model: left out")
-    return told
+        changes.append("takes no cache_control for this model: left out")
+    return changes
 
 
 def _find_points(model: str) -> Points:
-    """Return where a model takes cache points: Bedrock refuses them for others."""
+    """Return the cache points that a model supports: Bedrock rejects others."""
     claude = _is_claude(model)
     return Points(known=claude or "amazon.nova" in model, tools=claude, ttl=claude)
 
@@ -125,7 +137,7 @@ _place_extra = placed_at(
 
 
 def place_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | None:
-    """Return where a field of Chat Completions stands here: with what the model's maker has."""
+    """Return the path of a Chat Completions field, among the model-specific fields."""
     if name == "thinking" and not is_claudes(value):
         return None
     return _place_extra(name, value, quirks=quirks)
@@ -140,13 +152,13 @@ def _fit(request: ChatRequest, *, model: str) -> tuple[ChatRequest, list[str]]:
     messages, arranged = arrange(request.messages, form)
     if messages is not request.messages:
         request = msgspec.structs.replace(request, messages=messages)
-    told: list[str] = []
+    refused: list[str] = []
     if thinks:
         budgeted = config["type"] == "enabled"
-        request, told = leave_out_refused(request, model=model, budgeted=budgeted)
+        request, refused = leave_out_refused(request, model=model, budgeted=budgeted)
     request, chosen = choose_sampling(request, model=model)
     request, changes = _fit_effort(request, model=model, thinks=thinks)
-    return request, [*arranged, *told, *chosen, *changes]
+    return request, [*arranged, *refused, *chosen, *changes]
 
 
 def _find_thinking(options: dict[str, Any]) -> Any:
@@ -158,22 +170,22 @@ def _find_thinking(options: dict[str, Any]) -> Any:
 
 
 def _fit_effort(request: ChatRequest, *, model: str, thinks: bool) -> tuple[ChatRequest, list[str]]:
-    """Make an effort one that Bedrock takes: up to "high" unless the model thinks."""
+    """Limit an effort to those that Bedrock accepts: up to "high" without thinking."""
     effort = request.reasoning_effort
     if effort in (None, "none", "minimal"):
         return request, []
     version = find_version(model)
-    # Claude thinks unasked since 5.
+    # Claude thinks by default since version 5.
     thinks = thinks or (version is not None and version >= (5, 0))
     highest = _EFFORTS[-1] if thinks else _HIGHEST_WITHOUT_THINKING
     if effort in _EFFORTS[: _EFFORTS.index(highest) + 1]:
         return request, []
-    told = f"takes no reasoning_effort {effort[:80]!r}: {highest!r} was sent"
-    return msgspec.structs.replace(request, reasoning_effort=highest), [told]
+    change = f"takes no reasoning_effort {effort[:80]!r}: {highest!r} was sent"
+    return msgspec.structs.replace(request, reasoning_effort=highest), [change]
 
 
 def _render_messages(request: ChatRequest, *, model: str, points: Points) -> list[dict[str, Any]]:
-    """Return the turns; what follows in one role is one message."""
+    """Return the turns; consecutive messages of a role form one."""
     rendered: list[dict[str, Any]] = []
     names = Names()
     for index, message in enumerate(request.messages):
@@ -184,8 +196,10 @@ def _render_messages(request: ChatRequest, *, model: str, points: Points) -> lis
                 blocks = render_user(message, place=place, names=names, points=points)
             case AssistantMessage():
                 role = "assistant"
-                proofs = _is_claude(model)
-                blocks = render_assistant(message, place=place, proofs=proofs, points=points)
+                signatures = _is_claude(model)
+                blocks = render_assistant(
+                    message, place=place, signatures=signatures, points=points
+                )
             case ToolMessage():
                 blocks = render_tool(message, place=place, points=points)
             case _:
@@ -200,7 +214,7 @@ def _render_messages(request: ChatRequest, *, model: str, points: Points) -> lis
 
 
 def _is_claude(model: str) -> bool:
-    """Return whether a model may be Claude: ids name the maker, but some ARNs do not."""
+    """Return whether a model may be Claude: model ids name the maker, some ARNs do not."""
     name = model.rpartition("/")[2]
     return "." not in name or "anthropic." in name
 
@@ -208,7 +222,7 @@ def _is_claude(model: str) -> bool:
 def _render_inference(request: ChatRequest) -> dict[str, Any]:
     config = {
         "maxTokens": request.limit,
-        # Ours goes to 2, Bedrock's to 1.
+        # The client's maximum is 2, Bedrock's is 1.
         "temperature": None if request.temperature is None else min(request.temperature, 1),
         "topP": request.top_p,
         "stopSequences": request.stops,
@@ -217,13 +231,14 @@ def _render_inference(request: ChatRequest) -> dict[str, Any]:
 
 
 def _render_tools(request: ChatRequest, *, points: Points) -> dict[str, Any] | None:
-    """Return the tools. "none" has no word here: they are left out, if no call stands before."""
+    """Return the tools. "none" is not supported: tools are omitted, unless there are earlier
+    calls.
+    """
     if not request.tools:
         return None
     if request.tool_choice == "none":
         if any(_uses_tools(message) for message in request.messages):
-            what = '"none" after tool calls'
-            raise unsupported("tool_choice", what, format=FORMAT)
+            raise unsupported("tool_choice", '"none" after tool calls', format=FORMAT)
         return None
     rows: list[dict[str, Any]] = []
     for tool in request.tools:

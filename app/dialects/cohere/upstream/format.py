@@ -1,4 +1,4 @@
-"""Cohere's v2 chat."""
+"""Cohere's v2 chat for upstreams."""
 
 from ....framing.lenient import LenientDecoder
 from ...upstream_format import UpstreamFormat
@@ -16,7 +16,7 @@ DIALECT = UpstreamFormat(
     parser=Parser,
     render_request=render_request,
     quirks=Quirks,
-    # Without these it lists 20 models, of every kind.
+    # The default is 20 models of every kind.
     models_path="v1/models?endpoint=chat&page_size=1000",
     ignored=IGNORED,
     place_extra=place_extra,

@@ -1,9 +1,8 @@
-"""Cohere's /v2/chat as an upstream speaks it: server-sent events with a type each.
+"""Parser of Cohere's /v2/chat: server-sent events with a type each.
 
-An answer is complete with `message-end`, which names an error too if there was one, and never
-without it; the `[DONE]` after it says nothing more. What the model plans before it calls tools
-is reasoning. Citations count characters of a content block, so every content block is a text
-block of its own here.
+An answer is complete with `message-end`, which also reports errors, and never without it; the
+`[DONE]` after it is redundant. The plan before tool calls is reasoning. Citations count the
+characters of a content block, so every content block becomes a text block.
 """
 
 from typing import Any
@@ -22,7 +21,7 @@ class Parser(AnswerParser):
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
         super().__init__(upstream=upstream, choices=choices)
         self._texts: dict[int | None, int | None] = {}
-        """The blocks of the content that is text, by its index."""
+        """The text blocks, by index of the content."""
         self._calls: dict[int | None, int | None] = {}
 
     def _message(self, message: Message) -> None:
@@ -70,7 +69,7 @@ class Parser(AnswerParser):
                 self._other(payload)
 
     def _content(self, index: int | None, content: Any) -> None:
-        """Take a piece of a content block: of text or of thinking."""
+        """Handle a piece of a content block: text or thinking."""
         piece = mapping(content)
         self._builder.reasoning(0, string(piece.get("thinking")))
         self._builder.text(0, string(piece.get("text")))
@@ -80,7 +79,7 @@ class Parser(AnswerParser):
             self._texts[index] = block
 
     def _logprobs(self, item: Any) -> None:
-        """Take the log probabilities of a delta: its text, and the numbers of its tokens."""
+        """Handle the log probabilities of a delta: its text, and one number per token."""
         if isinstance(item, dict):
             self._builder.logprobs(0, [item])
 
@@ -97,12 +96,14 @@ class Parser(AnswerParser):
         )
 
     def _citation(self, citation: dict[str, Any]) -> None:
-        """Take the sources of a part of the answer. Those of thinking and plans have no place."""
+        """Handle the sources of a part of the answer. Those of thinking and plans have no
+        position.
+        """
         block: int | None = None
         span: tuple[int | None, int | None] = (None, None)
         if citation.get("type") in (None, "TEXT_CONTENT"):
             index = count(citation.get("content_index"))
-            # The first content needs no index, and the only text none either.
+            # Neither the first content nor a single text needs an index.
             only = next(iter(self._texts.values())) if len(self._texts) == 1 else None
             block = self._texts.get(0, only) if index is None else self._texts.get(index)
             if block is not None:
@@ -119,11 +120,11 @@ class Parser(AnswerParser):
             )
 
     def _end(self, end: dict[str, Any]) -> None:
-        """Take the end: a finish reason and the usage, or an error."""
+        """Handle the end: a finish reason and the usage, or an error."""
         self._builder.usage(parse_usage(mapping(end.get("usage"))))
         raw = string(end.get("finish_reason"))
         if end.get("error") or parse_finish(raw) == "error":
-            # TIMEOUT and ERROR are codes too, where no `error_type` says more.
+            # TIMEOUT and ERROR are also codes, if there is no `error_type`.
             error = {key: end.get(key) for key in ("error", "error_type")}
             self._refuse({**error, "code": raw})
             return
@@ -133,7 +134,7 @@ class Parser(AnswerParser):
         self._complete()
 
     def _other(self, body: dict[str, Any]) -> None:
-        """Take JSON that is no event: a whole answer, or an error."""
+        """Handle JSON that is not an event: a complete answer, or an error."""
         message = mapping(body.get("message"))
         if message and not self._builder.seen:
             self._whole(body, message)
@@ -156,7 +157,7 @@ class Parser(AnswerParser):
 
 
 def parse_usage(usage: dict[str, Any]) -> TokenCounts:
-    """Parse the tokens that were used, not those that are billed."""
+    """Parse the used tokens, not the billed ones."""
     tokens = mapping(usage.get("tokens"))
     prompt, generated = count(tokens.get("input_tokens")), count(tokens.get("output_tokens"))
     known = prompt is not None and generated is not None

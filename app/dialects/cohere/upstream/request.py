@@ -1,4 +1,4 @@
-"""What Cohere's /v2/chat is sent."""
+"""Renderer of requests to Cohere's /v2/chat."""
 
 from typing import Any, Final, Literal
 
@@ -29,12 +29,23 @@ from ...writing.extras import placed_at
 FORMAT: Final = "Cohere's API"
 IGNORED: Final = frozenset(
     (
-        *("top_logprobs", "parallel_tool_calls", "metadata", "user", "truncation"),
-        *("verbosity", "reasoning_summary", "service_tier", "store", "max_tool_calls"),
-        *("prompt_cache_key", "prompt_cache_retention", "safety_identifier", "cache_control"),
+        "cache_control",
+        "max_tool_calls",
+        "metadata",
+        "parallel_tool_calls",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "reasoning_summary",
+        "safety_identifier",
+        "service_tier",
+        "store",
+        "top_logprobs",
+        "truncation",
+        "user",
+        "verbosity",
     )
 )
-"""What the API has no place for; `n` is refused if it is more than 1."""
+"""The request fields without a counterpart; `n` above 1 is rejected."""
 
 place_extra: Final = placed_at(
     {
@@ -44,26 +55,27 @@ place_extra: Final = placed_at(
 )
 
 BUDGETS: Final = {"minimal": 512, "low": 1024, "medium": 4096}
-"""Tokens to think with, by effort. Cohere sets no limit by itself, and so do higher efforts."""
+"""Thinking tokens by effort. Cohere has no limit by default, nor do higher efforts."""
 
 
 class Quirks(CommonQuirks, frozen=True):
-    """What one model wants in a request."""
+    """What a model requires in a request."""
 
     send_reasoning: Literal["no", "tool_plan", "thinking"] = "tool_plan"
-    """How an assistant message says what the model thought: as the plan before its tool
-    calls, which all models know, or in content, which only those that think do."""
+    """The form of reasoning in an assistant message: as the plan before its tool calls, which all
+    models accept, or in the content, which only reasoning models accept.
+    """
 
 
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> RenderedRequest:
-    """Return the body that asks for `model` as a stream.
+    """Return the body of a streaming request for `model`.
 
-    `provider_options` overrules all but the model and that it is a stream.
+    `provider_options` override all fields except `model` and `stream`.
 
     Raises:
-        RequestError: the format cannot say what the request does.
+        RequestError: the format cannot express the request.
     """
     refuse_choices(request, format=FORMAT)
     request = restrict_tools(request)
@@ -127,29 +139,29 @@ def _render_content(
                 image["detail"] = part.image_url.detail
             rendered.append({"type": "image_url", "image_url": image})
         else:
-            what = "anything but text" + (" and images" if images else "")
-            raise unsupported(f"{place}.content[{index}]", what, format=FORMAT)
+            subject = "anything but text" + (" and images" if images else "")
+            raise unsupported(f"{place}.content[{index}]", subject, format=FORMAT)
     return rendered
 
 
 def _render_assistant(message: AssistantMessage, *, reasoning: str) -> dict[str, Any]:
     rendered: dict[str, Any] = {"role": "assistant"}
-    thought = "".join(part.text for part in list_reasoning(message))
-    content = _said(message)
-    if thought and reasoning == "thinking":
-        said = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        content = [{"type": "thinking", "thinking": thought}, *(said or [])]
+    thinking = "".join(part.text for part in list_reasoning(message))
+    content = _visible_content(message)
+    if thinking and reasoning == "thinking":
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        content = [{"type": "thinking", "thinking": thinking}, *(parts or [])]
     if content:
         rendered["content"] = content
     if message.tool_calls:
-        if thought and reasoning == "tool_plan":
-            rendered["tool_plan"] = thought
+        if thinking and reasoning == "tool_plan":
+            rendered["tool_plan"] = thinking
         rendered["tool_calls"] = [_render_call(call) for call in message.tool_calls]
     return rendered
 
 
-def _said(message: AssistantMessage) -> str | list[dict[str, Any]] | None:
-    """Return what was said aloud, refusals too."""
+def _visible_content(message: AssistantMessage) -> str | list[dict[str, Any]] | None:
+    """Return the visible text, including refusals."""
     if not isinstance(message.content, list):
         return message.content or message.refusal
     texts = []

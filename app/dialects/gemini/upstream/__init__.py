@@ -1,1 +1,1 @@
-"""The format as a provider speaks it."""
+"""Upstream side: requests to and responses from providers."""

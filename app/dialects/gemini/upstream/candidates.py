@@ -1,7 +1,7 @@
-"""Tells the event builder what the candidates of a chunk say.
+"""Conversion of a chunk's candidates to events.
 
-Parts come in the order of the answer, text and thoughts in pieces, all else whole, except
-that Vertex AI can send a call's arguments in pieces too. Unknown parts are ignored.
+Parts arrive in the order of the answer: text and thoughts in pieces, all others complete,
+except that Vertex AI can send a call's arguments in pieces too. Unknown parts are ignored.
 """
 
 from typing import Any, Final, NamedTuple
@@ -17,7 +17,7 @@ from .request import PART, SIGNATURE
 from .sources import Sources
 
 MAX_CHOICES: Final = 128
-"""As many as can be asked for; the number of any other candidate is taken for a mistake."""
+"""The limit for `candidateCount`; any other index is treated as 0."""
 
 _TOOL_PARTS: Final = {
     "executableCode": "input",
@@ -25,7 +25,7 @@ _TOOL_PARTS: Final = {
     "toolCall": "input",
     "toolResponse": "output",
 }
-"""The parts about tools that Google runs, and what of the tool each tells."""
+"""The parts of tools that Google runs, and whether each is input or output."""
 
 
 class _OpenCall(NamedTuple):
@@ -35,17 +35,17 @@ class _OpenCall(NamedTuple):
 
 
 class Candidates:
-    """Takes the candidates of one stream."""
+    """Converts the candidates of one stream."""
 
     def __init__(self, builder: EventBuilder) -> None:
         self.finish_message = ""
-        """What the provider says of the last finish reason, where it says anything."""
+        """The provider's message for the last finish reason, if any."""
         self.broken = False
-        """Whether the arguments of a call cannot be put together."""
+        """Whether the arguments of a call cannot be assembled."""
         self.early = False
-        """Whether a finish reason came that was none, so that the next may be none either."""
+        """Whether a finish reason was followed by more parts, so that the next may be too."""
         self.running = False
-        """Whether the last thing was a tool of Google's that was asked, and did not answer."""
+        """Whether the last part is a call of a Google tool without a response."""
         self._builder = builder
         self._sources = Sources(builder)
         self._calls = 0
@@ -63,9 +63,9 @@ class Candidates:
         builder.choice(index)
         parts = mappings(mapping(candidate.get("content")).get("parts"))
         reason = string(candidate.get("finishReason"))
-        # STOP can come before a tool of Google's has run, and old models say it with every
-        # chunk: it is the end only if nothing follows.
-        if any(map(_says_something, parts)) or reason not in ("", "STOP"):
+        # STOP may precede the run of a Google tool, and old models send it in every chunk:
+        # it is the end only if nothing follows.
+        if any(map(_has_content, parts)) or reason not in ("", "STOP"):
             self.early |= builder.reopen(index)
         for part in parts:
             self._part(index, part)
@@ -82,7 +82,7 @@ class Candidates:
 
     def _part(self, index: int, part: dict[str, Any]) -> None:
         kind = next((kind for kind in _TOOL_PARTS if kind in part), None)
-        if _says_something(part):
+        if _has_content(part):
             self.running = kind is not None and _TOOL_PARTS[kind] == "input"
         if kind is not None:
             tool = self._tool(index, kind, mapping(part[kind]))
@@ -93,7 +93,7 @@ class Candidates:
         self._builder.opaque(index, SIGNATURE, string(part.get("thoughtSignature")), block=block)
 
     def _content(self, index: int, part: dict[str, Any]) -> int | None:
-        """Take a part of the answer itself and return its block."""
+        """Handle a part of the answer itself; return its block."""
         builder = self._builder
         if "functionCall" in part:
             return self._call(index, mapping(part["functionCall"]))
@@ -108,7 +108,7 @@ class Candidates:
         return builder.open_block(index)
 
     def _call(self, index: int, call: dict[str, Any]) -> int | None:
-        """Take a call, or what begins or continues one that comes in pieces."""
+        """Handle a complete call, or a piece of one."""
         if call.get("name"):
             return self._begin_call(index, call)
         found = self._open_calls.get(index)
@@ -157,43 +157,43 @@ class Candidates:
         data, url = text_or_none(inline.get("data")), text_or_none(file.get("fileUri"))
         if data is None and url is None:
             return None
-        if part.get("thought") is True:  # a draft of the picture to come
+        if part.get("thought") is True:  # a draft of the final image
             self._builder.notice("thought_media", "the model drew a draft, which is left out")
             return None
         self._builder.end_text(index)
-        known = self._sounds.get((index, kind))  # a sound comes in pieces
+        known = self._sounds.get((index, kind))  # audio arrives in pieces
         kind = text_or_none(kind) or "application/octet-stream"
         block = self._builder.media(index, kind, url=url, data=data, block=known)
         if kind.startswith("audio/") and data:
             self._sounds[index, kind] = block
         return block
 
-    def _tool(self, index: int, kind: str, told: dict[str, Any]) -> int:
-        """Take what a tool of Google's was asked, or what it answered."""
-        name = string(told.get("toolType")) or ("tool" if "tool" in kind else "code_execution")
-        key = (index, string(told.get("id")) or name)
+    def _tool(self, index: int, kind: str, data: dict[str, Any]) -> int:
+        """Handle the input or the output of a Google tool."""
+        name = string(data.get("toolType")) or ("tool" if "tool" in kind else "code_execution")
+        key = (index, string(data.get("id")) or name)
         side = _TOOL_PARTS[kind]
         match kind:
             case "toolCall":
-                value = mapping(told.get("args"))
+                value = mapping(data.get("args"))
             case "toolResponse":
-                value = mapping(told.get("response"))
+                value = mapping(data.get("response"))
             case _:
-                value = {k: v for k, v in told.items() if k != "id"}
+                value = {k: v for k, v in data.items() if k != "id"}
         block = self._tools.get(key) if side == "output" else None
-        said: dict[str, Any] = {side: value}
-        block = self._builder.provider_tool(index, name, block=block, **said)
+        values: dict[str, Any] = {side: value}
+        block = self._builder.provider_tool(index, name, block=block, **values)
         self._tools[key] = block
         return block
 
 
-def _says_something(part: dict[str, Any]) -> bool:
+def _has_content(part: dict[str, Any]) -> bool:
     """Return whether a part has more than a signature."""
     return bool(part.get("text")) or not part.keys() <= {"text", "thought", "thoughtSignature"}
 
 
 def parse_ratings(ratings: object) -> dict[str, Any]:
-    """Return safety ratings by category, each saying whether it blocked."""
+    """Return safety ratings by category, each with `filtered`: whether it blocked."""
     return {
         category: {
             **{k: v for k, v in rating.items() if k not in ("category", "blocked")},
@@ -205,7 +205,7 @@ def parse_ratings(ratings: object) -> dict[str, Any]:
 
 
 def _logprobs(result: dict[str, Any]) -> list[Any]:
-    """Return the tokens under the names of Chat Completions."""
+    """Return the tokens in the form of Chat Completions."""
     chosen, tops = mappings(result.get("chosenCandidates")), result.get("topCandidates")
     tops = tops if isinstance(tops, list) else []
     tokens = [_token(token) for token in chosen]

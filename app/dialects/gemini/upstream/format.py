@@ -1,4 +1,4 @@
-"""Google's generateContent, at the Gemini API and on Vertex AI."""
+"""Google's generateContent for upstreams: the Gemini API and Vertex AI."""
 
 from ....framing.json_array import JsonArrayDecoder
 from ...upstream_format import UpstreamFormat

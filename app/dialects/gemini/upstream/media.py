@@ -1,7 +1,7 @@
-"""Pictures, sounds and files of a request: to the parts that Gemini takes.
+"""Conversion of images, audio and files of a request to Gemini's parts.
 
-Data is sent inline, a URL as the place to fetch from, which wants a media type that most
-URLs only hint at by how they end.
+Data is sent inline. A URL is sent for Gemini to fetch and needs a media type, which is guessed
+from its extension.
 """
 
 import re
@@ -30,10 +30,10 @@ _FILE: Final = re.compile(r"/v\w+/files/[\w-]+")
 
 
 def render_image(part: ImagePart, *, place: str) -> dict[str, Any]:
-    """Return an image part; an image whose type is not in its URL is sent as a JPEG.
+    """Return an image part; a URL without a known extension is sent as a JPEG.
 
     Raises:
-        RequestError: its URL cannot be fetched.
+        RequestError: Gemini cannot fetch the URL.
     """
     url = part.image_url.url
     return _inline(url) or _by_url(url, default="image/jpeg", place=f"{place}.image_url.url")
@@ -45,7 +45,7 @@ def render_audio(part: AudioPart) -> dict[str, Any]:
 
 
 def render_file(part: FilePart, *, place: str) -> dict[str, Any]:
-    """Return a file: its data, or by `file_id` the URI of one that Gemini has or can fetch.
+    """Return a file part: its data, or by `file_id` the URI of an uploaded or fetchable file.
 
     Raises:
         RequestError: it has neither, or its media type is unknown.
@@ -56,12 +56,12 @@ def render_file(part: FilePart, *, place: str) -> dict[str, Any]:
         if found := _inline(file.file_data):
             return found
         if known is None:
-            what = "data without a media type; make it a data: URL, which"
-            raise unsupported(f"{place}.file.file_data", what, format=FORMAT)
+            subject = "data without a media type; make it a data: URL, which"
+            raise unsupported(f"{place}.file.file_data", subject, format=FORMAT)
         return {"inlineData": {"mimeType": known, "data": file.file_data}}
     if file.file_id:
         return _by_url(file.file_id, default=known, place=f"{place}.file.file_id")
-    raise RequestError("invalid_request", f"{place}.file: it has no file_data and no file_id")
+    raise RequestError("invalid_request", f"{place}.file: has no file_data or file_id")
 
 
 def _inline(url: str) -> dict[str, Any] | None:
@@ -72,19 +72,19 @@ def _inline(url: str) -> dict[str, Any] | None:
 def _by_url(url: str, *, default: str | None, place: str) -> dict[str, Any]:
     found = _URL.match(url)
     if found is None:
-        what = "anything but a base64 data: URL, or a URL of https or gs,"
-        raise unsupported(place, what, format=FORMAT)
+        subject = "anything but a base64 data: URL, or a URL of https or gs,"
+        raise unsupported(place, subject, format=FORMAT)
     if _is_uploaded(url, found):
         return {"fileData": {"fileUri": url}}
     kind = _guess(found["path"]) or default
     if kind is None:
-        what = "a URL whose end does not tell the media type, without a filename that does,"
-        raise unsupported(place, what, format=FORMAT)
+        subject = "a URL whose end does not tell the media type, without a filename that does,"
+        raise unsupported(place, subject, format=FORMAT)
     return {"fileData": {"mimeType": kind, "fileUri": url}}
 
 
 def _is_uploaded(url: str, found: re.Match[str]) -> bool:
-    """Report whether it is a file of Gemini's own store, which knows its type."""
+    """Return whether the URL is a file uploaded to Gemini, which knows its type."""
     return (
         url.startswith("https://")
         and "generativelanguage" in found["host"]

@@ -1,8 +1,8 @@
-"""An answer of Gemini's `streamGenerateContent`, from its own API or from Vertex AI.
+"""Parser of Gemini's `streamGenerateContent`, of the Gemini API and Vertex AI.
 
-A stream of events has no end marker: the end of input is the end if every candidate that
-was seen has a finish reason, and nothing came after it. An array has its closing bracket
-beside that. A prompt that was blocked is a failure, also where the answer had begun.
+A stream of events has no end marker: it is complete at the end of input if every candidate
+seen has a finish reason and nothing followed. An array also needs its closing bracket. A
+blocked prompt is a failure, even after the answer has begun.
 """
 
 from typing import Any
@@ -15,10 +15,10 @@ from ...reading.json_values import count, decode, mapping, mappings, short, stri
 from ...reading.service_tier import parse_service_tier
 from .candidates import Candidates, parse_ratings
 
-_OURS = ("candidates", "promptFeedback", "usageMetadata", "error")
+_KNOWN = ("candidates", "promptFeedback", "usageMetadata", "error")
 
 MODALITIES = 16
-"""Rows of a count that are looked at; there are five kinds."""
+"""The maximum number of parsed rows of a count; there are five modalities."""
 
 
 class Parser(AnswerParser):
@@ -33,14 +33,14 @@ class Parser(AnswerParser):
 
     @property
     def finished(self) -> bool:
-        """Whether every candidate that was asked for is surely finished, and no bracket open."""
+        """Whether every requested candidate is certainly finished, and no bracket is open."""
         builder, candidates = self._builder, self._candidates
         if self._in_array or candidates.early or candidates.running:
             return False
         return builder.finished and builder.seen >= self._choices
 
     def _is_whole(self) -> bool:
-        # Nothing at all is as whole as it gets, and `_complete` says that it is nothing.
+        # An empty stream is whole; `_complete` reports that it is empty.
         if not self._builder.seen:
             return not self._in_array
         return self._builder.finished and not self._in_array and not self._torn
@@ -74,7 +74,7 @@ class Parser(AnswerParser):
             self._other(tail)
 
     def _other(self, tail: Message) -> None:
-        """Take what is no chunk: a piece of one, or a gateway's {"detail": ...}, which fails."""
+        """Handle other input: a partial chunk, or a gateway's {"detail": ...}, which fails."""
         try:
             document = mapping(decode(tail.data))
         except ValueError:
@@ -82,7 +82,7 @@ class Parser(AnswerParser):
             return
         if self._builder.seen:
             return
-        if document and document.keys().isdisjoint(_OURS):
+        if document and document.keys().isdisjoint(_KNOWN):
             self._refuse(document)
 
     def _chunk(self, chunk: dict[str, Any]) -> None:
@@ -94,13 +94,13 @@ class Parser(AnswerParser):
         if chunk.get("error"):
             self._refuse(chunk)
         elif self._candidates.broken:
-            what = "sent the arguments of a tool call in an order that cannot be followed"
-            self._fail("upstream_invalid_response", what)
+            message = "sent the arguments of a tool call in an order that cannot be followed"
+            self._fail("upstream_invalid_response", message)
         elif feedback := mapping(chunk.get("promptFeedback")):
             self._feedback(feedback)
 
     def _feedback(self, feedback: dict[str, Any]) -> None:
-        """Take the verdict on the prompt; one that blocks it is all the answer there is."""
+        """Handle the verdict on the prompt; if it blocks, there is no other answer."""
         verdict = parse_ratings(feedback.get("safetyRatings"))
         reason = string(feedback.get("blockReason"))
         if reason:
@@ -120,24 +120,28 @@ class Parser(AnswerParser):
 
 
 def parse_usage(usage: dict[str, Any]) -> TokenCounts:
-    """Read `usageMetadata`: what tools read is input beside the prompt, thoughts are output.
+    """Parse `usageMetadata`: tool results count as additional input, thoughts as additional
+    output.
 
-    Unless the total says that the prompt or the candidates have them already.
+    Unless the total shows that the prompt or the candidates include them.
     """
-    prompt, tools, said, thoughts, total = (
+    prompt, tools, candidates, thoughts, total = (
         count(usage.get(key))
         for key in (
-            *("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount"),
-            *("thoughtsTokenCount", "totalTokenCount"),
+            "promptTokenCount",
+            "toolUsePromptTokenCount",
+            "candidatesTokenCount",
+            "thoughtsTokenCount",
+            "totalTokenCount",
         )
     )
     both = (tools or 0) + (thoughts or 0)
-    beside = both if total is None else total - (prompt or 0) - (said or 0)
-    tools_inside = beside != both and beside in (0, thoughts)
-    thoughts_inside = beside != both and beside in (0, tools)
+    extra = both if total is None else total - (prompt or 0) - (candidates or 0)
+    tools_inside = extra != both and extra in (0, thoughts)
+    thoughts_inside = extra != both and extra in (0, tools)
     return TokenCounts(
         input_tokens=_sum(prompt, None if tools_inside else tools),
-        output_tokens=_sum(said, None if thoughts_inside else thoughts),
+        output_tokens=_sum(candidates, None if thoughts_inside else thoughts),
         total_tokens=total,
         cached_input_tokens=count(usage.get("cachedContentTokenCount")),
         reasoning_tokens=thoughts,
@@ -148,7 +152,7 @@ def parse_usage(usage: dict[str, Any]) -> TokenCounts:
 
 
 def _audio(details: object) -> int | None:
-    """Return how many tokens of a prompt or an answer are sound."""
+    """Return the audio tokens of a prompt or an answer."""
     rows = mappings(details)[:MODALITIES]
     return _sum(*(count(r.get("tokenCount")) for r in rows if r.get("modality") == "AUDIO")) or None
 

@@ -1,8 +1,8 @@
-"""Arguments of a function call that come as values at JSON paths: to JSON text as it grows.
+"""Encoder of partial function call arguments, values at JSON paths, as growing JSON text.
 
-Vertex AI sends them so on demand [vertex--partial-args-two-calls]. The values come in the
-order of the text, so that each can be written at once: a path closes the objects and lists
-that it is not in, and opens those that it is.
+Vertex AI sends them on request [vertex--partial-args-two-calls]. The values arrive in text
+order, so that each can be written immediately: a path closes the objects and lists that it
+leaves, and opens those that it enters.
 """
 
 import json
@@ -24,7 +24,7 @@ _SEGMENT = re.compile(
 
 @dataclass(slots=True)
 class _Open:
-    """An object or a list that is not closed yet."""
+    """An unclosed object or list."""
 
     is_list: bool
     keys: set[_Key] = field(default_factory=set)
@@ -36,21 +36,21 @@ class _Open:
 
 
 class PartialArguments:
-    """Builds the text of one call's arguments: what `feed` and `close` return, joined."""
+    """Encodes one call's arguments: the joined results of `feed` and `close`."""
 
     def __init__(self) -> None:
         self._open = [_Open(is_list=False)]
         self._string: list[_Key] | None = None
-        """The path of a string that may go on."""
+        """The path of a string that may continue."""
 
     def begin(self) -> str:
         return "{"
 
     def feed(self, partial: dict[str, Any]) -> str:
-        """Take a value or a piece of a string and return the text that it adds.
+        """Append a value or a piece of a string; return the text that it adds.
 
         Raises:
-            ValueError: its place is none, or the text has passed it already.
+            ValueError: its path is invalid, or precedes the current position.
         """
         path = parse_path(string(partial.get("jsonPath")))
         if path == self._string:
@@ -62,7 +62,7 @@ class PartialArguments:
         return text + json.dumps(value)
 
     def close(self) -> str:
-        """Return the text that closes all that is open."""
+        """Return the text that closes all open containers."""
         return self._end_string() + self._leave(0) + "}"
 
     def _move(self, path: list[_Key]) -> str:
@@ -81,7 +81,7 @@ class PartialArguments:
         return '"' if ended else ""
 
     def _leave(self, depth: int) -> str:
-        """Close what is deeper than `depth`."""
+        """Close the containers deeper than `depth`."""
         closed = self._open[depth + 1 :]
         del self._open[depth + 1 :]
         return "".join(container.bracket for container in reversed(closed))
@@ -100,10 +100,10 @@ class PartialArguments:
 
 
 def parse_path(text: str) -> list[_Key]:
-    """Read a JSON path that names one place, such as $.a[0]['b'].
+    """Parse a JSON path to one value, such as $.a[0]['b'].
 
     Raises:
-        ValueError: it is not such a path, or too deep.
+        ValueError: the path has other syntax, or is too deep.
     """
     at, path = 1, list[_Key]()
     while text[:1] == "$" and at < len(text) and (match := _SEGMENT.match(text, at)):
@@ -132,7 +132,7 @@ def _value(partial: dict[str, Any]) -> str | float | bool | None:
 
 
 def _inside(text: str) -> str:
-    """Return a string's text as it stands between its quotes."""
-    # Half a surrogate pair waits for its other half as an escape.
+    """Return the JSON encoding of a string without its quotes."""
+    # An unpaired surrogate is escaped, since its other half may follow.
     whole = not re.search("[\ud800-\udfff]", text)
     return json.dumps(text, ensure_ascii=not whole)[1:-1]

@@ -1,8 +1,8 @@
-"""What is sent to Gemini, or to Gemini on Vertex AI, which takes the same.
+"""Renderer of requests to the Gemini API and Vertex AI.
 
-The system's and developer's messages are one instruction beside the conversation. What the
-model thought is not sent back, but what proves it is: each signature with the part that it
-came with, and the parts about Google's own tools as they came.
+System and developer messages form one instruction outside the conversation. Reasoning is not
+sent back, but its signatures are, each with its original part, and the parts of Google's own
+tools unchanged.
 """
 
 import re
@@ -47,74 +47,81 @@ from ...writing.extras import placed_at
 from .media import render_audio, render_file, render_image
 
 SIGNATURE: Final = "gemini.thought_signature"
-"""The format of an `opaque` that is a thoughtSignature."""
+"""The format of an `opaque` with a thoughtSignature."""
 PART: Final = "gemini.part"
-"""The format of an `opaque` that is a whole part, as JSON: one about a tool of Google's."""
+"""The format of an `opaque` with a complete part, as JSON, of a Google tool."""
 
 _SIGNATURES: Final = (SIGNATURE, "google.thought_signature")
-"""The second is what Gemini's Chat Completions route gave; both are the same."""
+"""The second is from Gemini's Chat Completions route; their data are equivalent."""
 _PREFILLED: Final = re.compile(r"gemini-(?:[12](?![0-9])|3(?:\.1)?(?![.0-9]))")
-"""The models that go on with a last turn of their own; those after 3.1 refuse it."""
+"""The models that accept a final model turn and continue it; those after 3.1 reject it."""
 _NEWEST_MAJOR: Final = 3
 _NO_SIGNATURE: Final = "skip_thought_signature_validator"
-"""What Gemini 3 takes in place of the signature of a call that another model made."""
+"""Gemini 3 accepts it in place of the signature of another model's call."""
 _BUDGETS: Final = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192}
-"""Google's own translation of efforts, in tokens."""
+"""Google's mapping of efforts, in tokens."""
 _HIGHEST_BUDGET: Final = 24_576
-_HIGHEST_WORDS: Final = ("high", "xhigh", "max")
-"""The efforts that are the highest budget."""
+_HIGHEST_EFFORTS: Final = ("high", "xhigh", "max")
+"""The efforts that map to the highest budget."""
 _LEVELS: Final = ("minimal", "low", "medium", "high", "xhigh")
 IGNORED: Final = frozenset(
     (
-        *("metadata", "parallel_tool_calls", "user", "verbosity", "store", "truncation"),
-        *("max_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier"),
         "cache_control",
+        "max_tool_calls",
+        "metadata",
+        "parallel_tool_calls",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "store",
+        "truncation",
+        "user",
+        "verbosity",
     )
 )
-"""The fields of a request that the format has no place for."""
+"""The request fields without a counterpart in the format."""
 _TIERS: Final = ("flex", "priority", "standard")
 _HIGHEST_LEVEL: Final = "high"
-"""The highest that every model has."""
+"""The highest level that every model supports."""
 
 
 class Quirks(CommonQuirks, frozen=True):
-    """What differs between models; "auto" goes by the version in the model's name."""
+    """Differences between models; "auto" depends on the version in the model's name."""
 
     thinking: Literal["auto", "level", "budget"] = "auto"
-    """What an effort becomes: Gemini 3 takes a level, Gemini 2.5 a number of tokens."""
+    """The form of an effort: Gemini 3 expects a level, Gemini 2.5 a number of tokens."""
     call_ids: Literal["auto", "yes", "no"] = "auto"
-    """Whether calls and their results have ids: not before Gemini 3."""
+    """Whether calls and their results have ids: only since Gemini 3."""
     unsigned_calls: Literal["auto", "mark", "send"] = "auto"
-    """Gemini 3 refuses a call without signature that is not marked to have none."""
+    """Gemini 3 rejects an unsigned call without the placeholder signature."""
     stream_arguments: bool = False
-    """Whether to ask for arguments in pieces, which Vertex AI knows and Gemini's API refuses."""
+    """Whether to request partial arguments, which Vertex AI supports and the Gemini API rejects."""
 
 
 def find_hosted_tool(kind: str, request: ChatRequest) -> dict[str, Any] | None:
-    """Return the tool of Gemini's that is what one of OpenAI's is.
+    """Return Gemini's equivalent of one of OpenAI's hosted tools.
 
-    Models before Gemini 3 take no search beside functions.
+    Models before Gemini 3 do not support search together with functions.
     """
     return {"googleSearch": {}} if kind.startswith("web_search") and not request.tools else None
 
 
 def find_limit(quirks: Quirks) -> str:
-    """Return the path of the field that limits the length of an answer."""
+    """Return the path of the field that limits the output length."""
     return "generationConfig.maxOutputTokens"
 
 
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> RenderedRequest:
-    """Return the body that asks for an answer; the model and the stream are in the URL.
+    """Return the request body; the model and streaming are in the URL.
 
-    `provider_options` overrules it; where both have an object, such as `generationConfig`,
-    its members overrule ours.
+    `provider_options` override its fields; objects such as `generationConfig` are merged.
 
     Raises:
-        RequestError: the format cannot say what the request does.
+        RequestError: the format cannot express the request.
     """
-    quirks = _settle(quirks or Quirks(), model)
+    quirks = _resolve_auto(quirks or Quirks(), model)
     if request.tool_choice != "required":
         request = restrict_tools(request)
     messages, changes = _arrange(request, model=model)
@@ -142,12 +149,12 @@ def render_request(
 
 
 def _list_effort(request: ChatRequest, *, quirks: Quirks) -> tuple[str, ...]:
-    """Return which effort is sent instead, if Gemini has no word for the one asked for."""
+    """Return a change if Gemini does not support the effort and another is sent."""
     effort = request.reasoning_effort
     if effort is None or effort == "none":
         return ()
     level = quirks.thinking == "level"
-    if effort in (_LEVELS if level else (*_BUDGETS, *_HIGHEST_WORDS)):
+    if effort in (_LEVELS if level else (*_BUDGETS, *_HIGHEST_EFFORTS)):
         return ()
     sent = repr(_HIGHEST_LEVEL) if level else f"a budget of {_HIGHEST_BUDGET} tokens"
     return (f"takes no reasoning_effort {effort[:80]!r}: {sent} was sent",)
@@ -155,13 +162,13 @@ def _list_effort(request: ChatRequest, *, quirks: Quirks) -> tuple[str, ...]:
 
 def _arrange(request: ChatRequest, *, model: str) -> Exchange:
     prefill = _PREFILLED.search(model) is not None
-    # Results of functions hold images since Gemini 3.
+    # Function results support images since Gemini 3.
     form = ExchangeForm(prefill=prefill, images=_find_major(model) >= _NEWEST_MAJOR)
     return arrange(request.messages, form)
 
 
 def _find_major(model: str) -> int:
-    """Return the major version in a model's name; the newest for a name without one."""
+    """Return the major version in a model's name; the newest if it has none."""
     version = re.search(r"gemini-([0-9]{1,9})", model)
     return _NEWEST_MAJOR if version is None else int(version[1])
 
@@ -176,14 +183,14 @@ _place_extra = placed_at(
 
 
 def place_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | None:
-    """Return where a field of Chat Completions stands here."""
+    """Return the path of a Chat Completions field with its value."""
     if name == "modalities" and isinstance(value, list):
         value = [str(word).upper() for word in value]
     return _place_extra(name, value, quirks=quirks)
 
 
-def _settle(quirks: Quirks, model: str) -> Quirks:
-    """Decide what is "auto"; a model whose name tells no version is taken for a new one."""
+def _resolve_auto(quirks: Quirks, model: str) -> Quirks:
+    """Resolve "auto"; a model name without version counts as the newest."""
     new = _find_major(model) >= _NEWEST_MAJOR
     auto = {
         "thinking": "level" if new else "budget",
@@ -204,10 +211,10 @@ def _instruction(messages: list[Message]) -> list[dict[str, Any]]:
 
 
 def _contents(messages: list[Message], *, quirks: Quirks) -> list[dict[str, Any]]:
-    """Return the turns: what follows one another in the same role is one."""
+    """Return the turns; consecutive messages of a role form one."""
     contents: list[dict[str, Any]] = []
     names: dict[str, str] = {}
-    """Of the functions that were called last, by the ids of the calls."""
+    """The names of the called functions, by call id."""
     budget = Budget()
     for number, message in enumerate(messages):
         place = f"messages[{number}]"
@@ -256,14 +263,14 @@ def _model_parts(message: AssistantMessage, *, place: str, quirks: Quirks) -> li
             case TextPart(text=text) | RefusalPart(refusal=text) if text:
                 parts.append({"text": text})
             case OpaquePart(format=format) if format in _SIGNATURES:
-                # It came with the text before it, or with none.
+                # It belongs to the preceding text, or to none.
                 if not parts or parts[-1].keys() != {"text"}:
                     parts.append({"text": ""})
                 parts[-1]["thoughtSignature"] = part.data
             case OpaquePart(format=format) if format == PART:
-                parts.append(_given_part(part.data, place=f"{place}.content[{number}].data"))
+                parts.append(_parse_part(part.data, place=f"{place}.content[{number}].data"))
             case _:
-                pass  # reasoning, and what is another provider's
+                pass  # reasoning, and other providers' data
     if message.refusal:
         parts.append({"text": message.refusal})
     for number, call in enumerate(message.tool_calls or ()):
@@ -272,30 +279,30 @@ def _model_parts(message: AssistantMessage, *, place: str, quirks: Quirks) -> li
     return parts
 
 
-def _given_part(data: str, *, place: str) -> dict[str, Any]:
+def _parse_part(data: str, *, place: str) -> dict[str, Any]:
     part = parse_object(data)
     if part is None:
-        raise RequestError("invalid_request", f"{place}: it is no JSON object")
+        raise RequestError("invalid_request", f"{place}: not a JSON object")
     return part
 
 
 def _call(call: ToolCall, *, first: bool, place: str, quirks: Quirks) -> dict[str, Any]:
     arguments = parse_arguments(call.function, place=f"{place}.function")
     part: dict[str, Any] = {"functionCall": {"name": call.function.name, "args": arguments}}
-    if _is_geminis(call.id, quirks=quirks):
+    if _is_own_id(call.id, quirks=quirks):
         part["functionCall"]["id"] = call.id
     signatures = (o.data for o in call.opaque or () if o.format in _SIGNATURES)
     signature = next(signatures, None)
     if signature is None and first and quirks.unsigned_calls == "mark":
-        # Of calls made at once, only the first has one.
+        # Of parallel calls, only the first is signed.
         signature = _NO_SIGNATURE
     if signature is not None:
         part["thoughtSignature"] = signature
     return part
 
 
-def _is_geminis(id: str, *, quirks: Quirks) -> bool:
-    """Return whether a call's id is its maker's, and not the one that the relay gave it."""
+def _is_own_id(id: str, *, quirks: Quirks) -> bool:
+    """Return whether a call's id is Gemini's, and not assigned by the relay."""
     return quirks.call_ids == "yes" and not is_made_up(id)
 
 
@@ -305,7 +312,7 @@ def _tool_result(
     call = message.tool_call_id
     response = _response(join_text(message.content), budget)
     result: dict[str, Any] = {"name": names[call], "response": response}
-    if _is_geminis(call, quirks=quirks):
+    if _is_own_id(call, quirks=quirks):
         result["id"] = call
     if isinstance(message.content, list):
         images = [
@@ -319,7 +326,7 @@ def _tool_result(
 
 
 def _response(text: str, budget: Budget) -> dict[str, Any]:
-    """Return a result as an object, which Gemini requires; JSON that is too large stays text."""
+    """Return a result as an object, as Gemini requires; too complex JSON stays text."""
     document = None
     if text.lstrip().startswith("{") and budget.refuse(text.encode()) is None:
         document = parse_object(text)
@@ -380,13 +387,13 @@ def _response_format(request: ChatRequest) -> dict[str, Any]:
 
 
 def _thinking(effort: str, *, quirks: Quirks) -> dict[str, Any]:
-    """Return how much to think, and ask to be told what was thought."""
+    """Return the thinking configuration for an effort, including thoughts."""
     if quirks.thinking == "level":
-        # Gemini 3 cannot be told not to think; every model of it has this level.
+        # Gemini 3 cannot disable thinking; every model supports this level.
         known = effort if effort in _LEVELS else _HIGHEST_LEVEL
         level = "low" if effort == "none" else known
         return {"includeThoughts": True, "thinkingLevel": level.upper()}
     budget = _BUDGETS.get(effort, _HIGHEST_BUDGET)
     if not budget:
-        return {"thinkingBudget": 0}  # thoughts cannot be asked for then
+        return {"thinkingBudget": 0}  # thoughts cannot be requested then
     return {"includeThoughts": True, "thinkingBudget": budget}

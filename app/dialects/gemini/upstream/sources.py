@@ -1,8 +1,7 @@
-"""What an answer rests on, as Gemini tells it: to `source` events.
+"""Conversion of Gemini's grounding and citation metadata to `source` events.
 
-Gemini counts the bytes of a part, and a part is what our events call a block. In a stream
-the parts come in pieces, so a segment's own text says which block it counts in
-[gemini/grounding-search].
+Offsets are bytes within a part, which corresponds to a block. Since a stream splits parts, the
+text of a segment identifies its block [gemini/grounding-search].
 """
 
 from typing import Any, Final, NamedTuple
@@ -13,13 +12,13 @@ from ...reading.json_values import count, mapping, mappings, string, text_or_non
 from ...reading.surrogates import Halves, well_formed
 
 MAX_TEXTS: Final = 64
-"""The blocks of text of a choice that are looked through for a segment."""
+"""The maximum number of text blocks per choice that are searched for a segment."""
 MAX_CHUNKS_SIZE: Final = 2**20
-"""About how many bytes of what chunks pointed at are kept, for numbers that come later."""
+"""Approximate bytes of sources that are retained for later indices."""
 
 _STEP: Final = 1024
 _CONTINUING: Final = bytes(range(0x80, 0xC0))
-"""The bytes of UTF-8 that begin no character."""
+"""The UTF-8 continuation bytes."""
 
 
 class _Place(NamedTuple):
@@ -28,7 +27,7 @@ class _Place(NamedTuple):
 
 
 class _Source(NamedTuple):
-    """A source, parsed once, since a list can name it many times."""
+    """A source, parsed once, since a list can refer to it many times."""
 
     url: str | None
     document: str | None = None
@@ -37,24 +36,26 @@ class _Source(NamedTuple):
 
 
 class _Text:
-    """A block's text as the provider counts it, in bytes."""
+    """The text of a block, indexed by bytes as the provider does."""
 
     def __init__(self) -> None:
         self._data = bytearray()
         self._halves = Halves()
         self._marks: list[int] = []
-        """How many characters begin before each `_STEP` bytes."""
+        """The number of characters that begin before each `_STEP` bytes."""
 
     def add(self, piece: str) -> None:
         self._data += self._halves.feed(piece).encode()
 
-    def says(self, said: bytes, start: int, end: int) -> bool:
-        """Whether this stands between two offsets, as far as the text goes."""
+    def matches(self, text: bytes, start: int, end: int) -> bool:
+        """Return whether `text` is the text between two offsets, as far as the text extends."""
         length = max(min(end, len(self._data)) - min(start, len(self._data)), 0)
-        return length == len(said) and (not said or self._data.startswith(said, start))
+        return length == len(text) and (not text or self._data.startswith(text, start))
 
     def characters(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return the characters between two offsets; None unless both are offsets of characters."""
+        """Return the character offsets for byte offsets; None unless both are character
+        boundaries.
+        """
         if start > end or not self._is_offset(start) or not self._is_offset(end):
             return None
         return self._count(start), self._count(end)
@@ -73,17 +74,17 @@ class _Text:
 
 
 class Sources:
-    """Emits the sources of one answer, and keeps its text to find their positions."""
+    """Emits the sources of one answer; buffers its text to locate them."""
 
     def __init__(self, builder: EventBuilder) -> None:
         self._builder = builder
         self._texts: dict[int, dict[int, _Text]] = {}
         self._chunks: dict[int, list[_Source]] = {}
-        """What the earlier chunks of a choice pointed at."""
+        """The sources of earlier chunks of a choice."""
         self._chunks_size = 0
 
     def text(self, choice: int, text: str) -> None:
-        """Take a piece of the text that the event builder has taken."""
+        """Append text that the event builder has received."""
         block = self._builder.text_block(choice)
         if block is None:
             return
@@ -95,7 +96,7 @@ class Sources:
         texts[block].add(text)
 
     def feed(self, choice: int, candidate: dict[str, Any]) -> None:
-        """Take what stands beside the content of a candidate, after its content."""
+        """Handle the metadata of a candidate, after its content."""
         if "groundingMetadata" in candidate:
             self._grounding(choice, mapping(candidate["groundingMetadata"]))
         if "citationMetadata" in candidate:
@@ -113,7 +114,7 @@ class Sources:
                     )
 
     def _grounding(self, choice: int, metadata: dict[str, Any]) -> None:
-        """Emit each source of each segment, then those that no segment names."""
+        """Emit each source of each segment, then those without a segment."""
         found = metadata.get("groundingChunks")
         chunks = [_point(mapping(c)) for c in found] if isinstance(found, list) else []
         texts = self._texts.get(choice, {})
@@ -122,7 +123,7 @@ class Sources:
             for support in mappings(metadata.get("groundingSupports"))
         ]
         earlier = self._chunks.setdefault(choice, [])
-        # Each list is either the whole of them or, for a search in files, goes on.
+        # Each list is either complete or, for file search, continues the last one.
         whole = all(number < len(chunks) for _, numbers in supports for number in numbers)
         before = 0 if whole else len(earlier)
         for place, numbers in supports:
@@ -133,14 +134,14 @@ class Sources:
                     self._add_source(choice, chunks[number - before], place)
         for chunk in chunks:
             self._add_source(choice, chunk, _Place())
-        self._keep(earlier, chunks)
+        self._retain(earlier, chunks)
 
-    def _keep(self, earlier: list[_Source], chunks: list[_Source]) -> None:
-        """Keep the sources that later numbers may refer to, up to a bound."""
+    def _retain(self, earlier: list[_Source], chunks: list[_Source]) -> None:
+        """Retain the sources that later indices may refer to, up to the limit."""
         for chunk in chunks:
             if self._chunks_size > MAX_CHUNKS_SIZE:
                 return
-            self._chunks_size += ENTRY + sum(len(said) for said in chunk if said)
+            self._chunks_size += ENTRY + sum(len(value) for value in chunk if value)
             earlier.append(chunk)
 
     def _add_source(self, choice: int, source: _Source, place: _Place) -> None:
@@ -154,13 +155,13 @@ def _numbers(support: dict[str, Any]) -> list[int]:
 
 
 def _place(segment: dict[str, Any], texts: dict[int, _Text]) -> _Place:
-    """Find the block and the characters of a segment; an empty place where they are uncertain."""
+    """Return the block and the characters of a segment; an empty place if they are ambiguous."""
     start, end = count(segment.get("startIndex")) or 0, count(segment.get("endIndex"))
     if end is None:
         return _Place()
-    said = well_formed(string(segment.get("text"))).encode()
+    quote = well_formed(string(segment.get("text"))).encode()
     for block, text in texts.items():
-        if text.says(said, start, end) or (len(texts) == 1 and not said):
+        if text.matches(quote, start, end) or (len(texts) == 1 and not quote):
             span = text.characters(start, end)
             return _Place() if span is None else _Place(block, span)
     return _Place()
@@ -171,7 +172,7 @@ def _characters(data: bytes | bytearray) -> int:
 
 
 def _point(chunk: dict[str, Any]) -> _Source:
-    """Return the source that a grounding chunk points at."""
+    """Return the source of a grounding chunk."""
     for kind in ("web", "retrievedContext", "maps"):
         if found := mapping(chunk.get(kind)):
             return _read(found)
@@ -180,7 +181,7 @@ def _point(chunk: dict[str, Any]) -> _Source:
 
 
 def _read(source: dict[str, Any]) -> _Source:
-    """Read a source under the names of a web page's."""
+    """Parse a source with the field names of a web page."""
     url, title = text_or_none(source.get("uri")), text_or_none(source.get("title"))
     names = (source.get(key) for key in ("documentName", "fileSearchStore"))
     document = next(filter(None, map(text_or_none, names)), None if url else title)

@@ -1,4 +1,4 @@
-"""Ollama's own chat API."""
+"""Ollama's native chat API for upstreams."""
 
 from ....framing.ndjson import NdjsonDecoder
 from ...upstream_format import UpstreamFormat

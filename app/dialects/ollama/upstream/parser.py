@@ -1,9 +1,8 @@
-"""Ollama's own API as an upstream speaks it: one JSON object a line.
+"""Parser of Ollama's native API: one JSON object per line.
 
 Every line has the same form: a piece of the answer, and `done` on the last one. An answer is
-complete with `done: true` and never without it; a line with an `error`, which may come at any
-place, fails it. The answer of /api/generate, and one that does not stream, have the same
-parts.
+complete with `done: true` and never without it; a line with an `error`, at any point, fails
+it. Answers of /api/generate and answers that do not stream have the same fields.
 """
 
 from typing import Any, Final
@@ -15,7 +14,7 @@ from ...reading.bounds import ENTRY
 from ...reading.json_values import count, decode, mapping, mappings, short, string, text_or_none
 
 NO_GENERATION: Final = ("load", "unload")
-"""The reasons for an end that no prompt was answered with: the model was loaded, or let go."""
+"""The `done_reason`s without an answer: the model was loaded or unloaded."""
 
 _IMAGES: Final = (
     ("iVBORw0KGgo", "image/png"),
@@ -23,7 +22,7 @@ _IMAGES: Final = (
     ("R0lGOD", "image/gif"),
     ("UklGR", "image/webp"),
 )
-"""How the base64 text of an image begins. Ollama does not name the type."""
+"""The start of an image's base64 text. Ollama does not send the type."""
 
 
 class Parser(AnswerParser):
@@ -53,13 +52,13 @@ class Parser(AnswerParser):
             self._done(line)
 
     def _is_foreign(self, line: dict[str, Any]) -> bool:
-        """Return whether a line is a proxy's and not one of an answer."""
+        """Return whether a line is from a proxy and not part of an answer."""
         if "done" in line or not self._builder.empty:
             return False
         return "detail" in line or isinstance(line.get("message"), str)
 
     def _piece(self, line: dict[str, Any]) -> None:
-        """Take the piece of the answer: `message` of a chat, the line itself of a generation."""
+        """Handle a piece of the answer: `message` of a chat, or the line itself of a generation."""
         builder, message = self._builder, mapping(line.get("message"))
         part = message or line
         builder.reasoning(0, string(part.get("thinking")))
@@ -73,16 +72,18 @@ class Parser(AnswerParser):
             self._image(text_or_none(image))
 
     def _tool_call(self, call: dict[str, Any]) -> None:
-        """Take a tool call, which is whole; what an index means differs with the version."""
+        """Handle a tool call, which is complete; the meaning of an index differs between
+        versions.
+        """
         function, name = mapping(call.get("function")), string(call.get("id"))
-        again = name in self._ids  # then it would be taken for more of that call
-        if not again:
+        repeated = name in self._ids  # the builder would take it for a continuation of that call
+        if not repeated:
             self._builder.hold(ENTRY + len(name))
             self._ids.add(name)
         block = self._builder.tool_call(
             0,
             index=None,
-            id="" if again else name,
+            id="" if repeated else name,
             name=string(function.get("name")),
             arguments=function.get("arguments"),
         )
@@ -101,13 +102,13 @@ class Parser(AnswerParser):
             self._fail("upstream_invalid_response", "loaded the model and generated nothing")
             return
         self._builder.usage(parse_usage(line))
-        # Servers of 2024 and before name no reason.
+        # Servers of 2024 and before send no reason.
         self._builder.finish(0, reason, reason=None if reason else "stop")
         self._complete()
 
 
 def parse_usage(line: dict[str, Any]) -> TokenCounts:
-    """Read the counts of the last line; a prompt that was cached has none."""
+    """Parse the token counts of the last line; absent for a cached prompt."""
     prompt, generated = count(line.get("prompt_eval_count")), count(line.get("eval_count"))
     known = prompt is not None and generated is not None
     return TokenCounts(prompt, generated, (prompt or 0) + (generated or 0) if known else None)

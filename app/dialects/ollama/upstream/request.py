@@ -1,4 +1,4 @@
-"""What Ollama's /api/chat is sent."""
+"""Renderer of requests to Ollama's /api/chat."""
 
 from typing import Any, Final
 
@@ -36,16 +36,35 @@ from ...writing.extras import placed_at
 FORMAT: Final = "Ollama's API"
 IGNORED: Final = frozenset(
     (
-        *("parallel_tool_calls", "metadata", "user"),
-        *("verbosity", "reasoning_summary", "service_tier", "store", "max_tool_calls"),
-        *("prompt_cache_key", "prompt_cache_retention", "safety_identifier", "cache_control"),
+        "cache_control",
+        "max_tool_calls",
+        "metadata",
+        "parallel_tool_calls",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "reasoning_summary",
+        "safety_identifier",
+        "service_tier",
+        "store",
+        "user",
+        "verbosity",
     )
 )
-"""What the API has no place for; `n` is refused if it is more than 1."""
+"""The request fields without a counterpart; `n` above 1 is rejected."""
 
 _OPTIONS: Final = (
-    *("top_k", "min_p", "typical_p", "tfs_z", "repeat_penalty", "repeat_last_n", "num_ctx"),
-    *("mirostat", "mirostat_tau", "mirostat_eta", "penalize_newline", "num_keep"),
+    "min_p",
+    "mirostat",
+    "mirostat_eta",
+    "mirostat_tau",
+    "num_ctx",
+    "num_keep",
+    "penalize_newline",
+    "repeat_last_n",
+    "repeat_penalty",
+    "tfs_z",
+    "top_k",
+    "typical_p",
 )
 place_extra: Final = placed_at(
     {
@@ -56,28 +75,28 @@ place_extra: Final = placed_at(
 )
 
 _THINK: Final[dict[str, bool | str]] = {"none": False, "minimal": "low", "xhigh": "max"}
-"""The efforts that Ollama has other words for; it knows low, medium, high and max."""
+"""Efforts with other names in Ollama; it supports low, medium, high and max."""
 
 
 class Quirks(CommonQuirks, frozen=True):
-    """Nothing: there is one vendor."""
+    """No quirks: there is one vendor."""
 
 
 def find_limit(quirks: Quirks) -> str:
-    """Return the path of the field that limits the length of an answer."""
+    """Return the path of the field that limits the output length."""
     return "options.num_predict"
 
 
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> RenderedRequest:
-    """Return the body that asks for `model` as a stream.
+    """Return the body of a streaming request for `model`.
 
-    `provider_options` overrules all but the model and that it is a stream; its `options` are
-    joined with those of the request.
+    `provider_options` override all fields except `model` and `stream`; its `options` are merged
+    with those of the request.
 
     Raises:
-        RequestError: the format cannot say what the request does.
+        RequestError: the format cannot express the request.
     """
     refuse_choices(request, format=FORMAT)
     request = restrict_tools(request)
@@ -97,10 +116,10 @@ def render_request(
         "options": _render_options(request) or None,
     }
     body = {key: value for key, value in body.items() if value is not None}
-    given = dict(request.provider_options or {})
-    if isinstance(given.get("options"), dict):
-        given["options"] = {**body.get("options", {}), **given["options"]}
-    return RenderedRequest({**body, **given, "model": model, "stream": True}, changes)
+    options = dict(request.provider_options or {})
+    if isinstance(options.get("options"), dict):
+        options["options"] = {**body.get("options", {}), **options["options"]}
+    return RenderedRequest({**body, **options, "model": model, "stream": True}, changes)
 
 
 def _arrange(request: ChatRequest) -> Exchange:
@@ -124,7 +143,7 @@ def _render_message(message: Message, *, place: str, names: dict[str, str]) -> d
 
 
 def _render_content(content: str | list[Any], *, place: str) -> dict[str, Any]:
-    """Return the text and the images; the format has no room for their order."""
+    """Return the text and the images; the format does not represent their order."""
     images = []
     parts = [] if isinstance(content, str) else content
     for index, part in enumerate(parts):
@@ -144,7 +163,7 @@ def _render_image(part: ImagePart, *, place: str) -> str:
 
 
 def _render_assistant(message: AssistantMessage, *, place: str) -> dict[str, Any]:
-    rendered: dict[str, Any] = {"role": "assistant", "content": _said(message)}
+    rendered: dict[str, Any] = {"role": "assistant", "content": _visible_content(message)}
     thinking = "".join(part.text for part in list_reasoning(message))
     if thinking:
         rendered["thinking"] = thinking
@@ -156,8 +175,8 @@ def _render_assistant(message: AssistantMessage, *, place: str) -> dict[str, Any
     return rendered
 
 
-def _said(message: AssistantMessage) -> str:
-    """Return what was said aloud, refusals too."""
+def _visible_content(message: AssistantMessage) -> str:
+    """Return the visible text, including refusals."""
     if not isinstance(message.content, list):
         return message.content or message.refusal or ""
     texts = [
@@ -173,7 +192,7 @@ def _render_call(call: ToolCall, *, place: str) -> dict[str, Any]:
 
 
 def _render_tools(request: ChatRequest) -> list[dict[str, Any]] | None:
-    """Return the tools, none for "none": the model may use any that it is given."""
+    """Return the tools, but none for "none": the model may use any tool that it receives."""
     if request.tool_choice not in (None, "auto", "none"):
         raise unsupported("tool_choice", "the demand for a tool call", format=FORMAT)
     if not request.tools or request.tool_choice == "none":

@@ -1,8 +1,8 @@
-"""An answer in the words of Chat Completions: events to deltas, whatever becomes of them.
+"""Conversion of events to Chat Completions deltas, for streams and complete responses.
 
-The stream sends each delta in a chunk, the whole answer is their sum. What has no delta in
-the format is left out: tools that the provider ran, filters' verdicts but for OpenAI's
-moderation, notices.
+A stream sends each delta in a chunk; a complete response is their sum. Events without a
+counterpart in the format are dropped: provider-executed tools, content filter results other
+than OpenAI's moderation, notices.
 """
 
 from collections.abc import Iterable
@@ -49,7 +49,7 @@ from ..reasoning_details import render_encrypted_detail, render_text_detail
 from .foreign import CUSTOM, FUNCTIONS, INPUT
 
 EXTRA: Final = "seseragi"
-"""The name in a call's `extra_content` for what proves it, where it is not Google's."""
+"""The key in a call's `extra_content` for signatures of providers other than Google."""
 
 _SIGNATURES: Final = (GOOGLE_SIGNATURE, "gemini.thought_signature")
 
@@ -65,11 +65,11 @@ FINISH: Final[dict[FinishReason, Finish]] = {
     "cancelled": "stop",
     "unknown": "stop",
 }
-"""A pause is an answer that could go on, as one that was too long."""
+"""`pause` maps to "length": both can be continued."""
 
 
 class Delta(NamedTuple):
-    """What one chunk says of one choice."""
+    """The part of a chunk that belongs to one choice."""
 
     choice: int
     delta: dict[str, Any]
@@ -89,7 +89,7 @@ class _Choice:
 
 
 class DeltaBuilder:
-    """Takes the events of one stream; it keeps what the chunks of that stream share."""
+    """Converts the events of one stream; holds the fields that all its chunks share."""
 
     def __init__(self, stream: str) -> None:
         self.created = 0
@@ -100,23 +100,23 @@ class DeltaBuilder:
         self._token = public_token(stream, "openai_chat")
         self._choices: dict[int, _Choice] = {}
         self._calls: dict[int, tuple[int, bool]] = {}
-        """Of a call's block: its index, and whether it has any arguments yet."""
+        """By a call's block: its index, and whether it has any arguments yet."""
         self._starts: dict[int, int] = {}
-        """Of a text's block: where it begins in the content."""
+        """By a text's block: its offset in the content."""
         self._thoughts: dict[int, list[str]] = {}
         self._logprobs_names: dict[int, str] = {}
-        """Of a block that is no content: the list that its log probabilities stand in."""
+        """By a non-content block: the key of its list of log probabilities."""
         self._custom: set[str] = set()
-        """The names of tools that take a text."""
-        self._odd: dict[int, Literal["custom", "older", "unsaid"]] = {}
-        """The calls, by their block, that are in another form than a tool's."""
+        """The names of custom tools, whose input is text."""
+        self._special: dict[int, Literal["custom", "deprecated", "omitted"]] = {}
+        """The calls, by their block, that are not rendered as function tool calls."""
 
     @property
     def id(self) -> str:
         return f"chatcmpl-{self._token}"
 
     def feed(self, event: Event) -> Iterable[Delta]:
-        """Return what an event adds."""
+        """Return the deltas for an event."""
         match event:
             case TextDelta():
                 self._choices[event.choice].length += len(event.text)
@@ -129,8 +129,8 @@ class DeltaBuilder:
             case ToolCallDelta():
                 index, _ = self._calls[event.block]
                 self._calls[event.block] = (index, True)
-                if event.block in self._odd:
-                    return self._odd_delta(event)
+                if event.block in self._special:
+                    return self._special_delta(event)
                 return (self._call(event, index, {"arguments": event.arguments}),)
             case StreamStart():
                 self.created, self.model = event.created, event.model
@@ -149,17 +149,17 @@ class DeltaBuilder:
         return ()
 
     def _begin(self, choice: int, *, text: bool) -> Iterable[Delta]:
-        """Begin a choice and those before it: a client's helper wants them in order."""
+        """Start a choice and all lower ones: the official clients' helpers expect them in order."""
         if choice in self._choices:
             return ()
         new = [index for index in range(choice + 1) if index not in self._choices]
         self._choices.update((index, _Choice()) for index in new)
         content = "" if text else None
-        said = {"role": "assistant", "content": None}
-        return [Delta(i, {**said, "content": content} if i == choice else said) for i in new]
+        delta = {"role": "assistant", "content": None}
+        return [Delta(i, {**delta, "content": content} if i == choice else delta) for i in new]
 
     def _rest(self, event: Event, state: _Choice) -> Iterable[Delta]:
-        """Take what opens and closes blocks, and what is rare."""
+        """Handle block starts and ends, and rare events."""
         match event:
             case TextStart():
                 self._starts[event.block] = state.length
@@ -167,29 +167,29 @@ class DeltaBuilder:
                 self._thoughts[event.block] = []
                 self._logprobs_names[event.block] = "reasoning_content"
             case ReasoningEnd():
-                state.details += _prove(event, "".join(self._thoughts.pop(event.block)))
+                state.details += _render_details(event, "".join(self._thoughts.pop(event.block)))
             case RefusalStart():
                 self._logprobs_names[event.block] = "refusal"
             case ToolCallStart():
                 self._calls[event.block] = (state.calls, False)
                 if FUNCTIONS in self.labels or event.name in self._custom:
-                    return self._odd_start(event, state)
+                    return self._special_start(event, state)
                 function = {"name": event.name, "arguments": ""}
                 shown = show_call(self._stream, event.id)
                 start = self._call(event, state.calls, function, id=shown, type="function")
                 state.calls += 1
                 return (start,)
-            case ToolCallEnd() if event.block in self._odd:
-                return self._odd_end(event)
+            case ToolCallEnd() if event.block in self._special:
+                return self._special_end(event)
             case ToolCallEnd():
-                index, spoken = self._calls[event.block]
-                if not spoken and event.arguments:
+                index, has_arguments = self._calls[event.block]
+                if not has_arguments and event.arguments:
                     return (self._call(event, index, {"arguments": event.arguments}),)
-            case Opaque() if event.block in self._odd:
-                return self._odd_proof(event)
+            case Opaque() if event.block in self._special:
+                return self._special_signature(event)
             case Opaque() if event.block in self._calls:
                 index, _ = self._calls[event.block]
-                # A helper of the official clients fails at a delta without a function.
+                # A helper of the official clients fails on a delta without a function.
                 return (self._call(event, index, {"arguments": ""}, extra_content=_extra(event)),)
             case Opaque():
                 state.details.append(render_encrypted_detail(event.data, format=event.format))
@@ -225,39 +225,41 @@ class DeltaBuilder:
         call = {"index": index, **fields, "function": function}
         return Delta(event.choice, {"tool_calls": [call]})
 
-    def _odd_start(self, event: ToolCallStart, state: _Choice) -> Iterable[Delta]:
-        """Begin a call in the form from before there were tools, or of a tool that takes a text."""
+    def _special_start(self, event: ToolCallStart, state: _Choice) -> Iterable[Delta]:
+        """Start a call of a custom tool, or in the deprecated `function_call` form."""
         index = state.calls
         state.calls += 1
         if FUNCTIONS not in self.labels:
-            self._odd[event.block] = "custom"
+            self._special[event.block] = "custom"
             custom = {"name": event.name, "input": ""}
             shown = show_call(self._stream, event.id)
             call = {"index": index, "id": shown, "type": "custom", "custom": custom}
             return (Delta(event.choice, {"tool_calls": [call]}),)
-        self._odd[event.block] = "unsaid" if index else "older"  # there is room for one
+        self._special[event.block] = (
+            "omitted" if index else "deprecated"
+        )  # the form allows one call
         function = {"name": event.name, "arguments": ""}
         return () if index else (Delta(event.choice, {"function_call": function}),)
 
-    def _odd_delta(self, event: ToolCallDelta) -> Iterable[Delta]:
-        if self._odd[event.block] != "older":
+    def _special_delta(self, event: ToolCallDelta) -> Iterable[Delta]:
+        if self._special[event.block] != "deprecated":
             return ()
         return (Delta(event.choice, {"function_call": {"arguments": event.arguments}}),)
 
-    def _odd_end(self, event: ToolCallEnd) -> Iterable[Delta]:
-        index, spoken = self._calls[event.block]
-        match self._odd[event.block]:
+    def _special_end(self, event: ToolCallEnd) -> Iterable[Delta]:
+        index, has_arguments = self._calls[event.block]
+        match self._special[event.block]:
             case "custom":
                 custom = {"input": _input_of(event.arguments)}
                 call = {"index": index, "custom": custom}
                 return (Delta(event.choice, {"tool_calls": [call]}),)
-            case "older" if not spoken and event.arguments:
+            case "deprecated" if not has_arguments and event.arguments:
                 return (Delta(event.choice, {"function_call": {"arguments": event.arguments}}),)
             case _:
                 return ()
 
-    def _odd_proof(self, event: Opaque) -> Iterable[Delta]:
-        if event.block is None or self._odd[event.block] != "custom":
+    def _special_signature(self, event: Opaque) -> Iterable[Delta]:
+        if event.block is None or self._special[event.block] != "custom":
             return ()
         index, _ = self._calls[event.block]
         call = {"index": index, "custom": {"input": ""}, "extra_content": _extra(event)}
@@ -272,39 +274,41 @@ class DeltaBuilder:
         return ()
 
     def _end(self, end: StreamEnd) -> Iterable[Delta]:
-        """Finish the choices of an answer that was completed: clients act on a finish reason."""
+        """Finish the choices of a completed stream only: clients act on a finish reason."""
         if end.status != "completed":
             return
         if not self._choices:
             yield from self._begin(0, text=True)
         for choice, state in sorted(self._choices.items()):
-            # A helper of the official clients adds lists up by `index`, another replaces
-            # them: so each list comes once, whole.
+            # One helper of the official clients merges lists by `index`, another replaces
+            # them: send each list once, complete.
             lists = {
                 "annotations": state.annotations,
                 "reasoning_details": state.details,
                 "images": state.images,
             }
-            said = {name: _numbered(rows) for name, rows in lists.items() if rows}
-            if said:
-                yield Delta(choice, said)
+            values = {name: _with_indices(rows) for name, rows in lists.items() if rows}
+            if values:
+                yield Delta(choice, values)
             finish = FINISH[state.finish or end.finish_reason]
-            older = finish == "tool_calls" and FUNCTIONS in self.labels
-            yield Delta(choice, {}, "function_call" if older else finish)
+            deprecated = finish == "tool_calls" and FUNCTIONS in self.labels
+            yield Delta(choice, {}, "function_call" if deprecated else finish)
 
 
 def _input_of(arguments: str) -> str:
-    """Return the text given to a custom tool; a model may have written it without the object."""
+    """Return the input of a custom tool; models may write it without the JSON object."""
     found = (parse_object(arguments) or {}).get(INPUT)
     return found if isinstance(found, str) else arguments
 
 
-def _numbered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _with_indices(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**row, "index": index} for index, row in enumerate(rows)]
 
 
-def _prove(end: ReasoningEnd, text: str) -> list[dict[str, Any]]:
-    """Return OpenRouter's `reasoning_details` for reasoning whose format or proof is known."""
+def _render_details(end: ReasoningEnd, text: str) -> list[dict[str, Any]]:
+    """Return `reasoning_details` for reasoning with a signature, encrypted data or a known
+    format.
+    """
     found = []
     if end.signature or (text and (end.encrypted or end.format)):
         found.append(render_text_detail(text, signature=end.signature, format=end.format))
@@ -320,33 +324,35 @@ def _extra(opaque: Opaque) -> dict[str, Any]:
 
 
 def _cite(source: Source, start: int) -> dict[str, Any]:
-    """Return a `url_citation`; one without a position is put at the beginning."""
+    """Return a `url_citation`; one without a position is put at the start of the content."""
     known = source.start is not None and source.end is not None
     first, last = (source.start or 0, source.end or 0) if known else (-start, -start)
-    place = {"start_index": start + first, "end_index": start + last}
+    span = {"start_index": start + first, "end_index": start + last}
     return {
         "type": "url_citation",
-        "url_citation": {**place, "url": source.url, "title": source.title or ""},
+        "url_citation": {**span, "url": source.url, "title": source.title or ""},
     }
 
 
 def render_usage(end: StreamEnd) -> dict[str, Any] | None:
-    """Return the counts and the cost; what is not known is 0 where the format wants a number."""
+    """Return token counts and cost; unknown counts are 0 where the format requires a number."""
     counts = end.usage
     if counts is None:
         return None
-    given, made = counts.input_tokens or 0, counts.output_tokens or 0
+    prompt_tokens, completion_tokens = counts.input_tokens or 0, counts.output_tokens or 0
     usage: dict[str, Any] = {
-        "prompt_tokens": given,
-        "completion_tokens": made,
-        "total_tokens": given + made if counts.total_tokens is None else counts.total_tokens,
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens
+        if counts.total_tokens is None
+        else counts.total_tokens,
     }
-    prompt = {
+    details = {
         "cached_tokens": counts.cached_input_tokens,
         "cache_write_tokens": counts.cache_write_tokens,
     }
-    if any(value is not None for value in prompt.values()):
-        usage["prompt_tokens_details"] = {k: v for k, v in prompt.items() if v is not None}
+    if any(value is not None for value in details.values()):
+        usage["prompt_tokens_details"] = {k: v for k, v in details.items() if v is not None}
     if counts.reasoning_tokens is not None:
         usage["completion_tokens_details"] = {"reasoning_tokens": counts.reasoning_tokens}
     return usage | render_cost(end)

@@ -1,8 +1,8 @@
-"""What Chat Completions clients send that is not in the chat request's own types.
+"""Translation of Chat Completions requests with fields outside the request type.
 
-Frameworks send back more than they were given, providers have fields of their own, and there
-are older and newer forms of one thing. What says the same is said in our words; fields of
-the top level may be a provider's; the rest is left out, and its path noted.
+Frameworks send back more than they received, providers define their own fields, and some
+features have several forms. Equivalent forms are rewritten, unknown top-level fields are
+passed on as `extras`, all others are dropped and their paths recorded in `left_out`.
 """
 
 from collections import deque
@@ -17,17 +17,17 @@ from ...reading.json_values import mappings, string
 from ...writing.extras import check_extras
 
 FUNCTIONS: Final = "functions"
-"""The label of an answer that is wanted in the form from before there were tools."""
+"""The label of a request with the deprecated `functions`."""
 CUSTOM: Final = "custom_tools"
-"""The label with the names, as JSON, of tools that take a text and no arguments."""
+"""The label with the names of custom tools, as JSON."""
 INPUT: Final = "input"
-"""The argument that such a text is."""
+"""The argument that holds the input of a custom tool."""
 
 MAX_CUSTOM: Final = 4096
-"""Characters of the names of custom tools, which are kept with the stream."""
-MAX_NOTED: Final = 50
+"""Characters of the JSON of all names of custom tools, which is stored with the stream."""
+MAX_LEFT_OUT: Final = 50
 
-_FOR_NOBODY: Final = frozenset(("client_metadata", "extra_headers"))
+_DROPPED: Final = frozenset(("client_metadata", "extra_headers"))
 _SYSTEM: Final = frozenset(("role", "content", "name", "cache_control"))
 _MESSAGES: Final[Mapping[str, frozenset[str]]] = {
     "system": _SYSTEM,
@@ -38,12 +38,12 @@ _MESSAGES: Final[Mapping[str, frozenset[str]]] = {
     | {"refusal", "tool_calls", "function_call", "reasoning_content", "reasoning"}
     | {"reasoning_details", "thinking_blocks", "annotations", "images", "audio", "parsed"},
 }
-_MARKED: Final = frozenset(("type", "cache_control"))
+_CACHEABLE: Final = frozenset(("type", "cache_control"))
 _PARTS: Final[Mapping[str, frozenset[str]]] = {
-    "text": _MARKED | {"text"},
-    "image_url": _MARKED | {"image_url"},
-    "input_audio": _MARKED | {"input_audio"},
-    "file": _MARKED | {"file"},
+    "text": _CACHEABLE | {"text"},
+    "image_url": _CACHEABLE | {"image_url"},
+    "input_audio": _CACHEABLE | {"input_audio"},
+    "file": _CACHEABLE | {"file"},
     "refusal": frozenset(("type", "refusal")),
     "reasoning": frozenset(("type", "text", "signature", "encrypted", "format")),
     "opaque": frozenset(("type", "format", "data")),
@@ -54,8 +54,8 @@ _INNER: Final[Mapping[str, frozenset[str]]] = {
     "file": frozenset(("file_data", "file_id", "filename")),
 }
 _CALL: Final = frozenset(("id", "type", "function", "opaque", "extra_content", "index"))
-_CALLED: Final = frozenset(("name", "arguments", "parsed_arguments"))
-_TOOL: Final = _MARKED | {"function"}
+_CALL_FUNCTION: Final = frozenset(("name", "arguments", "parsed_arguments"))
+_TOOL: Final = _CACHEABLE | {"function"}
 _FUNCTION: Final = frozenset(("name", "description", "parameters", "strict"))
 _SCHEMA: Final = frozenset(("name", "schema", "description", "strict"))
 _STREAM: Final = frozenset(("include_usage", "include_obfuscation"))
@@ -64,7 +64,7 @@ Fields = dict[str, Any]
 
 
 class Foreign(NamedTuple):
-    """A request in the words of the chat request, but for `extras`."""
+    """A request in the fields of the request type, with other fields in `extras`."""
 
     fields: Fields
     extras: Fields
@@ -72,102 +72,102 @@ class Foreign(NamedTuple):
     labels: dict[str, str]
 
 
-def translate(given: Fields, *, known: Iterable[str]) -> Foreign:
-    """Rewrite a request in the fields that are known.
+def translate(body: Fields, *, known: Iterable[str]) -> Foreign:
+    """Rewrite the fields of a request to the known ones.
 
     Raises:
-        RequestError: `invalid_request`, it has more of something than is taken.
+        RequestError: `invalid_request`, a limit is exceeded.
     """
-    return _Translation({*known}).run(given)
+    return _Translation({*known}).run(body)
 
 
 class _Translation:
     def __init__(self, known: set[str]) -> None:
         self._known = known
-        self._noted: dict[str, None] = {}
+        self._left_out: dict[str, None] = {}
         self._labels: dict[str, str] = {}
         self._custom: list[str] = []
 
-    def run(self, given: Fields) -> Foreign:
+    def run(self, body: Fields) -> Foreign:
         fields: Fields = {}
         extras: Fields = {}
-        older: Fields = {}
-        for name, value in given.items():
+        deprecated: Fields = {}
+        for name, value in body.items():
             if name in self._known:
                 fields[name] = value
             elif name in ("functions", "function_call"):
-                older[name] = value
-            elif name in _FOR_NOBODY:
-                self._note(name, value)
+                deprecated[name] = value
+            elif name in _DROPPED:
+                self._leave_out(name, value)
             elif value is not None:
                 extras[name] = value
         check_extras(extras)
         if fields.get("stop") == []:
             del fields["stop"]
-        self._take_tools(fields, older)
+        self._translate_tools(fields, deprecated)
         if isinstance(fields.get("messages"), list):
             fields["messages"] = self._messages(fields["messages"])
-        self._take_options(fields)
+        self._translate_options(fields)
         if self._custom:
             self._labels[CUSTOM] = msgspec.json.encode(self._custom).decode()
             if len(self._labels[CUSTOM]) > MAX_CUSTOM:
-                what = f"tools: the names of custom tools have more than {MAX_CUSTOM} characters"
-                raise RequestError("invalid_request", what)
-        return Foreign(fields, extras, tuple(self._noted), self._labels)
+                message = f"tools: the names of custom tools exceed {MAX_CUSTOM} characters"
+                raise RequestError("invalid_request", message)
+        return Foreign(fields, extras, tuple(self._left_out), self._labels)
 
-    def _note(self, path: str, value: object) -> None:
-        """Note a field that is left out, unless its value says nothing."""
+    def _leave_out(self, path: str, value: object) -> None:
+        """Record the path of a dropped field, unless its value is empty."""
         if isinstance(value, dict):
             value = [inner for inner in value.values() if inner is not None]
-        if value not in (None, "", []) and len(self._noted) < MAX_NOTED:
-            self._noted.setdefault(path[:120])
+        if value not in (None, "", []) and len(self._left_out) < MAX_LEFT_OUT:
+            self._left_out.setdefault(path[:120])
 
-    def _only(self, value: Any, known: frozenset[str], *, path: str) -> Any:
-        """Return an object without the fields that are not known."""
+    def _select(self, value: Any, known: frozenset[str], *, path: str) -> Any:
+        """Return an object without the unknown fields; record these."""
         if not isinstance(value, dict) or value.keys() <= known:
             return value
         for name in value.keys() - known:
-            self._note(f"{path}.{name}", value[name])
+            self._leave_out(f"{path}.{name}", value[name])
         return {name: value[name] for name in value if name in known}
 
     # Tools.
 
-    def _take_tools(self, fields: Fields, older: Fields) -> None:
+    def _translate_tools(self, fields: Fields, deprecated: Fields) -> None:
         if isinstance(fields.get("tools"), list):
             fields["tools"] = [self._tool(tool) for tool in fields["tools"]]
-        functions = older.get("functions")
+        functions = deprecated.get("functions")
         if functions and not fields.get("tools"):
             self._labels[FUNCTIONS] = "1"
             fields["tools"] = _as_tools(functions)
             if fields.get("parallel_tool_calls") is None:
-                fields["parallel_tool_calls"] = False  # the older form has room for one
-            choice = older.get("function_call")
+                fields["parallel_tool_calls"] = False  # `function_call` allows one call
+            choice = deprecated.get("function_call")
             named = isinstance(choice, dict)
             choice = {"type": "function", "function": choice} if named else choice
             if fields.get("tool_choice") is None:
                 fields["tool_choice"] = choice
-        self._take_choice(fields)
+        self._translate_choice(fields)
 
     def _tool(self, tool: Any) -> Any:
         match tool:
             case {"type": "custom", "custom": {"name": str(name)} as custom}:
                 self._custom.append(name)
-                self._only(
+                self._select(
                     custom, frozenset(("name", "description", "format")), path="tools[].custom"
                 )
-                rest = self._only(tool, _MARKED | {"custom"}, path="tools[]")
+                rest = self._select(tool, _CACHEABLE | {"custom"}, path="tools[]")
                 rest = {key: value for key, value in rest.items() if key == "cache_control"}
                 return {"type": "function", "function": _as_function(name, custom), **rest}
             case {"function": dict(function)}:
-                if "cache_control" in function:  # LiteLLM takes it at either place
+                if "cache_control" in function:  # LiteLLM accepts it at either level
                     tool = {"cache_control": function["cache_control"], **tool}
                     function = {k: v for k, v in function.items() if k != "cache_control"}
-                function = self._only(function, _FUNCTION, path="tools[].function")
-                return self._only({**tool, "function": function}, _TOOL, path="tools[]")
+                function = self._select(function, _FUNCTION, path="tools[].function")
+                return self._select({**tool, "function": function}, _TOOL, path="tools[]")
             case _:
                 return tool
 
-    def _take_choice(self, fields: Fields) -> None:
+    def _translate_choice(self, fields: Fields) -> None:
         match fields.get("tool_choice"):
             case {"type": "custom", "custom": {"name": str(name)}}:
                 fields["tool_choice"] = {"type": "function", "function": {"name": name}}
@@ -175,15 +175,15 @@ class _Translation:
                 fields["tool_choice"] = "required" if allowed.get("mode") == "required" else "auto"
                 fields["allowed_tools"] = [_name_of(tool) for tool in tools]
             case {"function": dict(function), **rest}:
-                function = self._only(function, frozenset(("name",)), path="tool_choice.function")
+                function = self._select(function, frozenset(("name",)), path="tool_choice.function")
                 choice = {**rest, "function": function}
-                fields["tool_choice"] = self._only(choice, _TOOL, path="tool_choice")
+                fields["tool_choice"] = self._select(choice, _TOOL, path="tool_choice")
 
     # The conversation.
 
     def _messages(self, messages: list[Any]) -> list[Any]:
         found: list[Any] = []
-        calls = _OlderCalls()
+        calls = _FunctionCalls()
         for message in messages:
             if not isinstance(message, dict):
                 found.append(message)
@@ -191,7 +191,7 @@ class _Translation:
             message = calls.take(message, found)
             known = _MESSAGES.get(string(message.get("role")))
             if known is not None:
-                message = self._only(message, known, path="messages[]")
+                message = self._select(message, known, path="messages[]")
             content = message.get("content")
             if isinstance(content, list):
                 message = {**message, "content": [self._part(part) for part in content]}
@@ -210,16 +210,16 @@ class _Translation:
             case {"type": "thinking", "thinking": str() | list() as thought}:
                 texts = [thought] if isinstance(thought, str) else _texts(thought)
                 text = "".join(texts)
-                proof = {"signature": part["signature"]} if part.get("signature") else {}
-                return {"type": "reasoning", "text": text, **proof}
+                signature = {"signature": part["signature"]} if part.get("signature") else {}
+                return {"type": "reasoning", "text": text, **signature}
             case {"type": "redacted_thinking", "data": str(data)}:
                 return {"type": "opaque", "format": CLAUDE_REDACTED, "data": data}
         kind = string(part.get("type")) if isinstance(part, dict) else ""
         if kind not in _PARTS:
             return part
-        part = self._only(part, _PARTS[kind], path=path)
+        part = self._select(part, _PARTS[kind], path=path)
         if kind in _INNER and isinstance(part.get(kind), dict):
-            inner = self._only(part[kind], _INNER[kind], path=f"{path}.{kind}")
+            inner = self._select(part[kind], _INNER[kind], path=f"{path}.{kind}")
             part = {**part, kind: inner}
         return part
 
@@ -230,39 +230,43 @@ class _Translation:
                 arguments = msgspec.json.encode({INPUT: text}).decode()
                 rest = {key: value for key, value in call.items() if key != "custom"}
                 function: Fields = {"name": name, "arguments": arguments}
-                return self._only(
+                return self._select(
                     {**rest, "type": "function", "function": function}, _CALL, path=path
                 )
             case {"function": dict(function)}:
-                function = self._only(function, _CALLED, path=f"{path}.function")
-                return self._only({**call, "function": function}, _CALL, path=path)
+                function = self._select(function, _CALL_FUNCTION, path=f"{path}.function")
+                return self._select({**call, "function": function}, _CALL, path=path)
             case _:
                 return call
 
-    def _take_options(self, fields: Fields) -> None:
+    def _translate_options(self, fields: Fields) -> None:
         if "stream_options" in fields:
             options = fields["stream_options"]
-            fields["stream_options"] = self._only(options, _STREAM, path="stream_options")
+            fields["stream_options"] = self._select(options, _STREAM, path="stream_options")
         match fields.get("response_format"):
             case {"type": "json_schema", "json_schema": dict(schema)} as form:
-                form = self._only(form, frozenset(("type", "json_schema")), path="response_format")
-                schema = self._only(schema, _SCHEMA, path="response_format.json_schema")
+                form = self._select(
+                    form, frozenset(("type", "json_schema")), path="response_format"
+                )
+                schema = self._select(schema, _SCHEMA, path="response_format.json_schema")
                 fields["response_format"] = {**form, "json_schema": schema}
             case {"type": "text" | "json_object"} as form:
-                form = self._only(form, frozenset(("type",)), path="response_format")
+                form = self._select(form, frozenset(("type",)), path="response_format")
                 fields["response_format"] = form
 
 
-class _OlderCalls:
-    """Calls and results without ids, as they were before there were tools: given ids."""
+class _FunctionCalls:
+    """Assigns ids to the calls and results of the deprecated `function_call` form."""
 
     def __init__(self) -> None:
         self._count = 0
         self._open: dict[str, deque[str]] = {}
-        """The ids of calls without results yet, by the function's name."""
+        """The ids of calls without results, by function name."""
 
     def take(self, message: Fields, before: list[Any]) -> Fields:
-        """Return a message in the form of tools; a call that is missing is put before it."""
+        """Return a message in the `tool_calls` form; insert the call of an orphaned result
+        before it.
+        """
         match message:
             case {"role": "assistant", "function_call": {"name": str(name), **call}}:
                 message = {k: v for k, v in message.items() if k != "function_call"}
@@ -292,20 +296,21 @@ def _as_tools(functions: Any) -> Any:
 
 
 def _as_function(name: str, custom: Fields) -> Fields:
-    """Return a function with one text for a tool that takes one; a grammar is told in words."""
-    said = [string(custom.get("description"))]
+    """Return a function with one text argument for a custom tool; describe its grammar in text."""
+    texts = [string(custom.get("description"))]
     match custom.get("format"):
         case {"type": "grammar", "grammar": {"definition": str(definition), **grammar}}:
             syntax = string(grammar.get("syntax")) or "following"
-            said.append(f"Its input follows this grammar ({syntax}):\n{definition}")
+            texts.append(f"Its input follows this grammar ({syntax}):\n{definition}")
     properties = {INPUT: {"type": "string"}}
     schema = {"type": "object", "properties": properties, "required": [INPUT]}
-    told = "\n\n".join(text for text in said if text)
-    return {"name": name, **({"description": told} if told else {}), "parameters": schema}
+    description = "\n\n".join(text for text in texts if text)
+    fields = {"description": description} if description else {}
+    return {"name": name, **fields, "parameters": schema}
 
 
 def _texts(parts: list[Any]) -> list[str]:
-    """Return the texts of parts, which is what a thought is in Mistral's form."""
+    """Return the texts of parts, Mistral's form of thinking."""
     return [string(part.get("text")) for part in mappings(parts)]
 
 

@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions towards clients."""
+"""OpenAI Chat Completions for clients."""
 
 from ...answering.openai_errors import render_failure
 from ...client_format import ClientFormat

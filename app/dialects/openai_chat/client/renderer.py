@@ -1,8 +1,8 @@
-"""The chunks of a Chat Completions stream.
+"""Renderer of Chat Completions streams.
 
-The first chunk of a choice says the role. A stream that did not complete, since it failed or
-someone stopped it, ends with an error object and has no finish reasons: a client may act on
-one. `[DONE]` says that all is there.
+The first chunk of a choice has the role. A stream that failed or was cancelled ends with an
+error object, without `[DONE]` and finish reasons, on which clients act. `[DONE]` follows a
+complete stream only.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +17,7 @@ from ...client_format import Frame
 from .deltas import Delta, DeltaBuilder, render_usage
 
 USAGE = "usage"
-"""The label that says whether the client asked for a chunk with the counts."""
+"""The label of a stream whose client requested a chunk with the token counts."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -25,7 +25,7 @@ _CONTENT: Final = (
     b',"choices":[{"index":%d,"delta":{"content":',
     b'},"logprobs":null,"finish_reason":null}]}',
 )
-"""What stands around the text of a delta, as `_chunk` would write it."""
+"""The bytes around the text of a delta, as `_chunk` would encode them."""
 
 
 class Renderer:
@@ -34,12 +34,12 @@ class Renderer:
     def __init__(self, stream: str) -> None:
         self._deltas = DeltaBuilder(stream)
         self._head = b""
-        """What all chunks begin with."""
+        """The encoded fields that all chunks start with."""
 
     def feed(self, event: Event) -> Iterable[Frame]:
-        """Return the frames that the next event makes."""
+        """Return the frames for the next event."""
         deltas = self._deltas.feed(event)
-        if isinstance(event, TextDelta):  # nearly every event: a third of the time
+        if isinstance(event, TextDelta):  # nearly every event: takes a third of the time
             before, after = _CONTENT
             text = _encode(event.text)
             return (Frame(b"%b%b%b%b" % (self._head, before % event.choice, text, after)),)
@@ -78,9 +78,9 @@ class Renderer:
 def render_end(
     end: StreamEnd, *, labels: Mapping[str, str], frame: Callable[..., Frame]
 ) -> Iterable[Frame]:
-    """Yield the last frames: an error, or the counts if they were asked for and the end mark.
+    """Yield the last frames: an error, or the requested token counts and `[DONE]`.
 
-    `frame` makes a frame of the fields of a chunk.
+    `frame` builds a frame from the fields of a chunk.
     """
     failed = error_of_end(end)
     if failed is not None:

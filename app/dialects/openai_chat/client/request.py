@@ -1,8 +1,8 @@
-"""A Chat Completions request of a client, as the one form there is.
+"""Parser of clients' Chat Completions requests.
 
-The form is nearly the same: what differs is what clients send back of an assistant's
-message, and fields that only some providers know, the `extras`. A request with anything
-else in it is read by way of `foreign`, which costs some more.
+The format nearly equals `ChatRequest`; it differs in the assistant messages that clients send
+back, and in fields that only some providers support, the `extras`. Requests with other
+fields go through `foreign`, which is slower.
 """
 
 from collections.abc import Iterable
@@ -41,10 +41,15 @@ from .foreign import translate
 from .renderer import USAGE
 
 EXTRAS: Final = (
-    *("audio", "logit_bias", "modalities", "moderation", "prediction"),
-    *("prompt_cache_options", "web_search_options"),
+    "audio",
+    "logit_bias",
+    "modalities",
+    "moderation",
+    "prediction",
+    "prompt_cache_options",
+    "web_search_options",
 )
-"""The fields that OpenAI has and the chat request has not: not all providers know them."""
+"""OpenAI's fields that `ChatRequest` lacks: not all providers support them."""
 
 _EXAMPLE: Final = '{"model": "demo", "messages": [...]}'
 
@@ -56,7 +61,7 @@ class GoogleExtra(msgspec.Struct, frozen=True):
 
 
 class ExtraContent(msgspec.Struct, frozen=True):
-    """What stands beside a call and proves it."""
+    """The `extra_content` of a call: provider signatures."""
 
     google: GoogleExtra | None = None
     seseragi: dict[str, str] | None = None
@@ -64,18 +69,18 @@ class ExtraContent(msgspec.Struct, frozen=True):
 
 class Function(FunctionCall, frozen=True):
     parsed_arguments: Any = None
-    """What the client's helper has made of them."""
+    """The arguments as parsed by the client's helper."""
 
 
 class Call(ToolCall, frozen=True):
     function: Function
     extra_content: ExtraContent | None = None
     index: int | None = None
-    """Of a call put together from its deltas."""
+    """Present in calls that a client assembled from deltas."""
 
 
 class Detail(msgspec.Struct, frozen=True):
-    """OpenRouter's form of reasoning, and of what proves it."""
+    """One of OpenRouter's `reasoning_details`."""
 
     type: str
     text: str | None = None
@@ -86,7 +91,7 @@ class Detail(msgspec.Struct, frozen=True):
 
 
 class Thinking(msgspec.Struct, frozen=True):
-    """LiteLLM's form of Claude's thinking."""
+    """One of LiteLLM's `thinking_blocks`, a copy of Claude's content block."""
 
     type: str
     thinking: str = ""
@@ -95,7 +100,7 @@ class Thinking(msgspec.Struct, frozen=True):
 
 
 class Assistant(Body, frozen=True, tag_field="role", tag="assistant"):
-    """An answer sent back, as the official clients dump it."""
+    """An assistant message as the official clients serialize it."""
 
     content: str | list[Part] | None = None
     refusal: str | None = None
@@ -119,9 +124,9 @@ class StreamOptions(Body, frozen=True):
 
 
 class Request(ChatRequest, frozen=True):
-    """What `POST /v1/chat/completions` takes."""
+    """The body of `POST /v1/chat/completions`."""
 
-    messages: Annotated[  # type: ignore[assignment]  # it is turned into the base's
+    messages: Annotated[  # type: ignore[assignment]  # converted to the base's type
         list[SystemMessage | DeveloperMessage | UserMessage | Assistant | ToolMessage],
         Meta(min_length=1, max_length=MAX_MESSAGES),
     ]
@@ -139,10 +144,10 @@ _decoder = msgspec.json.Decoder(Request)
 
 
 def parse_request(body: bytes) -> ParsedRequest:
-    """Read a request.
+    """Parse a request body.
 
     Raises:
-        RequestError: `invalid_request`, with the place and the reason.
+        RequestError: `invalid_request`, with the path and the reason.
     """
     check_body(body, example=_EXAMPLE)
     try:
@@ -151,7 +156,7 @@ def parse_request(body: bytes) -> ParsedRequest:
         foreign = translate(parse_fields(body), known=Request.__struct_fields__)
         request = convert_body(foreign.fields, Request, place="")
     except (msgspec.DecodeError, RecursionError):
-        return _refuse(body)
+        return _reject(body)
     fields = {name: getattr(request, name) for name in ChatRequest.__struct_fields__}
     fields["messages"] = [
         _parse_assistant(message, place=f"messages[{number}]")
@@ -174,41 +179,41 @@ def parse_request(body: bytes) -> ParsedRequest:
     return ParsedRequest(chat, labels)
 
 
-def _refuse(body: bytes) -> ParsedRequest:
+def _reject(body: bytes) -> ParsedRequest:
     parse_body(body, _decoder, example=_EXAMPLE)
-    raise AssertionError("it was read at last")
+    raise AssertionError("the second decoding succeeded")
 
 
 def _list_extras(request: Request) -> dict[str, Any]:
     found = {name: getattr(request, name) for name in EXTRAS}
     if found["modalities"] == ["text"]:
-        del found["modalities"]  # as without it
+        del found["modalities"]  # the default
     return {name: value for name, value in found.items() if value is not None}
 
 
 def _parse_assistant(message: Assistant, *, place: str) -> AssistantMessage:
     if message.audio is not None and not message.content:
         raise RequestError(
-            "invalid_request", f"{place}.audio: it cannot be sent back; send its transcript"
+            "invalid_request", f"{place}.audio: not supported as input; send its transcript"
         )
-    proofs = _parse_details(message.reasoning_details or ())
-    proofs = proofs or _parse_thinking(message.thinking_blocks or ())
+    reasoning = _parse_details(message.reasoning_details or ())
+    reasoning = reasoning or _parse_thinking(message.thinking_blocks or ())
     content: str | list[Part] | None = message.content
-    if proofs:
-        said = [TextPart(content)] if isinstance(content, str) and content else content or []
-        content = [*proofs, *(part for part in said if isinstance(part, Part))]
+    if reasoning:
+        parts = [TextPart(content)] if isinstance(content, str) and content else content or []
+        content = [*reasoning, *(part for part in parts if isinstance(part, Part))]
     return AssistantMessage(
         content=content,
         refusal=message.refusal,
         tool_calls=[_parse_call(call) for call in message.tool_calls or ()] or None,
         name=message.name,
-        reasoning_content=None if proofs else message.reasoning_content or message.reasoning,
+        reasoning_content=None if reasoning else message.reasoning_content or message.reasoning,
         cache_control=message.cache_control,
     )
 
 
 def _parse_thinking(blocks: Iterable[Thinking]) -> list[Part]:
-    """Read `thinking_blocks`, whose signatures are Claude's."""
+    """Parse `thinking_blocks`, whose signatures are Claude's."""
     parts: list[Part] = []
     for block in blocks:
         if block.data:
@@ -219,7 +224,7 @@ def _parse_thinking(blocks: Iterable[Thinking]) -> list[Part]:
 
 
 def _parse_details(details: Any) -> list[Part]:
-    """Read `reasoning_details`: data right after a text of its format proves that text."""
+    """Parse `reasoning_details`; encrypted data belongs to a preceding text of the same format."""
     parts: list[Part] = []
     for detail in details:
         text = detail.text or detail.summary or ""
@@ -228,7 +233,11 @@ def _parse_details(details: Any) -> list[Part]:
         if not detail.data:
             continue
         last = parts[-1] if parts else None
-        if isinstance(last, ReasoningPart) and last.format == detail.format and not _proved(last):
+        if (
+            isinstance(last, ReasoningPart)
+            and last.format == detail.format
+            and not _is_signed(last)
+        ):
             parts[-1] = msgspec.structs.replace(last, encrypted=detail.data)
         elif detail.format is None:
             parts.append(ReasoningPart(encrypted=detail.data))
@@ -237,7 +246,7 @@ def _parse_details(details: Any) -> list[Part]:
     return parts
 
 
-def _proved(part: ReasoningPart) -> bool:
+def _is_signed(part: ReasoningPart) -> bool:
     return bool(part.signature or part.encrypted)
 
 

@@ -1,4 +1,4 @@
-"""A whole answer as one Chat Completions object: the sum of its stream's deltas."""
+"""Renderer of complete Chat Completions responses: the sum of the stream's deltas."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,10 +10,10 @@ from .deltas import Delta, DeltaBuilder, render_usage
 
 
 def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
-    """Return the answer; every choice has a finish reason.
+    """Return the response object; every choice has a finish reason.
 
     Raises:
-        RelayError: it did not complete.
+        RelayError: the stream did not complete.
     """
     builder = DeltaBuilder(stream)
     choices: dict[int, _Sum] = {}
@@ -38,7 +38,7 @@ def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
 
 
 class _Sum:
-    """One choice, its deltas added up."""
+    """Sums the deltas of one choice."""
 
     def __init__(self, index: int) -> None:
         self._index = index
@@ -50,8 +50,8 @@ class _Sum:
         self._audio: list[str] = []
         self._audio_id = ""
         self._logprobs: dict[str, list[Any]] = {}
-        self._older: dict[str, list[str]] = {}
-        """The pieces of a call in the form from before there were tools."""
+        self._function_call: dict[str, list[str]] = {}
+        """The pieces of a call in the deprecated `function_call` form."""
         self._finish: str | None = None
 
     def add(self, delta: Delta) -> None:
@@ -64,7 +64,7 @@ class _Sum:
                     self._call(call)
                 case "function_call", dict(call):
                     for key, text in call.items():
-                        self._older.setdefault(key, []).append(text)
+                        self._function_call.setdefault(key, []).append(text)
                 case "audio", {"id": str(id), "data": str(data)}:
                     self._audio_id = id
                     self._audio.append(data)
@@ -76,13 +76,12 @@ class _Sum:
     def _call(self, delta: dict[str, Any]) -> None:
         kind = "custom" if "custom" in delta else "function"
         if delta["index"] == len(self._calls):
-            called = {**delta[kind]}
-            self._calls.append({"id": delta["id"], "type": kind, kind: called})
+            self._calls.append({"id": delta["id"], "type": kind, kind: {**delta[kind]}})
             self._arguments.append([])
             return
         call = self._calls[delta["index"]]
-        said = delta[kind]["input" if kind == "custom" else "arguments"]
-        self._arguments[delta["index"]].append(said)
+        piece = delta[kind]["input" if kind == "custom" else "arguments"]
+        self._arguments[delta["index"]].append(piece)
         if "extra_content" in delta:
             call.setdefault("extra_content", {}).update(delta["extra_content"])
 
@@ -102,13 +101,13 @@ class _Sum:
                 else:
                     call["function"]["arguments"] = "".join(pieces)
             message["tool_calls"] = self._calls
-        elif self._older:
-            older = {name: "".join(pieces) for name, pieces in self._older.items()}
-            message["function_call"] = older
+        elif self._function_call:
+            function_call = {name: "".join(pieces) for name, pieces in self._function_call.items()}
+            message["function_call"] = function_call
         elif message["content"] is None and message["refusal"] is None:
             message["content"] = ""
         if self._audio:
-            message["audio"] = self._sound(created)
+            message["audio"] = self._audio_object(created)
         return {
             "index": self._index,
             "message": message,
@@ -116,8 +115,8 @@ class _Sum:
             "finish_reason": self._finish,
         }
 
-    def _sound(self, created: int) -> dict[str, Any]:
-        """Return the sound; its transcript is the content, and the relay does not keep it."""
+    def _audio_object(self, created: int) -> dict[str, Any]:
+        """Return the audio; its transcript is in the content, and `id` cannot be used later."""
         return {
             "id": self._audio_id,
             "data": join_base64(self._audio) or "".join(self._audio),

@@ -1,8 +1,8 @@
-"""Tells the event builder what a chunk of a Chat Completions stream says, whoever the vendor.
+"""Conversion of Chat Completions chunks, as any vendor sends them, to events.
 
-A chunk's parts are taken in the order in which they make sense, reasoning before text
-before tool calls, all of them before the finish reason beside them [mistral/text-nonascii].
-Parts of unexpected types and unknown fields are ignored.
+A chunk's parts are processed in a fixed order: reasoning, text, tool calls, and last the
+finish reason beside them [mistral/text-nonascii]. Parts of unexpected types and unknown fields
+are ignored.
 """
 
 import re
@@ -17,41 +17,41 @@ from .request import LITELLM, LITELLM_REDACTED
 from .text_chunk import Chunk
 
 MAX_CHOICES: Final = 128
-"""As many as can be asked for; the number of any other choice is taken for a mistake."""
+"""The highest `n` that OpenAI accepts; any other index is treated as 0."""
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]++/[\w.+-]++")
 _COMMON_FIELDS = frozenset(
     ("role", "content", "reasoning", "reasoning_content", "refusal", "tool_calls")
 )
 _FUNCTION_CALL = -1
-"""The index that stands for the one `function_call` of the time before `tool_calls`."""
+"""The key of the deprecated `function_call`, which has no index."""
 
 
 class Deltas:
-    """Takes the chunks of one stream."""
+    """Feeds the chunks of one stream to an event builder."""
 
     def __init__(self, builder: EventBuilder) -> None:
         self.whole = False
-        """Whether a chunk was no piece of an answer but all of it."""
+        """Whether a chunk was a complete response (`chat.completion`)."""
         self.alone = False
-        """Whether the chunk to come is all that the upstream sent."""
+        """Whether the next chunk is the whole body."""
         self.reasoning_field: str | None = None
-        """The field of a delta that had reasoning."""
+        """The delta field that contained reasoning."""
         self.error: Any = None
-        """The error of a choice, where one had any."""
+        """The error of a choice, if any."""
         self.usage: Any = None
-        """The usage of a choice of the last chunk: Kimi has it there, and may have no other."""
+        """The usage of a choice of the last chunk; Kimi may send it only there."""
         self._builder = builder
         self._messages: set[int] = set()
         self._sounds: dict[int, int] = {}
         self._thinking: set[int] = set()
-        """The choices that Gemini's Chat Completions route last gave a thought of."""
-        self._ids: dict[tuple[int, int], str] = {}
-        """The ids of calls without an index, by choice and place among the calls of a delta."""
+        """The choices whose last content was a thought, on Gemini's Chat Completions route."""
+        self._call_ids: dict[tuple[int, int], str] = {}
+        """The ids of calls without an index, by choice and position in a delta."""
         self._tools: dict[tuple[int, int], tuple[int, dict[str, Any]]] = {}
 
     def feed_text_chunk(self, chunk: Chunk) -> bool:
-        """Do what `feed` does with a chunk of text; False where it has to be looked at in full."""
+        """Process a text chunk as `feed` does; return False if it needs the full parser."""
         if self._thinking:
             return False
         self.usage = None
@@ -60,7 +60,7 @@ class Deltas:
             delta = choice.delta
             if reasoning := delta.reasoning_content or delta.reasoning:
                 if self.reasoning_field is None:
-                    self._name(delta.reasoning_content)
+                    self._record_field(delta.reasoning_content)
                 self._builder.reasoning(index, reasoning)
             if delta.content:
                 self._builder.text(index, delta.content)
@@ -69,7 +69,7 @@ class Deltas:
         return True
 
     def feed(self, chunk: dict[str, Any]) -> None:
-        """Take all of a chunk but its usage, error and names."""
+        """Process a chunk except for its usage, error, model and id."""
         self.usage = None
         for choice in mappings(chunk.get("choices")):
             index = choice.get("index")
@@ -77,7 +77,7 @@ class Deltas:
                 index = 0
             delta = choice.get("delta")
             if not isinstance(delta, dict):
-                # Azure's annotations of the asynchronous filter have no delta at all.
+                # Annotations of Azure's asynchronous content filter have no delta.
                 delta = self._message(chunk, choice, index)
             self._delta(index, delta)
             self._choice(index, choice)
@@ -93,9 +93,9 @@ class Deltas:
             self._citations(chunk)
 
     def _message(self, chunk: dict[str, Any], choice: dict[str, Any], index: int) -> dict[str, Any]:
-        """Return the `message` of a choice without delta, {} if it repeats what was said.
+        """Return the `message` of a choice without delta, {} if it repeats earlier deltas.
 
-        It is the answer, or a piece of one for hosts that know no deltas.
+        It is the complete answer, or a piece of it from hosts without deltas.
         """
         message, kind = mapping(choice.get("message")), chunk.get("object")
         if not message:
@@ -103,31 +103,31 @@ class Deltas:
         whole, piece = kind == "chat.completion", kind == "chat.completion.chunk"
         if whole or (self.alone and not piece):
             self.whole = True
-        # Perplexity's "chat.completion.done" repeats the deltas before it.
-        again = whole or (not piece and index not in self._messages)
-        if again and self._builder.wrote(index):
+        # Perplexity's "chat.completion.done" repeats the preceding deltas.
+        repeats = whole or (not piece and index not in self._messages)
+        if repeats and self._builder.wrote(index):
             return {}
         self._messages.add(index)
         return message
 
     def _choice(self, index: int, choice: dict[str, Any]) -> None:
-        """Take what stands beside the delta."""
+        """Process the fields beside the delta."""
         builder = self._builder
         builder.choice(index)
         if logprobs := choice.get("logprobs"):
-            said = mapping(logprobs)
-            # DeepSeek lists those of what it thought beside those of the content.
-            builder.logprobs(index, mappings(said.get("reasoning_content")), reasoning=True)
-            builder.logprobs(index, mappings(said.get("content")))
-            builder.logprobs(index, mappings(said.get("refusal")))
+            lists = mapping(logprobs)
+            # DeepSeek lists reasoning logprobs beside those of the content.
+            builder.logprobs(index, mappings(lists.get("reasoning_content")), reasoning=True)
+            builder.logprobs(index, mappings(lists.get("content")))
+            builder.logprobs(index, mappings(lists.get("refusal")))
         if verdict := choice.get("content_filter_results"):
             builder.content_filter(index, "completion", mapping(verdict))
         reason = choice.get("finish_reason")
         if reason and isinstance(reason, str):
             native = string(choice.get("native_finish_reason"))
             if native and parse_finish(native) == "length" and builder.is_torn(index):
-                reason = native  # OpenRouter calls a call that was cut off `tool_calls`
-            # vLLM names the stop string in `stop_reason`, or a token's number.
+                reason = native  # OpenRouter reports `tool_calls` for a truncated call
+            # vLLM's `stop_reason` is the stop string, or a token id.
             builder.finish(index, reason, stop_sequence=text_or_none(choice.get("stop_reason")))
         if "usage" in choice:
             self.usage = choice["usage"]
@@ -137,18 +137,18 @@ class Deltas:
     def _delta(self, index: int, delta: dict[str, Any]) -> None:
         builder = self._builder
         content = delta.get("content")
-        # Both names were seen, in vLLM one after the other; together they say the same.
+        # vLLM renamed the field; if both are present, they are equal.
         reasoning = string(delta.get("reasoning_content")) or string(delta.get("reasoning"))
         if reasoning:
-            self._name(string(delta.get("reasoning_content")))
+            self._record_field(string(delta.get("reasoning_content")))
             builder.reasoning(index, reasoning)
         google = _google(delta) if "extra_content" in delta else {}
         if isinstance(content, str) and (self._thinking or google):
             content = self._thought(index, content, thought=google.get("thought") is True)
         if details := delta.get("reasoning_details"):
-            self._details(index, mappings(details), spoken=bool(reasoning))
+            self._details(index, mappings(details), has_text=bool(reasoning))
         if blocks := delta.get("thinking_blocks"):
-            self._thinking_blocks(index, mappings(blocks), spoken=bool(reasoning))
+            self._thinking_blocks(index, mappings(blocks), has_text=bool(reasoning))
         if isinstance(content, str):
             builder.text(index, content)
         elif content:
@@ -157,31 +157,32 @@ class Deltas:
         if refusal := string(delta.get("refusal")):
             builder.refusal(index, refusal)
         if calls := delta.get("tool_calls"):
-            # TGI has one call where the others have a list.
+            # TGI sends one call instead of a list.
             calls = [calls] if isinstance(calls, dict) else mappings(calls)
             for place, call in enumerate(calls):
                 self._tool_call(index, call, place=place if len(calls) > 1 else None)
         if signature := string(google.get("thought_signature")):
-            # Gemini's own format takes it back; this route takes those of calls.
+            # Gemini's native format accepts it back; this route only accepts signatures of
+            # calls.
             builder.opaque(index, GOOGLE_SIGNATURE, signature, block=builder.text_block(index))
         if not _COMMON_FIELDS.issuperset(delta):
             self._rest(index, delta)
 
-    def _name(self, content: str | None) -> None:
-        """Note which of the two names the host has for reasoning."""
+    def _record_field(self, content: str | None) -> None:
+        """Record which of the two field names the host uses for reasoning."""
         self.reasoning_field = "reasoning_content" if content else "reasoning"
 
     def _thought(self, index: int, content: str, *, thought: bool) -> str:
-        """Take Gemini's thoughts, which it marks beside the content; return the rest of the text.
+        """Process the thoughts that Gemini marks beside the content; return the remaining text.
 
-        "<thought>" stands before the first, "</thought>" before the answer in its first delta.
+        "<thought>" precedes the first thought, "</thought>" the answer in its first delta.
         """
         if thought:
             if index not in self._thinking:
                 content = content.removeprefix("<thought>")
                 self._thinking.add(index)
-            said, end, content = content.partition("</thought>")
-            self._builder.reasoning(index, said)
+            reasoning, end, content = content.partition("</thought>")
+            self._builder.reasoning(index, reasoning)
             if not end:
                 return ""
         elif content and index in self._thinking:
@@ -191,7 +192,7 @@ class Deltas:
         return content
 
     def _rest(self, index: int, delta: dict[str, Any]) -> None:
-        """Take the rare parts of a delta."""
+        """Process the rare fields of a delta."""
         if function := mapping(delta.get("function_call")):
             self._function(index, function, number=_FUNCTION_CALL, id="")
         if audio := mapping(delta.get("audio")):
@@ -203,11 +204,13 @@ class Deltas:
         for position, tool in enumerate(mappings(delta.get("executed_tools"))):
             self._executed(index, tool, position=position)
 
-    def _details(self, index: int, details: list[dict[str, Any]], *, spoken: bool) -> None:
-        """Take `reasoning_details`; `reasoning` has its text too [openrouter/reasoning-details]."""
+    def _details(self, index: int, details: list[dict[str, Any]], *, has_text: bool) -> None:
+        """Process `reasoning_details`; `reasoning` repeats their text
+        [openrouter/reasoning-details].
+        """
         for detail in details:
             text = string(detail.get("text")) or string(detail.get("summary"))
-            if not spoken:
+            if not has_text:
                 self._builder.reasoning(index, text)
             name = string(detail.get("format"))
             if text:
@@ -216,19 +219,19 @@ class Deltas:
             self._builder.sign(index, "signature", signature, format=name)
             self._builder.sign(index, "encrypted", data, format=name)
 
-    def _thinking_blocks(self, index: int, blocks: list[dict[str, Any]], *, spoken: bool) -> None:
-        """Take LiteLLM's copy of Claude's thinking; `reasoning_content` has its text too."""
+    def _thinking_blocks(self, index: int, blocks: list[dict[str, Any]], *, has_text: bool) -> None:
+        """Process LiteLLM's copy of Claude's thinking; `reasoning_content` repeats its text."""
         for block in blocks:
-            if not spoken:
+            if not has_text:
                 self._builder.reasoning(index, string(block.get("thinking")))
             signature, data = string(block.get("signature")), string(block.get("data"))
             self._builder.sign(index, "signature", signature, format=LITELLM)
-            if signature or data:  # which end a block
+            if signature or data:  # both end a block
                 self._builder.end_text(index)
             self._builder.opaque(index, LITELLM_REDACTED, data)
 
     def _part(self, index: int, part: dict[str, Any]) -> None:
-        """Take a part of list content: of Mistral [mistral/reasoning-hybrid] or Databricks."""
+        """Process a part of list content, from Mistral [mistral/reasoning-hybrid] or Databricks."""
         builder = self._builder
         match part.get("type"):
             case "text":
@@ -253,7 +256,7 @@ class Deltas:
                 self._image(index, part)
 
     def _tool_call(self, index: int, call: dict[str, Any], *, place: int | None) -> None:
-        """Take a fragment of a call; `place` is its own among several of one delta."""
+        """Process a fragment of a call; `place` is its position if a delta has several."""
         function = mapping(call.get("function")) or mapping(call.get("custom"))
         if not function and not call.get("id"):
             return
@@ -262,12 +265,12 @@ class Deltas:
         call_id = string(call.get("id"))
         if number is None and place is not None:
             if not call_id and not function.get("name"):
-                call_id = self._ids.get((index, place), "")
-            if self._ids.get((index, place)) != call_id:
+                call_id = self._call_ids.get((index, place), "")
+            if self._call_ids.get((index, place)) != call_id:
                 self._builder.hold(ENTRY + len(call_id))
-                self._ids[index, place] = call_id
+                self._call_ids[index, place] = call_id
         block = self._function(index, function, number=number, id=call_id)
-        # Gemini's OpenAI route wants this back on the next turn.
+        # Gemini's Chat Completions route requires it in the next turn.
         signature = string(_google(call).get("thought_signature"))
         self._builder.opaque(index, GOOGLE_SIGNATURE, signature, block=block)
 
@@ -284,7 +287,7 @@ class Deltas:
         )
 
     def _audio(self, index: int, audio: dict[str, Any]) -> None:
-        """Take sound, which OpenAI streams as 16 bit PCM only, and its transcript as text."""
+        """Process audio, which OpenAI streams as 16-bit PCM only, and its transcript as text."""
         self._builder.text(index, string(audio.get("transcript")))
         if data := text_or_none(audio.get("data")):
             block = self._sounds.get(index)
@@ -316,7 +319,7 @@ class Deltas:
         )
 
     def _citations(self, chunk: dict[str, Any]) -> None:
-        """Take the lists that Perplexity repeats on every chunk, xAI and Z.ai send once."""
+        """Process lists that Perplexity repeats in every chunk, and xAI and Z.ai send once."""
         for result in mappings(chunk.get("search_results")):
             self._builder.source(
                 0, url=text_or_none(result.get("url")), title=text_or_none(result.get("title"))
@@ -332,7 +335,7 @@ class Deltas:
             )
 
     def _executed(self, index: int, tool: dict[str, Any], *, position: int) -> None:
-        """Take a tool that Groq ran, told when it starts and again with its output."""
+        """Process a tool executed by Groq, sent once at its start and again with its output."""
         values: dict[str, Any] = {}
         if arguments := tool.get("arguments"):
             values["input"] = _parsed(arguments)
@@ -348,9 +351,9 @@ class Deltas:
         self._tools[key] = (block, values)
 
 
-def _google(thing: dict[str, Any]) -> dict[str, Any]:
-    """Return what Gemini's Chat Completions route says beside a delta or a call."""
-    return mapping(mapping(thing.get("extra_content")).get("google"))
+def _google(delta: dict[str, Any]) -> dict[str, Any]:
+    """Return the Google-specific fields beside a delta or a call."""
+    return mapping(mapping(delta.get("extra_content")).get("google"))
 
 
 def _parsed(arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions."""
+"""OpenAI Chat Completions for upstreams."""
 
 from ....framing.lenient import LenientDecoder
 from ...upstream_format import UpstreamFormat

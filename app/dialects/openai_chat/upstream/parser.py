@@ -1,12 +1,12 @@
-"""OpenAI Chat Completions as an upstream speaks it, and all who speak it alike.
+"""Parser of Chat Completions streams, from OpenAI and compatible APIs.
 
-Vendors differ in what they add, leave out and repeat, not in the format: the parser takes
-what any of them sends, and `Quirks` says what one of them wants in a request.
+Vendors differ in the fields that they add, omit and repeat, not in the format: the parser
+accepts all of them; `Quirks` describes what one vendor requires in a request.
 
-An answer is complete with `[DONE]`, or at the end of input when every choice that was seen
-has a finish reason, and whole tool calls unless the reason explains it. If the connection is
-lost instead, this holds for every choice that was asked for. Any other end is a truncation.
-What follows the end is ignored.
+An answer is complete with `[DONE]`, or at the end of input if every choice seen has a finish
+reason and, unless the reason explains it, complete tool calls. After a connection error
+every requested choice must be finished. Any other end is a truncation. Input after the end is
+ignored.
 """
 
 from typing import Any, Final
@@ -30,7 +30,7 @@ class Parser(AnswerParser):
 
     @property
     def finished(self) -> bool:
-        """Whether every choice is finished, those too that were not seen yet."""
+        """Whether every requested choice is finished."""
         return self._builder.finished and self._builder.seen >= self._choices
 
     @property
@@ -56,7 +56,7 @@ class Parser(AnswerParser):
         except ValueError:
             document = data
         if message.event == "error":
-            # Groq [groq/error-event], LM Studio, and llama.cpp's `error:` field line.
+            # Groq [groq/error-event], LM Studio, and llama.cpp's `error:` field.
             self._refuse(document)
             return
         if isinstance(document, dict):
@@ -87,7 +87,7 @@ class Parser(AnswerParser):
         if chunk.get("error") or chunk.get("object") == "error" or chunk.get("type") == "error":
             self._refuse(chunk)
         elif "base_resp" in chunk and mapping(chunk["base_resp"]).get("status_code"):
-            self._refuse(chunk)  # MiniMax; 0 is no error
+            self._refuse(chunk)  # MiniMax; 0 is success
         elif self._deltas.error:
             self._refuse({"error": self._deltas.error})
 
@@ -101,26 +101,28 @@ class Parser(AnswerParser):
                 return
             if not isinstance(document, dict | list):
                 return  # such as the first digits of a number
-        # As the first message it is a body of one JSON document, not the rest of a stream.
+        # Without a preceding message, it is one JSON document, not the rest of a stream.
         self._deltas.alone = not self._fed
         self._message(tail)
         if not self._builder.ended and not self._builder.seen:
             self._other(mapping(document))
 
     def _other(self, document: dict[str, Any]) -> None:
-        """Fail on a whole answer that is no chat completion, such as {"detail": "..."}."""
+        """Fail for a body that is not a chat completion, such as {"detail": "..."}."""
         if not document.keys().isdisjoint(("message", "detail", "msg")):
             self._refuse(document)
         else:
             self._fail("upstream_invalid_response", "answered with JSON that is no completion")
 
 
-_PERPLEXITYS: Final = frozenset(("citation_tokens", "num_search_queries", "search_context_size"))
-"""Members of `usage` that Perplexity alone has."""
+_PERPLEXITY_FIELDS: Final = frozenset(
+    ("citation_tokens", "num_search_queries", "search_context_size")
+)
+"""Fields of `usage` that only Perplexity sends."""
 
 
 def parse_usage(usage: dict[str, Any], service_tier: object = None) -> TokenCounts:
-    """Read a `usage` object; details count as parts of the totals, except where xAI says so."""
+    """Parse a `usage` object; details are parts of the totals, except for xAI and Perplexity."""
     input_details = mapping(usage.get("prompt_tokens_details"))
     output_details = mapping(usage.get("completion_tokens_details"))
     input_tokens = count(usage.get("prompt_tokens"))
@@ -129,12 +131,14 @@ def parse_usage(usage: dict[str, Any], service_tier: object = None) -> TokenCoun
     cost = parse_cost(usage)
     reasoning = _first(output_details.get("reasoning_tokens"), usage.get("reasoning_tokens"))
     if output_tokens is not None and reasoning:
-        # xAI counts reasoning beside the completion: 432 + 68 + 136 = 636 [xai/tools-parallel].
-        beside = total_tokens == (input_tokens or 0) + output_tokens + reasoning
-        if reasoning > output_tokens and not _PERPLEXITYS.isdisjoint(usage):
-            # Perplexity counts what deep research thinks beside the completion and the total.
-            beside, total_tokens = True, (total_tokens or 0) + reasoning
-        output_tokens += reasoning if beside else 0
+        # xAI's completion tokens exclude reasoning: 432 + 68 + 136 = 636
+        # [xai/tools-parallel].
+        separate = total_tokens == (input_tokens or 0) + output_tokens + reasoning
+        if reasoning > output_tokens and not _PERPLEXITY_FIELDS.isdisjoint(usage):
+            # Perplexity's deep research excludes reasoning from the completion and the
+            # total.
+            separate, total_tokens = True, (total_tokens or 0) + reasoning
+        output_tokens += reasoning if separate else 0
     return TokenCounts(
         input_tokens=input_tokens,
         output_tokens=output_tokens,

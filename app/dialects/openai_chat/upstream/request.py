@@ -1,4 +1,4 @@
-"""What an upstream that speaks Chat Completions is sent."""
+"""Renderer of Chat Completions requests to upstreams."""
 
 import re
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from ..reasoning_details import render_encrypted_detail, render_text_detail
 LITELLM: Final = "litellm"
 """The format of a signature in `thinking_blocks`."""
 LITELLM_REDACTED: Final = "litellm.redacted_thinking"
-"""The format of an `opaque` that is a thinking block which only Claude can read."""
+"""The format of an `opaque` for a redacted thinking block."""
 
 Tuning = Literal[
     "seed",
@@ -44,30 +44,32 @@ Tuning = Literal[
     "prompt_cache_retention",
     "safety_identifier",
 ]
-"""The fields of a request without which its answer is still one to it."""
+"""The optional fields: an upstream that ignores them still answers the request."""
 
 IGNORED: Final = frozenset(("truncation", "max_tool_calls"))
-"""The fields of a request that the format has no place for."""
+"""The request fields without a counterpart in the format."""
 _LONGEST_USER: Final = 64
-"""Characters of a `user`: OpenAI refuses more, as Claude Code's 190; others take 128 or any."""
+"""Characters of a `user`: OpenAI rejects more, such as Claude Code's 190; others allow 128 or
+more.
+"""
 
 _FORMS: Final = {
     "any": ExchangeForm(images=False),
     "40": ExchangeForm(re.compile(r".{1,40}", re.DOTALL), images=False),
     "nine": ExchangeForm(re.compile(r"[a-zA-Z0-9]{9}"), short=True, images=False),
 }
-"""A message of the role `tool` has text only, everywhere but on a few hosts."""
+"""Messages of the role `tool` are text only on nearly all hosts."""
 
 _NO_PARAMETERS: Final = {"type": "object", "properties": {}}
 
 
 class Quirks(CommonQuirks, frozen=True):
-    """What one vendor wants in a request."""
+    """What a vendor requires in a request."""
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    """OpenAI's reasoning models refuse the older name; most others know no other."""
+    """OpenAI's reasoning models reject the older name; most others only know that."""
     stream_options: bool = True
-    """Whether to ask for usage; Mistral gives it unasked and refuses the field."""
+    """Whether to request usage; Mistral always sends it and rejects the field."""
     send_reasoning: Literal[
         "no",
         "as_received",
@@ -77,41 +79,47 @@ class Quirks(CommonQuirks, frozen=True):
         "thinking",
         "thinking_blocks",
     ] = "no"
-    """The field of an assistant message that takes what the model thought: DeepSeek wants
-    `reasoning_content` back, OpenRouter `reasoning_details`, OpenAI nothing; Mistral wants
-    `thinking` parts in the content, LiteLLM `thinking_blocks` with what Claude signed. With
-    `as_received` it is the one in which the model has sent its own."""
+    """The field of an assistant message for its reasoning: DeepSeek requires
+    `reasoning_content`, OpenRouter `reasoning_details`, OpenAI none; Mistral requires
+    `thinking` parts in the content, LiteLLM `thinking_blocks` with Claude's signatures.
+    `as_received` is the field in which the model sent it.
+    """
     seed_field: Literal["seed", "random_seed"] = "seed"
     effort_field: Literal["reasoning_effort", "reasoning"] = "reasoning_effort"
-    """`reasoning` is an object with the effort in it, as gateways have it."""
+    """`reasoning` is an object that contains the effort, as in gateways."""
     required_word: Literal["required", "any"] = "required"
-    """The tool choice that forces a call."""
+    """The value of `tool_choice` that requires a call."""
     files: Literal["file", "document_url"] = "file"
-    """How a message says that a file belongs to it."""
+    """The type of a file part."""
     names: Literal["all", "user", "none"] = "all"
-    """Whose messages may have a `name`: Groq refuses any, xAI those of others than the user."""
+    """The messages that may have a `name`: Groq rejects any, xAI those of roles other than
+    `user`.
+    """
     dimensions_field: Literal["dimensions", "output_dimension"] = "dimensions"
-    """Of embeddings."""
+    """For embeddings."""
     call_ids: Literal["any", "40", "nine"] = "any"
-    """Which ids of tool calls are known: OpenAI's have 40 characters at most, Mistral's nine
-    letters and digits. Others are sent as a digest."""
+    """The accepted ids of tool calls: OpenAI's have at most 40 characters, Mistral's are nine
+    letters and digits. Other ids are replaced by a digest.
+    """
     bare_audio: bool = False
-    """Whether a sound is its base64 text, and no object with the format too."""
+    """Whether an audio part is its base64 text instead of an object with the format."""
     developer: bool = True
-    """Whether the role is known; else the message is the system's."""
+    """Whether the role `developer` is supported; otherwise `system` replaces it."""
     plain: bool = False
-    """Whether a message with more than the plain format has is refused, as Mistral does:
-    then no `name` is sent, refusals are text, there is no role `developer`, and a tool
-    without parameters has an empty schema."""
+    """Whether fields beyond the basic format are rejected, as by Mistral: then no `name` is
+    sent, refusals become text, `developer` becomes `system`, and a tool without parameters
+    gets an empty schema.
+    """
     left_out: tuple[Tuning, ...] = ()
-    """What the vendor refuses, though it may be left out."""
+    """Optional fields that the vendor rejects."""
     extras: tuple[str, ...] | None = None
-    """The fields beyond those of a chat request that the vendor takes from clients; None is
-    for those who pass over what they do not know."""
+    """The vendor's fields beyond `ChatRequest` that clients may set; None for vendors that
+    ignore unknown fields.
+    """
     cache_control: bool = False
-    """Whether parts and tools may have marks, as gateways to Claude take them."""
+    """Whether parts and tools may have `cache_control`, as in gateways to Claude."""
     allowed_tools: bool = False
-    """Whether the tool choice may be a list; else no other tools are sent."""
+    """Whether `tool_choice` may be a list; otherwise only the allowed tools are sent."""
 
     @property
     def ignored(self) -> tuple[str, ...]:
@@ -120,26 +128,28 @@ class Quirks(CommonQuirks, frozen=True):
         return (*self.left_out, *marks, *summary)
 
     def with_reasoning(self, field: str) -> Self:
-        """Return the quirks with the field that a model uses, where that decides."""
+        """Return the quirks with the model's own reasoning field, if `send_reasoning` is
+        `as_received`.
+        """
         if self.send_reasoning != "as_received" or field == "no":
             return self
         return msgspec.structs.replace(self, send_reasoning=field)
 
 
 def find_limit(quirks: Quirks) -> str:
-    """Return the path of the field that limits the length of an answer."""
+    """Return the path of the field that limits the output length."""
     return quirks.max_tokens_field
 
 
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> RenderedRequest:
-    """Return the body that asks an upstream for `model` as a stream.
+    """Return the body of a streaming request for `model`.
 
-    `provider_options` overrules all but the model and that it is a stream.
+    `provider_options` override all fields except `model` and `stream`.
 
     Raises:
-        RequestError: none of the tools may be called.
+        RequestError: no tool is allowed.
     """
     quirks = quirks or Quirks()
     if not quirks.allowed_tools:
@@ -168,20 +178,20 @@ def render_request(
             del rendered["name"]
         if isinstance(message, AssistantMessage):
             _edit_assistant(message, rendered, quirks=quirks)
-    # What is left of a turn of thoughts alone may be nothing, which no host takes.
-    body["messages"] = list(filter(_says_something, body["messages"])) or body["messages"]
+    # An assistant message of reasoning only may become empty, which hosts reject.
+    body["messages"] = list(filter(_has_content, body["messages"])) or body["messages"]
     if quirks.plain and body["messages"][-1]["role"] == "assistant":
-        body["messages"][-1]["prefix"] = True  # else Mistral refuses it as the last
+        body["messages"][-1]["prefix"] = True  # Mistral rejects it as the last message otherwise
     _edit_tools(body, quirks=quirks)
     if quirks.stream_options:
-        given = options.pop("stream_options", None)
-        said = given if isinstance(given, dict) else {}
-        body["stream_options"] = {**said, "include_usage": True}
+        option = options.pop("stream_options", None)
+        fields = option if isinstance(option, dict) else {}
+        body["stream_options"] = {**fields, "include_usage": True}
     return RenderedRequest({**body, **options, "model": model, "stream": True}, changes)
 
 
 def _edit_fields(request: ChatRequest, body: dict[str, Any], *, quirks: Quirks) -> None:
-    """Render the fields beside the conversation as the vendor wants them."""
+    """Render the top-level fields as the vendor requires."""
     for name in IGNORED:
         body.pop(name, None)
     for name in quirks.left_out:
@@ -202,26 +212,26 @@ def _edit_fields(request: ChatRequest, body: dict[str, Any], *, quirks: Quirks) 
 
 
 def place_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | None:
-    """Return a field under its own name, if the vendor knows it."""
+    """Return a field under its own name, if the vendor supports it."""
     return {name: value} if quirks.extras is None or name in quirks.extras else None
 
 
 def _list_names(messages: Sequence[Message], *, quirks: Quirks) -> tuple[str, ...]:
-    """Return that names of messages are left out, if the vendor would refuse one."""
+    """Return a change if names of messages are omitted."""
     if quirks.names == "all" and not quirks.plain:
         return ()
     for message in messages:
         if getattr(message, "name", None) is not None and not _takes_name(message, quirks=quirks):
-            whose = "in other messages than the user's" if quirks.names == "user" else "in messages"
-            return (f"knows no name {whose}: left out",)
+            scope = "in other messages than the user's" if quirks.names == "user" else "in messages"
+            return (f"knows no name {scope}: left out",)
     return ()
 
 
-def _says_something(rendered: dict[str, Any]) -> bool:
-    """Return whether a message is anything but an empty one of the assistant."""
+def _has_content(rendered: dict[str, Any]) -> bool:
+    """Return whether a message is not an empty assistant message."""
     if rendered["role"] != "assistant" or rendered["content"]:
         return True
-    return len(rendered) > 2  # beside role and content
+    return len(rendered) > 2  # fields besides role and content
 
 
 def _takes_name(message: Message, *, quirks: Quirks) -> bool:
@@ -231,7 +241,7 @@ def _takes_name(message: Message, *, quirks: Quirks) -> bool:
 
 
 def _edit_tools(body: dict[str, Any], *, quirks: Quirks) -> None:
-    # msgspec leaves out a `type` that has its default.
+    # msgspec omits a `type` that has its default.
     for tool in body.get("tools", ()):
         tool["type"] = "function"
         if quirks.plain:
@@ -251,7 +261,7 @@ def _edit_tools(body: dict[str, Any], *, quirks: Quirks) -> None:
 
 
 def _edit_message(rendered: dict[str, Any], *, quirks: Quirks) -> None:
-    rendered.pop("is_error", None)  # the format has no word for it
+    rendered.pop("is_error", None)  # the format has no such field
     if rendered["role"] == "developer" and (quirks.plain or not quirks.developer):
         rendered["role"] = "system"
     mark = rendered.pop("cache_control", None)
@@ -263,7 +273,7 @@ def _edit_message(rendered: dict[str, Any], *, quirks: Quirks) -> None:
 
 
 def _mark(content: Any, mark: dict[str, Any]) -> Any:
-    """Return a content whose last text has the mark: gateways look for it there."""
+    """Put the mark on the last text of a content: gateways expect it there."""
     if isinstance(content, str) and content:
         return [{"type": "text", "text": content, "cache_control": mark}]
     texts = [part for part in content or () if part["type"] == "text"]
@@ -288,7 +298,7 @@ def _edit_part(part: dict[str, Any], *, quirks: Quirks) -> dict[str, Any]:
 
 
 def _document(file: dict[str, Any]) -> dict[str, Any]:
-    """Return a file in Mistral's form: an image, a document, or one that it has already."""
+    """Return a file in Mistral's form: an image, a document, or an uploaded file."""
     url = file.get("file_data")
     if url is None:
         return {"type": "file", "file_id": file.get("file_id")}
@@ -303,8 +313,8 @@ def _edit_assistant(message: AssistantMessage, rendered: dict[str, Any], *, quir
     rendered.pop("reasoning_content", None)
     content = rendered.setdefault("content", None)
     if isinstance(content, list):
-        kept = [part for part in content if part["type"] not in ("reasoning", "opaque")]
-        rendered["content"] = kept or None
+        rest = [part for part in content if part["type"] not in ("reasoning", "opaque")]
+        rendered["content"] = rest or None
     if quirks.plain and (refusal := rendered.pop("refusal", None)):
         rendered["content"] = rendered["content"] or refusal
     _add_reasoning(message, rendered, form=quirks.send_reasoning)
@@ -335,15 +345,15 @@ def _add_reasoning(message: AssistantMessage, rendered: dict[str, Any], *, form:
                 rendered["thinking_blocks"] = blocks
         case "thinking":
             thinking = [_thinking(part) for part in parts if part.text]
-            said = rendered["content"]
-            if isinstance(said, str):
-                said = [{"type": "text", "text": said}] if said else None
+            content = rendered["content"]
+            if isinstance(content, str):
+                content = [{"type": "text", "text": content}] if content else None
             if thinking:
-                rendered["content"] = [*thinking, *(said or [])]
+                rendered["content"] = [*thinking, *(content or [])]
 
 
 def _thinking(part: ReasoningPart) -> dict[str, Any]:
-    """Return Mistral's form of what was thought; its signatures name no format."""
+    """Return a `thinking` part for Mistral; only signatures without a format are its own."""
     own = part.signature and not part.format
     return {
         "type": "thinking",
@@ -353,7 +363,7 @@ def _thinking(part: ReasoningPart) -> dict[str, Any]:
 
 
 def _thinking_blocks(message: AssistantMessage) -> list[dict[str, Any]]:
-    """Return Claude's thinking in LiteLLM's form, as far as it came so: the rest proves nothing."""
+    """Return Claude's thinking in LiteLLM's form; signatures of other formats are dropped."""
     blocks: list[dict[str, Any]] = []
     for part in message.content if isinstance(message.content, list) else ():
         match part:
@@ -367,7 +377,7 @@ def _thinking_blocks(message: AssistantMessage) -> list[dict[str, Any]]:
 
 
 def _details(part: ReasoningPart) -> list[dict[str, Any]]:
-    """Return OpenRouter's form of what was thought, and of what proves it."""
+    """Return OpenRouter's `reasoning_details` for a part."""
     found: list[dict[str, Any]] = []
     if part.text or part.signature:
         found.append(render_text_detail(part.text, signature=part.signature, format=part.format))

@@ -1,9 +1,8 @@
-"""A chunk of a Chat Completions stream that has text, and nothing else that is read.
+"""Fast path for chunks that contain only text.
 
-Nearly every message is one, so it has a way of its own: decoded into types, without a table
-for each of its objects, it takes 0.6 of the time in a stream. Whatever else `chunks` and
-`parser` look at stands here as null: a chunk that has any of it is not parsed here, but
-read in full.
+Nearly every chunk is one; decoding into types instead of dicts takes 0.6 of the time in a
+stream. All other fields that `chunks` and `parser` read are declared as null here, so that a
+chunk with any of them fails to decode and takes the full path.
 """
 
 import msgspec
@@ -54,7 +53,7 @@ _decode = msgspec.json.Decoder(Chunk).decode
 
 
 def parse(data: str) -> Chunk | None:
-    """Read a message; None if it is any other chunk."""
+    """Parse a text chunk; return None for any other message."""
     try:
         chunk = _decode(data)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):

@@ -1,1 +1,1 @@
-"""The format as a client speaks it."""
+"""Client side: requests from and responses to clients."""

@@ -1,6 +1,6 @@
-"""An answer in the words of Completions: the text of Chat Completions' deltas.
+"""Conversion of events to Completions deltas: the text of Chat Completions' deltas.
 
-What the model thought, its calls and its pictures have no place there; a refusal is text.
+Reasoning, tool calls and images have no counterpart and are dropped; a refusal is text.
 """
 
 from collections.abc import Iterable
@@ -11,13 +11,13 @@ from ...answering.public_ids import public_token
 from ...openai_chat.client.deltas import DeltaBuilder as ChatDeltas
 
 ECHO: Final = "echo"
-"""The label that is the prompt, where the client wants it said again."""
+"""The label with the prompt, if the client requested `echo`."""
 
 Finish = Literal["stop", "length", "content_filter"]
 
 
 class Delta(NamedTuple):
-    """What one chunk says of one choice."""
+    """The part of a chunk that belongs to one choice."""
 
     choice: int
     text: str
@@ -26,13 +26,13 @@ class Delta(NamedTuple):
 
 
 class DeltaBuilder:
-    """Takes the events of one stream; it keeps what the chunks of that stream share."""
+    """Converts the events of one stream; holds the fields that all its chunks share."""
 
     def __init__(self, stream: str) -> None:
         self._chat = ChatDeltas(stream)
         self.id = f"cmpl-{public_token(stream, 'openai_completions')}"
         self._offsets: dict[int, int] = {}
-        """Of a choice that has begun: where the next token with a probability begins."""
+        """By started choice: the text offset of the next token that has log probabilities."""
 
     @property
     def created(self) -> int:
@@ -47,23 +47,23 @@ class DeltaBuilder:
         return self._chat.labels
 
     def feed(self, event: Event) -> Iterable[Delta]:
-        """Yield what an event adds."""
-        for said in self._chat.feed(event):
-            text = said.delta.get("content") or said.delta.get("refusal") or ""
-            if said.choice not in self._offsets:
+        """Yield the deltas for an event."""
+        for chat in self._chat.feed(event):
+            text = chat.delta.get("content") or chat.delta.get("refusal") or ""
+            if chat.choice not in self._offsets:
                 echo = self.labels.get(ECHO, "")
-                self._offsets[said.choice] = len(echo)
+                self._offsets[chat.choice] = len(echo)
                 text = echo + text
-            finish = said.finish_reason
+            finish = chat.finish_reason
             if finish == "tool_calls" or finish == "function_call":
                 finish = "stop"
-            logprobs = self._logprobs(said.choice, said.logprobs) if said.logprobs else None
+            logprobs = self._logprobs(chat.choice, chat.logprobs) if chat.logprobs else None
             if text or finish or logprobs:
-                yield Delta(said.choice, text, finish, logprobs)
+                yield Delta(chat.choice, text, finish, logprobs)
 
-    def _logprobs(self, choice: int, given: dict[str, Any]) -> dict[str, Any]:
-        """Return the older form: a list for each kind of value."""
-        rows = given.get("content") or given.get("refusal") or ()
+    def _logprobs(self, choice: int, logprobs: dict[str, Any]) -> dict[str, Any]:
+        """Return the legacy form of log probabilities: a list per kind of value."""
+        rows = logprobs.get("content") or logprobs.get("refusal") or ()
         offsets = []
         for row in rows:
             offsets.append(self._offsets[choice])

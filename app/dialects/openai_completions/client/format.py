@@ -1,4 +1,4 @@
-"""OpenAI's older Completions towards clients."""
+"""OpenAI's legacy Completions for clients."""
 
 from ...answering.openai_errors import render_failure
 from ...client_format import ClientFormat

@@ -1,7 +1,7 @@
-"""The chunks of a Completions stream.
+"""Renderer of Completions streams.
 
-A stream that did not complete ends with an error object and has no finish reasons: a client
-may act on one. `[DONE]` says that all is there.
+A stream that failed or was cancelled ends with an error object, without `[DONE]` and finish
+reasons, on which clients act. `[DONE]` follows a complete stream only.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class Renderer:
         self._deltas = DeltaBuilder(stream)
 
     def feed(self, event: Event) -> Iterable[Frame]:
-        """Return the frames that the next event makes."""
+        """Return the frames for the next event."""
         frames = [self._chunk(delta) for delta in self._deltas.feed(event)]
         if isinstance(event, StreamEnd):
             frames += render_end(event, labels=self._deltas.labels, frame=self._frame)

@@ -1,4 +1,4 @@
-"""A Completions request of a client, as the one form there is: its prompt is a user's message."""
+"""Parser of clients' Completions requests, whose prompt becomes a user message."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -23,7 +23,7 @@ from .deltas import ECHO
 NAME: Final = "openai_completions"
 
 MAX_ECHO: Final = 10 * 1024
-"""Bytes of a prompt that is said again: it is kept with the stream."""
+"""Bytes of an echoed prompt, which is stored with the stream."""
 
 
 class _StreamOptions(msgspec.Struct, frozen=True):
@@ -57,16 +57,16 @@ _decoder = msgspec.json.Decoder(Request)
 
 
 def parse_request(data: bytes) -> ParsedRequest:
-    """Read a request.
+    """Parse a request body.
 
     Raises:
-        RequestError: `invalid_request`, with the place and the reason.
+        RequestError: `invalid_request`, with the path and the reason.
     """
     body = parse_body(data, _decoder, example='{"model": "demo", "prompt": "Hi"}')
     prompt = _prompt(body.prompt)
-    _refuse(body)
-    given = {name: value for name, value in parse_fields(data).items() if value is not None}
-    extras = {name: given[name] for name in given.keys() - set(Request.__struct_fields__)}
+    _check_supported(body)
+    fields = {name: value for name, value in parse_fields(data).items() if value is not None}
+    extras = {name: fields[name] for name in fields.keys() - set(Request.__struct_fields__)}
     check_extras(extras)
     if body.logit_bias is not None:
         extras["logit_bias"] = body.logit_bias
@@ -104,33 +104,30 @@ def _prompt(prompt: str | list[Any] | None) -> str:
         case [str() as one]:
             return one
         case [str(), *_]:
-            reason = f"it has {len(prompt)} texts; send one in a request"
+            reason = f"has {len(prompt)} texts; send one per request"
         case [int() | list(), *_]:
-            reason = (
-                "tokens are not taken, since only the model's own tokenizer reads them; send text"
-            )
+            reason = "token ids are not supported; send text"
         case _:
             reason = "send a text"
     raise RequestError("invalid_request", f"prompt: {reason}")
 
 
-def _refuse(body: Request) -> None:
-    """Refuse what a chat has no way to do."""
+def _check_supported(body: Request) -> None:
+    """Raise for options that chat models do not support."""
     if body.suffix:
         raise RequestError(
-            "invalid_request", "suffix: it is not taken; chat models only go on from the prompt"
+            "invalid_request",
+            "suffix: not supported by chat models, which only continue the prompt",
         )
     if body.max_tokens == 0:
         raise RequestError(
-            "invalid_request", "max_tokens: send 1 or more; the tokens of a prompt are not scored"
+            "invalid_request", "max_tokens: send 1 or more; prompt tokens are not scored"
         )
     if body.best_of is not None and body.best_of > (body.n or 1):
         raise RequestError(
             "invalid_request",
-            f"best_of: {body.best_of} is more than n, {body.n or 1}; all answers are given",
+            f"best_of: {body.best_of} is more than n, {body.n or 1}; all answers are returned",
         )
     prompt = body.prompt if isinstance(body.prompt, str) else "".join(body.prompt or ())
     if body.echo and len(prompt.encode()) > MAX_ECHO:
-        raise RequestError(
-            "invalid_request", f"echo: a prompt of at most {MAX_ECHO} bytes is said again"
-        )
+        raise RequestError("invalid_request", f"echo: the prompt exceeds {MAX_ECHO} bytes")

@@ -1,4 +1,4 @@
-"""A whole answer as one Completions object: the sum of its stream's chunks."""
+"""Renderer of complete Completions responses: the sum of the stream's chunks."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,10 +11,10 @@ from .renderer import OBJECT
 
 
 def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
-    """Return the answer; every choice has a finish reason.
+    """Return the response object; every choice has a finish reason.
 
     Raises:
-        RelayError: it did not complete.
+        RelayError: the stream did not complete.
     """
     builder = DeltaBuilder(stream)
     choices: dict[int, list[Delta]] = {}
@@ -31,7 +31,7 @@ def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
         "object": OBJECT,
         "created": builder.created,
         "model": builder.model,
-        "choices": [_sum(index, said) for index, said in sorted(choices.items())],
+        "choices": [_sum(index, deltas) for index, deltas in sorted(choices.items())],
     }
     return result if usage is None else {**result, "usage": usage}
 

@@ -1,7 +1,7 @@
-"""`POST /v1/responses/compact`: a conversation as the user's messages and one compaction item.
+"""`POST /v1/responses/compact`: a conversation as user messages and one compaction item.
 
-A `compaction_trigger` at the end of the input of a response asks for the same item, so the
-request is one for such a response. OpenAI adds the user's messages to the answer.
+The request is handled as one for a response whose input ends with a `compaction_trigger`,
+which produces the same item. As at OpenAI, the result also contains the user's messages.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,57 +18,57 @@ from .request import parse_request
 from .result import no_summary, render_answer
 from .stored import encode_item, name_items, show_item
 
-MAX_KEPT: Final = 256_000
-"""Bytes of the user's last messages: OpenAI's Codex keeps 64,000 tokens of four bytes."""
+MAX_RETAINED: Final = 256_000
+"""Bytes of the last user messages; OpenAI's Codex retains 64,000 tokens of four bytes."""
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def read_compaction(body: bytes) -> bytes:
-    """Return the body without fields that are null.
+    """Return the body without null fields.
 
     Raises:
-        RequestError: `invalid_request`, it is no JSON object, or names no model.
+        RequestError: `invalid_request`, the body is not a JSON object or has no model.
     """
-    given = parse_body(body, _fields, example='{"model": "demo", "input": [...]}')
-    if "model" not in given:
-        raise RequestError("invalid_request", "model: it is missing; name one")
-    return msgspec.json.encode({k: v for k, v in given.items() if bytes(v) != b"null"})
+    fields = parse_body(body, _fields, example='{"model": "demo", "input": [...]}')
+    if "model" not in fields:
+        raise RequestError("invalid_request", "model: missing; set a model")
+    return msgspec.json.encode({k: v for k, v in fields.items() if bytes(v) != b"null"})
 
 
 def parse_compaction(body: bytes) -> tuple[ParsedRequest, list[msgspec.Raw]]:
-    """Read a body that holds all items; return the request, and messages of the user's to keep.
+    """Parse a body that contains all items; return the request and the user messages to retain.
 
     Raises:
-        RequestError: `invalid_request`, with the place and the reason.
+        RequestError: `invalid_request`, with the path and the reason.
     """
     fields = parse_fields(body)
-    given = fields.get("input") or []
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    value = fields.get("input") or []
+    items = [{"role": "user", "content": value}] if isinstance(value, str) else value
     if not items:
-        what = "input: it is missing; send the conversation's items, or previous_response_id"
-        raise RequestError("invalid_request", what)
+        message = "input: missing; send the conversation's items, or previous_response_id"
+        raise RequestError("invalid_request", message)
     if isinstance(items, list):
         fields["input"] = [*items, {"type": TRIGGER}]
-    own = {"stream": False, "background": False, "store": False}
-    asked = parse_request(msgspec.json.encode({**fields, **own}))
-    return asked, _keep_last(items)
+    overrides = {"stream": False, "background": False, "store": False}
+    request = parse_request(msgspec.json.encode({**fields, **overrides}))
+    return request, _last_user_messages(items)
 
 
 def render_compaction(
-    kept: Sequence[msgspec.Raw], stream: str, events: Iterable[Event]
+    retained: Sequence[msgspec.Raw], stream: str, events: Iterable[Event]
 ) -> dict[str, Any]:
-    """Return the compacted conversation, of a stream that has ended.
+    """Return the compacted conversation for an ended stream.
 
     Raises:
-        UpstreamError: `upstream_invalid_response`, the model has written no summary.
+        UpstreamError: `upstream_invalid_response`, the model wrote no summary.
     """
     response = render_answer(stream, events)
     if response["status"] != "completed":
         details = response["incomplete_details"] or {"reason": response["status"]}
         raise no_summary(f"its answer was cut ({details['reason']})")
     compactions = [item for item in response["output"] if item["type"] == "compaction"]
-    messages = map(show_item, name_items(stream, kept, letter="i"))
+    messages = map(show_item, name_items(stream, retained, letter="i"))
     return {
         "id": response["id"],
         "object": "response.compaction",
@@ -78,14 +78,14 @@ def render_compaction(
     }
 
 
-def _keep_last(items: Iterable[dict[str, Any]]) -> list[msgspec.Raw]:
-    kept: list[msgspec.Raw] = []
-    left = MAX_KEPT
+def _last_user_messages(items: Iterable[dict[str, Any]]) -> list[msgspec.Raw]:
+    retained: list[msgspec.Raw] = []
+    left = MAX_RETAINED
     for item in reversed([*items]):
         if item.get("type", "message") == "message" and item.get("role") == "user":
             data = encode_item(item)
             left -= len(data)
             if left < 0:
                 break
-            kept.append(data)
-    return kept[::-1]
+            retained.append(data)
+    return retained[::-1]

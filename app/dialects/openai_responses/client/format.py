@@ -1,4 +1,4 @@
-"""OpenAI Responses towards clients."""
+"""OpenAI Responses for clients."""
 
 from ...answering.openai_errors import render_failure
 from ...client_format import ClientFormat
@@ -14,7 +14,7 @@ CLIENT_FORMAT = ClientFormat(
     renderer=Renderer,
     render_result=render_answer,
     render_failure=render_failure,
-    lingers=False,  # as at OpenAI, unless `background` is asked for
+    lingers=False,  # as at OpenAI, unless `background` is set
     asks_again=True,
     request_type=Request,
     name_of=lambda stream: name_of(response_id(stream)),

@@ -1,8 +1,8 @@
-"""The text in `{"input": "..."}`, from pieces of that JSON as they come.
+"""Incremental reader of the text in `{"input": "..."}`.
 
-What is told is told as it comes, and never taken back: it is the string with its escapes
-read, in whichever pieces they came. Models do not always keep to JSON: a line break within
-the string stands for itself, and what is no such object at all is told at its end, whole.
+Text is returned as it arrives and cannot be revised: it is the string, with its escapes
+decoded wherever they are cut. Models do not always write valid JSON: a raw line break in the
+string is accepted, and input that is not such an object is returned complete at its end.
 """
 
 import re
@@ -14,36 +14,36 @@ from .tool_calls import INPUT
 
 _HEAD: Final = re.compile(r'\s*\{\s*"' + INPUT + r'"\s*:\s*"')
 _MAX_HEAD: Final = 200
-"""Characters in which the string begins, or it is told at its end."""
+"""Characters within which the string must start; otherwise all text is returned at the end."""
 _MARK: Final = re.compile(r'["\\]')
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _HEX: Final = re.compile(r"[0-9a-fA-F]{1,4}")
 
 
 class FreeText:
-    """Takes the arguments of one call in pieces."""
+    """Reads the arguments of one call in pieces."""
 
-    __slots__ = ("_ended", "_halves", "_head", "_held", "_kept")
+    __slots__ = ("_ended", "_halves", "_head", "_malformed", "_pending")
 
     def __init__(self) -> None:
         self._halves = Halves()
         self._head: str | None = ""
-        """What came before the string; None within it and after it."""
-        self._kept: list[str] | None = None
-        """All that came, where it does not begin as it should."""
-        self._held = ""
-        """An escape that is not whole."""
+        """The text before the string; None once that has started."""
+        self._malformed: list[str] | None = None
+        """All input, if it does not start as expected."""
+        self._pending = ""
+        """An incomplete escape sequence."""
         self._ended = False
 
     @property
     def fed(self) -> bool:
-        """Whether anything came."""
+        """Whether there was any input."""
         return self._head != ""
 
     def feed(self, piece: str) -> str:
-        """Take the next piece and return what it adds to the text."""
-        if self._kept is not None:
-            self._kept.append(piece)
+        """Append the next piece; return the text that it adds."""
+        if self._malformed is not None:
+            self._malformed.append(piece)
             return ""
         if self._head is None:
             return self._read(piece)
@@ -53,23 +53,23 @@ class FreeText:
             self._head = None
             return self._read(head[match.end() :])
         if len(head) > _MAX_HEAD:
-            self._kept, self._head = [head], None
+            self._malformed, self._head = [head], None
         else:
             self._head = head
         return ""
 
     def close(self) -> str:
-        """Take the end and return the rest of the text."""
-        if self._head is not None or self._kept is not None:
-            return _guess("".join(self._kept or ()) + (self._head or ""))
-        held, self._held = self._held, ""
-        rest = "" if self._ended else self._halves.feed(held)
+        """End the input; return the rest of the text."""
+        if self._head is not None or self._malformed is not None:
+            return _guess("".join(self._malformed or ()) + (self._head or ""))
+        pending, self._pending = self._pending, ""
+        rest = "" if self._ended else self._halves.feed(pending)
         return rest + self._halves.close()
 
     def _read(self, piece: str) -> str:
         if self._ended:
             return ""
-        text, self._held = self._held + piece, ""
+        text, self._pending = self._pending + piece, ""
         found: list[str] = []
         at = 0
         while (mark := _MARK.search(text, at)) is not None:
@@ -87,12 +87,12 @@ class FreeText:
         if mark is None:
             found.append(text[at:])
         else:
-            self._held = text[at:]
+            self._pending = text[at:]
         return self._halves.feed("".join(found))
 
 
 def _read_escape(text: str, at: int) -> tuple[str, int] | None:
-    """Return what an escape stands for and where it ends; None if it is not whole."""
+    """Return the character of an escape and its end; None if it is incomplete."""
     letter = text[at + 1 : at + 2]
     if not letter:
         return None
@@ -107,13 +107,13 @@ def _read_escape(text: str, at: int) -> tuple[str, int] | None:
 
 
 def _guess(text: str) -> str:
-    """Return the text that malformed arguments probably mean."""
-    given = parse_object(text)
-    if given is None:
+    """Return the text that malformed arguments probably contain."""
+    value = parse_object(text)
+    if value is None:
         return text
-    if isinstance(given.get(INPUT), str):
-        return str(given[INPUT])
-    strings = [value for value in given.values() if isinstance(value, str)]
+    if isinstance(value.get(INPUT), str):
+        return str(value[INPUT])
+    strings = [value for value in value.values() if isinstance(value, str)]
     if len(strings) == 1:
         return strings[0]
-    return text if given else ""
+    return text if value else ""

@@ -1,8 +1,8 @@
-"""The items of a Responses request, as messages.
+"""Conversion of the input items of a Responses request to messages.
 
-What the model did between two messages of others is one turn: its texts and what it
-thought in their order, then its calls. What others than OpenAI have no words for is listed: in
-`beyond` where the answer depends on it, else in `ignored`.
+Consecutive items of the model form one assistant message: its texts and reasoning in their
+order, then its calls. Items without a counterpart outside OpenAI are recorded: in `beyond`
+if the answer depends on them, otherwise in `ignored`.
 """
 
 from collections.abc import Sequence
@@ -39,19 +39,19 @@ from ...answering.packed_proofs import PackedProof, is_packed, unpack
 from ...proof_formats import OPENAI_COMPACTION, OPENAI_ENCRYPTED, OPENAI_PHASE
 from ...reading.json_values import mappings, string
 from ..summary import COMPACTIONS, INSTRUCTION, TRIGGER, read_summary
-from .tool_calls import INPUT, Called
-from .tools import Offered
+from .tool_calls import INPUT, ClientTool
+from .tools import OfferedTools
 
-Answered = TextPart | RefusalPart | ReasoningPart | OpaquePart
-Given = TextPart | ImagePart | AudioPart | FilePart
+AnswerPart = TextPart | RefusalPart | ReasoningPart | OpaquePart
+InputPart = TextPart | ImagePart | AudioPart | FilePart
 
 IGNORED: Final = ("image_generation_call",)
-"""The items that the relay gives and no provider is sent back."""
+"""Items that the relay renders and that no provider accepts as input."""
 
 _MAX_LISTED: Final = 20
-"""Kinds of what is left out that are told."""
+"""The maximum number of reported kinds."""
 _MAX_KIND: Final = 60
-"""Characters of each."""
+"""The maximum characters of each."""
 _TEXTS: Final = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
 
 Parts = list[dict[str, Any]]
@@ -92,7 +92,7 @@ class ShellResultItem(msgspec.Struct, frozen=True):
     output: str | Parts
     call_id: str | None = None
     id: str | None = None
-    """OpenAI's own documents call the call by it."""
+    """OpenAI's documentation refers to the call by this id."""
 
 
 class SearchItem(msgspec.Struct, frozen=True):
@@ -107,13 +107,13 @@ class FoundItem(msgspec.Struct, frozen=True):
     call_id: str | None = None
 
 
-class Said(msgspec.Struct, frozen=True):
+class SummaryText(msgspec.Struct, frozen=True):
     text: str = ""
 
 
 class ReasoningItem(msgspec.Struct, frozen=True):
-    summary: list[Said] | None = None
-    content: list[Said] | None = None
+    summary: list[SummaryText] | None = None
+    content: list[SummaryText] | None = None
     encrypted_content: str | None = None
 
 
@@ -147,25 +147,25 @@ class _Sound(msgspec.Struct, frozen=True):
 
 
 class Conversation:
-    """Converts items, in their order, to messages, which `end` returns."""
+    """Converts items, in order, to messages, which `end` returns."""
 
-    def __init__(self, offered: Offered) -> None:
+    def __init__(self, offered: OfferedTools) -> None:
         self.beyond: list[str] = []
         self.ignored: dict[str, None] = {}
         self.foreign: list[str] = []
         self.compacts = False
-        """Whether the last item asks for a compaction of those before it."""
+        """Whether the last item requests compaction of the preceding ones."""
         self._offered = offered
         self._messages: list[Message] = []
-        self._parts: list[Answered] = []
+        self._parts: list[AnswerPart] = []
         self._calls: list[ToolCall] = []
-        self._proofs: dict[str, list[Opaque]] = {}
+        self._signatures: dict[str, list[Opaque]] = {}
 
     def take(self, item: dict[str, Any], *, place: str) -> None:
-        """Take an item.
+        """Convert an item.
 
         Raises:
-            RequestError: `invalid_request`, with the place and the reason.
+            RequestError: `invalid_request`, with the path and the reason.
         """
         kind = item.get("type", "message")
         self.compacts = kind == TRIGGER
@@ -174,66 +174,66 @@ class Conversation:
                 self._take_message(convert_body(item, MessageItem, place=place), place=place)
             case "function_call":
                 call = convert_body(item, CallItem, place=place)
-                called = Called("function", call.name, call.namespace)
-                self._call(call.call_id, called, call.arguments)
+                tool = ClientTool("function", call.name, call.namespace)
+                self._call(call.call_id, tool, call.arguments)
             case "function_call_output" | "custom_tool_call_output":
                 result = convert_body(item, ResultItem, place=place)
                 self._answer(result.call_id, result.output, place=place)
             case "reasoning":
-                self._think(convert_body(item, ReasoningItem, place=place), place=place)
+                self._take_reasoning(convert_body(item, ReasoningItem, place=place), place=place)
             case str() if kind in COMPACTIONS:
-                self._recall(convert_body(item, CompactionItem, place=place), place=place)
+                self._take_compaction(convert_body(item, CompactionItem, place=place), place=place)
             case str() if kind == TRIGGER:
                 pass
             case "item_reference":
-                what = f"{kind!r} was not recognised; write its name without escapes"
-                raise RequestError("invalid_request", f"{place}.type: {what}")
+                message = f"{kind!r} was not recognised; write its name without escapes"
+                raise RequestError("invalid_request", f"{place}.type: {message}")
             case _:
                 self._take_other(kind, item, place=place)
 
     def _take_other(self, kind: object, item: dict[str, Any], *, place: str) -> None:
-        """Take an item of a tool; other providers know it as a function or not at all."""
+        """Convert an item of a tool; other providers know it as a function or not at all."""
         match kind:
             case "custom_tool_call":
                 custom = convert_body(item, CustomCallItem, place=place)
-                called = Called("custom", custom.name, custom.namespace)
+                tool = ClientTool("custom", custom.name, custom.namespace)
                 arguments = msgspec.json.encode({INPUT: custom.input}).decode()
-                self._call(custom.call_id, called, arguments)
+                self._call(custom.call_id, tool, arguments)
             case "local_shell_call":
                 shell = convert_body(item, ShellCallItem, place=place)
                 action = {k: v for k, v in shell.action.items() if k != "type" and v is not None}
-                called = Called("local_shell", "local_shell")
+                tool = ClientTool("local_shell", "local_shell")
                 arguments = msgspec.json.encode(action).decode()
-                self._call(shell.call_id or shell.id or "", called, arguments)
+                self._call(shell.call_id or shell.id or "", tool, arguments)
             case "local_shell_call_output":
-                told = convert_body(item, ShellResultItem, place=place)
-                self._answer(told.call_id or told.id or "", told.output, place=place)
+                result = convert_body(item, ShellResultItem, place=place)
+                self._answer(result.call_id or result.id or "", result.output, place=place)
             case "tool_search_call":
                 search = convert_body(item, SearchItem, place=place)
                 if search.execution == "client" and search.call_id:
-                    said = search.arguments
+                    value = search.arguments
                     arguments = (
-                        said if isinstance(said, str) else msgspec.json.encode(said).decode()
+                        value if isinstance(value, str) else msgspec.json.encode(value).decode()
                     )
-                    self._call(search.call_id, Called("tool_search", "tool_search"), arguments)
+                    self._call(search.call_id, ClientTool("tool_search", "tool_search"), arguments)
             case "tool_search_output" | "additional_tools":
                 found = convert_body(item, FoundItem, place=place)
-                for number, tool in enumerate(found.tools):
-                    self._offered.add(tool, place=f"{place}.tools[{number}]")
+                for number, definition in enumerate(found.tools):
+                    self._offered.add(definition, place=f"{place}.tools[{number}]")
                 if found.execution == "client" and found.call_id:
                     self._answer(found.call_id, _describe_tools(found.tools), place=place)
             case "agent_message":
-                # Of one of the client's agents to another.
+                # A message from one of the client's agents to another.
                 texts = [string(part.get("text")) for part in mappings(item.get("content"))]
                 if "".join(texts):
-                    self._say(UserMessage("".join(texts)))
+                    self._append(UserMessage("".join(texts)))
             case str() if kind not in IGNORED:
                 self._ignore(f"input.{kind}")
             case str():
                 pass
             case _:
-                what = f"{str(kind)[:_MAX_KIND]!r} is not taken"
-                raise RequestError("invalid_request", f"{place}.type: {what}")
+                message = f"{str(kind)[:_MAX_KIND]!r} is not supported"
+                raise RequestError("invalid_request", f"{place}.type: {message}")
 
     def end(self) -> list[Message]:
         """Return the messages."""
@@ -242,110 +242,120 @@ class Conversation:
             self._messages.append(UserMessage(INSTRUCTION))
         return self._messages
 
-    def _ignore(self, what: str) -> None:
+    def _ignore(self, message: str) -> None:
         if len(self.ignored) < _MAX_LISTED:
-            self.ignored[what[:_MAX_KIND]] = None
+            self.ignored[message[:_MAX_KIND]] = None
 
-    def _call(self, id: str, called: Called, arguments: str) -> None:
-        name = self._offered.names.name_of(called)
+    def _call(self, id: str, tool: ClientTool, arguments: str) -> None:
+        name = self._offered.names.name_of(tool)
         self._calls.append(ToolCall(id, FunctionCall(name, arguments)))
 
     def _answer(self, id: str, output: str | Parts, *, place: str) -> None:
-        shown: list[TextPart | ImagePart] = []
+        converted: list[TextPart | ImagePart] = []
         if isinstance(output, str):
-            self._say(ToolMessage(output, id))
+            self._append(ToolMessage(output, id))
             return
-        for part in self._show(output, place=f"{place}.output", texts=_TEXTS):
+        for part in self._convert_parts(output, place=f"{place}.output", texts=_TEXTS):
             if isinstance(part, TextPart | ImagePart):
-                shown.append(part)
+                converted.append(part)
             else:
                 self.beyond.append(f"{place}.output: a file in a tool's output")
-        self._say(ToolMessage(shown or "", id))
+        self._append(ToolMessage(converted or "", id))
 
-    def _say(self, message: Message) -> None:
+    def _append(self, message: Message) -> None:
         self._end_turn()
         self._messages.append(message)
 
     def _end_turn(self) -> None:
         parts, self._parts = self._parts, []
         calls, self._calls = self._calls, []
-        proofs, self._proofs = self._proofs, {}
+        signatures, self._signatures = self._signatures, {}
         if not parts and not calls:
             return
-        proved = [ToolCall(c.id, c.function, opaque=proofs.get(c.id)) for c in calls]
-        self._messages.append(build_message(parts, proved))
+        signed = [ToolCall(c.id, c.function, opaque=signatures.get(c.id)) for c in calls]
+        self._messages.append(build_message(parts, signed))
 
     def _take_message(self, item: MessageItem, *, place: str) -> None:
-        content, where = item.content, f"{place}.content"
+        content, part_place = item.content, f"{place}.content"
         if item.role == "assistant":
             if item.phase:
                 self._parts.append(OpaquePart(OPENAI_PHASE, item.phase))
-            self._parts += self._read_answer(content, place=where)
+            self._parts += self._convert_answer(content, place=part_place)
             return
-        given = content if isinstance(content, str) else self._show(content, place=where)
+        converted = (
+            content if isinstance(content, str) else self._convert_parts(content, place=part_place)
+        )
         if item.role == "user":
-            self._say(UserMessage(given))
+            self._append(UserMessage(converted))
             return
-        if not isinstance(given, str) and not all(isinstance(part, TextPart) for part in given):
-            raise RequestError("invalid_request", f"{where}: the role {item.role!r} has only text")
+        if not isinstance(converted, str) and not all(
+            isinstance(part, TextPart) for part in converted
+        ):
+            raise RequestError(
+                "invalid_request", f"{part_place}: the role {item.role!r} only allows text"
+            )
         kind = SystemMessage if item.role == "system" else DeveloperMessage
-        self._say(kind(given))  # type: ignore[arg-type]  # all of it is text
+        self._append(kind(converted))  # type: ignore[arg-type]  # all of it is text
 
-    def _read_answer(self, content: str | Parts, *, place: str) -> list[Answered]:
+    def _convert_answer(self, content: str | Parts, *, place: str) -> list[AnswerPart]:
         if isinstance(content, str):
             return [TextPart(content)] if content else []
-        found: list[Answered] = []
+        found: list[AnswerPart] = []
         for number, part in enumerate(content):
-            where = f"{place}[{number}]"
+            part_place = f"{place}[{number}]"
             match part.get("type"):
                 case kind if kind in _TEXTS:
-                    found.append(TextPart(convert_body(part, _Text, place=where).text))
+                    found.append(TextPart(convert_body(part, _Text, place=part_place).text))
                 case "refusal":
-                    found.append(RefusalPart(convert_body(part, _Refusal, place=where).refusal))
+                    found.append(
+                        RefusalPart(convert_body(part, _Refusal, place=part_place).refusal)
+                    )
                 case "input_image" | "input_file" | "input_audio" as kind:
-                    raise _misplaced(kind, where)
+                    raise _misplaced(kind, part_place)
                 case kind:
                     self._ignore(f"input.content.{kind}")
         return found
 
-    def _show(
+    def _convert_parts(
         self, parts: Parts, *, place: str, texts: Sequence[str] = ("input_text", "text")
-    ) -> list[Given]:
-        """Return the parts of what a user or a tool shows to the model."""
-        found: list[Given] = []
+    ) -> list[InputPart]:
+        """Convert the input parts of a user or a tool."""
+        found: list[InputPart] = []
         for number, part in enumerate(parts):
-            where = f"{place}[{number}]"
+            part_place = f"{place}[{number}]"
             match part.get("type"):
                 case kind if kind in texts:
-                    found.append(TextPart(convert_body(part, _Text, place=where).text))
+                    found.append(TextPart(convert_body(part, _Text, place=part_place).text))
                 case "input_image":
-                    found += self._show_image(convert_body(part, _Image, place=where), place=where)
+                    found += self._convert_image(
+                        convert_body(part, _Image, place=part_place), place=part_place
+                    )
                 case "input_file":
-                    file = convert_body(part, _File, place=where)
+                    file = convert_body(part, _File, place=part_place)
                     if file.file_url is None:
                         data = FileData(file.file_data, file.file_id, file.filename)
                         found.append(FilePart(data))
                     else:
-                        self.beyond.append(f"{where}: a file by its URL")
+                        self.beyond.append(f"{part_place}: a file by its URL")
                 case "input_audio":
-                    sound = convert_body(part, _Sound, place=where)
+                    sound = convert_body(part, _Sound, place=part_place)
                     found.append(AudioPart(sound.input_audio))
                 case "output_text" | "refusal" as kind:
-                    raise _misplaced(kind, where)
+                    raise _misplaced(kind, part_place)
                 case kind:
-                    self.beyond.append(f"{where}: a part {str(kind)[:_MAX_KIND]!r}")
+                    self.beyond.append(f"{part_place}: a part {str(kind)[:_MAX_KIND]!r}")
         return found
 
-    def _show_image(self, part: _Image, *, place: str) -> list[Given]:
+    def _convert_image(self, part: _Image, *, place: str) -> list[InputPart]:
         if part.image_url is not None:
             return [ImagePart(ImageUrl(part.image_url, _DETAILS.get(part.detail or "")))]
         if part.file_id is None:
-            raise RequestError("invalid_request", f"{place}.image_url: it is missing")
+            raise RequestError("invalid_request", f"{place}.image_url: missing")
         self.beyond.append(f"{place}: an image by its id")
         return []
 
-    def _think(self, item: ReasoningItem, *, place: str) -> None:
-        """Take what was thought: the proof stands with the last of its texts."""
+    def _take_reasoning(self, item: ReasoningItem, *, place: str) -> None:
+        """Convert a reasoning item; its signature belongs to the last of its texts."""
         texts = [part.text for part in item.summary or item.content or () if part.text]
         encrypted = item.encrypted_content or ""
         proof = _unpack(encrypted, place=place) if encrypted else PackedProof()
@@ -359,47 +369,50 @@ class Conversation:
             part = ReasoningPart(last, proof.signature, proof.encrypted, proof.format)
             self._parts.append(part)
 
-    def _recall(self, item: CompactionItem, *, place: str) -> None:
-        """Take what stands for the conversation before it: a summary of ours, or a provider's."""
+    def _take_compaction(self, item: CompactionItem, *, place: str) -> None:
+        """Convert a compaction item: the relay's own summary, or a provider's."""
         proof = _unpack(item.encrypted_content, place=place)
         if proof is None:
             self.foreign.append(f"{place}: a provider's compaction")
             self._parts.append(OpaquePart(OPENAI_COMPACTION, item.encrypted_content))
         elif summary := read_summary(proof):
-            self._say(UserMessage(summary))
+            self._append(UserMessage(summary))
 
     def _take_opaque(self, format: str, data: str, *, call: str | None) -> None:
         if call is None:
             self._parts.append(OpaquePart(format, data))
         else:
-            self._proofs.setdefault(call, []).append(Opaque(format, data))
+            self._signatures.setdefault(call, []).append(Opaque(format, data))
 
 
 _DETAILS: Final[dict[str, Literal["auto", "low", "high"]]] = {
-    **{"auto": "auto", "low": "low", "high": "high", "original": "high"}
+    "auto": "auto",
+    "low": "low",
+    "high": "high",
+    "original": "high",
 }
-"""How close an image is looked at; only newer models of OpenAI look at it as it is."""
+"""Only newer OpenAI models support "original"."""
 
 
 def _unpack(encrypted: str, *, place: str) -> PackedProof | None:
-    """Undo `pack`; None for what the relay did not pack.
+    """Reverse `pack`; return None if the relay did not issue the value.
 
     Raises:
-        RequestError: `invalid_request`, the relay packed it, and it was changed.
+        RequestError: `invalid_request`, the relay issued it, but it was modified.
     """
     proof = unpack(encrypted)
     if proof is None and is_packed(encrypted):
-        what = f"{place}.encrypted_content: it is not as the relay gave it"
-        raise RequestError("invalid_request", what)
+        message = f"{place}.encrypted_content: modified since the relay sent it; send it unchanged"
+        raise RequestError("invalid_request", message)
     return proof
 
 
 def _describe_tools(tools: Parts) -> str:
-    """Return what the model is told of the tools that were found for it."""
+    """Return the description of found tools for the model."""
     names = [
         string(tool.get("name"))
-        for given in tools
-        for tool in (mappings(given.get("tools")) if given.get("type") == "namespace" else [given])
+        for entry in tools
+        for tool in (mappings(entry.get("tools")) if entry.get("type") == "namespace" else [entry])
     ]
     if not names:
         return "No tools were found."
@@ -407,4 +420,4 @@ def _describe_tools(tools: Parts) -> str:
 
 
 def _misplaced(kind: str, place: str) -> RequestError:
-    return RequestError("invalid_request", f"{place}.type: {kind!r} has no place there")
+    return RequestError("invalid_request", f"{place}.type: {kind!r} is not allowed here")

@@ -1,8 +1,8 @@
-"""An answer in the words of Responses: events to output items, and the events about them.
+"""Conversion of events to output items, and to the stream events about them.
 
-A part of a message is done when the next one begins, since sources may still come. A call
-is done when something else follows it: the end of a stream that was cut closes its calls
-too, and clients run a call that is done.
+A content part is done when the next one begins, since citations may follow it. A call is done
+when something else follows it: the end of a truncated stream ends its calls too, and clients
+execute a call that is done.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -56,16 +56,16 @@ from ..summary import pack_summary
 from .free_text import FreeText
 from .tool_calls import (
     ITEMS,
-    Called,
+    ClientTool,
     begin_call,
     read_arguments,
 )
 
-_OF_CALLS = (OPENAI_CUSTOM_CALL, OPENAI_NAMESPACE)
-"""The proofs that say more of a call."""
+_CALL_FORMATS = (OPENAI_CUSTOM_CALL, OPENAI_NAMESPACE)
+"""The opaque formats that describe a call."""
 
 _PLACES: Final = frozenset(("index", "start_index", "end_index"))
-"""Where an annotation stands in its text."""
+"""The position fields of an annotation."""
 
 ItemStatus = Literal["completed", "incomplete"]
 OutputEvent = tuple[str, dict[str, Any]]
@@ -74,45 +74,45 @@ OutputEvent = tuple[str, dict[str, Any]]
 
 @dataclass(slots=True)
 class _Item:
-    """An item that is not done, and where it stands."""
+    """An unfinished item, and its position."""
 
     place: dict[str, Any]
     item: dict[str, Any]
     pieces: list[str] = field(default_factory=list)
-    """Of the text, refusal, summary or arguments that is being written."""
+    """Pieces of the current text, refusal, summary or arguments."""
     block: int | None = None
     writing: bool = False
     """Whether a summary is open."""
-    called: Called | None = None
-    """What the client knows the tool as that is called, if it is no plain function."""
+    tool: ClientTool | None = None
+    """The client's tool, unless it is a plain function."""
     text: FreeText | None = None
-    """Reads what a tool is given that takes any text, where its call is one of a function."""
+    """Reads the input of a custom tool from a function call's arguments."""
 
 
 class Output:
-    """Takes the events of choice 0 of one stream; `items` is the output so far."""
+    """Converts the events of choice 0 of one stream; `items` is the output so far."""
 
     def __init__(self, stream: str) -> None:
         self.items: list[dict[str, Any]] = []
-        self.called: Mapping[str, Called] = {}
-        """The client's tools that are no plain functions, by the names of their calls."""
+        self.tools: Mapping[str, ClientTool] = {}
+        """The client's tools other than plain functions, by provider name."""
         self.compacts = False
-        """Whether the output is one compaction item, of the provider's or of the text."""
+        """Whether the output is a single compaction item, from the provider or the text."""
         self._compaction: _Item | None = None
         self._stream = stream
         self._token = item_token(stream)
         self._message: _Item | None = None
         self._phase = ""
-        """Of the message that is next."""
+        """The phase of the next message."""
         self._reasoning: _Item | None = None
         self._calls: dict[int, _Item] = {}
-        """By block; those that are done are taken out, but for their ids."""
+        """Unfinished calls by block."""
         self._ended: list[int] = []
-        """The blocks of the calls that have ended and are not done."""
+        """The blocks of calls that ended and are not done."""
         self._call_ids: dict[int, str] = {}
 
     def feed(self, event: Event) -> Iterable[OutputEvent]:
-        """Return what an event adds."""
+        """Return the stream events for an event."""
         if getattr(event, "choice", 0) != 0:
             return ()
         match event:
@@ -159,11 +159,11 @@ class Output:
 
     @property
     def lacks_compaction(self) -> bool:
-        """Whether a compaction was asked for, and there is none."""
+        """Whether a compaction was requested and there is none."""
         return self.compacts and self._compaction is None
 
     def finish(self, status: ItemStatus) -> Iterator[OutputEvent]:
-        """End what is open, in an answer that came to an end."""
+        """Finish the open items of an ended answer."""
         yield from self._close_text(status)
         yield from self._close_calls(status, all=True)
         if self._compaction is not None:
@@ -174,7 +174,7 @@ class Output:
             yield self._done(self._compaction)
 
     def abandon(self) -> None:
-        """Leave what is open as it is, in an answer that was cut."""
+        """Mark the open items of a truncated answer as incomplete."""
         self.write_down()
         if self._compaction is not None:
             self.items.clear()
@@ -182,7 +182,7 @@ class Output:
             item.item["status"] = "incomplete"
 
     def write_down(self) -> None:
-        """Bring `items` up to date in an answer that goes on."""
+        """Update `items` in an unfinished answer."""
         for item in self._open():
             self._write_down(item)
 
@@ -204,11 +204,11 @@ class Output:
         return "response.output_item.done", {"output_index": index, "item": _copy(at.item)}
 
     def _write_down(self, at: _Item) -> None:
-        """Put what was written so far into its item."""
+        """Write the pieces so far into the item."""
         text = "".join(at.pieces)
         match at.item:
             case {"call_id": _}:
-                at.item |= read_arguments(at.called.form if at.called else "function", text)
+                at.item |= read_arguments(at.tool.form if at.tool else "function", text)
             case {"type": "message", "content": [*_, part]}:
                 part["text" if part["type"] == "output_text" else "refusal"] = text
             case {"type": "reasoning", "summary": [*_, part]} if at.writing:
@@ -228,8 +228,8 @@ class Output:
             fields: dict[str, Any] = {"status": "in_progress", "role": "assistant", "content": []}
             if self._phase:
                 fields["phase"], self._phase = self._phase, ""
-            self._message, told = self._begin("message", "msg", **fields)
-            yield told
+            self._message, added = self._begin("message", "msg", **fields)
+            yield added
         else:
             yield from self._close_part(self._message)
         message = self._message
@@ -246,8 +246,8 @@ class Output:
         part = message.item["content"][-1]
         place = {**message.place, "content_index": len(message.item["content"]) - 1}
         if part["type"] == "output_text":
-            said = {"text": part["text"], "logprobs": part["logprobs"]}
-            yield "response.output_text.done", {**place, **said}
+            fields = {"text": part["text"], "logprobs": part["logprobs"]}
+            yield "response.output_text.done", {**place, **fields}
         else:
             yield "response.refusal.done", {**place, "refusal": part["refusal"]}
         yield "response.content_part.done", {**place, "part": _copy(part)}
@@ -270,7 +270,7 @@ class Output:
                 "end_index": end,
             }
         else:
-            # Only a provider that speaks Responses gives such an id.
+            # Only Responses providers send file ids.
             annotation = {"type": "file_citation", "file_id": "", "index": end}
             annotation["filename"] = source.title or source.document or ""
         part["annotations"].append(annotation)
@@ -289,8 +289,8 @@ class Output:
         yield from self._close_message("completed")
         if self._reasoning is None:
             fields: dict[str, Any] = {"status": "in_progress", "summary": []}
-            self._reasoning, told = self._begin("reasoning", "rs", **fields)
-            yield told
+            self._reasoning, added = self._begin("reasoning", "rs", **fields)
+            yield added
 
     def _think(self, reasoning: _Item, text: str) -> Iterator[OutputEvent]:
         summary = reasoning.item["summary"]
@@ -314,7 +314,7 @@ class Output:
         yield "response.reasoning_summary_part.done", {**place, "part": _copy(part)}
 
     def _end_reasoning(self, reasoning: _Item, event: ReasoningEnd) -> Iterator[OutputEvent]:
-        """End a block; what proves it ends its item too."""
+        """End a block; a signature also ends its item."""
         yield from self._end_summary(reasoning)
         if not (event.signature or event.encrypted):
             return
@@ -328,28 +328,28 @@ class Output:
         yield from self._close_calls("completed")
         yield from self._close_text("completed")
         call_id = self._call_ids[event.block] = show_call(self._stream, event.id)
-        called = self.called.get(event.name)
-        fields = begin_call(called or Called(), id=call_id, name=event.name)
-        call, told = self._begin(*ITEMS[called.form if called else "function"], **fields)
-        call.called = called
-        if called is not None and called.form == "custom":
+        tool = self.tools.get(event.name)
+        fields = begin_call(tool or ClientTool(), id=call_id, name=event.name)
+        call, added = self._begin(*ITEMS[tool.form if tool else "function"], **fields)
+        call.tool = tool
+        if tool is not None and tool.form == "custom":
             call.text = FreeText()
         self._calls[event.block] = call
-        yield told
+        yield added
 
     def _write_arguments(self, event: ToolCallDelta) -> Iterator[OutputEvent]:
         yield from self._close_calls("completed")
         yield from self._write_call(self._calls[event.block], event.arguments)
 
     def _write_call(self, call: _Item, piece: str) -> Iterator[OutputEvent]:
-        if call.called is None or call.called.form == "function":
+        if call.tool is None or call.tool.form == "function":
             call.pieces.append(piece)
             yield "response.function_call_arguments.delta", {**call.place, "delta": piece}
-        elif call.called.form == "custom":
+        elif call.tool.form == "custom":
             text = piece if call.text is None else call.text.feed(piece)
             yield from self._write_input(call, text)
         else:
-            call.pieces.append(piece)  # the format tells of it whole
+            call.pieces.append(piece)  # the format has no deltas for it
 
     def _write_input(self, call: _Item, text: str) -> Iterator[OutputEvent]:
         if text:
@@ -363,27 +363,27 @@ class Output:
                 yield from self._write_input(call, call.text.feed(event.arguments))
             yield from self._write_input(call, call.text.close())
         elif not call.pieces and event.arguments:
-            free = call.called is not None and call.called.form == "custom"
-            if not (free and event.arguments == "{}"):  # which stands for none
+            free = call.tool is not None and call.tool.form == "custom"
+            if not (free and event.arguments == "{}"):  # stands for no arguments
                 yield from self._write_call(call, event.arguments)
         self._ended.append(event.block)
 
     def _compact(self, event: Event) -> Iterator[OutputEvent]:
-        """Take the provider's compaction, or a piece of the summary in its place."""
+        """Handle the provider's compaction, or a piece of the summary that replaces it."""
         match event:
             case TextDelta(text=text):
-                given = ""
-            case Opaque(format=name, data=given) if name == OPENAI_COMPACTION:
+                data = ""
+            case Opaque(format=name, data=data) if name == OPENAI_COMPACTION:
                 text = ""
             case _:
                 return
         if self._compaction is None:
-            if not (given or text.strip()):
+            if not (data or text.strip()):
                 return
-            self._compaction, told = self._begin("compaction", "cmp", encrypted_content="")
-            yield told
+            self._compaction, added = self._begin("compaction", "cmp", encrypted_content="")
+            yield added
         item = self._compaction.item
-        item["encrypted_content"] = item["encrypted_content"] or given
+        item["encrypted_content"] = item["encrypted_content"] or data
         if text:
             self._compaction.pieces.append(text)
             yield "response.compaction.compacting", self._compaction.place
@@ -394,53 +394,53 @@ class Output:
                 yield from self._close_text("completed")
                 self._phase = event.data
                 return
-            case name if name in _OF_CALLS and event.block in self._calls:
+            case name if name in _CALL_FORMATS and event.block in self._calls:
                 if self._describe_call(self._calls[event.block], event):
                     return
-                item, told = self._begin_proof(event)
-            case name if name == OPENAI_ITEM and (given := parse_object(event.data)) is not None:
-                # What the provider asks of the client, which speaks its words.
+                item, added = self._begin_signature(event)
+            case name if name == OPENAI_ITEM and (data := parse_object(event.data)) is not None:
+                # A request of the provider to the client, in the same format.
                 yield from self._close_calls("completed")
                 yield from self._close_text("completed")
-                item, told = self._begin_given(given)
+                item, added = self._begin_raw(data)
             case name if name == OPENAI_COMPACTION:
-                item, told = self._begin("compaction", "cmp", encrypted_content=event.data)
+                item, added = self._begin("compaction", "cmp", encrypted_content=event.data)
             case name if name in (OPENAI_REASONING, OPENAI_ENCRYPTED):
-                item, told = self._begin(
+                item, added = self._begin(
                     "reasoning", "rs", summary=[], encrypted_content=event.data
                 )
             case _:
-                item, told = self._begin_proof(event)
-        yield told
+                item, added = self._begin_signature(event)
+        yield added
         yield self._done(item)
 
-    def _begin_proof(self, event: Opaque) -> tuple[_Item, OutputEvent]:
+    def _begin_signature(self, event: Opaque) -> tuple[_Item, OutputEvent]:
         call = None if event.block is None else self._call_ids.get(event.block)
         data = pack(PackedProof(event.format, data=event.data, call=call))
         return self._begin("reasoning", "rs", summary=[], encrypted_content=data)
 
-    def _begin_given(self, given: dict[str, Any]) -> tuple[_Item, OutputEvent]:
+    def _begin_raw(self, data: dict[str, Any]) -> tuple[_Item, OutputEvent]:
         index = len(self.items)
-        self.items.append(given)
-        begun = _Item({"item_id": string(given.get("id")), "output_index": index}, given)
-        return begun, ("response.output_item.added", {"output_index": index, "item": _copy(given)})
+        self.items.append(data)
+        begun = _Item({"item_id": string(data.get("id")), "output_index": index}, data)
+        return begun, ("response.output_item.added", {"output_index": index, "item": _copy(data)})
 
     def _describe_call(self, call: _Item, event: Opaque) -> bool:
-        """Take a detail of a call from a provider that speaks Responses; return whether it fits."""
+        """Apply a detail of a call from a Responses provider; return whether it fits."""
         if event.format == OPENAI_NAMESPACE:
             call.item["namespace"] = event.data
-        elif call.called is None or call.called.form != "custom":
+        elif call.tool is None or call.tool.form != "custom":
             return False
         else:
-            call.text = None  # it is not wrapped into JSON
+            call.text = None  # its input is not wrapped in JSON
         return True
 
     def _image(self, event: Media) -> Iterator[OutputEvent]:
         yield from self._close_calls("completed")
         yield from self._close_text("completed")
         kind = event.media_type.removeprefix("image/").removesuffix("+xml")
-        item, told = self._begin("image_generation_call", "ig", status="in_progress", result=None)
-        yield told
+        item, added = self._begin("image_generation_call", "ig", status="in_progress", result=None)
+        yield added
         item.item |= {"result": event.data, "output_format": kind}
         yield self._done(item, "completed")
 
@@ -463,7 +463,7 @@ class Output:
             yield self._done(reasoning, status)
 
     def _close_calls(self, status: ItemStatus, *, all: bool = False) -> Iterator[OutputEvent]:
-        """Yield that calls are done: those that have ended, or all."""
+        """Yield the done events of ended calls, or of all."""
         blocks = sorted(self._calls if all else self._ended)
         self._ended = []
         for block in blocks:
@@ -473,18 +473,18 @@ class Output:
                 arguments = {"name": call.item["name"], "arguments": call.item["arguments"]}
                 yield "response.function_call_arguments.done", {**call.place, **arguments}
             elif status == "completed" and call.item["type"] == "custom_tool_call":
-                given = {"input": call.item["input"]}
-                yield "response.custom_tool_call_input.done", {**call.place, **given}
+                data = {"input": call.item["input"]}
+                yield "response.custom_tool_call_input.done", {**call.place, **data}
             yield self._done(call, status)
 
 
 def item_token(stream: str) -> str:
-    """Return what the ids of all items of a stream have in common."""
+    """Return the token that the ids of all items of a stream contain."""
     return public_token(stream, "openai_responses.items")
 
 
 def _copy(item: dict[str, Any]) -> dict[str, Any]:
-    """Copy an item as deeply as it may change."""
+    """Copy an item to the depth at which it can change."""
     return {
         key: [_copy(one) if isinstance(one, dict) else one for one in value]
         if isinstance(value, list)

@@ -1,8 +1,8 @@
-"""The events of a Responses stream, numbered from 0: one less than the number of the frame.
+"""Renderer of Responses streams; `sequence_number` counts from 0, one less than the frame's
+number.
 
-An answer that did not complete has the event `error` before its last one, as OpenAI's own has:
-the official clients raise at nothing else, and frameworks on top of them would take the
-text so far for all of it.
+As at OpenAI, an answer that did not complete has the event `error` before its last one: the
+official clients raise only for that, and frameworks would take the partial text for complete.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ class Renderer:
         self._count = 0
 
     def feed(self, event: Event) -> Iterable[Frame]:
-        """Yield the frames that the next event makes."""
+        """Yield the frames for the next event."""
         response = self._response
         match event:
             case StreamStart():
@@ -45,7 +45,7 @@ class Renderer:
                     yield self._frame(kind, fields)
                 if (error := response.render_error_event()) is not None:
                     yield self._frame("error", error)
-                # There is no event of its own for a response that someone stopped.
+                # The format has no event for a cancelled response.
                 cancelled = response.status == "cancelled"
                 yield self._state("incomplete" if cancelled else response.status)
             case _:

@@ -1,8 +1,8 @@
-"""A Responses request of a client, as the one form there is.
+"""Parser of clients' Responses requests.
 
-An upstream that speaks Responses is sent it as it came. For all others there is the chat
-request, and beside it the list of what that does not say. Fields that are known have to have
-their types. The items of the conversation are in `turns`, the tools in `offered`.
+Upstreams with the same format receive the request unchanged. For all others it is converted to
+a chat request, with a list of the parts that cannot be expressed in it. Known fields are
+type-checked. `messages` converts the items, `tools` the tools.
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -33,55 +33,91 @@ from ...reading.json_values import mappings, string
 from ..name import NAME
 from .messages import Conversation
 from .result import BACKGROUND, COMPACTS, ECHO
-from .tool_calls import Called
-from .tools import Offered
+from .tool_calls import ClientTool
+from .tools import OfferedTools
 
 _LOGPROBS: Final = "message.output_text.logprobs"
 
 REFUSED: Final = {
-    # It is resolved before, where a response can go on from another one.
+    # Resolved earlier if the response can be continued.
     "previous_response_id": "send the items of all turns as input here",
-    "conversation": "the relay keeps none; send previous_response_id, or the items of all turns",
-    "prompt": "the relay keeps no prompts; send it as instructions and input",
+    "conversation": "not stored by the relay; send previous_response_id, or the items of all turns",
+    "prompt": "not stored by the relay; send it as instructions and input",
 }
-"""The fields that are known and not taken, and why."""
+"""The known fields that are rejected, with the remedy."""
 
-_RELAYS_OWN: Final = (
-    *("model", "stream", "background", "provider_options", "on_disconnect", *REFUSED),
+_RELAY_FIELDS: Final = (
+    "model",
+    "stream",
+    "background",
+    "provider_options",
+    "on_disconnect",
+    *REFUSED,
 )
-"""What is for the relay, and not for an upstream."""
+"""The relay's own fields, which no upstream receives."""
 
 _TRANSLATED: Final = frozenset(
     (
-        *("input", "instructions", "max_output_tokens", "temperature", "top_p", "top_logprobs"),
-        *("tools", "tool_choice", "parallel_tool_calls", "text", "reasoning", "metadata", "user"),
-        *("safety_identifier", "include", "stream_options", "service_tier", "store", "truncation"),
-        *("max_tool_calls", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options"),
+        "include",
+        "input",
+        "instructions",
+        "max_output_tokens",
+        "max_tool_calls",
+        "metadata",
         "moderation",
+        "parallel_tool_calls",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "reasoning",
+        "safety_identifier",
+        "service_tier",
+        "store",
+        "stream_options",
+        "temperature",
+        "text",
+        "tool_choice",
+        "tools",
+        "top_logprobs",
+        "top_p",
+        "truncation",
+        "user",
     )
 )
-"""The fields that the chat request says too, or that are of no account there."""
+"""The fields that the chat request has too, or that do not matter in it."""
 
-_KNOWN: Final = _TRANSLATED | frozenset(_RELAYS_OWN)
+_KNOWN: Final = _TRANSLATED | frozenset(_RELAY_FIELDS)
 
 _MAX_LISTED: Final = 20
 _MAX_NAME: Final = 60
-"""Fields that a notice names, and characters of each."""
+"""The maximum number of fields in a notice, and characters of each."""
 
 _LISTS: Final = ("content", "output", "summary")
-"""Where the parts of an item are."""
+"""The fields of an item that contain parts."""
 
 ECHOED: Final = (
-    *("max_output_tokens", "max_tool_calls", "metadata", "parallel_tool_calls"),
-    *("prompt_cache_key", "safety_identifier", "store", "temperature", "top_logprobs", "top_p"),
-    *("truncation", "user"),
+    "max_output_tokens",
+    "max_tool_calls",
+    "metadata",
+    "parallel_tool_calls",
+    "prompt_cache_key",
+    "safety_identifier",
+    "store",
+    "temperature",
+    "top_logprobs",
+    "top_p",
+    "truncation",
+    "user",
 )
-"""The fields that the response says again. Not the instructions and the tools: readers of a
-stream need not be those who asked."""
+"""The fields that the response repeats. Instructions and tools are not among them: readers of a
+stream may not be its creator.
+"""
 
 
 MAX_ECHO: Final = 10 * 1024
-"""Bytes of them that are kept with the stream: the most metadata that OpenAI takes, and some."""
+"""Bytes of the repeated fields, which are stored with the stream: OpenAI's maximum metadata,
+and more.
+"""
 
 
 class SchemaFormat(msgspec.Struct, frozen=True, tag_field="type", tag="json_schema"):
@@ -111,7 +147,7 @@ class Reasoning(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What `POST /v1/responses` takes."""
+    """The body of `POST /v1/responses`."""
 
     input: str | Annotated[list[dict[str, Any]], Meta(max_length=MAX_MESSAGES)]
     model: str | None = None
@@ -150,37 +186,37 @@ _decoder = msgspec.json.Decoder(Request)
 
 
 def parse_request(body: bytes) -> ParsedRequest:
-    """Read a request.
+    """Parse a request body.
 
     Raises:
-        RequestError: `invalid_request`, with the place and the reason.
+        RequestError: `invalid_request`, with the path and the reason.
     """
     request = parse_body(body, _decoder, example='{"model": "demo", "input": "Hi"}')
     for name, reason in REFUSED.items():
         if getattr(request, name) is not None:
-            raise RequestError("invalid_request", f"{name}: it is not taken; {reason}")
+            raise RequestError("invalid_request", f"{name}: not supported; {reason}")
     logprobs = bool(request.top_logprobs) or _LOGPROBS in (request.include or ())
-    offered = Offered(request.tools or [])
+    offered = OfferedTools(request.tools or [])
     conversation = Conversation(offered)
     messages = _parse_messages(request, conversation)
-    choosing = _Choosing(offered)
-    choice = choosing.parse(request.tool_choice)
-    tools = choosing.tools
+    tool_choice = _ToolChoice(offered)
+    choice = tool_choice.parse(request.tool_choice)
+    tools = tool_choice.tools
     reasoning = request.reasoning or Reasoning()
-    given = {name: value for name, value in parse_fields(body).items() if value is not None}
-    if given.get("service_tier") in ("auto", "default"):
-        del given["service_tier"]
+    fields = {name: value for name, value in parse_fields(body).items() if value is not None}
+    if fields.get("service_tier") in ("auto", "default"):
+        del fields["service_tier"]
     if not isinstance(request.input, str):
-        given["input"] = request.input  # once is enough
-    if isinstance(given.get("stream_options"), dict):
-        # There is no usage to be asked for here: it always comes.
-        options = given["stream_options"]
-        given["stream_options"] = {k: options[k] for k in ("include_obfuscation",) if k in options}
+        fields["input"] = request.input  # avoids a second copy
+    if isinstance(fields.get("stream_options"), dict):
+        # `include_usage` does not exist here: usage is always sent.
+        options = fields["stream_options"]
+        fields["stream_options"] = {k: options[k] for k in ("include_obfuscation",) if k in options}
     client_body = ClientBody(
         NAME,
-        {k: v for k, v in given.items() if k not in _RELAYS_OWN},
-        beyond=(*conversation.beyond, *choosing.beyond),
-        ignored=_list_ignored(request, given, [*conversation.ignored, *_list_hosted(offered)]),
+        {k: v for k, v in fields.items() if k not in _RELAY_FIELDS},
+        beyond=(*conversation.beyond, *tool_choice.beyond),
+        ignored=_list_ignored(request, fields, [*conversation.ignored, *_list_hosted(offered)]),
         foreign=tuple(conversation.foreign),
     )
     chat = TranslatedRequest(
@@ -210,7 +246,7 @@ def parse_request(body: bytes) -> ParsedRequest:
         safety_identifier=request.safety_identifier,
         provider_options=request.provider_options,
         extras=_list_extras(request) or None,
-        on_disconnect=_parse_leaving(request),
+        on_disconnect=_parse_on_disconnect(request),
         client_body=client_body,
     )
     labels = {ECHO: msgspec.json.encode(_echo(request)).decode(), **offered.label()}
@@ -218,20 +254,20 @@ def parse_request(body: bytes) -> ParsedRequest:
     return ParsedRequest(chat, labels | ({BACKGROUND: "1"} if request.background else {}))
 
 
-def _list_hosted(offered: Offered) -> list[str]:
+def _list_hosted(offered: OfferedTools) -> list[str]:
     return [f"tools.{kind}" for kind in dict.fromkeys(offered.hosted)][:_MAX_LISTED]
 
 
-def _list_ignored(request: Request, given: dict[str, Any], more: list[str]) -> tuple[str, ...]:
-    """List the fields that other providers do not have, but can answer without."""
-    fields = [name[:_MAX_NAME] for name in given if name not in _KNOWN]
+def _list_ignored(request: Request, fields: dict[str, Any], more: list[str]) -> tuple[str, ...]:
+    """List the fields that other providers lack, but can answer without."""
+    ignored = [name[:_MAX_NAME] for name in fields if name not in _KNOWN]
     if request.reasoning is not None:
-        extra = sorted(given["reasoning"].keys() - {"effort", "summary", "generate_summary"})
-        fields += [f"reasoning.{name}"[:_MAX_NAME] for name in extra if given["reasoning"][name]]
-    return (*fields[:_MAX_LISTED], *more)
+        extra = sorted(fields["reasoning"].keys() - {"effort", "summary", "generate_summary"})
+        ignored += [f"reasoning.{name}"[:_MAX_NAME] for name in extra if fields["reasoning"][name]]
+    return (*ignored[:_MAX_LISTED], *more)
 
 
-def _parse_leaving(request: Request) -> Literal["continue", "cancel"] | float | None:
+def _parse_on_disconnect(request: Request) -> Literal["continue", "cancel"] | float | None:
     if request.on_disconnect is None and request.background:
         return "continue"
     return request.on_disconnect
@@ -242,27 +278,27 @@ def _parse_messages(request: Request, conversation: Conversation) -> list[Messag
     if isinstance(request.input, str):
         return [*head, UserMessage(request.input)]
     if not request.input:
-        raise RequestError("invalid_request", "input: it is empty; send a text or items")
+        raise RequestError("invalid_request", "input: empty; send a text or items")
     lists = (item.get(name) for item in request.input for name in _LISTS)
     check_parts(lists, place="input")
     for number, item in enumerate(request.input):
         conversation.take(item, place=f"input[{number}]")
     messages = [*head, *conversation.end()]
     if not messages:
-        raise RequestError("invalid_request", "input: nothing is said in it")
+        raise RequestError("invalid_request", "input: contains no message")
     return messages
 
 
-class _Choosing:
-    """Which of the tools may be called, and whether one has to be."""
+class _ToolChoice:
+    """The tools that the model may call, and whether it must call one."""
 
-    def __init__(self, offered: Offered) -> None:
+    def __init__(self, offered: OfferedTools) -> None:
         self.tools = list(offered.tools.values())
         self.beyond: list[str] = []
         self._offered = offered
 
     def parse(self, choice: Any) -> Literal["none", "auto", "required"] | ToolChoice | None:
-        """Read `tool_choice`; `tools` are then those that may be called."""
+        """Parse `tool_choice`; `tools` then has the callable tools."""
         if choice is None or isinstance(choice, str):
             if not self.tools and self._offered.hosted:
                 if choice == "required":
@@ -287,17 +323,17 @@ class _Choosing:
             return None
         return "required"
 
-    def _find(self, tool: dict[str, Any]) -> str | None:
-        """Return the name of a tool for providers; None unless it is a function of the client's."""
-        name, space = string(tool.get("name")), tool.get("namespace")
-        match tool.get("type"):
+    def _find(self, choice: dict[str, Any]) -> str | None:
+        """Return the provider name of a tool; None unless the client executes it."""
+        name, space = string(choice.get("name")), choice.get("namespace")
+        match choice.get("type"):
             case "function" | "custom" as form if name:
-                called = Called(form, name, space if isinstance(space, str) else None)
+                tool = ClientTool(form, name, space if isinstance(space, str) else None)
             case "local_shell" | "tool_search" as form:
-                called = Called(form, form)
+                tool = ClientTool(form, form)
             case _:
                 return None
-        return self._offered.names.name_of(called)
+        return self._offered.names.name_of(tool)
 
 
 def _parse_format(
@@ -317,16 +353,16 @@ def _parse_summary(request: Request) -> str | None:
 
 
 def _list_extras(request: Request) -> dict[str, Any]:
-    """Return fields that only some providers know, named as in Chat Completions."""
+    """Return fields that only some providers support, named as in Chat Completions."""
     names = ("moderation", "prompt_cache_options")
     found = {name: getattr(request, name) for name in names}
     return {name: value for name, value in found.items() if value is not None}
 
 
 def _echo(request: Request) -> dict[str, Any]:
-    """Return the fields that the response says again, without the largest if they are too many.
+    """Return the fields that the response repeats, without the largest ones if they are too long.
 
-    What is left out is told as if it had not been said, which every client understands.
+    Omitted fields appear with their defaults.
     """
     fields = {name: getattr(request, name) for name in ECHOED}
     found = {name: value for name, value in fields.items() if value is not None}
@@ -348,9 +384,9 @@ def _echo(request: Request) -> dict[str, Any]:
 
 
 def _echo_text(text: Text) -> dict[str, Any]:
-    """Return the format without the schema, which readers need not see either."""
+    """Return the format without the schema, which readers need not see."""
     form = text.format or PlainFormat()
-    said: dict[str, Any] = {"format": {**msgspec.to_builtins(form)}}
+    echoed: dict[str, Any] = {"format": {**msgspec.to_builtins(form)}}
     if isinstance(form, SchemaFormat):
-        said["format"] |= {"schema": {}, "description": None, "strict": form.strict}
-    return said | ({"verbosity": text.verbosity} if text.verbosity else {})
+        echoed["format"] |= {"schema": {}, "description": None, "strict": form.strict}
+    return echoed | ({"verbosity": text.verbosity} if text.verbosity else {})

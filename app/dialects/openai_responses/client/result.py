@@ -1,4 +1,4 @@
-"""A stream as a response object: at any time of it, and whole."""
+"""Renderer of response objects, of running and of ended streams."""
 
 import re
 from collections.abc import Iterable
@@ -27,11 +27,11 @@ from .output_items import Output
 from .tool_calls import parse_label
 
 ECHO: Final = "response"
-"""The label with the fields that the response says again, as JSON."""
+"""The label with the request fields that the response repeats, as JSON."""
 BACKGROUND: Final = "background"
-"""The label of a stream that its client did not wait for."""
+"""The label of a stream with `background`."""
 COMPACTS: Final = "compaction"
-"""The label of a stream whose text is a summary of the conversation, for a compaction item."""
+"""The label of a stream whose text is a summary for a compaction item."""
 
 _RESPONSE_ID: Final = re.compile(r"resp_[\w-]{22}", re.ASCII)
 
@@ -40,8 +40,8 @@ Milestone = StreamStart | StreamTarget | ContentFilter | StreamEnd
 
 Status = Literal["queued", "in_progress", "completed", "incomplete", "cancelled", "failed"]
 
-UNSAID: Final[dict[str, Any]] = {
-    "completed_at": None,  # no event tells it
+DEFAULTS: Final[dict[str, Any]] = {
+    "completed_at": None,  # in no event
     "frequency_penalty": 0.0,
     "instructions": None,
     "max_output_tokens": None,
@@ -63,7 +63,7 @@ UNSAID: Final[dict[str, Any]] = {
     "top_p": 1.0,
     "truncation": "disabled",
 }
-"""What a response says of a request that does not: OpenAI's defaults, which its clients require."""
+"""OpenAI's defaults for fields absent from the request; its clients require them."""
 
 _INCOMPLETE: Final[dict[FinishReason, str]] = {
     "length": "max_output_tokens",
@@ -71,11 +71,11 @@ _INCOMPLETE: Final[dict[FinishReason, str]] = {
     "content_filter": "content_filter",
     "refusal": "content_filter",
 }
-"""The finish reasons of an answer that is not all of one, in the words of the format."""
+"""The finish reasons of incomplete answers, as `incomplete_details.reason`."""
 
 
 class Response:
-    """The response object of a stream: `feed` it the milestones, and `output` all others."""
+    """The response object of a stream: `feed` it milestones, and `output` all other events."""
 
     def __init__(self, stream: str) -> None:
         self.output = Output(stream)
@@ -87,7 +87,7 @@ class Response:
         self._status: Status = "queued"
         self._end: StreamEnd | None = None
         self.failure: UpstreamError | None = None
-        """Why an answer that is complete for others has failed as a response."""
+        """Why a stream that completed failed as a response."""
         self._moderation = Moderation()
 
     @property
@@ -95,13 +95,13 @@ class Response:
         return self._status
 
     def feed(self, event: Milestone) -> None:
-        """Update the status and what the response says beside its output."""
+        """Apply an event that changes the state of the response."""
         match event:
             case StreamStart():
                 labels = event.labels or {}
                 self._created, self._model = event.created, event.model
                 self._echo = msgspec.json.decode(labels.get(ECHO, "{}"))
-                self.output.called = parse_label(labels)
+                self.output.tools = parse_label(labels)
                 self.output.compacts = COMPACTS in labels
                 self.background = BACKGROUND in labels
                 self._status = "queued" if self.background else "in_progress"
@@ -116,28 +116,27 @@ class Response:
                 assert_never(event)
 
     def _check(self, end: StreamEnd) -> StreamEnd:
-        """Return the end, a failure if there is no compaction where one was asked for."""
+        """Return the end event, changed to a failure if a requested compaction is missing."""
         if _status(end) == "completed" and self.output.lacks_compaction:
             self.failure = no_summary("its answer had no text")
             return msgspec.structs.replace(end, status="failed", error=self.failure.info())
         return end
 
     def render_error_event(self) -> dict[str, Any] | None:
-        """Return the fields of the event `error` once the answer did not complete, else None.
+        """Return the fields of the event `error` if the answer did not complete, else None.
 
-        OpenAI's schema has them flat, its streams have them in an object: some clients read the
-        one, some the other.
+        They are flat in OpenAI's schema and in an object in its streams; clients read either.
         """
         failed = error_of_end(self._end) if self._end else None
         if failed is None:
             return None
         error = {**_error(failed.info()), "param": None}
         if self._status == "cancelled":
-            error["code"] = "cancelled"  # the codes of a response have no word for it
+            error["code"] = "cancelled"  # a response has no error code for it
         return {"code": error["code"], "message": error["message"], "param": None, "error": error}
 
     def render(self) -> dict[str, Any]:
-        """Return the response object as it is now."""
+        """Return the current response object."""
         end = self._end
         reason = (
             _INCOMPLETE.get(end.finish_reason) if end and self._status == "incomplete" else None
@@ -155,13 +154,13 @@ class Response:
             "model": self._model,
             "output": self.output.items,
             "usage": self._usage(),
-            **UNSAID,
+            **DEFAULTS,
             **self._echo,
             **({"moderation": moderation} if moderation else {}),
         }
 
     def _usage(self) -> dict[str, Any] | None:
-        """Return the counts; zeros where an answer has none, since clients require them then."""
+        """Return the token counts; 0 for unknown ones, since clients require them in an answer."""
         end = self._end
         if end is None or (end.usage is None and self._status in ("failed", "cancelled")):
             return None
@@ -169,34 +168,34 @@ class Response:
 
 
 def response_id(stream: str) -> str:
-    """Return the id of a stream as a response; it is not in the ids of its items."""
+    """Return the response id of a stream; item ids do not contain it."""
     return f"resp_{public_token(stream, 'openai_responses')}"
 
 
 def name_of(response: str) -> str:
-    """Return the name under which the stream of a response is found."""
+    """Return the name of a response's stream."""
     return f"response:{response}"
 
 
 def is_response_id(text: str) -> bool:
-    """Return whether a text looks like the id of a response."""
+    """Return whether a string has the form of a response id."""
     return _RESPONSE_ID.fullmatch(text) is not None
 
 
-def no_summary(why: str) -> UpstreamError:
-    """Return the error of a compaction that gave none; a client would lose its conversation."""
+def no_summary(reason: str) -> UpstreamError:
+    """Return the error for a missing summary; the client would lose its conversation."""
     return UpstreamError(
-        "upstream_invalid_response", f"the model wrote no summary of the conversation: {why}"
+        "upstream_invalid_response", f"the model wrote no summary of the conversation: {reason}"
     )
 
 
 def render_answer(stream: str, events: Iterable[Event]) -> dict[str, Any]:
-    """Return the response object of a stream that was waited for.
+    """Return the response object of an ended stream.
 
     Raises:
         UpstreamError: `upstream_invalid_response`, see `Response.failure`.
     """
-    response = _read(stream, events)
+    response = _replay(stream, events)
     if response.failure is not None:
         raise response.failure
     return response.render()
@@ -204,10 +203,10 @@ def render_answer(stream: str, events: Iterable[Event]) -> dict[str, Any]:
 
 def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
     """Return the response object of a stream so far."""
-    return _read(stream, events).render()
+    return _replay(stream, events).render()
 
 
-def _read(stream: str, events: Iterable[Event]) -> Response:
+def _replay(stream: str, events: Iterable[Event]) -> Response:
     response = Response(stream)
     for event in events:
         if isinstance(event, Milestone):
@@ -220,7 +219,7 @@ def _read(stream: str, events: Iterable[Event]) -> Response:
 
 
 def settle(response: Response) -> list[tuple[str, dict[str, Any]]]:
-    """Close what is open in a stream that has ended; return the events of that."""
+    """Close the open items of an ended stream; return the stream events for that."""
     match response.status:
         case "queued" | "in_progress":
             response.output.write_down()
@@ -229,7 +228,7 @@ def settle(response: Response) -> list[tuple[str, dict[str, Any]]]:
             return [*response.output.finish("completed")]
         case "incomplete" | "cancelled":
             return [*response.output.finish("incomplete")]
-        case _:  # it failed
+        case _:  # failed
             response.output.abandon()
             return []
 
@@ -243,10 +242,10 @@ def _status(end: StreamEnd) -> Status:
 
 
 def _error(error: ErrorInfo) -> dict[str, Any]:
-    """Return the error; `code` is one of the few that the format has, `type` is ours.
+    """Return the error; `code` is one of the format's few, `type` is the relay's.
 
-    Two codes are in OpenAI's streams and not in its schema. Codex compacts at the one, gives up
-    at the other, and sends the request again at any that it does not know.
+    Two codes occur in OpenAI's streams but not in its schema: Codex compacts on
+    `context_length_exceeded`, gives up on `insufficient_quota`, and retries unknown codes.
     """
     match PROVIDER_STATUSES.get(error.code, CODES[error.code].status):
         case _ if (code := code_of(error)) in ("context_length_exceeded", "insufficient_quota"):
@@ -261,15 +260,17 @@ def _error(error: ErrorInfo) -> dict[str, Any]:
 
 
 def _usage(counts: TokenCounts) -> dict[str, Any]:
-    """Return the counts; the format wants a number for what is not known too."""
-    given, made = counts.input_tokens or 0, counts.output_tokens or 0
+    """Return the token counts; unknown ones are 0, as the format requires numbers."""
+    input_tokens, output_tokens = counts.input_tokens or 0, counts.output_tokens or 0
     return {
-        "input_tokens": given,
+        "input_tokens": input_tokens,
         "input_tokens_details": {
             "cached_tokens": counts.cached_input_tokens or 0,
             "cache_write_tokens": counts.cache_write_tokens or 0,
         },
-        "output_tokens": made,
+        "output_tokens": output_tokens,
         "output_tokens_details": {"reasoning_tokens": counts.reasoning_tokens or 0},
-        "total_tokens": given + made if counts.total_tokens is None else counts.total_tokens,
+        "total_tokens": input_tokens + output_tokens
+        if counts.total_tokens is None
+        else counts.total_tokens,
     }

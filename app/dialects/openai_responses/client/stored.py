@@ -1,10 +1,9 @@
-"""What a stored response keeps of its request, and its items as input of later requests.
+"""Stored parts of Responses requests, and their items as input of later requests.
 
-A request keeps the items that it has brought itself and the id of the response that it goes
-on from, so that a conversation is kept once however many turns it has. Items are handed on
-as they are, as JSON. All have ids: those that came without one are numbered, after the same
-token as the items of the output: `msg_<token>_i<n>`, and `_c<n>` for the items of turns
-before that a request keeps too.
+A request stores its own items and the id of the response that it continues, so that a
+conversation is stored once regardless of the number of its turns. Items stay unparsed JSON.
+Items without an id get one, with the same token as the output items: `msg_<token>_i<n>`, and
+`_c<n>` for items of earlier turns that a request stores too.
 """
 
 import re
@@ -16,7 +15,7 @@ import msgspec
 from .output_items import item_token
 
 REFERENCE: Final = b"item_reference"
-"""Is in every body that refers to items."""
+"""Contained in every body that has item references."""
 
 _ITEM_ID: Final = re.compile(r"[a-z]{1,8}_([\w-]{22})_[ic]?\d{1,7}", re.ASCII)
 _LETTERS: Final = {
@@ -29,18 +28,18 @@ _EMPTY: Final = msgspec.Raw(b"[]")
 
 
 class Stored(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a stream keeps of the Responses request that it answers."""
+    """The part of a Responses request that is stored with its stream."""
 
     input: msgspec.Raw
-    """What the request has brought, every item of it whole."""
+    """The request's own items, complete."""
     previous: str | None = None
-    """The id of the response that it goes on from."""
+    """The id of the response that it continues."""
     carried: list[msgspec.Raw] | None = None
-    """The items of all turns before, where they are kept here too."""
+    """The items of all earlier turns, if stored here too."""
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The fields of a request that say what is stored, and from what it goes on."""
+    """The fields that determine what is stored and which response is continued."""
 
     input: msgspec.Raw = _EMPTY
     previous_response_id: Any = None
@@ -66,50 +65,50 @@ _encode = msgspec.json.Encoder().encode
 
 
 def read_head(body: bytes) -> Head:
-    """Read what a body says of storing.
+    """Decode the storage-related fields of a body.
 
     Raises:
-        msgspec.MsgspecError: it is no JSON object.
+        msgspec.MsgspecError: the body is not a JSON object.
     """
     return _decode_head(body)
 
 
 def items_name(token: str) -> str:
-    """Return the name under which the stream of items is found, by their token."""
+    """Return the name of a stream by its item token."""
     return f"items:{token}"
 
 
 def name_of_items(stream: str) -> str:
-    """Return the name under which a stream is found by the ids of its items."""
+    """Return the name of a stream by its item ids."""
     return items_name(item_token(stream))
 
 
 def token_of(item: str) -> str | None:
-    """Return the token in the id of an item; None for an id that was not made here."""
+    """Return the token of an item id; None if the relay did not issue the id."""
     match = _ITEM_ID.fullmatch(item)
     return match[1] if match else None
 
 
 def pack(stored: Stored) -> bytes:
-    """Return what a stream keeps, as bytes."""
+    """Encode the stored part of a request."""
     return _encode(stored)
 
 
 def unpack(request: bytes) -> Stored | None:
-    """Return what a stream keeps; None if that is nothing."""
+    """Decode the stored part of a request; None if it is empty."""
     return _decode_stored(request) if request else None
 
 
 def read_input(data: msgspec.Raw) -> list[msgspec.Raw]:
-    """Return the items of an input, which may be a text.
+    """Return the items of an input, which may be a string.
 
     Raises:
-        msgspec.MsgspecError: it is neither a text nor a list.
+        msgspec.MsgspecError: it is neither a string nor a list.
     """
-    given = _decode_input(data)
-    if isinstance(given, list):
-        return given
-    return [encode_item({"type": "message", "role": "user", "content": given})]
+    value = _decode_input(data)
+    if isinstance(value, list):
+        return value
+    return [encode_item({"type": "message", "role": "user", "content": value})]
 
 
 def encode_item(item: dict[str, Any]) -> msgspec.Raw:
@@ -117,28 +116,28 @@ def encode_item(item: dict[str, Any]) -> msgspec.Raw:
 
 
 def join_items(items: Iterable[msgspec.Raw]) -> msgspec.Raw:
-    """Return items as the JSON of a list."""
+    """Join items to the JSON of a list."""
     return msgspec.Raw(b"[" + b",".join(map(bytes, items)) + b"]")
 
 
 def replace_input(body: bytes, items: Iterable[msgspec.Raw]) -> bytes:
-    """Return a body with this input, that goes on from no other response."""
+    """Return a body with `items` as its input and without `previous_response_id`."""
     fields = _decode_fields(body)
     fields.pop("previous_response_id", None)
     return _encode(fields | {"input": join_items(items)})
 
 
 def find_reference(item: msgspec.Raw) -> str | None:
-    """Return the id that a reference to an item has; None for any other item."""
+    """Return the id in an item reference; None for any other item."""
     try:
         peek = _decode_peek(item)
-    except msgspec.ValidationError:  # it is no object, which the parser says
+    except msgspec.ValidationError:  # not an object: the parser rejects it
         return None
     return str(peek.id) if peek.type == "item_reference" else None
 
 
 def name_items(stream: str, items: Sequence[msgspec.Raw], *, letter: str) -> Iterator[Item]:
-    """Yield items of the request for a stream their ids, where they have none of their own."""
+    """Yield the items of a request with ids; assign ids to those without."""
     token = item_token(stream)
     for number, data in enumerate(items):
         peek = _decode_peek(data)
@@ -148,14 +147,14 @@ def name_items(stream: str, items: Sequence[msgspec.Raw], *, letter: str) -> Ite
 
 
 def show_item(item: Item) -> dict[str, Any]:
-    """Return an item as lists of items show it: with an id, a type, and content in parts."""
+    """Return an item for item lists: with an id, a type, and content as parts."""
     shown = {"id": item.id, "type": "message", **msgspec.json.decode(item.data)}
     shown["id"] = item.id
     if shown["type"] == "message":
         if isinstance(text := shown.get("content"), str):
-            said = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-            given = {"type": "input_text", "text": text}
-            shown["content"] = [said if shown.get("role") == "assistant" else given]
+            output = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+            prompt = {"type": "input_text", "text": text}
+            shown["content"] = [output if shown.get("role") == "assistant" else prompt]
         shown.setdefault("status", "completed")
     elif shown["type"] in ("function_call", "function_call_output"):
         shown.setdefault("status", "completed")

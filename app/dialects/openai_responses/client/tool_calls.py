@@ -1,9 +1,8 @@
-"""What a client's tools are called towards other providers, and what their calls become again.
+"""Mapping between clients' tools and the functions that other providers support.
 
-Chat Completions, Anthropic and Gemini know functions, each by one name. A tool in a namespace,
-one that takes any text, the search for tools and the client's shell are offered to them as
-functions, and the calls of these come back to the client in its own words. What that needs is
-kept in a label of the stream.
+Chat Completions, Anthropic and Gemini support functions with one name each. Tools in a
+namespace, custom tools, tool search and the client's shell are sent to them as functions, and
+their calls are converted back. A label of the stream stores the mapping.
 """
 
 import hashlib
@@ -16,13 +15,13 @@ from ...reading.json_values import string
 from ...writing.conversation import parse_object
 
 CALLS: Final = "response.tools"
-"""The label with the tools that are no plain functions, by the names that providers know."""
+"""The label with the tools other than plain functions, by provider name."""
 MAX_LABEL: Final = 64 * 1024
-"""Bytes of it."""
+"""Bytes of the label."""
 MAX_NAME: Final = 64
-"""Characters of a function's name that all providers take."""
+"""Characters of a function's name that all providers accept."""
 INPUT: Final = "input"
-"""The parameter of a function that stands for a tool which takes any text."""
+"""The parameter of a function that stands for a custom tool."""
 
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -34,70 +33,70 @@ ITEMS: Final[dict[Form, tuple[str, str]]] = {
     "tool_search": ("tool_search_call", "tsc"),
     "local_shell": ("local_shell_call", "lsh"),
 }
-"""The type of the item that a call is, and the letters of its id."""
+"""The type of a call's item, and the prefix of its id."""
 
 
-class Called(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A tool by the client's own name and form."""
+class ClientTool(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A tool by the client's name and form."""
 
     form: Form = "function"
     name: str = ""
-    """In its namespace, or where it is another than providers know."""
+    """In its namespace, or if it differs from the provider name."""
     namespace: str | None = None
 
 
 class Names:
-    """Gives each tool of a request a name of its own, of letters that all providers take."""
+    """Assigns each tool of a request a unique name that all providers accept."""
 
     def __init__(self, taken: set[str]) -> None:
-        self.called: dict[str, Called] = {}
-        """The tools that are no plain functions, by these names."""
+        self.tools: dict[str, ClientTool] = {}
+        """The tools other than plain functions, by provider name."""
         self._taken = taken
-        self._names: dict[Called, str] = {}
+        self._names: dict[ClientTool, str] = {}
 
-    def name_of(self, called: Called) -> str:
-        """Return the name by which providers know a tool: the same each time."""
-        if called.form == "function" and called.namespace is None:
-            return called.name
-        known = self._names.get(called)
+    def name_of(self, tool: ClientTool) -> str:
+        """Return the provider name of a tool, stable within a request."""
+        if tool.form == "function" and tool.namespace is None:
+            return tool.name
+        known = self._names.get(tool)
         if known is not None:
             return known
-        space = called.namespace or ""
-        whole = called.name if not space else f"{space.removesuffix('__')}__{called.name}"
+        space = tool.namespace or ""
+        whole = tool.name if not space else f"{space.removesuffix('__')}__{tool.name}"
         name, tries = _FOREIGN.sub("_", whole), 0
-        strange = not name or len(name) > MAX_NAME or name != whole
-        while strange or name in self._taken:
-            digest = hashlib.sha256(f"{tries}\0{space}\0{called.name}".encode()).hexdigest()[:8]
-            name, tries, strange = f"{name[: MAX_NAME - 9]}_{digest}", tries + 1, False
+        altered = not name or len(name) > MAX_NAME or name != whole
+        while altered or name in self._taken:
+            digest = hashlib.sha256(f"{tries}\0{space}\0{tool.name}".encode()).hexdigest()[:8]
+            name, tries, altered = f"{name[: MAX_NAME - 9]}_{digest}", tries + 1, False
         self._taken.add(name)
-        self._names[called] = name
-        self.called[name] = called
+        self._names[tool] = name
+        self.tools[name] = tool
         return name
 
 
-def parse_label(labels: dict[str, str] | None) -> dict[str, Called]:
-    """Read the label again."""
+def parse_label(labels: dict[str, str] | None) -> dict[str, ClientTool]:
+    """Decode the label."""
     label = (labels or {}).get(CALLS)
-    return msgspec.json.decode(label, type=dict[str, Called]) if label else {}
+    return msgspec.json.decode(label, type=dict[str, ClientTool]) if label else {}
 
 
-def begin_call(called: Called, *, id: str, name: str) -> dict[str, Any]:
-    """Return the fields of the item of a call of which nothing has been said yet."""
+def begin_call(tool: ClientTool, *, id: str, name: str) -> dict[str, Any]:
+    """Return the fields of the item of a started call."""
     fields: dict[str, Any] = {"status": "in_progress", "call_id": id}
-    match called.form:
+    match tool.form:
         case "tool_search":
             return {**fields, "execution": "client", "arguments": {}}
         case "local_shell":
             return {**fields, "action": {"type": "exec", "command": [], "env": {}}}
         case form:
-            fields |= {"name": called.name or name}
-            if called.namespace is not None:
-                fields["namespace"] = called.namespace
+            fields |= {"name": tool.name or name}
+            if tool.namespace is not None:
+                fields["namespace"] = tool.namespace
             return {**fields, ("input" if form == "custom" else "arguments"): ""}
 
 
 def read_arguments(form: Form, text: str) -> dict[str, Any]:
-    """Return the fields that say in the item what a function was called with."""
+    """Return the item's fields for the arguments of a function call."""
     match form:
         case "function":
             return {"arguments": text}
@@ -110,10 +109,10 @@ def read_arguments(form: Form, text: str) -> dict[str, Any]:
 
 
 def _read_action(text: str) -> dict[str, Any]:
-    given = parse_object(text) or {}
-    command = given.get("command")
+    arguments = parse_object(text) or {}
+    command = arguments.get("command")
     words = command if isinstance(command, list) else [command]
-    env = given.get("env")
+    env = arguments.get("env")
     action: dict[str, Any] = {
         "type": "exec",
         "command": [word for word in words if isinstance(word, str)],
@@ -122,6 +121,6 @@ def _read_action(text: str) -> dict[str, Any]:
         else {},
     }
     for name, kind in (("timeout_ms", int), ("user", str), ("working_directory", str)):
-        if isinstance(given.get(name), kind) and not isinstance(given[name], bool):
-            action[name] = given[name]
+        if isinstance(arguments.get(name), kind) and not isinstance(arguments[name], bool):
+            action[name] = arguments[name]
     return action

@@ -1,8 +1,8 @@
-"""The tools of a Responses request, as the functions that other providers are offered.
+"""Conversion of the tools of a Responses request to functions for other providers.
 
-They stand in `tools`, and in items of the conversation that bring more of them: what a search
-for tools found. Tools that OpenAI itself runs are no functions: they are named, for whoever
-tells the client that they are left out.
+Tools come from `tools` and from items that add more of them, such as the results of a tool
+search. Tools that OpenAI runs have no function; their types are listed to report that they
+are omitted.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ from ....bounds import MAX_TOOLS
 from ....errors import RequestError
 from ....requests import Function, Tool, convert_body
 from ...reading.json_values import string
-from .tool_calls import CALLS, INPUT, MAX_LABEL, Called, Names
+from .tool_calls import CALLS, INPUT, MAX_LABEL, ClientTool, Names
 
 _MAX_KIND: Final = 60
-"""Characters of a type that are told."""
+"""Characters of a reported type."""
 
-_FREE: Final = "What it takes is any text, and not JSON. Give that text as the string `input`."
+_FREE_TEXT: Final = "What it takes is any text, and not JSON. Give that text as the string `input`."
 
 _SHELL: Final[dict[str, Any]] = {
     "type": "object",
@@ -76,42 +76,42 @@ class _Search(msgspec.Struct, frozen=True):
     parameters: dict[str, Any] | None = None
 
 
-class Offered:
-    """Converts tools to functions, in their order."""
+class OfferedTools:
+    """Converts tools to functions, in order."""
 
-    def __init__(self, given: list[dict[str, Any]]) -> None:
+    def __init__(self, definition: list[dict[str, Any]]) -> None:
         self.tools: dict[str, Tool] = {}
-        """By the names that providers know."""
+        """By provider name."""
         self.hosted: list[str] = []
-        """The types of those that are no functions."""
-        plain = (tool for tool in given if tool.get("type", "function") == "function")
+        """The types of tools without a function."""
+        plain = (tool for tool in definition if tool.get("type", "function") == "function")
         self.names = Names({string(tool.get("name")) for tool in plain})
-        for number, tool in enumerate(given):
+        for number, tool in enumerate(definition):
             self.add(tool, place=f"tools[{number}]")
 
-    def add(self, given: dict[str, Any], *, place: str) -> None:
-        """Take a tool.
+    def add(self, definition: dict[str, Any], *, place: str) -> None:
+        """Convert a tool.
 
         Raises:
-            RequestError: `invalid_request`, it does not fit its type, or there are too many.
+            RequestError: `invalid_request`, the tool is invalid, or there are too many.
         """
-        match given.get("type", "function"):
+        match definition.get("type", "function"):
             case "namespace":
-                space = convert_body(given, _Namespace, place=place)
+                space = convert_body(definition, _Namespace, place=place)
                 for number, tool in enumerate(space.tools):
                     self._add(tool, space=space.name, place=f"{place}.tools[{number}]")
             case _:
-                self._add(given, space=None, place=place)
+                self._add(definition, space=None, place=place)
 
     def label(self) -> Mapping[str, str]:
-        """Return what is needed of the tools to render their calls later.
+        """Return the label that is needed to render the calls of the tools later.
 
         Raises:
-            RequestError: `invalid_request`, it is too much.
+            RequestError: `invalid_request`, the label is too long.
         """
-        if not self.names.called:
+        if not self.names.tools:
             return {}
-        label = msgspec.json.encode(self.names.called)
+        label = msgspec.json.encode(self.names.tools)
         if len(label) > MAX_LABEL:
             raise RequestError(
                 "invalid_request",
@@ -120,31 +120,33 @@ class Offered:
             )
         return {CALLS: label.decode()}
 
-    def _add(self, given: dict[str, Any], *, space: str | None, place: str) -> None:
-        match given.get("type", "function"):
+    def _add(self, definition: dict[str, Any], *, space: str | None, place: str) -> None:
+        match definition.get("type", "function"):
             case "function":
-                tool = convert_body(given, FunctionTool, place=place)
-                self._offer(Called("function", tool.name, space), tool, place=place)
+                tool = convert_body(definition, FunctionTool, place=place)
+                self._offer(ClientTool("function", tool.name, space), tool, place=place)
             case "custom":
-                custom = convert_body(given, _CustomTool, place=place)
-                self._offer(Called("custom", custom.name, space), _free(custom), place=place)
+                custom = convert_body(definition, _CustomTool, place=place)
+                self._offer(
+                    ClientTool("custom", custom.name, space), _as_function(custom), place=place
+                )
             case "tool_search":
-                search = convert_body(given, _Search, place=place)
+                search = convert_body(definition, _Search, place=place)
                 if search.execution != "client":
-                    # All tools are offered at once: there is nothing to be searched for.
+                    # All tools are offered at once, so there is nothing to search.
                     return
-                called = Called("tool_search", "tool_search")
+                client_tool = ClientTool("tool_search", "tool_search")
                 schema = search.parameters or _SEARCH
                 tool = FunctionTool("tool_search", search.description, schema)
-                self._offer(called, tool, place=place)
+                self._offer(client_tool, tool, place=place)
             case "local_shell":
                 tool = FunctionTool("local_shell", "Runs a command on the user's machine.", _SHELL)
-                self._offer(Called("local_shell", "local_shell"), tool, place=place)
+                self._offer(ClientTool("local_shell", "local_shell"), tool, place=place)
             case kind:
                 self.hosted.append(str(kind)[:_MAX_KIND])
 
-    def _offer(self, called: Called, tool: FunctionTool, *, place: str) -> None:
-        name = self.names.name_of(called)
+    def _offer(self, client_tool: ClientTool, tool: FunctionTool, *, place: str) -> None:
+        name = self.names.name_of(client_tool)
         function = Function(name, tool.description, tool.parameters, tool.strict)
         self.tools[name] = Tool(function)
         if len(self.tools) > MAX_TOOLS:
@@ -153,17 +155,17 @@ class Offered:
             )
 
 
-def _free(tool: _CustomTool) -> FunctionTool:
-    """Return the function that stands for a tool which takes any text."""
-    said = [tool.description] if tool.description else []
-    said.append(_FREE)
+def _as_function(tool: _CustomTool) -> FunctionTool:
+    """Return the function that stands for a custom tool."""
+    texts = [tool.description] if tool.description else []
+    texts.append(_FREE_TEXT)
     form = tool.format
     if form is not None and form.definition:
-        said.append(f"It has to be of this grammar ({form.syntax or 'lark'}):\n{form.definition}")
+        texts.append(f"It has to be of this grammar ({form.syntax or 'lark'}):\n{form.definition}")
     schema = {
         "type": "object",
         "properties": {INPUT: {"type": "string"}},
         "required": [INPUT],
         "additionalProperties": False,
     }
-    return FunctionTool(tool.name, "\n\n".join(said), schema)
+    return FunctionTool(tool.name, "\n\n".join(texts), schema)

@@ -1,4 +1,4 @@
-"""OpenAI Responses."""
+"""OpenAI Responses for upstreams."""
 
 from ....framing.lenient import LenientDecoder
 from ...upstream_format import Passthrough, UpstreamFormat

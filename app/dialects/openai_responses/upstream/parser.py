@@ -1,8 +1,8 @@
-"""OpenAI Responses as an upstream speaks it: typed events about output items.
+"""Parser of OpenAI Responses streams: typed events about output items.
 
-The answer is whole only with `response.completed`, `.incomplete`, `.failed` or `.cancelled`,
-or an `error`; hosts that send `[DONE]` send it after one of them. Unknown events, keepalives
-among them, mean nothing, and what follows the end is ignored.
+An answer is complete only with `response.completed`, `.incomplete`, `.failed` or `.cancelled`,
+or an `error`; hosts that send `[DONE]` send it after one of them. Unknown events such as
+keepalives are ignored, as is input after the end.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class Parser(AnswerParser):
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
         super().__init__(upstream=upstream, choices=choices)
         items = self._items = Items(self._builder)
-        self._sound: int | None = None
+        self._audio_block: int | None = None
         self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
             "response.output_text.delta": lambda e: items.delta(e, "text"),
             "response.output_text.done": lambda e: items.whole(e, "text"),
@@ -87,14 +87,14 @@ class Parser(AnswerParser):
         response = event if whole else mapping(event.get("response"))
         end = kind.removeprefix("response.")
         if end == "message" and not whole:
-            end = ""  # an event that does not say what it is ends nothing
+            end = ""  # an event without a type ends nothing
         if response or (end in _ENDS and end != kind):
             self._response(response, end=end)
         elif event.get("error") and kind == "message":
             self._refuse(event)
 
     def _response(self, response: dict[str, Any], *, end: str) -> None:
-        """Take a response as it is by now; it has ended if the event or its status says so."""
+        """Handle a response object; it ends the stream if the event or its status does."""
         if self.model is None or self.upstream_id is None:
             self.model = self.model or short(response.get("model"))
             self.upstream_id = self.upstream_id or short(response.get("id"))
@@ -107,7 +107,8 @@ class Parser(AnswerParser):
         moderation = mapping(response.get("moderation"))
         self._builder.content_filter(0, "prompt", mapping(moderation.get("input")))
         self._builder.content_filter(0, "completion", mapping(moderation.get("output")))
-        # "message" is a body that was no stream, "done" OpenRouter's and LM Studio's end.
+        # "message" is the event of a JSON document; OpenRouter and LM Studio end with
+        # "done".
         status = string(response.get("status"))
         if end in ("message", "done") or (end == "completed" and status in _ENDS):
             end = status
@@ -130,23 +131,27 @@ class Parser(AnswerParser):
             self._builder.end("cancelled")
         else:
             details = mapping(response.get("incomplete_details"))
-            why = string(details.get("reason")) if end == "incomplete" else end
-            asked = self._items.asked
-            if asked:
-                told = f"the model asks for {', '.join(asked)}, which only the client can answer"
-                self._builder.notice("client_item", told)
-            waits = asked and end == "completed"
-            self._builder.finish(0, end, reason="tool_calls" if waits else parse_finish(why))
+            reason = string(details.get("reason")) if end == "incomplete" else end
+            requests = self._items.client_requests
+            if requests:
+                message = (
+                    f"the model asks for {', '.join(requests)}, which only the client can answer"
+                )
+                self._builder.notice("client_item", message)
+            waits = requests and end == "completed"
+            self._builder.finish(0, end, reason="tool_calls" if waits else parse_finish(reason))
             self._complete()
 
     def _audio(self, event: dict[str, Any]) -> None:
-        """Take sound, which is 16 bit PCM."""
+        """Handle audio, which is 16-bit PCM."""
         if data := text_or_none(event.get("delta")):
-            self._sound = self._builder.media(0, "audio/pcm", data=data, block=self._sound)
+            self._audio_block = self._builder.media(
+                0, "audio/pcm", data=data, block=self._audio_block
+            )
 
 
 def parse_usage(usage: dict[str, Any], service_tier: object = None) -> TokenCounts:
-    """Read a `usage` object; the details are parts of the totals."""
+    """Parse a `usage` object; the details are parts of the totals."""
     input_details = mapping(usage.get("input_tokens_details"))
     output_details = mapping(usage.get("output_tokens_details"))
     cost = parse_cost(usage)

@@ -1,8 +1,8 @@
-"""A client's own Responses request, as an upstream that speaks Responses is sent it.
+"""Passthrough of a client's Responses request to an upstream with the same format.
 
-It goes on as it came, so that nothing of it is lost, but for what is the relay's: the ids of
-the items that it gave, which the provider would look for in vain, and the proofs of other
-providers' reasoning, which it would refuse.
+The request is forwarded unchanged, except for the relay's own additions: ids of items that
+the relay assigned, which the provider does not know, and signatures of other providers'
+reasoning, which it would reject.
 """
 
 from typing import Any, Final
@@ -19,23 +19,30 @@ from .quirks import ENCRYPTED_REASONING, Quirks
 
 _UNNAMED: Final = frozenset(
     (
-        *("message", "function_call", "function_call_output", "reasoning", "compaction"),
-        *("custom_tool_call", "custom_tool_call_output", "tool_search_call", "tool_search_output"),
+        "compaction",
+        "custom_tool_call",
+        "custom_tool_call_output",
+        "function_call",
+        "function_call_output",
+        "message",
+        "reasoning",
+        "tool_search_call",
+        "tool_search_output",
     )
 )
-"""The items that need no id."""
+"""The item types that need no id."""
 
 
 def pass_on(client_body: ClientBody, *, quirks: Quirks | None = None) -> PassedBody:
-    """Return the body as OpenAI and other vendors of the format can take it."""
+    """Return the body as OpenAI and compatible vendors accept it."""
     quirks = quirks or Quirks()
     body = {**client_body.body}
     if isinstance(body.get("input"), list):
         converted = (_convert_item(item, quirks=quirks) for item in mappings(body["input"]))
         body["input"] = [item for item in converted if item is not None]
         if client_body.body["input"][-1].get("type") == TRIGGER:
-            asks = {"type": TRIGGER} if quirks.compaction else _user(INSTRUCTION)
-            body["input"].append(asks)
+            trigger = {"type": TRIGGER} if quirks.compaction else _user(INSTRUCTION)
+            body["input"].append(trigger)
     if quirks.user_field == "safety_identifier" and "user" in body:
         user = body.pop("user")
         body.setdefault("safety_identifier", user)
@@ -57,8 +64,10 @@ def finish(body: dict[str, Any], *, model: str, quirks: Quirks | None = None) ->
 
 
 def _list_includes(body: dict[str, Any], *, quirks: Quirks) -> list[str]:
-    given = body.get("include")
-    include = [name for name in given if isinstance(name, str)] if isinstance(given, list) else []
+    requested = body.get("include")
+    include = (
+        [name for name in requested if isinstance(name, str)] if isinstance(requested, list) else []
+    )
     wanted = quirks.encrypted_reasoning
     if wanted == "never":
         return [name for name in include if name != ENCRYPTED_REASONING]
@@ -71,12 +80,12 @@ def _list_includes(body: dict[str, Any], *, quirks: Quirks) -> list[str]:
 
 
 def _convert_item(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any] | None:
-    """Return an item as the provider can take it; None for what it cannot."""
+    """Return an item as the provider accepts it; None if it does not."""
     kind = item.get("type", "message")
     if kind == "reasoning":
         return _convert_reasoning(item, quirks=quirks)
     if kind == TRIGGER:
-        return None  # one that is not the last has been done, in a turn before
+        return None  # a trigger that is not last belongs to an earlier turn
     proof = unpack(string(item.get("encrypted_content"))) if kind in COMPACTIONS else None
     if proof is not None:
         summary = read_summary(proof)
@@ -84,8 +93,8 @@ def _convert_item(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any] | N
     item = keep_clients_tools(item)
     if kind not in _UNNAMED:
         return item
-    # With `store` off the provider would look for it in vain. What clients put beside the
-    # arguments is what they read in them.
+    # Without `store` the provider does not know the id. `parsed_arguments` are an addition
+    # of clients.
     converted = {k: v for k, v in item.items() if k not in ("id", "parsed_arguments")}
     if item.get("role") == "assistant" and isinstance(item.get("content"), list):
         converted["content"] = [_convert_part(part) for part in mappings(item["content"])]
@@ -93,12 +102,14 @@ def _convert_item(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any] | N
 
 
 def _convert_part(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part of an answer without what the relay added, and citations of no known file."""
-    kept = {k: v for k, v in part.items() if k != "parsed"}
-    if kept.get("annotations"):
-        given = mappings(kept["annotations"])
-        kept["annotations"] = [one for one in given if one.get("file_id") != ""]
-    return kept
+    """Return an answer's part without the relay's additions and without citations of unknown
+    files.
+    """
+    fields = {k: v for k, v in part.items() if k != "parsed"}
+    if fields.get("annotations"):
+        requested = mappings(fields["annotations"])
+        fields["annotations"] = [one for one in requested if one.get("file_id") != ""]
+    return fields
 
 
 def _user(text: str) -> dict[str, Any]:
@@ -109,7 +120,7 @@ def _convert_reasoning(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any
     encrypted = string(item.get("encrypted_content"))
     proof = unpack(encrypted) if encrypted else None
     if proof is not None and proof.format == OPENAI_ITEM and proof.data is not None:
-        # What an upstream of this kind asked the client for.
+        # A request of such an upstream to the client.
         return parse_object(proof.data)
     wanted = quirks.send_reasoning
     if wanted == "no" or is_packed(encrypted):
@@ -118,7 +129,7 @@ def _convert_reasoning(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any
         converted = {k: v for k, v in item.items() if k not in ("id", "status") and v is not None}
         return {"summary": [], **converted}
     if wanted != "text":
-        return None  # nothing proves it
+        return None  # unsigned
     texts = mappings(item.get("content")) or mappings(item.get("summary"))
     content = [{"type": "reasoning_text", "text": string(part.get("text"))} for part in texts]
     return {"type": "reasoning", "summary": [], "content": content} if content else None

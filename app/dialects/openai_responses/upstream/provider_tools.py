@@ -1,4 +1,4 @@
-"""What an output item that is no text says: the tools that the provider ran, and citations.
+"""Parsers of output items for provider-executed tools, and of citations.
 
 Pure functions of an item as the provider sent it.
 """
@@ -18,41 +18,55 @@ from ..name import NAME
 
 XAI_TOOLS: Final = frozenset(
     (
-        *("x_keyword_search", "x_semantic_search", "x_user_search", "x_thread_fetch"),
         "view_x_video",
+        "x_keyword_search",
+        "x_semantic_search",
+        "x_thread_fetch",
+        "x_user_search",
     )
 )
-"""The custom tool calls that xAI answers itself; it knows no custom tools of its callers."""
+"""The custom tool calls that xAI executes; it has no custom tools of clients."""
 
 CALLERS_ITEMS: Final = frozenset(
     (
-        *("computer_call", "computer_call_output", "shell_call", "shell_call_output"),
-        *("local_shell_call", "local_shell_call_output"),
-        *("apply_patch_call", "apply_patch_call_output"),
-        *("mcp_approval_request", "mcp_approval_response"),
-        *("tool_search_call", "tool_search_output"),
+        "apply_patch_call",
+        "apply_patch_call_output",
+        "computer_call",
+        "computer_call_output",
+        "local_shell_call",
+        "local_shell_call_output",
+        "mcp_approval_request",
+        "mcp_approval_response",
+        "shell_call",
+        "shell_call_output",
+        "tool_search_call",
+        "tool_search_output",
     )
 )
-"""What is asked of the caller's own machine, or of the caller, and the answers."""
+"""Requests to the client or its machine, and the responses to them."""
 
 BRING_TOOLS: Final = ("tool_search_output", "additional_tools")
-"""The items that bring tools."""
+"""The items that add tools."""
 _PLAIN: Final = ("function", "custom")
 
 _CALLERS: Final = ("function_call", "function_call_output", "custom_tool_call_output")
 _MORE: Final = (
-    *("mcp_list_tools", "mcp_approval_request", "program", "program_output"),
-    *("tool_search_output", "search_results"),  # the latter is Perplexity's
+    "mcp_approval_request",
+    "mcp_list_tools",
+    "program",
+    "program_output",
+    "search_results",  # Perplexity
+    "tool_search_output",
 )
 _INPUTS: Final = ("action", "queries", "arguments", "code", "operation", "input", "revised_prompt")
 _OUTPUTS: Final = ("output", "outputs", "results", "result", "tools", "error")
 _TEXTS: Final = ("code_interpreter_call", "image_generation_call", "program")
-"""The tools whose input is a text, though it may look like JSON."""
+"""The tools whose input is text, even if it looks like JSON."""
 _IMAGE_TYPES: Final = {"svg": "image/svg+xml", "jpg": "image/jpeg"}
 
 
 def is_provider_tool(item: dict[str, Any]) -> bool:
-    """Whether the provider ran the tool, or knows it as one of its own."""
+    """Return whether the provider executed the tool, or defines it."""
     kind = string(item.get("type"))
     if kind == "custom_tool_call":
         return string(item.get("name")) in XAI_TOOLS
@@ -61,62 +75,62 @@ def is_provider_tool(item: dict[str, Any]) -> bool:
 
 
 def asks_caller(item: dict[str, Any]) -> bool:
-    """Whether the caller has to do what the item says, before the model can go on."""
+    """Return whether the client has to act on the item before the model can continue."""
     kind = string(item.get("type"))
     if kind == "mcp_approval_request":
         return True
     if kind == "tool_search_call":
         return item.get("execution") == "client"
-    # A shell of OpenAI's own stands in a container.
+    # OpenAI's hosted shell runs in a container.
     place = mapping(item.get("environment")).get("type")
     return kind in CALLERS_ITEMS and kind.endswith("_call") and place != "container_reference"
 
 
 def keep_clients_tools(item: dict[str, Any]) -> dict[str, Any]:
-    """Return an item that brings tools, with only those that the client runs itself.
+    """Return an item that adds tools, limited to those that the client executes.
 
-    All others stand in the `tools` of a request, where it is looked which of them the upstream
-    is set to take.
+    All others are in the `tools` of a request, which are checked against the upstream's
+    settings.
     """
     if item.get("type") not in BRING_TOOLS:
         return item
-    kept = [keep_in_space(tool) for tool in mappings(item.get("tools"))]
-    return {**item, "tools": [tool for tool in kept if tool.get("type") in (*_PLAIN, "namespace")]}
+    tools = [keep_in_space(tool) for tool in mappings(item.get("tools"))]
+    return {**item, "tools": [tool for tool in tools if tool.get("type") in (*_PLAIN, "namespace")]}
 
 
 def keep_in_space(tool: dict[str, Any]) -> dict[str, Any]:
-    """Return a namespace with the client's own tools only, and any other tool as it is."""
+    """Return a namespace limited to the client's own tools, and any other tool unchanged."""
     if tool.get("type") != "namespace":
         return tool
-    kept = [one for one in mappings(tool.get("tools")) if one.get("type") in _PLAIN]
-    return {**tool, "tools": kept}
+    tools = [one for one in mappings(tool.get("tools")) if one.get("type") in _PLAIN]
+    return {**tool, "tools": tools}
 
 
 def key_of(item: dict[str, Any]) -> str:
-    """Return what an item that asks the caller, and the item that answers it, have in common."""
+    """Return the key that a request to the client and its response share."""
     key = string(item.get("approval_request_id")) or string(item.get("call_id"))
     return key or ("" if is_answer(item) else string(item.get("id")))
 
 
 def is_answer(item: dict[str, Any]) -> bool:
-    """Whether an item says what a tool gave, or what the caller decided."""
+    """Return whether an item is a tool's output or a decision of the client."""
     return string(item.get("type")).endswith(("_output", "_response"))
 
 
 def name_tool(item: dict[str, Any]) -> str:
-    """Return "web_search" for a `web_search_call`, and of an MCP call the tool's own name."""
+    """Return "web_search" for a `web_search_call`, and for an MCP call the tool's own name."""
     kind = string(item.get("type"))
     name = string(item.get("name")) or kind.removesuffix("_output").removesuffix("_call")
     return name or kind
 
 
 def read_values(item: dict[str, Any], *, typed: str) -> dict[str, Any]:
-    """Return `input` and `output`, as far as the item has them; `typed` is the input's deltas."""
+    """Return `input` and `output` if the item has them; `typed` is the joined input deltas."""
     values: dict[str, Any] = {}
-    given = next((item[key] for key in _INPUTS if item.get(key)), typed)
-    if given:
-        values["input"] = given if item.get("type") in _TEXTS else _parsed(given)
-    if item.get("type") != "image_generation_call":  # whose result is told as media
+    value = next((item[key] for key in _INPUTS if item.get(key)), typed)
+    if value:
+        values["input"] = value if item.get("type") in _TEXTS else _parsed(value)
+    if item.get("type") != "image_generation_call":  # whose result is emitted as media
         found = [item[key] for key in _OUTPUTS if item.get(key) is not None]
         if found:
             values["output"] = found[0]
@@ -124,7 +138,7 @@ def read_values(item: dict[str, Any], *, typed: str) -> dict[str, Any]:
 
 
 def read_image(item: dict[str, Any]) -> tuple[str, str] | None:
-    """Return media type and base64 data of an image that was generated."""
+    """Return media type and base64 data of a generated image."""
     data = text_or_none(item.get("result"))
     if item.get("type") != "image_generation_call" or data is None:
         return None
@@ -133,11 +147,11 @@ def read_image(item: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def read_citation(annotation: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of `EventBuilder.source`."""
+    """Return the arguments of `EventBuilder.source`."""
     start, end = annotation.get("start_index"), annotation.get("end_index")
     kind = annotation.get("type")
     if kind == "file_citation":
-        # It stands at one place; the `index` of a `file_path` counts files instead.
+        # It has one position; the `index` of a `file_path` counts files instead.
         start = end = annotation.get("index")
     return {
         "url": text_or_none(annotation.get("url")),
@@ -145,7 +159,8 @@ def read_citation(annotation: dict[str, Any]) -> dict[str, Any]:
         or text_or_none(annotation.get("file_id")),
         "title": text_or_none(annotation.get("title")),
         "span": (count(start), count(end)),
-        # A page has no other members. None of a file's may be null (OpenAI's schema).
+        # A URL citation has no other fields. Fields of a file citation may not be null
+        # (OpenAI's schema).
         "raw": None
         if kind in (None, "url_citation")
         else make_raw(NAME, {k: v for k, v in annotation.items() if v is not None}),
@@ -153,7 +168,7 @@ def read_citation(annotation: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parsed(value: Any) -> Any:
-    """Return JSON text decoded."""
+    """Return decoded JSON text, or the value unchanged."""
     try:
         return decode(value) if isinstance(value, str) else value
     except ValueError:

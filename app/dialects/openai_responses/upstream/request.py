@@ -1,4 +1,4 @@
-"""What an upstream that speaks Responses is sent: the conversation as a list of items."""
+"""Renderer of Responses requests to upstreams."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,7 +52,7 @@ from .provider_tools import (
 from .quirks import ENCRYPTED_REASONING, Quirks
 
 Part = TextPart | ImagePart | AudioPart | FilePart
-Answered = TextPart | RefusalPart | ReasoningPart | OpaquePart
+AnswerPart = TextPart | RefusalPart | ReasoningPart | OpaquePart
 
 FORMAT: Final = "OpenAI Responses"
 IGNORED: Final = frozenset(("seed", "frequency_penalty", "presence_penalty", "cache_control"))
@@ -62,25 +62,25 @@ place_extra: Final = placed_at(
 
 _LONGEST_USER: Final = 64
 _FORM: Final = ExchangeForm(re.compile(r".{1,64}", re.DOTALL))
-_KEPT: Final = ("previous_response_id", "conversation")
-"""What stands for a conversation that the provider keeps, with calls that it knows."""
+_STORED_CONVERSATION: Final = ("previous_response_id", "conversation")
+"""The options for conversations stored by the provider, which knows their calls."""
 _LOGPROBS: Final = "message.output_text.logprobs"
 
 
 def find_limit(quirks: Quirks) -> str:
-    """Return the path of the field that limits the length of an answer."""
+    """Return the path of the field that limits the output length."""
     return "max_output_tokens"
 
 
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> RenderedRequest:
-    """Return the body that asks an upstream for `model` as a stream.
+    """Return the body of a streaming request for `model`.
 
-    `provider_options` overrules all but the model and that it is a stream.
+    `provider_options` override all fields except `model` and `stream`.
 
     Raises:
-        RequestError: the format cannot say something that the answer depends on.
+        RequestError: the format cannot express something that the answer depends on.
     """
     quirks = quirks or Quirks()
     refuse_choices(request, format=FORMAT)
@@ -118,13 +118,13 @@ def render_request(
 
 
 def _arrange(request: ChatRequest) -> Exchange:
-    kept = not (request.provider_options or {}).keys().isdisjoint(_KEPT)
-    return arrange(request.messages, _FORM._replace(stray_results=True) if kept else _FORM)
+    stored = not (request.provider_options or {}).keys().isdisjoint(_STORED_CONVERSATION)
+    return arrange(request.messages, _FORM._replace(stray_results=True) if stored else _FORM)
 
 
 def _list_includes(request: ChatRequest, items: Any, *, quirks: Quirks) -> list[str]:
-    asks = request.reasoning_effort or request.reasoning_summary
-    reasons = asks or any(item.get("type") == "reasoning" for item in items)
+    requested = request.reasoning_effort or request.reasoning_summary
+    reasons = requested or any(item.get("type") == "reasoning" for item in items)
     wanted = quirks.encrypted_reasoning
     found = []
     if wanted == "always" or (wanted == "auto" and reasons):
@@ -148,7 +148,7 @@ def _render_tool(function: Function) -> dict[str, Any]:
         tool["description"] = function.description
     parameters = function.parameters
     tool["parameters"] = {"type": "object", "properties": {}} if parameters is None else parameters
-    # Left out it means false in Chat Completions, but here that a schema is made strict.
+    # If omitted, it is false in Chat Completions, but true here.
     tool["strict"] = bool(function.strict)
     return msgspec.to_builtins(tool)  # type: ignore[no-any-return]  # a dict of a dict
 
@@ -165,10 +165,10 @@ def _render_choice(request: ChatRequest) -> Any:
 
 
 def _render_text(request: ChatRequest) -> dict[str, Any] | None:
-    said = _render_format(request) or {}
+    text = _render_format(request) or {}
     if request.verbosity is not None:
-        said["verbosity"] = request.verbosity
-    return said or None
+        text["verbosity"] = request.verbosity
+    return text or None
 
 
 def _render_format(request: ChatRequest) -> dict[str, Any] | None:
@@ -207,12 +207,12 @@ def _render_input(messages: Sequence[Message], *, quirks: Quirks) -> list[dict[s
 
 
 def _read_items(messages: Sequence[Message]) -> dict[str, dict[str, Any]]:
-    """Return the items that go back as they came, by the text of their `opaque`.
+    """Return the items that are sent back unchanged, by the text of their `opaque`.
 
-    One that asks the client goes back with its answer only: OpenAI refuses it alone.
+    A request to the client is only sent with its response: OpenAI rejects it alone.
 
     Raises:
-        RequestError: one is no such item.
+        RequestError: an item is invalid.
     """
     found: dict[str, dict[str, Any]] = {}
     for number, message in enumerate(messages):
@@ -222,20 +222,20 @@ def _read_items(messages: Sequence[Message]) -> dict[str, dict[str, Any]]:
             if isinstance(part, OpaquePart) and part.format == OPENAI_ITEM:
                 place = f"messages[{number}].content[{index}].data"
                 found[part.data] = _parse_item(part.data, place=place)
-    asked = {key_of(item) for item in found.values() if not is_answer(item)}
+    requested = {key_of(item) for item in found.values() if not is_answer(item)}
     answered = {key_of(item) for item in found.values() if is_answer(item)}
-    return {data: item for data, item in found.items() if key_of(item) in asked & answered}
+    return {data: item for data, item in found.items() if key_of(item) in requested & answered}
 
 
 def _parse_item(data: str, *, place: str) -> dict[str, Any]:
     item = parse_object(data)
     if item is None:
-        raise RequestError("invalid_request", f"{place}: it is no JSON object")
+        raise RequestError("invalid_request", f"{place}: not a JSON object")
     kind = item.get("type")
     if not isinstance(kind, str) or kind not in CALLERS_ITEMS:
         known = ", ".join(sorted(CALLERS_ITEMS))
-        what = f"{str(kind)[:60]!r} is not taken here (only {known})"
-        raise RequestError("invalid_request", f"{place}.type: {what}")
+        message = f"{str(kind)[:60]!r} is not supported here (only {known})"
+        raise RequestError("invalid_request", f"{place}.type: {message}")
     return keep_clients_tools(item)
 
 
@@ -257,8 +257,8 @@ def _render_part(part: Part, *, place: str) -> dict[str, Any]:
         case _:
             file = msgspec.to_builtins(part.file)
             if part.file.file_data is None and part.file.file_id is None:
-                what = f"{place}.file: it has no file_data or file_id"
-                raise RequestError("invalid_request", what)
+                message = f"{place}.file: has no file_data or file_id"
+                raise RequestError("invalid_request", message)
             return {"type": "input_file", **file}
 
 
@@ -286,38 +286,40 @@ def _render_result(message: ToolMessage, *, custom: set[str]) -> dict[str, Any]:
 
 
 class _AssistantRenderer:
-    """One assistant message but for its calls, as items: messages, and reasoning between them."""
+    """Renders one assistant message except for its calls: message items with reasoning between
+    them.
+    """
 
     def __init__(self, quirks: Quirks, items: Mapping[str, dict[str, Any]]) -> None:
         self._quirks = quirks
         self._items = items
-        self._said: list[dict[str, Any]] = []
+        self._texts: list[dict[str, Any]] = []
         self._phase: str | None = None
-        """Of the texts that follow."""
-        self._thought: list[str] = []
+        """The phase of the texts that follow."""
+        self._summaries: list[str] = []
 
     def render(self, message: AssistantMessage) -> list[dict[str, Any]]:
         return [item for part in _list_parts(message) for item in self._take(part)] + self._rest()
 
-    def _take(self, part: Answered) -> Iterator[dict[str, Any]]:
+    def _take(self, part: AnswerPart) -> Iterator[dict[str, Any]]:
         """Yield the items that a part completes."""
         match part:
             case TextPart() | RefusalPart():
-                yield from self._end_thought(None)
-                self._say(part)
+                yield from self._end_reasoning(None)
+                self._add_text(part)
             case ReasoningPart():
-                yield from self._end_said()
-                yield from self._think(part)
+                yield from self._end_texts()
+                yield from self._add_reasoning(part)
             case _:
                 yield from self._take_opaque(part)
 
     def _take_opaque(self, part: OpaquePart) -> Iterator[dict[str, Any]]:
         if part.format == OPENAI_PHASE:
-            yield from self._end_said()
+            yield from self._end_texts()
             self._phase = part.data
         elif part.format in (OPENAI_REASONING, OPENAI_ENCRYPTED):
-            yield from self._end_said()
-            yield from self._end_thought(part.data)
+            yield from self._end_texts()
+            yield from self._end_reasoning(part.data)
         elif part.format == OPENAI_ITEM:
             if part.data in self._items:
                 yield from self._rest()
@@ -327,53 +329,55 @@ class _AssistantRenderer:
             yield {"type": "compaction", "encrypted_content": part.data}
 
     def _rest(self) -> list[dict[str, Any]]:
-        return [*self._end_said(), *self._end_thought(None)]
+        return [*self._end_texts(), *self._end_reasoning(None)]
 
-    def _say(self, part: TextPart | RefusalPart) -> None:
+    def _add_text(self, part: TextPart | RefusalPart) -> None:
         if isinstance(part, RefusalPart):
-            self._said.append({"type": "refusal", "refusal": part.refusal})
+            self._texts.append({"type": "refusal", "refusal": part.refusal})
         elif part.text:
-            self._said.append({"type": "output_text", "text": part.text, "annotations": []})
+            self._texts.append({"type": "output_text", "text": part.text, "annotations": []})
 
-    def _end_said(self) -> Iterator[dict[str, Any]]:
-        said, self._said = self._said, []
-        if not said:
+    def _end_texts(self) -> Iterator[dict[str, Any]]:
+        texts, self._texts = self._texts, []
+        if not texts:
             return
         phase, self._phase = self._phase, None
-        # One text alone goes in the short form, which every host takes.
-        plain = len(said) == 1 and "text" in said[0]
-        item = {"role": "assistant", "content": said[0]["text"] if plain else said}
+        # A single text is sent in the short form, which every host accepts.
+        plain = len(texts) == 1 and "text" in texts[0]
+        item = {"role": "assistant", "content": texts[0]["text"] if plain else texts}
         yield {**item, "phase": phase} if phase else item
 
-    def _think(self, part: ReasoningPart) -> Iterator[dict[str, Any]]:
-        """Take a block of reasoning; the blocks of one item come one after the other."""
+    def _add_reasoning(self, part: ReasoningPart) -> Iterator[dict[str, Any]]:
+        """Add a block of reasoning; the blocks of one item are consecutive."""
         foreign = part.encrypted and part.format not in (None, OPENAI_ENCRYPTED)
         if part.signature or foreign:
-            return  # it is another provider's
+            return  # another provider's
         if part.text:
-            self._thought.append(part.text)
+            self._summaries.append(part.text)
         if part.encrypted:
-            yield from self._end_thought(part.encrypted)
+            yield from self._end_reasoning(part.encrypted)
 
-    def _end_thought(self, encrypted: str | None) -> Iterator[dict[str, Any]]:
-        thought, self._thought = self._thought, []
+    def _end_reasoning(self, encrypted: str | None) -> Iterator[dict[str, Any]]:
+        summaries, self._summaries = self._summaries, []
         wanted = self._quirks.send_reasoning
         if wanted == "no":
             return
         item: dict[str, Any] = {"type": "reasoning", "summary": []}
         if encrypted:
-            # No id: with `store` off the provider would look for it in vain.
-            item["summary"] = [{"type": "summary_text", "text": text} for text in thought]
+            # No id: without `store` the provider does not know it.
+            item["summary"] = [{"type": "summary_text", "text": text} for text in summaries]
             yield {**item, "encrypted_content": encrypted}
-        elif thought and wanted == "text":
-            item["content"] = [{"type": "reasoning_text", "text": text} for text in thought]
+        elif summaries and wanted == "text":
+            item["content"] = [{"type": "reasoning_text", "text": text} for text in summaries]
             yield item
 
 
-def _list_parts(message: AssistantMessage) -> list[Answered]:
-    """Return the content of an assistant message as parts, whatever its form."""
+def _list_parts(message: AssistantMessage) -> list[AnswerPart]:
+    """Return the content of an assistant message as parts, regardless of its form."""
     content = message.content
-    parts: list[Answered] = [TextPart(content)] if isinstance(content, str) else [*(content or ())]
+    parts: list[AnswerPart] = (
+        [TextPart(content)] if isinstance(content, str) else [*(content or ())]
+    )
     if message.reasoning_content and not any(isinstance(p, ReasoningPart) for p in parts):
         parts.insert(0, ReasoningPart(message.reasoning_content))
     if message.refusal:
