@@ -32,10 +32,10 @@ LAYERS = [
     ("app.generation.owned_streams",),
     ("app.generation.starts",),
     ("app.generation.calls", "app.generation.claims", "app.generation.runs"),
-    (
-        *("app.generation.readers", "app.generation.relay", "app.generation.attempt"),
-        *("app.generation.watch", "app.generation.single_call"),
-    ),
+    ("app.generation.relay", "app.generation.single_call"),
+    ("app.generation.settlement",),
+    ("app.generation.readers", "app.generation.attempt"),
+    ("app.generation.watch",),
     ("app.generation.booking",),
     (
         *("app.generation.accounting", "app.generation.content", "app.generation.failover"),
@@ -43,7 +43,7 @@ LAYERS = [
     ),
     (
         *("app.generation.token_usage", "app.generation.origin", "app.generation.rights"),
-        "app.generation.shutdown",
+        *("app.generation.lifecycle", "app.generation.shutdown"),
     ),
     ("app.records",),
     ("app.telemetry",),
@@ -64,8 +64,6 @@ WITHIN = {
 }
 # The command and the composition root are the only ones to meet settings, logs and server.
 ALSO = {
-    "app.generation.relay": {"app.generation.attempt", "app.generation.readers"},
-    "app.generation.attempt": {"app.generation.watch"},
     "app.__main__": {"app.main", "app.asgi"},
     "app.main": {"app.composition", "app.relay"},
     "app.relay": {"app.asgi", "app.composition", "app.server"},
@@ -78,7 +76,7 @@ ALSO = {
 PURE = (
     *("ledger", "framing", "dialects", "retry.py", "deadlines.py", "peers.py", "bounds.py"),
     *("addresses.py", "identity/principal.py", "admission.py", "events.py", "requests.py"),
-    "errors.py",
+    *("errors.py", "generation/lifecycle.py"),
 )
 IMPURE = {"asyncio", "aiohttp", "httpx2", "starlette", "socket", "time", "uvicorn", "random", "os"}
 
