@@ -7,7 +7,7 @@
 - trying: an attempt runs, and nothing visible has come of it.
 - committed: something visible has come; no other attempt follows.
 - ending: the `stream.end` is due, or on its way into the log.
-- ended: the `stream.end` is in its place, or the stream is somebody else's to end.
+- ended: the `stream.end` is in its place, or the stream was removed or ended by others.
 
 Rules:
 
@@ -38,7 +38,7 @@ Input = Literal[
     "stop",  # somebody stops it
     "refused",  # the log did not take events, or the run itself failed
     "placed",  # the log has the end in its place
-    "lost",  # the stream was removed, or the log ended it, or will, without this run
+    "lost",  # the stream was removed, or ended by others
 ]
 
 TRANSITIONS: Final[Mapping[State, Mapping[Input, State]]] = {

@@ -6,6 +6,7 @@ events), `EventLog.append`. What arrived in one read moves as one batch.
 Nothing visible is logged before the target is committed, that is, before the upstream has
 sent a first piece of answer or completed an empty one: until then a failure can still be
 made good by another attempt, or become an HTTP status. Afterwards there is no other attempt.
+What can happen when is in `lifecycle.py`, what it costs in `settlement.py`.
 """
 
 import asyncio
@@ -203,14 +204,12 @@ class Relay:
             return
         self._stopped = self._stopped or Stopped("failed", error, "relay")
         written = await read_all(self._log, self.stream)
-        if closing := closing_events(written, status="failed", error=error.info()):
-            await self.take(closing)
-        else:  # the log has ended it
-            self._enter("lost")
+        # None if the log has ended it: then the log reports it.
+        await self.take(closing_events(written, status="failed", error=error.info()))
 
     def stop(self, status: Status, error: RelayError | None = None, *, by: EndedBy) -> None:
         """End the generation from outside and close the upstream; the first call counts."""
-        waits = self._state != "reserved"  # no append of a start is interrupted, nor one of an end
+        waits = self._state != "reserved"  # the append of the start is not interrupted
         if self._note_stop(Stopped(status, error, by)) and waits and self._task is not None:
             self._task.cancel()
 
