@@ -3,8 +3,9 @@
 import pytest
 
 from app.deadlines import Quiet
+from app.eventlog.stream_ended import Charge
 from app.events import TokenCounts
-from app.generation.accounting import Accounting, Charge
+from app.generation.accounting import Accounting
 from app.ledger.accounts import ReservationRequest
 from app.ledger.config import LedgerConfig
 from app.ledger.hidden_output import DEFAULT_RATE, MAX_RATE, MAX_TARGETS, HiddenRates
