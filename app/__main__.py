@@ -17,74 +17,33 @@ import argparse
 import asyncio
 import contextlib
 import os
-import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
-
-import msgspec
-import structlog
+from typing import Final, NoReturn
 
 from . import __version__, key_command, prices_command
-from .addresses import write_url
-from .asgi import build_app
 from .check import command as check_command
-from .composition import (
-    build_authenticator,
-    build_hub,
-    build_metrics,
-    build_observers,
-    build_price_book,
-    build_tracing,
-    opened,
-    prepare_log,
-    settle_identity,
-    settle_signing_key,
-)
-from .eventlog import LogUnusable
-from .generation.hub import Hub
+from .composition import build_price_book
 from .identity.keys_file import KeysUnusable
-from .relay import MAX_CONNECTIONS, build_operator_server, build_server
-from .reload import Configuration, apply, warn_of_limits
-from .server import Server, allow_files, bind
-from .settings import Settings, SettingsError, load_settings
-from .settings.first_minute import Start
-from .settings.timeouts import list_ineffective
-from .telemetry.areas import Area
-from .telemetry.logs import LineCounter, configure_logs
-from .telemetry.metrics import Metrics
-from .workers import RELOAD, SERVES, STOP_NOW, Workers
+from .serving import fail, loop_factory
+from .settings import SettingsError, load_settings
+from .startup import start_relay
+from .telemetry.logs import configure_logs
 
 if _interruptible:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 gc.enable()
-
-if TYPE_CHECKING:
-    from .telemetry.tracing import Tracing
-
-STOP_WITHIN_S = 15
-"""How long a worker may take to stop when the streams have drained."""
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, except where the relay serves: that it stops then is no failure."""
 
 STDIN = 0
 
-FILES_A_STREAM = 2
-"""The connections of its client and of its upstream."""
-OTHER_FILES = 100
-
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         fail(f"{message}; see {self.prog} --help")
-
-
-def fail(message: str) -> NoReturn:
-    """End with one line on stderr and exit code 2."""
-    print(f"seseragi: {message}", file=sys.stderr)
-    raise SystemExit(2)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -96,18 +55,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(arguments: list[str]) -> None:
-    if arguments[:1] == ["key"]:
-        return _change_keys(arguments[1:])
-    if arguments[:1] == ["records"]:
-        return _show_records(arguments[1:])
-    if arguments[:1] == ["prices"]:
-        return _show_prices(arguments[1:])
-    if arguments[:1] == ["check"]:
-        return _check_targets(arguments[1:])
-    if arguments[:1] == ["doctor"]:
-        return _examine(arguments[1:])
-    if arguments[:1] == ["why"]:
-        return _tell_why(arguments[1:])
+    if arguments and (command := COMMANDS.get(arguments[0])) is not None:
+        return command(arguments[1:])
     options = _parse(arguments)
     overrides = {
         name: value
@@ -115,49 +64,7 @@ def _run(arguments: list[str]) -> None:
         if (value := getattr(options, name)) is not None
     }
     load = partial(load_settings, os.environ, config=options.config, overrides=overrides)
-    try:
-        given = load()
-        start = settle_identity(given)
-        settings = start.settings
-        hub = build_hub(settings)
-        tracing = build_tracing(settings)
-    except SettingsError as error:
-        fail(str(error))
-    listener = _listen(settings.host, settings.port, "--port")
-    operator_port = settings.operator_port
-    operator = (
-        None if operator_port is None else _listen(settings.host, operator_port, "operator_port")
-    )
-    until = STDIN if options.stop_with_stdin else None
-    lines = configure_logs(
-        format=settings.log_format, level=settings.log_level, levels=settings.log_levels
-    )
-    try:
-        settings = settle_signing_key(settings)
-    except SettingsError as error:
-        fail(str(error))
-    settings = _fit_files(settings)
-    warn_of_limits(settings, hub.upstreams, hub.accounting)
-    if ineffective := list_ineffective(settings):
-        structlog.get_logger("seseragi").warning(
-            "these times have no effect, since the other one is over first", times=ineffective[:20]
-        )
-    configuration = Configuration(load, given, start, settings)
-    say_listening = partial(_say_listening, hub, listener, operator, start)
-    with listener, operator or contextlib.nullcontext():
-        if settings.workers > 1:
-            serves = (configuration, hub, listener, operator, say_listening, lines, tracing)
-            raise SystemExit(_run_workers(*serves, until=until))
-        if until is not None:
-            threading.Thread(target=_stop_at_end_of, args=(until,), daemon=True).start()
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            measured = build_metrics(settings, hub)
-            if measured is not None:
-                lines.tell = measured.logged
-            serving = _serve(
-                configuration, hub, listener, operator, measured, tracing, on_serving=say_listening
-            )
-            runner.run(serving)
+    start_relay(load, until=STDIN if options.stop_with_stdin else None)
 
 
 def _change_keys(arguments: list[str]) -> None:
@@ -220,7 +127,7 @@ def _check_targets(arguments: list[str]) -> None:
     with _reporting():
         settings = load_settings(os.environ, config=options.config)
         configure_logs(format=settings.log_format, level="error")  # the report says the rest
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             status = runner.run(check_command.run(options, settings, build_price_book(settings)))
     raise SystemExit(status)
 
@@ -259,196 +166,15 @@ def _tell_why(arguments: list[str]) -> None:
     raise SystemExit(status)
 
 
-def _run_workers(
-    configuration: Configuration,
-    hub: Hub,
-    listener: socket.socket,
-    operator: socket.socket | None,
-    say_listening: Callable[..., None],
-    lines: LineCounter,
-    tracing: "Tracing | None",
-    *,
-    until: int | None,
-) -> int:
-    """Run the workers until they are stopped; each has a hub of its own. Gives the exit code."""
-    if not hasattr(os, "fork"):
-        fail("several workers need a system that can fork a process, as Linux and macOS can")
-    settings = configuration.settings
-    areas = [Area() for _ in range(settings.workers + 1)]  # the last is this process's own
-    measured = build_metrics(settings, hub, areas=areas, own=settings.workers)
-    if measured is not None:
-        lines.tell = measured.logged
-    told = [one for one in (measured, tracing) if one is not None]
-    if tracing is not None:
-        tracing.open()
-    try:
-        prepare_log(settings, [*build_observers(), *told])
-    except LogUnusable as error:
-        fail(str(error))
-    finally:
-        if tracing is not None:  # its thread would not be in the workers
-            tracing.close()
-
-    def serve(link: socket.socket, number: int) -> None:
-        settings = configuration.settings  # those that this process has read last
-        structlog.contextvars.bind_contextvars(worker=number)  # each line of its log says it
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            hub = build_hub(settings)
-            measured = build_metrics(settings, hub, areas=areas, own=number - 1)
-            if measured is not None:
-                lines.tell = measured.logged
-            on_serving = partial(_tell, link)
-            serving = _serve(
-                *(configuration, hub, listener, operator, measured, tracing),
-                on_serving=on_serving,
-                link=link,
-            )
-            runner.run(serving)
-
-    def reload() -> bool:
-        if configuration.lost_terminal:
-            os.kill(os.getpid(), signal.SIGTERM)
-            return False
-        return configuration.read() is not None
-
-    return Workers(
-        serve,
-        settings.workers,
-        on_serving=lambda: say_listening(workers=settings.workers),
-        on_stop=listener.close,  # else connections that no worker takes would wait there
-        on_end=lambda number: areas[number - 1].leave(),
-        on_hangup=reload,
-        stop_s=settings.drain_s + STOP_WITHIN_S + (settings.last_scrape_s if operator else 0),
-        until=until,
-    ).run()
-
-
-def _stop_at_end_of(file: int) -> None:
-    """Read a file to its end, and stop this process then, as a signal does."""
-    with contextlib.suppress(OSError):  # it is closed
-        while os.read(file, 4096):
-            pass
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _tell(link: socket.socket) -> None:
-    """Tell the parent that this worker serves."""
-    with contextlib.suppress(OSError):  # that the parent is gone is heard there
-        link.send(SERVES)
-
-
-async def _serve(
-    configuration: Configuration,
-    hub: Hub,
-    listener: socket.socket,
-    operator: socket.socket | None,
-    measured: Metrics | None,
-    tracing: "Tracing | None",
-    *,
-    on_serving: Callable[[], None],
-    link: socket.socket | None = None,
-) -> None:
-    """Serve until a signal comes, or until the parent says so at the other end of the link."""
-    all_stop = asyncio.Event()
-    settings = configuration.settings
-    authenticator = build_authenticator(settings)
-    app = build_app(settings, hub, authenticator, measured, tracing)
-    # What has been made so far stays: a collection need not look at it again. 4 % of the CPU
-    # of short requests, and pauses that grow with the streams only.
-    gc.collect()
-    gc.freeze()
-    server = build_server(
-        settings,
-        app,
-        hub,
-        measured,
-        others_answer=lambda: (
-            settings.log.startswith("redis") or (link is not None and not all_stop.is_set())
-        ),
-        on_listening=on_serving,
-        # A signal may come from the parent's terminal or supervisor too, for each process.
-        stop_now=(lambda: None) if link else hub.stop_now,
-    )
-    loop, hangup = asyncio.get_running_loop(), asyncio.Event()
-    if link is not None:
-        loop.add_reader(link, partial(_obey, link, server, hub, all_stop, hangup))
-    elif hasattr(signal, "SIGHUP"):  # not on Windows
-        loop.add_signal_handler(
-            signal.SIGHUP, lambda: server.stop() if configuration.lost_terminal else hangup.set()
-        )
-
-    async def reload() -> None:
-        while True:
-            await hangup.wait()
-            hangup.clear()
-            parts = await asyncio.to_thread(configuration.read, tells=link is None)
-            if parts is not None:
-                await apply(parts, configuration.settings, hub, authenticator, measured)
-
-    reloading = asyncio.create_task(reload())
-    try:
-        async with contextlib.AsyncExitStack() as stack:
-            await stack.enter_async_context(opened(hub, authenticator, measured, tracing))
-            if operator is not None:
-                operator_server = build_operator_server(settings, app)
-                await stack.enter_async_context(operator_server.serving(operator))
-            await server.serve(sockets=[listener])
-    except LogUnusable as error:
-        fail(str(error))
-    finally:
-        reloading.cancel()
-
-
-def _obey(
-    link: socket.socket,
-    server: Server,
-    hub: Hub,
-    all_stop: asyncio.Event,
-    hangup: asyncio.Event,
-) -> None:
-    """Do what the parent says; when it is gone, stop at once."""
-    try:
-        said = link.recv(16)
-    except ConnectionResetError:  # it has died before it heard that this one serves
-        said = b""
-    if RELOAD in said:
-        hangup.set()
-    if said and not said.strip(RELOAD):
-        return
-    all_stop.set()
-    server.stop()
-    if STOP_NOW in said or not said:
-        hub.stop_now()
-    if not said:
-        asyncio.get_running_loop().remove_reader(link)
-
-
-def _say_listening(
-    hub: Hub,
-    listener: socket.socket,
-    operator: socket.socket | None,
-    start: Start,
-    **more: object,
-) -> None:
-    """Say where the relay listens: a few lines for a person, else a line of the log."""
-    upstreams = [upstream.name for upstream in hub.upstreams.all]
-    default = hub.upstreams.default_model
-    operator_url = "" if operator is None else _url(operator)
-    if operator is not None:
-        more["operator_url"] = operator_url
-    if not start.for_people:
-        structlog.get_logger("seseragi").info(
-            "listening",
-            url=_url(listener),
-            upstreams=upstreams,
-            default_model=default,
-            auth=start.access,
-            version=__version__,
-            **more,
-        )
-    names = ", ".join([*hub.upstreams.routes, *upstreams])
-    models = f"{names}; default: {default or 'none'}"
-    start.announce(listener.getsockname()[1], models, operator_url)
+COMMANDS: Final[Mapping[str, Callable[[list[str]], None]]] = {
+    "key": _change_keys,
+    "records": _show_records,
+    "prices": _show_prices,
+    "check": _check_targets,
+    "doctor": _examine,
+    "why": _tell_why,
+}
+"""What runs instead of the relay, by the first argument."""
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
@@ -491,53 +217,6 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--version", action="version", version=f"seseragi {__version__}")
     return parser.parse_args(arguments)
-
-
-def _listen(host: str, port: int, setting: str) -> socket.socket:
-    try:
-        return bind(host, port)
-    except (socket.gaierror, UnicodeError):
-        fail(f"{host!r} is not an address of this machine; choose another with --host")
-    except PermissionError:
-        fail(f"port {port} needs more rights; choose one above 1023 with {setting}")
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        fail(
-            f"cannot listen on {host} port {port}: {reason}; "
-            f"choose another with {setting} or --host"
-        )
-
-
-def _fit_files(settings: Settings) -> Settings:
-    """Take as many connections as files can be open beside those of upstreams."""
-    allowed = allow_files()
-    if allowed is None:
-        return settings
-    others = settings.max_streams + OTHER_FILES
-    needed = FILES_A_STREAM * settings.max_streams + OTHER_FILES
-    if settings.max_connections is not None:
-        needed = max(needed, settings.max_connections + others)
-    if allowed < needed:
-        structlog.get_logger("seseragi").warning(
-            "fewer files may be open than max_streams and max_connections need; "
-            "raise the limit (nofile)",
-            allowed=allowed,
-            needed=needed,
-        )
-    most = settings.max_connections or min(MAX_CONNECTIONS, max(allowed - others, allowed // 2))
-    return msgspec.structs.replace(settings, max_connections=most)
-
-
-def _url(listener: socket.socket) -> str:
-    return write_url(*listener.getsockname()[:2])
-
-
-def _loop_factory() -> Any:
-    try:
-        import uvloop
-    except ImportError:  # it has no wheels for Windows
-        return None
-    return uvloop.new_event_loop
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The routes, and the ASGI middleware around them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -45,13 +45,12 @@ from .api.hosts import HostNames
 from .api.middleware import CommonHeaders, ReadBeforeAnswer
 from .api.policy import HttpSettings
 from .api.standing import STANDING_HEADERS
-from .composition import build_authenticator, build_metrics
 from .deadlines import Limits
 from .errors import RelayError
+from .generation.account_reader import AccountReader
 from .generation.hub import Hub
 from .identity.authenticator import Authenticator
 from .identity.hook import IdentifyHook
-from .identity.principal import Principal
 from .identity.tokens import Tokens
 from .settings import Settings
 from .telemetry.metrics import Metrics
@@ -71,26 +70,18 @@ EXPOSED_HEADERS = (
 
 def build_app(
     settings: Settings,
+    routes: Sequence[BaseRoute],
     hub: Hub,
-    authenticator: Authenticator | None = None,
-    measured: Metrics | None = None,
-    tracing: "Tracing | None" = None,
-    hook: IdentifyHook | None = None,
+    *,
+    authenticator: Authenticator | None,
+    measured: Metrics | None,
+    tracing: "Tracing | None",
+    hook: IdentifyHook | None,
 ) -> ASGIApp:
-    """Build what serves a hub, to those whom the authenticator knows, and what is measured of it.
+    """Build what serves the routes of a hub, to those whom the authenticator knows.
 
-    Without these they are built of the settings; without `tracing` requests have no spans. A
-    `hook` names the callers where there is one.
+    Without `tracing` requests have no spans. A `hook` names the callers where there is one.
     """
-    if authenticator is None:
-        authenticator = build_authenticator(settings)
-    tokens = None if authenticator is None else authenticator.tokens
-    measured = measured or build_metrics(settings, hub)
-    keys = tuple if authenticator is None else authenticator.keys
-    routes = build_routes(settings, hub, tokens, measured, keys, with_session=hook is not None)
-    for desk in hub.services:
-        if isinstance(desk, Desk):
-            desk.keys = keys
     app = Starlette(
         routes=routes,
         exception_handlers={
@@ -176,14 +167,14 @@ def _path_of_route(paths: Mapping[object, str], scope: Scope) -> str | None:
 def build_routes(
     settings: Settings,
     hub: Hub,
-    tokens: Tokens | None = None,
-    measured: Metrics | None = None,
-    keys: Callable[[], Sequence[Principal]] = tuple,
     *,
-    with_session: bool = False,
+    tokens: Tokens | None,
+    accounts: AccountReader,
+    measured: Metrics | None,
+    desk: Desk | None,
+    with_session: bool,
 ) -> list[BaseRoute]:
     """List all routes of the HTTP interface; `with_session`: a host application knows users."""
-    measured = measured or build_metrics(settings, hub)
     policy = HttpSettings(
         gate_s=settings.gate_s,
         heartbeat_s=settings.heartbeat_s,
@@ -196,7 +187,7 @@ def build_routes(
         longest_s=find_longest_s(settings),
         client_secret_s=settings.identity.auth.client_secret_s,
     )
-    routes = [
+    routes: list[BaseRoute] = [
         *chat.routes(hub, policy, tokens),
         *cassettes.routes(hub, policy),
         *client_secrets.routes(hub, policy, tokens),
@@ -208,15 +199,14 @@ def build_routes(
         *streams.routes(hub, policy),
         *ui.routes(hub, policy),
         *models.routes(hub),
-        *usage.routes(hub, tokens),
+        *usage.routes(accounts, tokens),
         *arrival.routes(policy),
         *health.routes(hub),
-        *(metrics.routes(measured, hub, keys) if measured else ()),
+        *(metrics.routes(measured, accounts) if measured else ()),
         *(
-            route
-            for desk in hub.services
-            if isinstance(desk, Desk)
-            for route in admin.routes(desk, hub, policy, static_folder(), with_session=with_session)
+            admin.routes(desk, hub, policy, static_folder(), with_session=with_session)
+            if desk
+            else ()
         ),
         *page.routes(static_folder()),
     ]

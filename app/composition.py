@@ -1,19 +1,18 @@
-"""The composition root: builds all that the settings name."""
+"""Builders of the single parts that the settings name; `app/relay.py` puts them together."""
 
 import os
 import platform
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import httpx2
-import msgspec
 
-from .admin.desk import About, Desk
-from .admission import Shares
+from .admin.desk import About
+from .admission import Admission, Shares
 from .cassettes.folder import Folder
 from .cassettes.transport import CassetteTransport
 from .clock import SYSTEM, Clock
@@ -23,17 +22,16 @@ from .errors import RequestError
 from .eventlog import EventLog, opening
 from .eventlog.stream_ended import StreamEnded
 from .generation.accounting import Accounting
-from .generation.hub import Hub, HubLimits
+from .generation.origin import Pseudonym
+from .generation.parts import Parts
 from .generation.taping import Taping
 from .identity.authenticator import Authenticator
-from .identity.keys import Keys, check_keys
-from .identity.keys_file import KeysUnusable, read_keys_file
+from .identity.keys import Keys
+from .identity.keys_file import KeysUnusable
 from .ledger.genai import open_catalog
 from .ledger.prices import PriceBook
 from .retry import Rules
 from .settings import Settings, SettingsError
-from .settings.first_minute import Start, settle_access
-from .settings.signing import choose_signing_key
 from .settings.traces import read_span_limits
 from .settings.upstreams import DEMO
 from .telemetry.areas import Area
@@ -42,7 +40,6 @@ from .telemetry.observer import Observer, Observers
 from .telemetry.stream_log import StreamLog
 from .upstreams.cassettes import CASSETTE
 from .upstreams.client import open_client, open_trust
-from .upstreams.options import SAFE_WORD
 from .upstreams.routes import Upstreams
 
 if TYPE_CHECKING:
@@ -75,28 +72,20 @@ def build_observers() -> list[Observer]:
 
 def build_metrics(
     settings: Settings,
-    hub: Hub,
+    upstreams: Upstreams,
+    recorder: "Recorder | None" = None,
     *,
     areas: Sequence[Area] = (),
     own: int = 0,
 ) -> Metrics | None:
-    """Build what measures a hub and what is answered; None if the settings want none.
+    """Build what measures this process; None if the settings want none.
 
     `areas` are those of all workers, and `own` is the number of this process's.
     """
     if not settings.metrics:
         return None
-    records = None
-    if settings.records is not None:
-        from .records.recorder import Recorder
-
-        (recorder,) = (one for one in hub.services if isinstance(one, Recorder))
-        records = partial(_state_of_records, recorder)
-    built = Metrics(
-        Names(hub.upstreams), areas, own, process=os.getpid(), look=hub.load, records=records
-    )
-    hub.observe(built)
-    return built
+    records = None if recorder is None else partial(_state_of_records, recorder)
+    return Metrics(Names(upstreams), areas, own, process=os.getpid(), records=records)
 
 
 def _state_of_records(recorder: "Recorder") -> RecordsState:
@@ -129,13 +118,17 @@ def build_tracing(settings: Settings) -> "Tracing | None":
 
 
 def build_accounting(
-    settings: Settings, *, substitutes: Substitutes = NO_SUBSTITUTES
+    settings: Settings,
+    recorder: "Recorder | None" = None,
+    *,
+    substitutes: Substitutes = NO_SUBSTITUTES,
 ) -> Accounting:
-    """Build what knows limits and prices."""
+    """Build what knows limits and prices; without a recorder the records are never away."""
     return Accounting(
         settings.ledger,
         substitutes.prices or build_price_book(settings),
         keeps_rows=substitutes.keeps_rows or settings.records is not None,
+        records_away=lambda: recorder is not None and recorder.state.away_since is not None,
         wall=substitutes.clock.wall,
     )
 
@@ -250,29 +243,22 @@ def build_upstreams(settings: Settings, folder: Folder | None) -> Upstreams:
     return upstreams
 
 
-def build_hub(
+def build_parts(
     settings: Settings,
     *,
-    event_log: EventLog | None = None,
-    substitutes: Substitutes = NO_SUBSTITUTES,
-) -> Hub:
-    """Build what runs the generations, and tells the observers of them.
-
-    Raises:
-        SettingsError: the default model is none that the settings know.
-    """
-    folder = open_cassettes(settings)
-    upstreams = build_upstreams(settings, folder)
-    event_log = event_log or build_log(settings)
-    recorder = build_recorder(settings, event_log)
-    observers = build_observers() if substitutes.observers is None else substitutes.observers
-    accounting = build_accounting(settings, substitutes=substitutes)
+    upstreams: Upstreams,
+    folder: Folder | None,
+    event_log: EventLog,
+    recorder: "Recorder | None",
+    observer: Observer,
+    substitutes: Substitutes,
+) -> Parts:
+    """Build what all streams and calls share."""
     mounts: dict[str, httpx2.AsyncBaseTransport] = {"all://demo": DemoTransport()}
     if folder is not None:
         mounts[f"all://{httpx2.URL(CASSETTE.base_url).host}"] = CassetteTransport(folder)
-    if recorder is not None:
-        accounting.records_away = lambda: recorder.state.away_since is not None
-    hub = Hub(
+    clock = substitutes.clock
+    return Parts(
         upstreams=upstreams,
         client=open_client(
             connect_timeout_s=settings.connect_timeout_s,
@@ -289,85 +275,34 @@ def build_hub(
             max_line=settings.max_line_bytes,
             max_event=settings.max_event_bytes,
         ),
-        capacity=HubLimits(max_streams=settings.max_streams, max_readers=settings.max_readers),
-        shares=Shares(
-            max_streams_per_address=settings.max_streams_per_address,
-            max_starts_per_minute_per_address=settings.max_starts_per_minute_per_address,
-            max_readers_per_address=settings.max_readers_per_address,
-            max_requests_bytes=settings.max_requests_bytes,
+        accounting=build_accounting(settings, recorder, substitutes=substitutes),
+        admission=Admission(
+            Shares(
+                max_streams_per_address=settings.max_streams_per_address,
+                max_starts_per_minute_per_address=settings.max_starts_per_minute_per_address,
+                max_readers_per_address=settings.max_readers_per_address,
+                max_requests_bytes=settings.max_requests_bytes,
+            ),
+            max_streams=settings.max_streams,
+            clock=clock.monotonic,
         ),
-        accounting=accounting,
-        observers=observers if recorder is None else [*observers, recorder],
-        services=() if recorder is None else [recorder],
+        observer=observer,
+        pseudonym=Pseudonym(),
+        clock=clock,
         tells_content=settings.traces and settings.trace_content,
-        taping=build_taping(settings, folder),
-        clock=substitutes.clock,
     )
-    if settings.admin:
-        hub.services = [*hub.services, build_desk(settings, hub, event_log, recorder)]
-    return hub
 
 
-def build_desk(
-    settings: Settings, hub: Hub, event_log: EventLog, recorder: "Recorder | None"
-) -> Desk:
-    """Build what shows an operator how all processes fare."""
+def describe_process(settings: Settings, recorder: "Recorder | None") -> About:
+    """Return what the admin page shows of this process and its settings."""
     kind, records = settings.log.partition(":")[0], settings.records
-    return Desk(
-        hub,
-        event_log,
-        About(
-            host=platform.node()[:100],
-            pid=os.getpid(),
-            log="redis" if kind.startswith("redis") else kind,
-            records=None if records is None else records.partition(":")[0],
-            limits=settings.ledger.limits,
-            rows_waiting=int if recorder is None else lambda: recorder.state.waiting,
-        ),
+    return About(
+        host=platform.node()[:100],
+        pid=os.getpid(),
+        log="redis" if kind.startswith("redis") else kind,
+        records=None if records is None else records.partition(":")[0],
+        rows_waiting=int if recorder is None else lambda: recorder.state.waiting,
     )
-
-
-def settle_identity(settings: Settings) -> Start:
-    """Decide who may ask, and check the keys there are; make one for this run if that is needed.
-
-    Raises:
-        SettingsError: nobody could ask, or a key or the keys file cannot be used.
-    """
-    start = settle_access(settings)
-    identity = start.settings.identity
-    keys_file = identity.auth.keys_file
-    try:
-        check_keys(identity.keys, None if keys_file is None else Path(keys_file))
-    except KeysUnusable as error:
-        raise SettingsError(f"auth: {error}") from None
-    return start
-
-
-def settle_hook(settings: Settings) -> Settings:
-    """Complete the settings of a relay whose host application identifies the callers.
-
-    Raises:
-        SettingsError: they say themselves who may ask, or let every page use the cookies of users.
-    """
-    identity = settings.identity
-    if identity.trusted or identity.keys or identity.issuers or identity.auth.keys_file:
-        raise SettingsError(
-            "identify: the settings say who may ask too; leave out identify, or auth = 'none', "
-            "keys_file, [[key]] and [[issuer]]"
-        )
-    if anybody := {"*", "null"}.intersection(settings.cors_origins):  # null: any sandboxed frame
-        raise SettingsError(
-            f"cors_origins: with identify {anybody.pop()!r} would let every page ask with the "
-            "cookies of your users; name the origins of your pages"
-        )
-    upstreams = tuple(  # as for every relay that asks who it is
-        msgspec.structs.replace(upstream, options=(SAFE_WORD,))
-        if upstream.options is None
-        else upstream
-        for upstream in settings.upstreams
-    )
-    identity = msgspec.structs.replace(identity, configured=True)
-    return msgspec.structs.replace(settings, identity=identity, upstreams=upstreams)
 
 
 def build_log(settings: Settings, clock: Clock = SYSTEM) -> EventLog:
@@ -406,58 +341,15 @@ def prepare_log(settings: Settings, observers: Sequence[Observer]) -> None:
     opening.prepare_log(settings.log, on_lost=tell, close=close)
 
 
-@asynccontextmanager
-async def opened(
-    hub: Hub,
-    authenticator: Authenticator | None,
-    measured: Metrics | None,
-    tracing: "Tracing | None",
-) -> AsyncIterator[None]:
-    """Open what serves, and close it in the reverse order.
-
-    Raises:
-        LogUnusable: the place of the log cannot be used.
-    """
-    async with AsyncExitStack() as stack:
-        if tracing is not None:
-            tracing.open()  # the log may have streams whose end is told as it is opened
-            stack.push_async_callback(tracing.aclose)
-            hub.observe(tracing)
-        await hub.open()
-        stack.push_async_callback(hub.close)
-        if authenticator is not None:
-            stack.push_async_callback(authenticator.aclose)
-        if measured is not None:
-            measured.open()
-            stack.callback(measured.close)
-        yield
-
-
-def settle_signing_key(settings: Settings) -> Settings:
-    """Decide what client secrets and stream tokens are signed with, the same for all workers.
-
-    Raises:
-        SettingsError: the key cannot be used, or replicas would have different ones.
-    """
-    identity = settings.identity
-    if not identity.configured:
-        return settings
-    keys_file = identity.auth.keys_file
-    kept = None
-    if identity.auth.signing_key is None and keys_file is not None:
-        kept = read_keys_file(Path(keys_file)).file.signing_key
-    signing_key = choose_signing_key(settings, kept=kept)
-    auth = msgspec.structs.replace(identity.auth, signing_key=signing_key)
-    return msgspec.structs.replace(settings, identity=msgspec.structs.replace(identity, auth=auth))
-
-
 def build_authenticator(settings: Settings, clock: Clock = SYSTEM) -> Authenticator | None:
     """Build what authenticates clients; with keys for operators alone, what knows those.
+
+    The settings have their signing key: see `settle_signing_key`.
 
     Raises:
         SettingsError: a key or the keys file cannot be used.
     """
-    identity = settle_signing_key(settings).identity
+    identity = settings.identity
     signing_key = identity.auth.signing_key
     keys_file = identity.auth.keys_file
     try:
@@ -466,7 +358,7 @@ def build_authenticator(settings: Settings, clock: Clock = SYSTEM) -> Authentica
                 return None
             path = None if keys_file is None else Path(keys_file)
             keys = Keys(identity.keys, path, clock=clock.wall)
-            return Authenticator((keys,), operators_only=True, clock=clock.wall)
+            return Authenticator((keys,), keys=keys, operators_only=True, clock=clock.wall)
         assert signing_key is not None  # noqa: S101  (it is settled)
         return Authenticator.build(identity, signing_key=signing_key, trust=open_trust, clock=clock)
     except KeysUnusable as error:

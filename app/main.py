@@ -13,13 +13,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .api import problems
 from .api.paths import path_of
-from .composition import settle_hook, settle_identity
 from .dialects.client_formats import client_format_of
 from .errors import ServiceError
 from .eventlog import LogUnusable
 from .identity.hook import Identify
 from .relay import Relay
 from .settings import Settings, SettingsError, load_settings
+from .settings.first_minute import settle_hook, settle_identity
 from .telemetry.access_logs import hide_tokens_in_access_logs
 from .telemetry.logs import LineCounter, configure_logs
 
@@ -62,9 +62,7 @@ class App:
                 libraries=False,
             )
         hide_tokens_in_access_logs()
-        async with Relay.open(settings, identify=self._identify) as relay:
-            if relay.metrics is not None:
-                lines.tell = relay.metrics.logged
+        async with Relay.open(settings, identify=self._identify, lines=lines) as relay:
             self._served = relay.app
             if start is not None:
                 start.announce(settings.port)

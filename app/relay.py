@@ -1,52 +1,84 @@
-"""A relay within a process of others: all that the settings name, opened and closed together.
+"""The composition of a relay: all that the settings name, opened and closed together.
 
-The lifespan of the app, `seseragi.testing` and the tests open it so. The command puts the same
-parts together in `app/__main__.py`, around its server and its workers.
+The command, the lifespan of the app, `seseragi.testing` and the tests open a relay here.
 """
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any, Self
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import NamedTuple, Self
 
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
-from .api.operator import OperatorPaths
-from .asgi import build_app
+from .admin.desk import Desk
+from .admin.history import History
+from .asgi import build_app, build_routes
 from .composition import (
     NO_SUBSTITUTES,
     Substitutes,
     build_authenticator,
-    build_hub,
     build_log,
     build_metrics,
+    build_observers,
+    build_parts,
+    build_recorder,
+    build_taping,
     build_tracing,
-    opened,
-    settle_signing_key,
+    build_upstreams,
+    describe_process,
+    open_cassettes,
 )
 from .eventlog import EventLog
+from .generation.account_reader import AccountReader
 from .generation.hub import Hub
+from .generation.parts import Parts
+from .identity.authenticator import Authenticator
 from .identity.hook import Identify, IdentifyHook
-from .peers import Peers
-from .server import Server
+from .ledger.config import LedgerConfig
+from .ledger.prices import PriceBook
 from .settings import Settings
-from .telemetry.metrics import Metrics
+from .settings.signing import settle_signing_key
+from .telemetry.areas import Area
+from .telemetry.logs import LineCounter
+from .telemetry.metrics import Metrics, Names
+from .telemetry.observer import Observers
+from .upstreams.routes import Upstreams
 
-MAX_CONNECTIONS = 65_536
-"""The limit even where more files may be open: 640 MiB at 10 KiB for an idle connection."""
 
-OPERATOR_CONNECTIONS = 100
+class Reloaded(NamedTuple):
+    """The parts of reloaded settings, for streams that begin from then on."""
+
+    ledger: LedgerConfig
+    prices: PriceBook
+    upstreams: Upstreams
+    authenticator: Authenticator | None
 
 
 class Relay:
     """An open relay: `app` serves it, the other attributes are its parts."""
 
     def __init__(
-        self, *, app: ASGIApp, hub: Hub, event_log: EventLog, metrics: Metrics | None
+        self,
+        settings: Settings,
+        parts: Parts,
+        hub: Hub,
+        *,
+        app: ASGIApp,
+        routes: Sequence[BaseRoute],
+        authenticator: Authenticator | None,
+        metrics: Metrics | None,
+        desk: Desk | None,
     ) -> None:
+        self.settings = settings
         self.app = app
+        self.routes = routes
         self.hub = hub
-        self.event_log = event_log
+        self.upstreams = parts.upstreams
+        self.event_log: EventLog = parts.event_log
         self.metrics = metrics
+        self._parts = parts
+        self._authenticator = authenticator
+        self._desk = desk
 
     @classmethod
     @asynccontextmanager
@@ -56,92 +88,105 @@ class Relay:
         *,
         substitutes: Substitutes = NO_SUBSTITUTES,
         identify: Identify | None = None,
+        lines: LineCounter | None = None,
+        areas: Sequence[Area] = (),
+        own: int = 0,
     ) -> AsyncIterator[Self]:
         """Open a relay, and close it at the end of the `async with`.
 
         The settings say who may ask: `settle_identity`, or with `identify` `settle_hook`, has
-        completed them.
+        completed them. The metrics count `lines` of the log; `areas` are those of all workers,
+        and `own` is the number of this process's.
 
         Raises:
             SettingsError: a setting cannot be used.
             LogUnusable: the event log cannot be opened.
         """
         settings = settle_signing_key(settings)
+        folder = open_cassettes(settings)
+        upstreams = build_upstreams(settings, folder)
         event_log = build_log(settings, substitutes.clock)
         if substitutes.wrap_log is not None:
             event_log = substitutes.wrap_log(event_log)
-        hub = build_hub(settings, event_log=event_log, substitutes=substitutes)
+        recorder = build_recorder(settings, event_log)
         authenticator = substitutes.authenticator or build_authenticator(
             settings, substitutes.clock
         )
-        metrics, tracing = build_metrics(settings, hub), build_tracing(settings)
-        async with opened(hub, authenticator, metrics, tracing):
-            hook = None if identify is None else IdentifyHook(identify)
-            app = build_app(settings, hub, authenticator, metrics, tracing, hook)
-            yield cls(app=app, hub=hub, event_log=event_log, metrics=metrics)
+        history = History((), ()) if settings.admin else None
+        metrics = build_metrics(settings, upstreams, recorder, areas=areas, own=own)
+        tracing = build_tracing(settings)
+        if metrics is not None and lines is not None:
+            lines.count_by(metrics.logged)
+        observers = build_observers() if substitutes.observers is None else substitutes.observers
+        own_observers = [one for one in (recorder, history, metrics, tracing) if one is not None]
+        parts = build_parts(
+            settings,
+            upstreams=upstreams,
+            folder=folder,
+            event_log=event_log,
+            recorder=recorder,
+            observer=Observers([*observers, *own_observers]),
+            substitutes=substitutes,
+        )
+        hub = Hub(parts, max_readers=settings.max_readers, taping=build_taping(settings, folder))
+        accounts = AccountReader(parts, tuple if authenticator is None else authenticator.keys)
+        desk = None
+        if history is not None:
+            desk = Desk(parts, hub, accounts, history, describe_process(settings, recorder))
+        routes = build_routes(
+            settings,
+            hub,
+            tokens=None if authenticator is None else authenticator.tokens,
+            accounts=accounts,
+            measured=metrics,
+            desk=desk,
+            with_session=identify is not None,
+        )
+        app = build_app(
+            settings,
+            routes,
+            hub,
+            authenticator=authenticator,
+            measured=metrics,
+            tracing=tracing,
+            hook=None if identify is None else IdentifyHook(identify),
+        )
+        async with AsyncExitStack() as stack:
+            if tracing is not None:
+                tracing.open()  # before the log, which may end lost streams as it is opened
+                stack.push_async_callback(tracing.aclose)
+            stack.push_async_callback(parts.client.aclose)
+            await hub.open()
+            stack.push_async_callback(event_log.close)
+            for service in (recorder, desk):
+                if service is not None:
+                    await service.open()
+                    stack.push_async_callback(service.close)
+            stack.push_async_callback(hub.close)
+            if authenticator is not None:
+                stack.push_async_callback(authenticator.aclose)
+            if metrics is not None:
+                metrics.open(hub.load)
+                stack.callback(metrics.close)
+            yield cls(
+                settings,
+                parts,
+                hub,
+                app=app,
+                routes=routes,
+                authenticator=authenticator,
+                metrics=metrics,
+                desk=desk,
+            )
 
-
-def build_server(
-    settings: Settings,
-    app: ASGIApp,
-    hub: Hub,
-    metrics: Metrics | None = None,
-    *,
-    others_answer: Callable[[], bool],
-    on_listening: Callable[[], None],
-    stop_now: Callable[[], None],
-    obeys_signals: bool = True,
-) -> Server:
-    """Build the HTTP server of a relay, which drains the hub when it is told to stop.
-
-    Where an operator has a port, the end waits for a last scrape of the metrics.
-    """
-
-    async def drain() -> None:
-        await hub.drain(settings.drain_s)
-        if metrics is not None and settings.operator_port is not None:
-            await metrics.wait_for_scrape(settings.last_scrape_s, unless=hub.shutdown.hastened)
-
-    return _build_server(
-        settings,
-        app,
-        most=settings.max_connections or MAX_CONNECTIONS,
-        each=settings.max_connections_per_address,
-        others_answer=others_answer,
-        on_listening=on_listening,
-        drain=drain,
-        stop_now=stop_now,
-        obeys_signals=obeys_signals,
-    )
-
-
-def build_operator_server(settings: Settings, app: ASGIApp) -> Server:
-    """Build the HTTP server of the operator's port, with connections that clients cannot take."""
-
-    async def stays() -> None:
-        """Whoever serves it says when it ends."""
-
-    return _build_server(
-        settings,
-        OperatorPaths(app),
-        most=OPERATOR_CONNECTIONS,
-        each=OPERATOR_CONNECTIONS,
-        others_answer=lambda: False,
-        on_listening=lambda: None,
-        drain=stays,
-        stop_now=lambda: None,
-        obeys_signals=False,
-    )
-
-
-def _build_server(settings: Settings, app: ASGIApp, *, most: int, each: int, **how: Any) -> Server:
-    return Server(
-        app,
-        peers=Peers(most, each=each, trusted=settings.trusted_proxies),
-        send_timeout_s=settings.send_timeout_s,
-        min_reader_rate=settings.min_reader_rate,
-        keepalive_s=settings.keepalive_s,
-        root_path=settings.root_path,
-        count_bytes=settings.access_log,
-        **how,
-    )
+    async def reconfigure(self, reloaded: Reloaded) -> None:
+        """Use reloaded settings for all that begins from now on."""
+        parts = self._parts
+        parts.upstreams.become(reloaded.upstreams)
+        parts.accounting = parts.accounting.with_config(reloaded.ledger, reloaded.prices)
+        if self._desk is not None:
+            self._desk.reconfigure()
+        if self.metrics is not None:
+            self.metrics.rename(Names(parts.upstreams))
+        if self._authenticator is not None and reloaded.authenticator is not None:
+            await self._authenticator.reconfigure(reloaded.authenticator)

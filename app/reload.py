@@ -7,30 +7,22 @@ any other setting needs a restart.
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 import structlog
 
-from .admin.desk import Desk
 from .asgi import find_longest_s
 from .cassettes.folder import Folder
-from .composition import (
-    build_accounting,
-    build_authenticator,
-    build_upstreams,
-    settle_identity,
-)
-from .generation.accounting import Accounting
-from .generation.hub import Hub
-from .identity.authenticator import Authenticator
+from .composition import build_authenticator, build_price_book, build_upstreams
 from .identity.config import KeyConfig
 from .identity.keys_file import KeysUnusable, read_keys_file
-from .identity.principal import Principal
+from .identity.principal import may_use
+from .ledger.prices import PriceBook
+from .relay import Reloaded
 from .settings import Settings, SettingsError
-from .settings.first_minute import Start
+from .settings.first_minute import Start, settle_identity
 from .settings.limits import list_budgeted, list_idle
-from .telemetry.metrics import Metrics, Names
 from .upstreams.routes import Upstreams
 
 TAKEN: Final = (
@@ -39,14 +31,6 @@ TAKEN: Final = (
 """The settings that can change, beside the keys and issuers of `identity`."""
 
 log = structlog.get_logger("seseragi.settings")
-
-
-class Parts(NamedTuple):
-    """What is built of settings that were read again."""
-
-    upstreams: Upstreams
-    accounting: Accounting
-    authenticator: Authenticator | None
 
 
 class Configuration:
@@ -67,7 +51,7 @@ class Configuration:
         """Whether the terminal of this process has gone, whose end sends SIGHUP too."""
         return self._had_terminal and not _has_terminal()
 
-    def read(self, *, tells: bool = True) -> Parts | None:
+    def read(self, *, tells: bool = True) -> Reloaded | None:
         """Read the settings again, and build what can change. It may be called in any thread.
 
         None, and one line in the log, where they cannot be used; then nothing has changed. Where
@@ -77,9 +61,10 @@ class Configuration:
             given = self._load()
             settings = self._merge(given)
             folder = None if settings.cassettes is None else Folder(Path(settings.cassettes))
-            parts = Parts(
+            reloaded = Reloaded(
+                settings.ledger,
+                build_price_book(settings),
                 build_upstreams(settings, folder),
-                build_accounting(settings),
                 build_authenticator(settings),
             )
         except SettingsError as error:
@@ -87,13 +72,13 @@ class Configuration:
             return None
         self.settings = settings
         if not tells:
-            return parts
-        warn_of_limits(settings, parts.upstreams, parts.accounting)
+            return reloaded
+        warn_of_limits(settings, reloaded.upstreams, reloaded.prices)
         if ignored := self._differing(given):
             log.warning("settings are reloaded, but some need a restart", settings=ignored)
         else:
             log.info("settings are reloaded")
-        return parts
+        return reloaded
 
     def _merge(self, given: Settings) -> Settings:
         """Return the settings in use, with what can change as it is given now.
@@ -126,7 +111,7 @@ class Configuration:
         return found
 
 
-def warn_of_limits(settings: Settings, upstreams: Upstreams, accounting: Accounting) -> None:
+def warn_of_limits(settings: Settings, upstreams: Upstreams, prices: PriceBook) -> None:
     """Warn of limits that hold for nobody, and of models that a budget refuses altogether."""
     identity = settings.identity
     keys: tuple[KeyConfig, ...] = ()
@@ -141,12 +126,10 @@ def warn_of_limits(settings: Settings, upstreams: Upstreams, accounting: Account
             tables=idle[:20],
         )
     budgets = list_budgeted(settings.ledger.limits, identity, keys)
-    limited = [Principal(models=models) for models in budgets]
     unpriced = [
         model
-        for model, targets in (upstreams.configured_models() if limited else {}).items()
-        if any(one.may_use(model) for one in limited)
-        and None in map(accounting.list_price, targets)
+        for model, targets in (upstreams.configured_models() if budgets else {}).items()
+        if any(may_use(globs, model) for globs in budgets) and None in map(prices.price_of, targets)
     ]
     if unpriced:
         log.warning(
@@ -164,24 +147,6 @@ def _kind(start: Start) -> object:
         return "credentials"
     has_keys = bool(identity.keys) or identity.auth.keys_file is not None
     return start.access, start.key is None, has_keys
-
-
-async def apply(
-    parts: Parts,
-    settings: Settings,
-    hub: Hub,
-    authenticator: Authenticator | None,
-    measured: Metrics | None,
-) -> None:
-    """Have a running relay use what was read again."""
-    hub.reconfigure(parts.upstreams, parts.accounting)
-    for service in hub.services:
-        if isinstance(service, Desk):
-            service.reconfigure(settings.ledger.limits)
-    if measured is not None:
-        measured.rename(Names(hub.upstreams))
-    if authenticator is not None and parts.authenticator is not None:
-        await authenticator.reconfigure(parts.authenticator)
 
 
 def _has_terminal() -> bool:

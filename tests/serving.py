@@ -1,5 +1,6 @@
 """The relay on a real socket, and readers of what it sends."""
 
+import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -7,6 +8,7 @@ from typing import Any
 
 import httpx2
 import msgspec
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from app.clock import SYSTEM, Clock
@@ -17,7 +19,8 @@ from app.framing.sse import Decoder, Message
 from app.identity.authenticator import Authenticator
 from app.ledger.config import LedgerConfig, PriceConfig
 from app.ledger.prices import PriceBook
-from app.settings import load_settings
+from app.relay import Relay as Composed
+from app.settings import Settings, load_settings
 from app.telemetry.observer import Observer
 from app.testing.served import ServedRelay
 from app.testing.served import serve_relay as serve
@@ -104,6 +107,16 @@ async def serve_relay(
         ) as client,
     ):
         yield Relay(served, client)
+
+
+def routes_of(settings: Settings) -> Sequence[BaseRoute]:
+    """The routes of a relay of these settings, which nobody serves."""
+
+    async def open_relay() -> Sequence[BaseRoute]:
+        async with Composed.open(settings) as relay:
+            return relay.routes
+
+    return asyncio.run(open_relay())
 
 
 @contextlib.asynccontextmanager

@@ -18,11 +18,14 @@ APP = Path(__file__).parent.parent / "app"
 # Top first. A module may import from the layers below its own, and from its own package.
 LAYERS = [
     ("app.__main__",),
+    ("app.startup", "app.testing"),
+    ("app.serving",),
     ("app.reload",),
+    ("app.main",),
+    ("app.relay",),
     (
-        *("app.main", "app.relay", "app.asgi", "app.composition", "app.server", "app.workers"),
+        *("app.asgi", "app.composition", "app.server", "app.workers", "app.check", "app.doctor"),
         *("app.key_command", "app.prices_command", "app.records.command", "app.why_command"),
-        *("app.check", "app.doctor", "app.testing"),
     ),
     ("app.connection",),
     ("app.flow", "app.handler_connection", "app.refusals"),
@@ -32,11 +35,12 @@ LAYERS = [
     ("app.generation.owned_streams",),
     ("app.generation.starts",),
     ("app.generation.calls", "app.generation.claims", "app.generation.runs"),
-    ("app.generation.relay", "app.generation.single_call"),
+    ("app.generation.relay", "app.generation.single_call", "app.generation.account_reader"),
     ("app.generation.settlement",),
     ("app.generation.readers", "app.generation.attempt"),
     ("app.generation.watch",),
-    ("app.generation.booking",),
+    ("app.generation.metered_call",),
+    ("app.generation.parts",),
     (
         *("app.generation.accounting", "app.generation.content", "app.generation.failover"),
         *("app.generation.start_options", "app.generation.taping"),
@@ -62,14 +66,7 @@ WITHIN = {
     "app.errors": {"app.events"},
     "app.identity.principal": {"app.ledger.limits"},
 }
-# The command and the composition root are the only ones to meet settings, logs and server.
 ALSO = {
-    "app.__main__": {"app.main", "app.asgi"},
-    "app.main": {"app.composition", "app.relay"},
-    "app.relay": {"app.asgi", "app.composition", "app.server"},
-    "app.asgi": {"app.composition"},
-    "app.testing": {"app.relay", "app.server", "app.composition"},
-    "app.composition": {"app.settings"},
     "app.why_command": {"app.records.command"},
 }
 
@@ -198,7 +195,10 @@ def test_only_what_starts_processes_imports_os():
 
     # The command, what an ASGI server starts, what replaces a file, what starts the command for
     # tests, and the parent of workers.
-    expected = ["__main__", "composition", "identity.keys_file", "main", "testing.relay", "workers"]
+    expected = [
+        *("__main__", "composition", "identity.keys_file", "main", "serving", "testing.relay"),
+        "workers",
+    ]
     assert [f"app.{name}" for name in expected] == readers
 
 

@@ -214,15 +214,15 @@ sys.meta_path.insert(0, CtrlC())
 runpy.run_module("app", run_name="__main__")
 """
 WHILE_IT_OPENS = """
-import asyncio, contextlib, signal
+import asyncio, signal
 from app import __main__
+from app.generation.hub import Hub
 
-@contextlib.asynccontextmanager
-async def opened(*_):
+async def open_hub(_):
     signal.raise_signal(signal.SIGINT)
-    yield await asyncio.sleep(60)
+    await asyncio.sleep(60)
 
-__main__.opened = opened
+Hub.open = open_hub
 __main__.main(["--port", "0"])
 """
 

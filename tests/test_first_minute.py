@@ -6,11 +6,10 @@ import re
 import pytest
 import structlog
 
-from app.composition import settle_identity
 from app.identity.keys import digest
 from app.main import App
 from app.settings import SettingsError, load_settings
-from app.settings.first_minute import decide_access, settle_access
+from app.settings.first_minute import decide_access, settle_access, settle_identity
 from tests.test_command import run_here
 
 pytestmark = pytest.mark.pure

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from app.composition import settle_identity, settle_signing_key
 from app.reload import Configuration
 from app.settings import Settings, load_settings
+from app.settings.first_minute import settle_identity
+from app.settings.signing import settle_signing_key
 
 pytestmark = pytest.mark.pure
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.composition import build_hub
+from app.composition import build_upstreams
 from app.errors import RequestError
 from app.settings import Settings, SettingsError, load_settings
 
@@ -75,31 +75,29 @@ def test_a_route_to_a_demo_model_that_is_none_is_named(load):
 
 def test_nothing_to_serve_is_no_setting(load):
     with pytest.raises(SettingsError, match="passthrough: it is false"):
-        build_hub(load("", SESERAGI_PASSTHROUGH="false", SESERAGI_DEMO="false"))
+        build_upstreams(load("", SESERAGI_PASSTHROUGH="false", SESERAGI_DEMO="false"), None)
 
 
-async def test_the_demo_is_no_default_beside_a_provider(load):
-    hub = build_hub(load(""))
+def test_the_demo_is_no_default_beside_a_provider(load):
+    upstreams = build_upstreams(load(""), None)
     with pytest.raises(RequestError, match="model: name one of 'demo'"):
-        hub.upstreams.resolve(None)
-    await hub.close()
+        upstreams.resolve(None)
 
 
-async def test_the_default_model_may_be_a_route(load):
+def test_the_default_model_may_be_a_route(load):
     routes = '[[route]]\nname = "r"\ntargets = ["a/x"]\n[[route]]\nname = "s"\ntargets = ["b/x"]\n'
-    hub = build_hub(load(routes, SESERAGI_DEFAULT_MODEL="s"))
-    assert "b/x" == hub.upstreams.resolve(None).targets[0].name
-    await hub.close()
-    hub = build_hub(load(routes))
-    assert "a/x" == hub.upstreams.resolve(None).targets[0].name
-    await hub.close()
+    upstreams = build_upstreams(load(routes, SESERAGI_DEFAULT_MODEL="s"), None)
+    assert "b/x" == upstreams.resolve(None).targets[0].name
+    upstreams = build_upstreams(load(routes), None)
+    assert "a/x" == upstreams.resolve(None).targets[0].name
 
 
-async def test_without_passthrough_only_routes_are_known(load):
+def test_without_passthrough_only_routes_are_known(load):
     routes = '[[route]]\nname = "r"\ntargets = ["a/x"]\n'
-    hub = build_hub(load(routes, SESERAGI_PASSTHROUGH="false"))
+    upstreams = build_upstreams(load(routes, SESERAGI_PASSTHROUGH="false"), None)
     with pytest.raises(RequestError, match="models: 'r', 'demo'"):
-        hub.upstreams.resolve("a/x")
-    await hub.close()
+        upstreams.resolve("a/x")
     with pytest.raises(SettingsError, match="default_model"):
-        build_hub(load(routes, SESERAGI_PASSTHROUGH="false", SESERAGI_DEFAULT_MODEL="a/x"))
+        build_upstreams(
+            load(routes, SESERAGI_PASSTHROUGH="false", SESERAGI_DEFAULT_MODEL="a/x"), None
+        )

@@ -10,7 +10,7 @@ import contextlib
 import math
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Final, Literal
 
@@ -19,16 +19,15 @@ import structlog
 
 from .. import __version__
 from ..errors import RelayError, RequestError
-from ..eventlog import EventLog
 from ..eventlog.contract import MAX_POST_BYTES
 from ..eventlog.supervision import Supervisor
+from ..generation.account_reader import AccountReader
 from ..generation.hub import Hub
-from ..identity.principal import Principal
-from ..ledger.config import LimitsConfig
+from ..generation.parts import Parts
 from ..ledger.report import overview
+from ..upstreams.routes import Upstreams
 from .board import MAX_STREAMS, Board, Process, TargetState, pack_board, unpack_board
 from .history import History
-from .money import Accounts
 from .sampling import Sampler
 from .summary import Merged, MoneyView, render
 
@@ -60,9 +59,6 @@ WATCH: Final = "watch"
 
 Action = Literal["try", "rest", "wake"]
 
-SELF: Final = Principal(roles=frozenset(["admin"]))
-"""Who looks at a hub for a board: whoever asks for a summary has been asked who he is."""
-
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
     """What the composition root knows of this process and of the settings."""
@@ -72,7 +68,6 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     log: str
     """Its kind."""
     records: str | None = None
-    limits: LimitsConfig = LimitsConfig()
     rows_waiting: Callable[[], int] = int
 
 
@@ -97,20 +92,22 @@ log = structlog.get_logger("seseragi.admin")
 
 
 class Desk:
-    """Makes summaries, and gives orders; a service of the hub."""
+    """Makes summaries, and gives orders; `history` is told of streams and refusals."""
 
-    def __init__(self, hub: Hub, event_log: EventLog, about: About) -> None:
+    def __init__(
+        self, parts: Parts, hub: Hub, accounts: AccountReader, history: History, about: About
+    ) -> None:
+        self._parts = parts
         self._hub = hub
-        self._log = event_log
+        self._log = parts.event_log
+        self._accounts = accounts
         self._about = about
-        self._history = History((), ())
-        self.reconfigure(about.limits)
+        self._history = history
+        self.reconfigure()
         self._looking = asyncio.Lock()
         self._board: Board | None = None
         self._looked_at = -math.inf
         """The board that was made last, and when, by the loop's clock."""
-        self.keys: Callable[[], Sequence[Principal]] = tuple
-        """Whose keys are known."""
         self._id = secrets.token_hex(8)
         self._started_at = time.time()
         self._making: asyncio.Task[bytes] | None = None
@@ -122,17 +119,15 @@ class Desk:
         self._obeyed: dict[str, str] = {}
         """The last order of each name that was obeyed."""
         self._tasks = Supervisor()
-        hub.observe(self._history)
 
-    def reconfigure(self, limits: LimitsConfig) -> None:
-        """Take these limits, and the routes and prices of the hub as they are now."""
-        upstreams = self._hub.upstreams
-        self._routes = _routes_of(self._hub)
+    def reconfigure(self) -> None:
+        """Take the routes and prices as they are now."""
+        upstreams = self._parts.upstreams
+        self._routes = _routes_of(upstreams)
         names = {*upstreams.routes, *self._routes, *(one.name for one in upstreams.all)}
         names |= {one.public_name(model) for one in upstreams.all for model in one.models}
         self._history.know(frozenset(names), frozenset(self._routes))
-        self._sampler = Sampler(self._hub.accounting)
-        self._accounts = Accounts(limits)
+        self._sampler = Sampler(self._parts.accounting)
 
     async def open(self) -> None:
         """Begin to look for orders of others."""
@@ -222,14 +217,12 @@ class Desk:
             await asyncio.sleep(0)
 
     async def _look_at_money(self) -> MoneyView:
-        accounts, more = self._accounts.known(self.keys())
+        accounts, more = self._accounts.list_named()
         try:
-            states = await self._log.accounts([account.name for account in accounts])
+            found = await self._accounts.read(accounts)
         except RelayError:
             return MoneyView([], more + len(accounts), known=False)
-        at = time.time()
-        found = [overview(*each, at) for each in zip(accounts, states, strict=True)]
-        return MoneyView(found, more)
+        return MoneyView([overview(*each) for each in found], more)
 
     async def _look(self) -> Board:
         """Return what this process shows of itself now, or just now."""
@@ -241,7 +234,7 @@ class Desk:
 
     async def _make_board(self) -> Board:
         hub, history = self._hub, self._history
-        live = await self._sampler.look(hub.running(SELF, most=MAX_STREAMS))
+        live = await self._sampler.look(hub.progress(most=MAX_STREAMS))
         load, at = hub.load(), round(time.time(), 3)
         return Board(
             process=Process(
@@ -258,7 +251,7 @@ class Desk:
                 log_bytes=load.log_bytes,
             ),
             live=live,
-            readers=hub.read_here(SELF, most=2 * MAX_STREAMS),
+            readers=hub.readers(most=2 * MAX_STREAMS),
             targets=self._look_at_targets(),
             refused=history.counts(failed=False),
             failed=history.counts(failed=True),
@@ -268,7 +261,7 @@ class Desk:
         )
 
     def _look_at_targets(self) -> list[TargetState]:
-        breakers = self._hub.upstreams.breakers
+        breakers = self._parts.upstreams.breakers
         now, wall = asyncio.get_running_loop().time(), time.time()
         found = []
         for name in self._routes:
@@ -303,7 +296,7 @@ class Desk:
                 "not_found",
                 f"the settings name no target {target[:120]!r}; GET /v1/admin/summary lists them",
             )
-        breakers, now = self._hub.upstreams.breakers, asyncio.get_running_loop().time()
+        breakers, now = self._parts.upstreams.breakers, asyncio.get_running_loop().time()
         until = round(time.time() + for_s, 3) if action == "rest" else None
         order = Posted(target, action, until, id=secrets.token_hex(8))
         # A wake takes the place of the rest that it ends, for as long as that would have held.
@@ -317,7 +310,7 @@ class Desk:
         return Ordered(target, action, until)
 
     def _obey(self, order: Ordered) -> None:
-        breakers, now = self._hub.upstreams.breakers, asyncio.get_running_loop().time()
+        breakers, now = self._parts.upstreams.breakers, asyncio.get_running_loop().time()
         target, until = order.target, order.until
         match order.action:
             case "try":
@@ -328,9 +321,8 @@ class Desk:
                 breakers.wake(target)
 
 
-def _routes_of(hub: Hub) -> dict[str, list[str]]:
+def _routes_of(upstreams: Upstreams) -> dict[str, list[str]]:
     """Return the targets of the settings, each with its routes."""
-    upstreams = hub.upstreams
     routes: dict[str, list[str]] = {
         target.name: [] for route in upstreams.routes.values() for target in route.targets
     }

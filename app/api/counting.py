@@ -14,7 +14,8 @@ from ..dialects.anthropic.headers import BETA
 from ..dialects.client_format import ParsedRequest
 from ..dialects.openai_responses.client.format import CLIENT_FORMAT as RESPONSES
 from ..generation.hub import Hub
-from ..generation.single_call import Asking
+from ..generation.metered_call import CallContext
+from ..generation.single_call import count_tokens
 from ..requests import parse_body
 from .document import document
 from .policy import HttpSettings
@@ -51,7 +52,7 @@ class Counting:
 
         def count(body: bytes) -> Work:
             asked = parse_messages(_default(body, NOT_NEEDED[ANTHROPIC.name], b"1"), betas=betas)
-            return lambda asking, _: _count(asking, asked)
+            return lambda context, _: _count(context, asked)
 
         return await self._messages.answer(request, count)
 
@@ -62,18 +63,20 @@ class Counting:
         def count(body: bytes) -> Work:
             given = _default(body, NOT_NEEDED[RESPONSES.name], b'""')
 
-            async def work(asking: Asking, memory: RequestMemory) -> Response:
+            async def work(context: CallContext, memory: RequestMemory) -> Response:
                 whole = await self._stored.resolve(streams, given, memory=memory)
                 asked = RESPONSES.parse_request(whole.body)
-                return await _count(asking, asked, object="response.input_tokens")
+                return await _count(context, asked, object="response.input_tokens")
 
             return work
 
         return await self._responses.answer(request, count)
 
 
-async def _count(asking: Asking, asked: ParsedRequest, *, object: str | None = None) -> Response:
-    counted = await asking.count(asked.chat)
+async def _count(
+    context: CallContext, asked: ParsedRequest, *, object: str | None = None
+) -> Response:
+    counted = await count_tokens(context, asked.chat)
     headers = {ESTIMATED: "true"} if counted.estimated else {}
     return document(Counted(counted.tokens, object), headers=headers)
 

@@ -7,7 +7,8 @@ from starlette.routing import Route
 from ..admission import RequestMemory
 from ..dialects.embeddings import estimate, parse_request, render_answer
 from ..generation.hub import Hub
-from ..generation.single_call import Asking
+from ..generation.metered_call import CallContext
+from ..generation.single_call import embed
 from .document import document
 from .policy import HttpSettings
 from .single_call import ESTIMATED, IGNORED, SingleCall, Work
@@ -26,8 +27,8 @@ def _embed(body: bytes) -> Work:
     """Read a request for embeddings."""
     request = parse_request(body)
 
-    async def work(asking: Asking, memory: RequestMemory) -> Response:
-        found = await asking.embed(request, memory.add)
+    async def work(context: CallContext, memory: RequestMemory) -> Response:
+        found = await embed(context, request, memory.add)
         tokens, headers = found.tokens, {}
         if tokens is None:
             tokens = estimate(request.inputs)

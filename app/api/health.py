@@ -1,5 +1,6 @@
 """`GET /healthz` and `GET /readyz`, for whatever keeps the process running."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -7,7 +8,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from ..errors import RequestError
 from ..generation.hub import Hub
+from ..generation.rights import check_may
+from ..identity.principal import Principal
 from .principal import principal_of
 from .query import read_query
 
@@ -21,10 +25,20 @@ def routes(hub: Hub) -> list[Route]:
         code = 200 if status == "ready" else 503
         body: dict[str, Any] = {"status": status}
         if read_query(request, "verbose") is not None:
-            body["targets"] = msgspec.to_builtins(hub.health(principal_of(request)))
+            _check_all_models(principal_of(request))
+            found = hub.upstreams.health(now=asyncio.get_running_loop().time())
+            body["targets"] = msgspec.to_builtins(found)
         return JSONResponse(body, code, headers={"cache-control": "no-store"})
 
     return [
         Route("/healthz", healthz, methods=["GET"]),
         Route("/readyz", readyz, methods=["GET"]),
     ]
+
+
+def _check_all_models(principal: Principal) -> None:
+    check_may(principal)
+    if principal.models is not None:
+        raise RequestError(
+            "forbidden", "how targets fare is told to credentials that may use every model"
+        )

@@ -1,15 +1,13 @@
 """`GET /metrics`, for Prometheus."""
 
-from collections.abc import Callable, Sequence
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..admin.money import Accounts
-from ..errors import RequestError
-from ..generation.hub import Hub
-from ..identity.principal import ANYONE, Principal
+from ..errors import RelayError, RequestError
+from ..generation.account_reader import AccountReader
+from ..identity.principal import ANYONE
+from ..ledger.accounts import Account, AccountState
 from ..telemetry.metrics import Metrics
 from .principal import principal_of
 
@@ -17,22 +15,27 @@ READERS = frozenset(("metrics", "admin"))
 """The roles that may."""
 
 
-def routes(metrics: Metrics, hub: Hub, keys: Callable[[], Sequence[Principal]]) -> list[Route]:
-    named = Accounts(hub.accounting.limits)
-
+def routes(metrics: Metrics, reader: AccountReader) -> list[Route]:
     async def get(request: Request) -> Response:
-        nonlocal named
         principal = principal_of(request)
         if principal is not ANYONE and not principal.roles & READERS:
             raise RequestError(
                 "forbidden", "the metrics are for keys with the role 'metrics' or 'admin'"
             )
-        if named.limits is not hub.accounting.limits:  # reloaded
-            named = Accounts(hub.accounting.limits)
-        accounts = [account for account in named.known(keys())[0] if account.has_limits]
-        used = await hub.read_accounts(accounts) if accounts else []
+        used = await _read_limited(reader)
         body, media_type = await metrics.render(request.headers.get("accept", ""), used)
         headers = {"cache-control": "no-store", "content-type": media_type}
         return Response(body, headers=headers)
 
     return [Route("/metrics", get, methods=["GET"])]
+
+
+async def _read_limited(reader: AccountReader) -> list[tuple[Account, AccountState]]:
+    """Return the named accounts that have limits; none while the log cannot be read."""
+    limited = [account for account in reader.list_named()[0] if account.has_limits]
+    if not limited:
+        return []
+    try:
+        return await reader.read(limited)
+    except RelayError:
+        return []

@@ -9,6 +9,8 @@ from starlette.routing import Route
 from ..dialects.model_facts import About, render_anthropic, render_openai
 from ..errors import RequestError
 from ..generation.hub import Hub
+from ..generation.rights import check_may
+from ..upstreams.routes import Listed
 from .document import document
 from .principal import principal_of
 from .query import read_query
@@ -18,8 +20,13 @@ MOST = 1000
 
 
 def routes(hub: Hub) -> list[Route]:
+    async def list_usable(request: Request) -> list[Listed]:
+        principal = principal_of(request)
+        check_may(principal)
+        return [model for model in await hub.models() if principal.may_use(model.name)]
+
     async def models(request: Request) -> Response:
-        found = await hub.models(principal_of(request))
+        found = await list_usable(request)
         if not _speaks_anthropic(request):
             rows = [render_openai(*one) for one in found]
             return document({"object": "list", "data": rows})
@@ -27,7 +34,7 @@ def routes(hub: Hub) -> list[Route]:
 
     async def model(request: Request) -> Response:
         wanted = request.path_params["model"]
-        listed = await hub.models(principal_of(request))
+        listed = await list_usable(request)
         found = next((one for one in listed if one.name == wanted), None)
         if found is not None:
             anthropic = _speaks_anthropic(request)

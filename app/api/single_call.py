@@ -10,8 +10,8 @@ from starlette.responses import Response
 from ..admission import RequestMemory, address_of
 from ..errors import RequestError
 from ..generation.hub import Hub
+from ..generation.metered_call import CallContext
 from ..generation.origin import Origin
-from ..generation.single_call import Asking
 from .body import read_json
 from .connection import client_of
 from .passed import parse_passed
@@ -24,7 +24,7 @@ ESTIMATED: Final = "seseragi-estimated"
 IGNORED: Final = "seseragi-ignored"
 """The header that names the fields of a request which its upstream was not told."""
 
-Work = Callable[[Asking, RequestMemory], Coroutine[Any, Any, Response]]
+Work = Callable[[CallContext, RequestMemory], Coroutine[Any, Any, Response]]
 """What a request asks for; what it takes of the memory is given back when it is done."""
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class SingleCall:
             del body
             origin = Origin(address, via=passed.via, relays=passed.relays)
             asked = hub.calls.ask(
-                lambda asking: work(asking, memory),
+                lambda context: work(context, memory),
                 principal_of(request),
                 origin=origin,
                 kind=self._kind,

@@ -6,7 +6,7 @@ Works once when a stream begins and once when it ends; the log keeps the numbers
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
@@ -21,6 +21,7 @@ from ..dialects.writing.token_estimate import (
 )
 from ..errors import RequestError
 from ..eventlog.lost import Closing, LostStream
+from ..eventlog.record import StreamRecord
 from ..eventlog.stream_ended import Charge, StreamEnded
 from ..events import Event, TokenCounts
 from ..identity.principal import Principal
@@ -32,8 +33,12 @@ from ..ledger.prices import PriceBook
 from ..ledger.principals import PrincipalAccounts
 from ..requests import ChatRequest, OutputCeiling, TranslatedRequest
 from ..telemetry.row import pack_row, row_of, unpack_row, with_end
+from ..telemetry.trace_context import TRACEPARENT
 from ..upstreams.routes import Route
 from .token_usage import UNKNOWN_CONTEXT, bound_usage, count_usage
+
+MAX_MODEL = 200
+"""Characters that are recorded of a model's name as the client gives it."""
 
 LEAST_OUTPUT = 16
 """Tokens below which an answer is refused instead of cut, if more was asked for."""
@@ -66,17 +71,30 @@ class Accounting:
         prices: PriceBook,
         *,
         keeps_rows: bool = False,
+        records_away: Callable[[], bool] = lambda: False,
         wall: Callable[[], float] = time.time,
+        hidden: HiddenRates | None = None,
     ) -> None:
         self.wall = wall
         """Unix time in seconds: days and months begin by it."""
         self.limits = config.limits
         self.accounts = PrincipalAccounts(config.limits)
         self._prices = prices
-        self._hidden = HiddenRates()
+        self._hidden = HiddenRates() if hidden is None else hidden
         self.keeps_rows = keeps_rows
-        self.records_away: Callable[[], bool] = lambda: False
+        self.records_away = records_away
         """Whether the records cannot be written to now, so that rows wait."""
+
+    def with_config(self, config: LedgerConfig, prices: PriceBook) -> "Accounting":
+        """Return the accounting of reloaded limits and prices; measured rates are shared."""
+        return Accounting(
+            config,
+            prices,
+            keeps_rows=self.keeps_rows,
+            records_away=self.records_away,
+            wall=self.wall,
+            hidden=self._hidden,
+        )
 
     # Before a stream
 
@@ -111,6 +129,36 @@ class Accounting:
             or (isinstance(chat, TranslatedRequest) and chat.client_body is not None),
             limited=any(account.limits_output for account in accounts)
             or (asked is not None and not _has_options(chat)),
+        )
+
+    def record(
+        self,
+        principal: Principal,
+        stream: str,
+        *,
+        owner: str,
+        request_id: str,
+        route: str,
+        reserve: ReservationRequest,
+        model: str | None,
+        client_format: str,
+        **facts: Any,
+    ) -> StreamRecord:
+        """Return the record of a stream that a principal starts now; `facts` are its others."""
+        return StreamRecord(
+            stream,
+            owner=owner,
+            request_id=request_id,
+            route=route,
+            created_at=self.wall(),
+            reserve=reserve,
+            tenant=principal.tenant,
+            user=principal.user,
+            key_name=principal.key,
+            model=(model or "")[:MAX_MODEL],
+            client_format=client_format,
+            traceparent=TRACEPARENT.get(),
+            **facts,
         )
 
     def accounts_of(self, principal: Principal) -> tuple[Account, ...]:
@@ -219,7 +267,7 @@ class Accounting:
         if quiet is not None and quiet.seconds and complete and not counts.estimated:
             shown = _count_output(written())
             self._hidden.measure(target, counts, shown=shown, quiet=quiet)
-        charge = self._priced(target, counts)
+        charge = self.price(target, counts)
         if followed or cut is None or not counts.estimated or request is None or not request.strict:
             return charge
         return max(charge, _held(request.reservation(request.output_tokens), request), key=_weight)
@@ -265,10 +313,10 @@ class Accounting:
         counts = count_usage(
             told, request=request, count_output=lambda: output_tokens, complete=False
         )
-        return self._priced(target, counts)
+        return self.price(target, counts)
 
-    def _priced(self, target: str, counts: TokenCounts) -> Charge:
-        """Price counts; where no price is known, the provider's own word is taken."""
+    def price(self, target: str, counts: TokenCounts) -> Charge:
+        """Price counts; without a known price, the cost stated by the provider is used."""
         price = self._prices.price_of(target)
         if price is not None:
             nano = price.cost(counts)
@@ -308,10 +356,6 @@ class Accounting:
         rates = price.tariff.steps[0].rates
         return rates.input, rates.output
 
-    def price(self, target: str, counts: TokenCounts) -> Charge:
-        """Return what so many tokens cost."""
-        return self._priced(target, counts)
-
     def close_lost(self, lost: LostStream) -> Closing:
         """Return the end and the settlement of a stream whose producer is lost.
 
@@ -332,7 +376,7 @@ class Accounting:
                 count_output=partial(tokens_of, lost.weight),
                 complete=ended.end.status == "completed",
             )
-            charge = self._priced(ended.target, counts)
+            charge = self.price(ended.target, counts)
         elif request is not None and ended.end.status != "completed":
             counts = count_usage(None, request=request, count_output=int, complete=False)
             charge = Charge(counts, None if request.unpriced else request.input_nano_usd)

@@ -1,100 +1,63 @@
-"""Calls that make no stream, such as embeddings, from their admission to their end."""
+"""Calls without a stream, such as embeddings, from their admission to their end."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from ..admission import Admission
-from ..deadlines import Limits
 from ..errors import shutting_down
-from ..eventlog import EventLog
 from ..identity.principal import Principal
-from ..telemetry.observer import Observer
-from ..upstreams.client import Client
-from ..upstreams.routes import Upstreams
-from .accounting import Accounting
-from .booking import Bookings, Spawn
-from .origin import Origin, Pseudonym
+from .metered_call import CallContext, Spawn
+from .origin import Origin
+from .parts import Parts
 from .rights import check_may
 from .shutdown import STOP_S, Shutdown
-from .single_call import Asking
 
 T = TypeVar("T")
 
 
 class Calls:
-    """Does calls that make no stream; while one lasts it counts as a stream."""
+    """Makes calls without a stream; while one lasts it counts as a stream."""
 
-    def __init__(
-        self,
-        *,
-        upstreams: Upstreams,
-        client: Client,
-        event_log: EventLog,
-        limits: Limits,
-        accounting: Accounting,
-        admission: Admission,
-        observer: Observer,
-        pseudonym: Pseudonym,
-        shutdown: Shutdown,
-        spawn: Spawn,
-    ) -> None:
-        self._upstreams = upstreams
-        self._client = client
-        self._log = event_log
-        self._limits = limits
-        self.accounting = accounting
-        """Of what begins from now on."""
-        self._admission = admission
-        self._observer = observer
-        self._pseudonym = pseudonym
+    def __init__(self, parts: Parts, shutdown: Shutdown, *, spawn: Spawn) -> None:
+        self._parts = parts
         self._shutdown = shutdown
         self._spawn = spawn
         self.count = 0
-        """How many go on."""
+        """The number of running calls."""
 
     async def ask(
         self,
-        work: Callable[[Asking], Coroutine[Any, Any, T]],
+        work: Callable[[CallContext], Coroutine[Any, Any, T]],
         principal: Principal,
         *,
         origin: Origin,
         kind: str,
         request_id: str = "",
     ) -> T:
-        """Do a call that makes no stream, such as embeddings; while it lasts it counts as a stream.
-
-        `kind` is what its row says in the place of a client format.
+        """Make a call for a principal; `kind` stands for the client format in the records.
 
         Raises:
-            RequestError: `forbidden`, a stream token asks.
-            ServiceError: `overloaded`, there are too many streams, or the relay stops;
-                `rate_limited`, the client has its share.
-            RelayError: what the work raises.
+            RequestError: `forbidden`, the credential is a stream token.
+            ServiceError: `overloaded`, there are too many streams, or the relay is shutting
+                down; `rate_limited`, the client has its share.
+            RelayError: an exception of `work`.
         """
         check_may(principal)
         if self._shutdown.draining:
             raise shutting_down()
-        self._admission.enter(origin.address)
+        parts = self._parts
+        parts.admission.enter(origin.address)
         self.count += 1
-        bookings = Bookings(
-            self._log,
-            self.accounting,
-            principal,
-            kind=kind,
+        context = CallContext(
+            principal=principal,
             request_id=request_id,
+            kind=kind,
+            headers=parts.pseudonym.headers(origin),
+            parts=parts,
+            accounting=parts.accounting,
             spawn=self._spawn,
         )
-        asking = Asking(
-            self._upstreams,
-            self._client,
-            principal,
-            limits=self._limits,
-            headers=self._pseudonym.headers(origin),
-            bookings=bookings,
-            observer=self._observer,
-        )
-        working = asyncio.ensure_future(work(asking))
+        working = asyncio.ensure_future(work(context))
         stopped = asyncio.ensure_future(self._shutdown.stopping.wait())
         try:
             await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -106,6 +69,6 @@ class Calls:
             if not working.done():  # what it has cost is settled before it counts as over
                 working.cancel()
                 await asyncio.wait({working}, timeout=STOP_S)
-            self._admission.leave(origin.address)
+            parts.admission.leave(origin.address)
             self.count -= 1
             self._shutdown.check_drained()

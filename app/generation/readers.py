@@ -11,11 +11,11 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ..admission import Admission
 from ..errors import RelayError, ServiceError
 from ..eventlog import EventLog, Follower, LogState, Look, read_all
 from ..events import Event
-from ..telemetry.observer import Observer, Readers
+from ..telemetry.observer import Readers
+from .parts import Parts
 
 BATCH = 256
 """How many events a reader that catches up is given at once."""
@@ -120,17 +120,15 @@ class Attendance:
 
     def __init__(
         self,
-        event_log: EventLog,
-        admission: Admission,
-        observer: Observer,
+        parts: Parts,
         *,
         max_readers: int,
         drain: Callable[[float], Awaitable[None]],
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
-        self._log = event_log
-        self._admission = admission
-        self._observer = observer
+        self._log = parts.event_log
+        self._admission = parts.admission
+        self._observer = parts.observer
         self._max_readers = max_readers
         self._drain = drain
         self._spawn = spawn
@@ -214,7 +212,9 @@ class Attendance:
         self._readers[stream] = before + 1
         self._admission.add_reader(address)
         if reads:
-            joined = Readers(stream, state.owner, before + 1, resumed=after > 0)
+            joined = Readers(
+                stream=stream, owner=state.owner, readers=before + 1, resumed=after > 0
+            )
             self._observer.reader_joined(joined)
         if guest:
             self._guests[stream] += 1
@@ -258,7 +258,9 @@ class Attendance:
                 del self._guests[stream]
         self._readers[stream] -= 1
         if owner is not None:
-            self._observer.reader_left(Readers(stream, owner, self._readers[stream]))
+            self._observer.reader_left(
+                Readers(stream=stream, owner=owner, readers=self._readers[stream])
+            )
         if self._readers[stream]:
             return
         del self._readers[stream]

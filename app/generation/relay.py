@@ -246,7 +246,9 @@ class Relay:
         attempt = self._attempt
         headers: dict[str, str] = {}
         self._observer.attempt_started(
-            AttemptStarted(self.stream, attempt.number, attempt.target, headers)
+            AttemptStarted(
+                id=self.stream, attempt=attempt.number, target=attempt.target, headers=headers
+            )
         )
         now = self._clock()
         silence_s = self._failover.begin(now)
@@ -334,11 +336,11 @@ class Relay:
         what = f"asking {target.name!r} {'again' if code == 'retry' else 'instead'}"
         self._observer.attempt_failed(
             AttemptFailed(
-                self._record,
-                failed.number,
-                failed.target.upstream.name,
-                failed.target.name,
-                error,
+                record=self._record,
+                attempt=failed.number,
+                upstream=failed.target.upstream.name,
+                target=failed.target.name,
+                error=error,
                 next_target=target.name,
                 wait_s=step.wait_s,
                 then=what,
@@ -433,9 +435,9 @@ class Relay:
         now, attempt, deadlines = self._clock(), self._attempt, self._attempt.deadlines
         began = self._first_event_s is not None
         return Progress(
-            self._record,
-            attempt.target.name,
-            attempt.number,
+            record=self._record,
+            target=attempt.target.name,
+            attempt=attempt.number,
             age_s=now - self._started_at,
             first_event_s=self._first_event_s,
             events=self._count,
@@ -449,8 +451,15 @@ class Relay:
     def _report_committed(self, answer: StreamTarget, *, visible: bool) -> None:
         attempt, now = self._attempt, self._clock()
         after_s = now - self._started_at
-        name = attempt.target.name
-        self._observer.committed(Committed(self._record, attempt.number, name, after_s, answer))
+        self._observer.committed(
+            Committed(
+                record=self._record,
+                attempt=attempt.number,
+                target=attempt.target.name,
+                after_s=after_s,
+                answer=answer,
+            )
+        )
         if visible:
             self._observer.first_event(FirstEvent(self._record, self._first_event_s or after_s))
 

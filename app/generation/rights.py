@@ -6,16 +6,6 @@ from ..errors import RequestError
 from ..identity.principal import Principal
 
 
-def check_admin(principal: Principal) -> None:
-    """Refuse who may not be told of the streams of others.
-
-    Raises:
-        RequestError: `forbidden`.
-    """
-    if "admin" not in principal.roles:
-        raise RequestError("forbidden", "only a key with the role 'admin' is told of all streams")
-
-
 def check_may(principal: Principal, what: Literal["read", "stop"] | None = None) -> None:
     """Refuse what a stream token is not for: it may read or stop, and nothing else.
 

@@ -10,20 +10,15 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from ..admission import Admission
-from ..deadlines import Limits
 from ..errors import RelayError, shutting_down
-from ..eventlog import EventLog, LogState, Look
+from ..eventlog import LogState, Look
 from ..eventlog.record import StreamRecord, scoped
 from ..events import Stopper
 from ..ledger.accounts import Grant
 from ..requests import ChatRequest
-from ..telemetry.observer import Observer
 from ..telemetry.progress import Progress
-from ..upstreams.client import Client
-from ..upstreams.routes import Route, Upstreams
-from .accounting import Accounting
-from .origin import Pseudonym
+from ..upstreams.routes import Route
+from .parts import Parts
 from .readers import Attendance, Reader
 from .relay import Relay, shut_down
 from .shutdown import STOP_S, Shutdown
@@ -57,34 +52,13 @@ class Opened(NamedTuple):
 class Runs:
     """Runs streams, and stops those that somebody has stopped or that nobody reads."""
 
-    def __init__(
-        self,
-        *,
-        upstreams: Upstreams,
-        client: Client,
-        event_log: EventLog,
-        limits: Limits,
-        accounting: Accounting,
-        admission: Admission,
-        attendance: Attendance,
-        observer: Observer,
-        pseudonym: Pseudonym,
-        shutdown: Shutdown,
-        tells_content: bool,
-    ) -> None:
-        """Prepare it; with `tells_content` the observer is told what is asked and answered."""
-        self._upstreams = upstreams
-        self._client = client
-        self._log = event_log
-        self._limits = limits
-        self.accounting = accounting
-        """Of what begins from now on."""
-        self._admission = admission
+    def __init__(self, parts: Parts, attendance: Attendance, shutdown: Shutdown) -> None:
+        self._parts = parts
+        self._log = parts.event_log
+        self._admission = parts.admission
+        self._observer = parts.observer
         self._attendance = attendance
-        self._observer = observer
-        self._pseudonym = pseudonym
         self._shutdown = shutdown
-        self._tells_content = tells_content
         self._runs: dict[str, _Run] = {}
 
     def __len__(self) -> int:
@@ -103,7 +77,7 @@ class Runs:
             ServiceError: the relay stops, or the log has not taken what the stream is found by.
                 Nobody has been called for it, and its key is free.
         """
-        stream, origin = record.id, terms.origin
+        stream, origin, parts = record.id, terms.origin, self._parts
         try:
             for name in record.names:
                 await self._log.name(scoped(record.owner, name), stream)
@@ -117,17 +91,17 @@ class Runs:
             record,
             request,
             route=route,
-            upstreams=self._upstreams,
-            client=self._client,
-            event_log=self._log,
-            limits=self._limits,
-            observer=self._observer,
-            accounting=self.accounting,
+            upstreams=parts.upstreams,
+            client=parts.client,
+            event_log=parts.event_log,
+            limits=parts.limits,
+            observer=parts.observer,
+            accounting=parts.accounting,
             attended=partial(self._attendance.attended, stream),
-            headers=self._pseudonym.headers(origin),
+            headers=parts.pseudonym.headers(origin),
             memory=terms.memory,
             asks_again_s=terms.asks_again_s,
-            tells_content=self._tells_content,
+            tells_content=parts.tells_content,
         )
         run = self._runs[stream] = _Run(relay, address=origin.address)
         self._attendance.begin(

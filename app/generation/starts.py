@@ -7,25 +7,18 @@ from typing import Any
 
 import msgspec
 
-from ..admission import Admission
 from ..errors import RelayError, shutting_down
-from ..eventlog import Claim, EventLog
-from ..eventlog.record import StreamRecord, scoped
+from ..eventlog import Claim
+from ..eventlog.record import scoped
 from ..identity.principal import Principal
-from ..ledger.accounts import ReservationRequest
 from ..requests import ChatRequest
-from ..telemetry.trace_context import TRACEPARENT
-from ..upstreams.routes import Upstreams
-from .accounting import Accounting
 from .claims import await_outcome, check_digest, claim_key, may_try_again
-from .origin import Pseudonym, came_back
+from .origin import came_back
+from .parts import Parts
 from .runs import Opened, Runs
 from .shutdown import Shutdown
 from .start_options import StartOptions
 from .taping import Choice, Taping
-
-MAX_MODEL = 200
-"""Characters that are recorded of a model's name as the client gives it."""
 
 Outcome = Coroutine[Any, Any, RelayError | None]
 
@@ -35,23 +28,18 @@ class Starts:
 
     def __init__(
         self,
-        *,
-        upstreams: Upstreams,
-        event_log: EventLog,
-        accounting: Accounting,
-        admission: Admission,
-        pseudonym: Pseudonym,
+        parts: Parts,
         runs: Runs,
         shutdown: Shutdown,
+        *,
         spawn: Callable[[Outcome], "asyncio.Task[RelayError | None]"],
         taping: Taping | None,
     ) -> None:
-        self._upstreams = upstreams
-        self._log = event_log
-        self.accounting = accounting
-        """Of what begins from now on."""
-        self._admission = admission
-        self._pseudonym = pseudonym
+        self._parts = parts
+        self._upstreams = parts.upstreams
+        self._log = parts.event_log
+        self._admission = parts.admission
+        self._pseudonym = parts.pseudonym
         self._runs = runs
         self._shutdown = shutdown
         self._spawn = spawn
@@ -104,7 +92,7 @@ class Starts:
             choice = await self._choose(principal, request)
             route = choice.route
             self._upstreams.check_awake(route, now=asyncio.get_running_loop().time())
-            reserve = self.accounting.request(principal, route, request)
+            reserve = self._parts.accounting.request(principal, route, request)
             self._admission.enter(address)
         except RelayError:
             earlier = None if key is None else await self.claimed(owner, key)
@@ -112,17 +100,22 @@ class Starts:
                 raise
             check_digest(earlier, key, digest)
             return earlier
-        record = self._record(
-            stream,
+        names = [make(stream) for make in terms.names_of]
+        record = self._parts.accounting.record(
             principal,
-            request,
-            terms,
+            stream,
             owner=owner,
             request_id=request_id,
-            choice=choice,
+            route=route.name,
+            reserve=reserve,
+            model=request.model,
+            client_format=terms.client_format,
             key=key,
             digest=digest,
-            reserve=reserve,
+            names=tuple(names if terms.name is None else [*names, terms.name]),
+            labels=dict(terms.labels) if terms.labels else None,
+            request=terms.request,
+            request_digest=choice.digest,
         )
         claim = None
         try:
@@ -135,7 +128,7 @@ class Starts:
         if claim.grant is not None and claim.grant.output_tokens != reserve.output_tokens:
             given = msgspec.structs.replace(reserve, output_tokens=claim.grant.output_tokens)
             record = msgspec.structs.replace(record, reserve=given)
-        clamped = self.accounting.clamp(request, reserve, claim.grant)
+        clamped = self._parts.accounting.clamp(request, reserve, claim.grant)
         opened = await self._runs.begin(record, clamped, terms, route=route)
         if choice.records and self._taping is not None:
             self._taping.record(self._log, record, choice, request)
@@ -151,39 +144,3 @@ class Starts:
         if self._taping is None:
             return Choice(route)
         return await self._taping.choose(route, self._upstreams.public_name(route), request)
-
-    def _record(
-        self,
-        stream: str,
-        principal: Principal,
-        request: ChatRequest,
-        terms: StartOptions,
-        *,
-        owner: str,
-        request_id: str,
-        choice: Choice,
-        key: str | None,
-        digest: str,
-        reserve: ReservationRequest,
-    ) -> StreamRecord:
-        names = [make(stream) for make in terms.names_of]
-        return StreamRecord(
-            stream,
-            owner,
-            request_id,
-            choice.route.name,
-            key=key,
-            digest=digest,
-            names=tuple(names if terms.name is None else [*names, terms.name]),
-            labels=dict(terms.labels) if terms.labels else None,
-            created_at=self.accounting.wall(),
-            request=terms.request,
-            reserve=reserve,
-            tenant=principal.tenant,
-            user=principal.user,
-            key_name=principal.key,
-            model=(request.model or "")[:MAX_MODEL],
-            client_format=terms.client_format,
-            traceparent=TRACEPARENT.get(),
-            request_digest=choice.digest,
-        )

@@ -22,15 +22,23 @@ class Authenticator:
         self,
         schemes: Sequence[Credentials],
         *,
+        keys: Keys | None = None,
         tokens: Tokens | None = None,
+        issuers: Issuers | None = None,
         operators_only: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """Prepare it; `schemes` are asked in turn, and the `issuers` after them.
+
+        `keys` and `tokens` are those of them that can be listed, and made.
+        """
         self.tokens = tokens
         """What makes client secrets and stream tokens; None where there are none."""
         self.operators_only = operators_only
         """Whether clients need no credential, and only operators have one."""
         self._schemes = tuple(schemes)
+        self._keys = keys
+        self._issuers = issuers
         self._clock = clock
 
     @classmethod
@@ -52,11 +60,10 @@ class Authenticator:
         keys_file = identity.auth.keys_file
         keys = Keys(identity.keys, None if keys_file is None else Path(keys_file), clock=clock.wall)
         tokens = Tokens(signing_key, find_key=keys.find, clock=clock.wall)
-        # Issuers know every JWT, the relay's own too.
         issuers = Issuers(
             identity.issuers, trust=trust, clock=clock.wall, monotonic=clock.monotonic
         )
-        return cls((keys, tokens, issuers), tokens=tokens, clock=clock.wall)
+        return cls((keys, tokens), keys=keys, tokens=tokens, issuers=issuers, clock=clock.wall)
 
     async def authenticate(self, credential: str) -> Principal:
         """Return who shows a credential.
@@ -65,8 +72,8 @@ class Authenticator:
             RequestError: `unauthenticated`, no kind knows it, or it is not, or no longer, valid.
             ServiceError: `overloaded`, nobody can tell now.
         """
-        for scheme in self._schemes:
-            principal = await scheme.verify(credential)
+        for scheme in (*self._schemes, self._issuers):  # those know every JWT, our own too
+            principal = None if scheme is None else await scheme.verify(credential)
             if principal is None:
                 continue
             # Each kind looks at the time itself, but may remember who it has seen.
@@ -83,25 +90,17 @@ class Authenticator:
 
     def keys(self) -> tuple[Principal, ...]:
         """Return whose keys are known; the same tuple until one has changed."""
-        found = [scheme for scheme in self._schemes if isinstance(scheme, Keys)]
-        return found[0].all() if found else ()
+        return () if self._keys is None else self._keys.all()
 
     async def reconfigure(self, other: "Authenticator") -> None:
         """Take the keys and issuers of another one of the same kinds; tokens stay valid."""
-        before = self._schemes
-        for own, new in zip(before, other._schemes, strict=True):
-            if isinstance(own, Keys) and isinstance(new, Keys):
-                own.become(new)  # in its place, since tokens stand on keys
-        self._schemes = tuple(
-            new if isinstance(new, Issuers) else own
-            for own, new in zip(before, other._schemes, strict=True)
-        )
-        for scheme in before:
-            if isinstance(scheme, Issuers):
-                await scheme.aclose()
+        if self._keys is not None and other._keys is not None:
+            self._keys.become(other._keys)  # in its place, since tokens stand on keys
+        if self._issuers is not None:
+            before, self._issuers = self._issuers, other._issuers
+            await before.aclose()
 
     async def aclose(self) -> None:
         """End fetches of issuers' keys that go on in the background."""
-        for scheme in self._schemes:
-            if isinstance(scheme, Issuers):
-                await scheme.aclose()
+        if self._issuers is not None:
+            await self._issuers.aclose()

@@ -30,6 +30,15 @@ def is_visible(name: str) -> bool:
     return name.isprintable() and not name.isspace() and name != ""
 
 
+def may_use(globs: tuple[str, ...] | None, model: str) -> bool:
+    """Return whether globs of models, or None for all, include one."""
+    if globs is None:
+        return True
+    if leads_up(model) and model not in globs:
+        return False
+    return any(fnmatchcase(model, glob) for glob in globs)
+
+
 class Principal(msgspec.Struct, frozen=True):
     """Who makes a request: a user of a tenant, by a key of a name; "" where there is none."""
 
@@ -72,11 +81,7 @@ class Principal(msgspec.Struct, frozen=True):
 
     def may_use(self, model: str) -> bool:
         """Return whether it may use the model, or route, of a public name."""
-        if self.models is None:
-            return True
-        if leads_up(model) and model not in self.models:
-            return False
-        return any(fnmatchcase(model, glob) for glob in self.models)
+        return may_use(self.models, model)
 
 
 ANYONE = Principal()

@@ -26,7 +26,7 @@ class PrincipalAccounts:
     """
 
     def __init__(self, limits: LimitsConfig) -> None:
-        self._limits = limits
+        self.limits = limits
         self._made = lru_cache(REMEMBERED)(self._make)
 
     def of(self, principal: Principal) -> tuple[Account, ...]:
@@ -55,7 +55,7 @@ class PrincipalAccounts:
         if key:
             accounts.append(self.key(key, key_limits))
         if secret:
-            limits = smaller(self._limits.user, user_limits)
+            limits = smaller(self.limits.user, user_limits)
             accounts.append(_account(f"secret:{quote(secret, safe='')}", limits))
         elif user:
             accounts.append(self.user(tenant, user, user_limits))
@@ -63,22 +63,22 @@ class PrincipalAccounts:
 
     def relay(self) -> Account:
         """Return the account of the whole relay."""
-        return _account("relay", self._limits.relay)
+        return _account("relay", self.limits.relay)
 
     def tenant(self, name: str) -> Account:
         """Return the account of a tenant."""
-        limits = self._limits
+        limits = self.limits
         own = over(limits.tenants.get(name, UNLIMITED), limits.tenant)
         return _account(f"tenant:{quote(name, safe='')}", own)
 
     def key(self, name: str, own: UsageLimits = UNLIMITED) -> Account:
         """Return the account of a key that may have limits of its own."""
-        return _account(f"key:{quote(name, safe='')}", smaller(self._limits.key, own))
+        return _account(f"key:{quote(name, safe='')}", smaller(self.limits.key, own))
 
     def user(self, tenant: str, name: str, own: UsageLimits = UNLIMITED) -> Account:
         """Return the account of a user, to whom a credential may have set limits."""
         parts = ":".join(quote(part, safe="") for part in (tenant, name))
-        return _account(f"user:{parts}", smaller(self._limits.user, own))
+        return _account(f"user:{parts}", smaller(self.limits.user, own))
 
 
 def describe(account: Account) -> dict[str, str]:

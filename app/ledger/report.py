@@ -95,9 +95,8 @@ class Overview(msgspec.Struct, frozen=True):
     tokens_per_minute: Use
 
 
-def overview(account: Account, state: AccountState, at: float) -> Overview:
-    """Tell an operator of one account, whose state is brought to the time `at`."""
-    state.turn_to(at)
+def overview(account: Account, state: AccountState) -> Overview:
+    """Return what an operator sees of one account, whose state is of now."""
     described = describe(account)
     kind = described["kind"]
     spans = state.spans.values()

@@ -9,6 +9,7 @@ import json
 import secrets
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
@@ -18,9 +19,11 @@ import structlog
 from .. import __version__
 from ..addresses import is_loopback, parse_address, write_url
 from ..identity.config import AuthConfig, KeyConfig
-from ..identity.keys import digest, make_key
+from ..identity.keys import check_keys, digest, make_key
+from ..identity.keys_file import KeysUnusable
 from ..upstreams.credentials import NoCredentials
 from ..upstreams.endpoints import Upstream
+from ..upstreams.options import SAFE_WORD
 from .failure import SettingsError
 from .values import Settings
 
@@ -181,6 +184,49 @@ class Start(NamedTuple):
         if models:
             more += ["Add a provider by its key: OPENAI_API_KEY=... seseragi. Stop with Ctrl-C."]
         return f"\nSeseragi {__version__}\n\n{table}\n" + "".join(f"{one}\n" for one in more)
+
+
+def settle_identity(settings: Settings) -> Start:
+    """Decide who may ask, and check the keys there are; make one for this run if that is needed.
+
+    Raises:
+        SettingsError: nobody could ask, or a key or the keys file cannot be used.
+    """
+    start = settle_access(settings)
+    identity = start.settings.identity
+    keys_file = identity.auth.keys_file
+    try:
+        check_keys(identity.keys, None if keys_file is None else Path(keys_file))
+    except KeysUnusable as error:
+        raise SettingsError(f"auth: {error}") from None
+    return start
+
+
+def settle_hook(settings: Settings) -> Settings:
+    """Complete the settings of a relay whose host application identifies the callers.
+
+    Raises:
+        SettingsError: they say themselves who may ask, or let every page use the cookies of users.
+    """
+    identity = settings.identity
+    if identity.trusted or identity.keys or identity.issuers or identity.auth.keys_file:
+        raise SettingsError(
+            "identify: the settings say who may ask too; leave out identify, or auth = 'none', "
+            "keys_file, [[key]] and [[issuer]]"
+        )
+    if anybody := {"*", "null"}.intersection(settings.cors_origins):  # null: any sandboxed frame
+        raise SettingsError(
+            f"cors_origins: with identify {anybody.pop()!r} would let every page ask with the "
+            "cookies of your users; name the origins of your pages"
+        )
+    upstreams = tuple(  # as for every relay that asks who it is
+        msgspec.structs.replace(upstream, options=(SAFE_WORD,))
+        if upstream.options is None
+        else upstream
+        for upstream in settings.upstreams
+    )
+    identity = msgspec.structs.replace(identity, configured=True)
+    return msgspec.structs.replace(settings, identity=identity, upstreams=upstreams)
 
 
 def settle_access(settings: Settings) -> Start:

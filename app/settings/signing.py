@@ -1,16 +1,37 @@
 """The key that client secrets and stream tokens are signed with."""
 
 import secrets
+from pathlib import Path
 from typing import Final
 
+import msgspec
 import structlog
 
+from ..identity.keys_file import read_keys_file
 from .failure import SettingsError
 from .values import Settings
 
 MIN_CHARACTERS: Final = 32
 
 log = structlog.get_logger("seseragi.settings")
+
+
+def settle_signing_key(settings: Settings) -> Settings:
+    """Decide what client secrets and stream tokens are signed with, the same for all workers.
+
+    Raises:
+        SettingsError: the key cannot be used, or replicas would have different ones.
+    """
+    identity = settings.identity
+    if not identity.configured:
+        return settings
+    keys_file = identity.auth.keys_file
+    kept = None
+    if identity.auth.signing_key is None and keys_file is not None:
+        kept = read_keys_file(Path(keys_file)).file.signing_key
+    signing_key = choose_signing_key(settings, kept=kept)
+    auth = msgspec.structs.replace(identity.auth, signing_key=signing_key)
+    return msgspec.structs.replace(settings, identity=msgspec.structs.replace(identity, auth=auth))
 
 
 def choose_signing_key(settings: Settings, *, kept: str | None = None) -> str:

@@ -18,13 +18,17 @@ Fields = structlog.typing.EventDict
 
 
 class LineCounter:
-    """Tells somebody the level of each line."""
+    """Passes the level of each line to a counter, once there is one."""
 
     def __init__(self) -> None:
-        self.tell: Callable[[str], None] = lambda level: None
+        self._count: Callable[[str], None] = lambda level: None
+
+    def count_by(self, count: Callable[[str], None]) -> None:
+        """Call this with the level of each line from now on, instead of another."""
+        self._count = count
 
     def __call__(self, _logger: object, _name: str, fields: Fields) -> Fields:
-        self.tell(fields["level"])
+        self._count(fields["level"])
         return fields
 
 

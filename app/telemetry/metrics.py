@@ -124,7 +124,6 @@ class Metrics(Observer):
         own: int = 0,
         *,
         process: int,
-        look: Callable[[], Load] | None = None,
         records: Callable[[], RecordsState] | None = None,
     ) -> None:
         self._names = names
@@ -135,7 +134,7 @@ class Metrics(Observer):
             (series.metric, *series.labels): place for series, place in self._area.places().items()
         }
         self._process = process
-        self._look = look
+        self._load: Callable[[], Load] | None = None
         self._records = records
         self._records_failures = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -253,8 +252,9 @@ class Metrics(Observer):
 
     # What is looked at
 
-    def open(self) -> None:
-        """Look every second how late the event loop is, and say how much there is to do."""
+    def open(self, load: Callable[[], Load]) -> None:
+        """Measure the event loop's lag every second, and publish the `load` of this process."""
+        self._load = load
         self._publish()
         self._beat_at(asyncio.get_running_loop().time() + BEAT_S)
 
@@ -279,8 +279,8 @@ class Metrics(Observer):
         """Put into the area what others cannot look at."""
         self._area.enter(self._process)
         self._set(f.WORKERS, to=1)
-        if self._look is not None:
-            self._set_load(self._look())
+        if self._load is not None:
+            self._set_load(self._load())
         if self._records is not None:
             state = self._records()
             self._set(f.RECORDS_WAITING, to=state.waiting)

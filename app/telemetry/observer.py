@@ -19,7 +19,7 @@ from ..upstreams.targets import Target
 log = structlog.get_logger("seseragi.telemetry")
 
 
-class AttemptStarted(msgspec.Struct, frozen=True):
+class AttemptStarted(msgspec.Struct, frozen=True, kw_only=True):
     """A target is about to be asked: for a stream, or in a call that makes none."""
 
     id: str
@@ -32,7 +32,7 @@ class AttemptStarted(msgspec.Struct, frozen=True):
     """Any other than a generation is a call of its own, whose end `call_ended` tells."""
 
 
-class CallEnded(msgspec.Struct, frozen=True):
+class CallEnded(msgspec.Struct, frozen=True, kw_only=True):
     """An attempt is over of a call that makes no stream, such as embeddings."""
 
     id: str
@@ -43,7 +43,7 @@ class CallEnded(msgspec.Struct, frozen=True):
     usage: TokenCounts | None
 
 
-class AttemptFailed(msgspec.Struct, frozen=True):
+class AttemptFailed(msgspec.Struct, frozen=True, kw_only=True):
     """An attempt failed before the answer had begun, and another one follows."""
 
     record: StreamRecord
@@ -59,7 +59,7 @@ class AttemptFailed(msgspec.Struct, frozen=True):
     reply: ProviderReply | None = None
 
 
-class Committed(msgspec.Struct, frozen=True):
+class Committed(msgspec.Struct, frozen=True, kw_only=True):
     """The answer has begun: no other target is tried."""
 
     record: StreamRecord
@@ -78,7 +78,7 @@ class FirstEvent(msgspec.Struct, frozen=True):
     after_s: float
 
 
-class Refused(msgspec.Struct, frozen=True):
+class Refused(msgspec.Struct, frozen=True, kw_only=True):
     """A request for a stream, or for reading one, was refused."""
 
     owner: str
@@ -88,7 +88,7 @@ class Refused(msgspec.Struct, frozen=True):
     error: RelayError
 
 
-class Readers(msgspec.Struct, frozen=True):
+class Readers(msgspec.Struct, frozen=True, kw_only=True):
     """A reader has joined or left a stream."""
 
     stream: str

@@ -1,13 +1,14 @@
 """How far a stream is that runs: what the hub tells whoever looks. Nothing is kept of it."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from ..eventlog.record import StreamRecord
 from ..events import Event, TokenCounts
 
 
-class Progress(NamedTuple):
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """One stream, at the moment in which it was looked at."""
 
     record: StreamRecord

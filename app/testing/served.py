@@ -8,10 +8,12 @@ import msgspec
 from starlette.types import ASGIApp
 
 from ..clock import Clock
-from ..composition import NO_SUBSTITUTES, Substitutes, settle_identity
-from ..relay import Relay, build_server
+from ..composition import NO_SUBSTITUTES, Substitutes
+from ..relay import Relay
 from ..server import Server, bind
+from ..serving import build_server
 from ..settings import Settings
+from ..settings.first_minute import settle_identity
 
 __all__ = ["Clock", "ServedRelay", "Substitutes", "serve_relay"]
 
@@ -58,17 +60,15 @@ async def serve_relay(
         identity = msgspec.structs.replace(identity, trusted=True)
         settings = msgspec.structs.replace(settings, identity=identity)
     start = settle_identity(settings)
-    settings = start.settings
     listening = asyncio.Event()
-    async with Relay.open(settings, substitutes=substitutes) as relay:
+    async with Relay.open(start.settings, substitutes=substitutes) as relay:
         with bind("127.0.0.1", 0) as listener:
             server = build_server(
-                settings,
-                wrap_app(relay.app),
-                relay.hub,
+                relay,
+                app=wrap_app(relay.app),
                 others_answer=lambda: replicas,
                 on_listening=listening.set,
-                stop_now=relay.hub.stop_now,
+                stop_now=relay.hub.shutdown.cut_short,
                 obeys_signals=False,
             )
             serving = asyncio.create_task(server.serve(sockets=[listener]))

@@ -21,16 +21,17 @@ from app.admin.board import (
     unpack_board,
 )
 from app.admin.history import History
-from app.admin.money import MAX_ACCOUNTS, Accounts
 from app.admin.summary import Merged, MoneyView, Summary, render
 from app.errors import CODES, RequestError, UpstreamError
 from app.eventlog.contract import MAX_POST_BYTES
 from app.eventlog.record import StreamRecord
 from app.eventlog.stream_ended import StreamEnded
 from app.events import ErrorInfo, Status, StreamEnd
+from app.generation.account_reader import MAX_ACCOUNTS, list_named
 from app.identity.principal import Principal
 from app.ledger.config import LimitsConfig
 from app.ledger.limits import UsageLimits
+from app.ledger.principals import PrincipalAccounts
 from app.telemetry.observer import AttemptFailed, Refused
 from tests.clock import StoppedClock
 
@@ -60,7 +61,9 @@ def history(clock: StoppedClock) -> History:
 
 
 def refused(code: str = "rate_limited", *, model: str | None = "m", message: str = "no") -> Refused:
-    return Refused("owner", "req_1", model, RequestError(code, message))
+    return Refused(
+        owner="owner", request_id="req_1", model=model, error=RequestError(code, message)
+    )
 
 
 def test_board_of_hostile_names_fits_into_a_post():
@@ -201,16 +204,15 @@ def test_accounts_with_limits_of_their_own_come_first():
         Principal(f"t{n % 300}", key=f"k{n}", key_limits=limited if n > 990 else UsageLimits())
         for n in range(1000)
     )
-    accounts = Accounts(LimitsConfig(tenants={"big": limited}))
-    listed, more = accounts.known(keys)
+    accounts = PrincipalAccounts(LimitsConfig(tenants={"big": limited}))
+    listed, more = list_named(accounts, keys)
 
     names = [account.name for account in listed]
     assert ["relay", "tenant:big", *(f"key:k{n}" for n in range(991, 1000)), "tenant:t0"] == (
         names[:12]
     )
     assert (MAX_ACCOUNTS, 1 + 301 + 1000 - MAX_ACCOUNTS) == (len(names), more)
-    assert listed is accounts.known(keys)[0]
-    assert ["relay", "tenant:big"] == [one.name for one in accounts.known(())[0]]
+    assert ["relay", "tenant:big"] == [one.name for one in list_named(accounts, ())[0]]
 
 
 def test_blame_falls_on_targets_of_the_settings_alone():
@@ -219,7 +221,18 @@ def test_blame_falls_on_targets_of_the_settings_alone():
     made_up = [f"made/up-{number}" for number in range(1000)]
     for target in (*made_up, "openai/m"):
         record = StreamRecord("st_1")
-        kept.attempt_failed(AttemptFailed(record, 1, "u", target, error, "b/m", 0.0, "b is next"))
+        kept.attempt_failed(
+            AttemptFailed(
+                record=record,
+                attempt=1,
+                upstream="u",
+                target=target,
+                error=error,
+                next_target="b/m",
+                wait_s=0.0,
+                then="b is next",
+            )
+        )
 
     blamed = [target for target in (*made_up, "openai/m") if kept.last_error(target) is not None]
     assert ["openai/m"] == blamed

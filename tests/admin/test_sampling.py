@@ -35,7 +35,9 @@ class Stream:
 
     def progress(self) -> Progress:
         return Progress(
-            *(StreamRecord("st_1"), self.target, 1),
+            record=StreamRecord("st_1"),
+            target=self.target,
+            attempt=1,
             age_s=11.0,
             first_event_s=1.0 if self.events else None,
             events=len(self.events),

@@ -4,22 +4,23 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
 import pytest
 from starlette.applications import Starlette
-from starlette.routing import Mount
 from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
 from app.api.authentication import MAX_CREDENTIAL, PRINCIPAL, Authentication
-from app.asgi import build_app
-from app.composition import build_hub, settle_identity
+from app.composition import Substitutes
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.identity.authenticator import Authenticator
 from app.identity.principal import ANYONE, Principal
+from app.relay import Relay as Composed
 from app.settings import load_settings
+from app.settings.first_minute import settle_identity
 from tests.identities import EXPIRED, Table, bearer, known
 from tests.serving import HELLO, Relay, serve_relay
 
@@ -341,14 +342,13 @@ OLLAMA = {"OLLAMA_HOST": "http://ollama:11434"}
 async def test_which_relays_are_open(environ, base_url: str, status: int):
     """A relay whose address its server does not tell it is asked at these addresses."""
     start = settle_identity(load_settings({"SESERAGI_ALLOWED_HOSTS": "172.17.0.2", **environ}))
-    hub = build_hub(start.settings)
-    app = build_app(start.settings, hub)
-    transport = httpx2.ASGITransport(app)
-    async with httpx2.AsyncClient(transport=transport, base_url=base_url) as client:
+    async with (
+        Composed.open(start.settings) as relay,
+        httpx2.AsyncClient(transport=httpx2.ASGITransport(relay.app), base_url=base_url) as client,
+    ):
         answer = await client.get("/v1/streams/st_none")
         shown = {"authorization": f"Bearer {start.key}"}
         assert 404 == (await client.get("/v1/streams/st_none", headers=shown)).status_code
-    await hub.close()
 
     assert status == answer.status_code
 
@@ -361,10 +361,16 @@ async def test_websockets_are_closed_before_anything():
 
 
 def test_mounted_relay_is_closed_and_its_public_part_open():
-    settings = load_settings({})
-    hub = build_hub(settings)
-    inner = build_app(settings, hub, known(me=ME))
-    with TestClient(Starlette(routes=[Mount("/llm", inner), Mount("/static", inner)])) as client:
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        own = Substitutes(authenticator=known(me=ME))
+        async with Composed.open(load_settings({}), substitutes=own) as relay:
+            app.mount("/llm", relay.app)
+            app.mount("/static", relay.app)
+            yield
+
+    with TestClient(Starlette(lifespan=lifespan)) as client:
         for path in ("/llm/", "/llm/healthz", "/llm/static/chat.js"):
             assert 200 == client.get(path).status_code
         # Mounted where a public path begins, it is not open for that.

@@ -11,8 +11,6 @@ import pytest
 from starlette.routing import Route
 
 from app.api.openapi import render_document
-from app.asgi import build_routes
-from app.composition import build_hub
 from app.dialects import embeddings
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.errors import RequestError
@@ -21,13 +19,12 @@ from app.settings import load_settings
 from tests.api.bodies import body_of
 from tests.api.test_ownership_matrix import STARTS
 from tests.sdk.conversations import TURNS
-from tests.serving import HELLO, serve_relay
+from tests.serving import HELLO, routes_of, serve_relay
 
 
 @pytest.fixture(scope="module")
 def document() -> Any:
-    settings = load_settings({})
-    routes = build_routes(settings, build_hub(settings))
+    routes = routes_of(load_settings({}))
     [route] = [one for one in routes if getattr(one, "path", "") == "/openapi.json"]
     assert isinstance(route, Route)
     return json.loads(json.dumps(render_document(routes)))
@@ -45,10 +42,9 @@ def taken(document: Any, path: str) -> str:
 
 
 def test_document_has_every_call_and_no_other(document):
-    settings = load_settings({})
     there = {
         (method.lower(), route.path.replace(":path}", "}"))
-        for route in build_routes(settings, build_hub(settings))
+        for route in routes_of(load_settings({}))
         if isinstance(route, Route)
         for method in (route.methods or set()) - {"HEAD"}
     }

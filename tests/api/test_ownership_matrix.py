@@ -18,8 +18,6 @@ import pytest
 from starlette.routing import Mount, Route
 
 from app.api.authentication import ADMIN_PAGE, DOCS_PAGE, PAGE, PROBES
-from app.asgi import build_routes
-from app.composition import build_hub
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.eventlog.redis.pages import Page, Pages
 from app.eventlog.sqlite.database import Database
@@ -27,13 +25,14 @@ from app.generation.calls import Calls
 from app.generation.hub import Hub
 from app.identity.authenticator import Authenticator
 from app.identity.principal import ANYONE, Principal, Role
+from app.relay import Relay as Composed
 from app.settings import load_settings
 from app.testing.upstream import Hold, Step, head, send, text
 from tests.api.bodies import CHAT, M
 from tests.api.bodies import body_of as body_of
 from tests.identities import EXPIRED, Table, bearer
 from tests.redis_server import RedisServer
-from tests.serving import HELLO, Relay, serve_relay, serve_script
+from tests.serving import HELLO, Relay, routes_of, serve_relay, serve_script
 from tests.waiting import until
 
 from .test_openai_responses import HI
@@ -210,8 +209,7 @@ async def world() -> AsyncIterator[World]:
 
 
 def list_routes() -> Iterator[tuple[str, str]]:
-    settings = load_settings({})
-    for route in build_routes(settings, build_hub(settings)):
+    for route in routes_of(load_settings({})):
         assert isinstance(route, Route | Mount), route
         if isinstance(route, Mount):
             yield "*", route.path
@@ -242,29 +240,25 @@ def test_rows_have_a_route():
     assert set(ROUTES) == rows | set(ROLES) | set(NAMING) | {("*", "/static")}
 
 
-def test_hub_itself_names_no_stream():
+async def test_hub_itself_names_no_stream():
     """What starts, reads and ends a stream is reached by a principal only, or is a type error."""
     public = {name for name in dir(Hub) if not name.startswith("_")}
+    of_all_owners = {"progress", "readers"}
 
     assert public == {
-        *("streams_of", "models", "health", "readiness", "usage"),
-        *("open", "close", "drain", "drain_once", "stop_now"),
-        "reconfigure",  # takes settings, which name no stream
-        *("observe", "load"),  # `load` says numbers alone
-        *("running", "read_here", "read_accounts", "report_refusal"),
+        *("streams_of", "models", "readiness", "report_refusal"),
+        *("open", "close", "drain", "drain_once"),
+        "load",  # numbers alone
+        *of_all_owners,
     }
-    for name in ("streams_of", "models", "health", "usage", "running", "read_here"):
-        assert "principal" in getattr(Hub, name).__code__.co_varnames
-    parts = {name for name in vars(build_hub(load_settings({}))) if not name.startswith("_")}
-    assert parts == {
-        "upstreams",
-        "accounting",
-        "admission",
-        "calls",
-        "services",
-        "shutdown",
-        "clock",
-    }
+    assert "principal" in Hub.streams_of.__code__.co_varnames
+    # The page of operators alone shows these, and its calls need their role.
+    for module in Path(Hub.__module__.partition(".")[0]).glob("api/*.py"):
+        for name in of_all_owners:
+            assert not re.search(rf"hub\.{name}\b", module.read_text()), module
+    async with Composed.open(load_settings({})) as relay:
+        parts = {name for name in vars(relay.hub) if not name.startswith("_")}
+    assert parts == {"upstreams", "admission", "calls", "shutdown", "clock"}
     assert {"ask"} == {name for name in dir(Calls) if not name.startswith("_")}
     assert "principal" in Calls.ask.__code__.co_varnames
 

@@ -3,8 +3,13 @@
 import pytest
 
 from app.deadlines import Quiet
+from app.eventlog.stream_ended import Charge
 from app.events import TokenCounts
+from app.generation.accounting import Accounting
+from app.ledger.accounts import ReservationRequest
+from app.ledger.config import LedgerConfig
 from app.ledger.hidden_output import DEFAULT_RATE, MAX_RATE, MAX_TARGETS, HiddenRates
+from app.ledger.prices import PriceBook
 
 pytestmark = pytest.mark.pure
 
@@ -80,3 +85,17 @@ def test_the_target_that_was_measured_last_is_kept():
         rates.measure(f"{number}", PLAIN, shown=0, quiet=SECOND)
     known = [n for n in range(MAX_TARGETS + 1) if rates.estimate(f"{n}", SECOND) < DEFAULT_RATE]
     assert list(range(1, MAX_TARGETS + 1)) == known
+
+
+def test_measured_rates_outlive_reloaded_settings():
+    before = Accounting(LedgerConfig(), PriceBook(()))
+    whole = TokenCounts(output_tokens=20_000, reasoning_tokens=20_000)
+    request = ReservationRequest((), 0, input_tokens=1, output_tokens=10_000)
+
+    def cut(accounting: Accounting) -> Charge:
+        return accounting.charge("a", None, request=request, quiet=SECOND)
+
+    first = cut(before)
+    before.charge("a", whole, request=None, complete=True, quiet=Quiet(100, 100))
+
+    assert first != cut(before) == cut(before.with_config(LedgerConfig(), PriceBook(())))

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import structlog
 
-from app.composition import build_hub
 from app.errors import CODES
 from app.events import (
     Event,
@@ -26,6 +25,7 @@ from app.generation.content import MAX_ANSWER, MAX_REQUEST, Content
 from app.records.address import Address
 from app.records.database import Database
 from app.records.recorder import INTERVAL_S
+from app.relay import Relay
 from app.requests import parse_chat_request
 from app.settings import SettingsError, load_settings
 from tests.records.kept import check_sums
@@ -178,12 +178,13 @@ async def test_hook_says_what_is_stored(tmp_path, hook, said, content):
         ({"RECORDS": "mysql://me:s3cret@h/d"}, "use 'sqlite:///PATH' or 'postgresql://"),
     ],
 )
-def test_settings_that_cannot_be_used_are_told_at_the_start(settings, told):
+async def test_settings_that_cannot_be_used_are_told_at_the_start(settings, told):
     environ = {"SESERAGI_RECORDS": "sqlite:///records.db"}
     environ |= {f"SESERAGI_{name}": value for name, value in settings.items()}
 
     with pytest.raises(SettingsError) as raised:
-        build_hub(load_settings(environ))
+        async with Relay.open(load_settings(environ)):
+            pass
 
     assert told in str(raised.value)
     assert "s3cret" not in str(raised.value)

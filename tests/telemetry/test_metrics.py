@@ -16,7 +16,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.composition import build_hub
+from app.composition import build_upstreams
 from app.errors import CODES, RelayError
 from app.eventlog.record import StreamRecord
 from app.eventlog.stream_ended import StreamEnded
@@ -28,6 +28,7 @@ from app.settings import load_settings
 from app.telemetry import areas, metrics
 from app.telemetry.areas import Area
 from app.telemetry.families import FAMILIES
+from app.telemetry.load import Load
 from app.telemetry.metrics import Metrics, Names, RecordsState
 from app.telemetry.observer import Refused
 from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
@@ -70,10 +71,23 @@ def total(found: Mapping[Series, float], metric: str, **labels: str) -> float:
     )
 
 
+IDLE = Load(
+    streams=0,
+    calls=0,
+    readers=0,
+    draining=False,
+    log_healthy=True,
+    log_streams=0,
+    log_bytes=0,
+    request_bytes=0,
+    breakers=[],
+)
+
+
 def build(**environ: str) -> Metrics:
     """Metrics of a relay that nobody asks."""
     settings = load_settings({"SESERAGI_DEMO": "true", **environ})
-    names = Names(build_hub(settings).upstreams)
+    names = Names(build_upstreams(settings, None))
     return Metrics(names, process=os.getpid())
 
 
@@ -234,7 +248,7 @@ async def test_table_of_the_document_is_what_is_served():
         f"{one.name}_total" if one.kind == "counter" else one.name: frozenset(one.labels)
         for one in FAMILIES
     }
-    names = Names(build_hub(load_settings({})).upstreams)
+    names = Names(build_upstreams(load_settings({}), None))
     measured = Metrics(names, process=os.getpid(), records=lambda: RecordsState(3, 1))
     for family in FAMILIES:
         if family.kind == "histogram":
@@ -430,7 +444,7 @@ async def test_client_that_is_answered_at_once_is_no_reader(path, body, headers)
 
 
 async def test_failures_of_records_go_on_where_a_lost_worker_stopped():
-    names = Names(build_hub(load_settings({})).upstreams)
+    names = Names(build_upstreams(load_settings({}), None))
     area = Area()
     for failures in (2, 3):
         states = iter([RecordsState(0, 1), RecordsState(0, failures)])
@@ -450,7 +464,7 @@ async def idle(relay: Relay) -> None:
 
 async def test_loop_that_is_late_is_told(monkeypatch):
     clock, measured = Clock(monkeypatch), build()
-    measured.open()
+    measured.open(lambda: IDLE)
 
     async def beats() -> tuple[float, float]:
         """Return how many were in time, and how many late."""
@@ -469,9 +483,11 @@ async def test_loop_that_is_late_is_told(monkeypatch):
 async def test_full_area_counts_on_what_it_has():
     area = Area(names_bytes=2600)
     settings = load_settings({})
-    measured = Metrics(Names(build_hub(settings).upstreams), [area], process=os.getpid())
+    measured = Metrics(Names(build_upstreams(settings, None)), [area], process=os.getpid())
     for code in CODES:
-        measured.refused(Refused("", "r", None, RelayError(code, "no")))
+        measured.refused(
+            Refused(owner="", request_id="r", model=None, error=RelayError(code, "no"))
+        )
         measured.answered(f"/{code}", "GET", 200)
     found = await shown(measured)
 
@@ -481,7 +497,7 @@ async def test_full_area_counts_on_what_it_has():
 
 async def test_areas_of_workers_add_up_and_forget_what_the_dead_held():
     settings = load_settings({})
-    names = Names(build_hub(settings).upstreams)
+    names = Names(build_upstreams(settings, None))
     shared = [Area(), Area(), Area()]
     one, two = (Metrics(names, shared, own, process=os.getpid()) for own in (0, 1))
     for measured, times in ((one, 2), (two, 3)):

@@ -42,7 +42,9 @@ def test_what_an_observer_raises_reaches_nobody_and_is_logged_once_a_method():
     noting = Noting()
     observers = Observers([Broken(), noting, Silent()])
     record = StreamRecord("st_1")
-    refused = Refused("", "r", None, RequestError("invalid_request", "no"))
+    refused = Refused(
+        owner="", request_id="r", model=None, error=RequestError("invalid_request", "no")
+    )
     with capture_logs() as lines:
         for _ in range(3):
             observers.started(record)

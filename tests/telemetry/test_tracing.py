@@ -615,13 +615,14 @@ async def test_library_says_nothing_by_itself(collector):
 def test_without_traces_no_library_of_them_is_loaded():
     code = (
         "import asyncio, sys\n"
-        "from app.composition import build_hub, build_tracing\n"
-        "from app.asgi import build_app\n"
+        "from app.composition import build_tracing\n"
+        "from app.relay import Relay\n"
         "from app.settings import load_settings\n"
         "async def build():\n"
         "    settings = load_settings({})\n"
         "    assert build_tracing(settings) is None\n"
-        "    build_app(settings, build_hub(settings))\n"
+        "    async with Relay.open(settings):\n"
+        "        pass\n"
         "asyncio.run(build())\n"
         "print([name for name in sys.modules if name.startswith(('opentelemetry', 'app.telemetry.tracing'))])\n"
     )

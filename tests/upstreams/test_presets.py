@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.composition import settle_identity
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.settings import load_settings
+from app.settings.first_minute import settle_identity
 from app.upstreams.presets import PLACES, PRESETS, Preset
 
 pytestmark = pytest.mark.pure

@@ -122,7 +122,7 @@ async def serve_faults(gate_s: float = GATE_S) -> AsyncIterator[Relay]:
 
     async with (
         serve_upstream() as upstream,
-        serve_relay(upstream, gate_s=gate_s, watch=watch) as relay,
+        serve_relay(upstream, gate_s=gate_s, watch=watch, observers=[running]) as relay,
     ):
 
         def choose(call: Call) -> Sequence[Step]:
@@ -132,7 +132,6 @@ async def serve_faults(gate_s: float = GATE_S) -> AsyncIterator[Relay]:
                 tasks.append(asyncio.create_task(_then(doing, watch.expect())))
             return fault.script
 
-        relay.hub.observe(running)
         upstream.choose = choose
         yield relay
         await asyncio.gather(*tasks)

@@ -119,8 +119,7 @@ async def test_clients_show_what_was_not_completed(environment):
 @pytest.mark.parametrize("name", SNIPPETS)
 async def test_example_writes_the_whole_answer(name):
     answered = Running()
-    async with serve_relay(demo_pace=0) as relay:
-        relay.hub.observe(answered)
+    async with serve_relay(demo_pace=0, observers=[answered]) as relay:
         code = block(name, PAGE)
         assert 1 == code.count("localhost:8000")
         code = code.replace("localhost:8000", f"127.0.0.1:{relay.port}")

@@ -1,0 +1,77 @@
+"""Reads what accounts have used: for `GET /v1/usage`, `/metrics` and the admin page."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from ..identity.principal import Principal
+from ..ledger.accounts import Account, AccountState
+from ..ledger.principals import PrincipalAccounts
+from ..ledger.report import Report, report
+from .parts import Parts
+
+MAX_ACCOUNTS: Final = 200
+
+
+class AccountReader:
+    """Reads accounts from the log; `keys` returns the same tuple until a key changes."""
+
+    def __init__(self, parts: Parts, keys: Callable[[], Sequence[Principal]]) -> None:
+        self._parts = parts
+        self._keys = keys
+        self._listed_for: tuple[object, object] = (None, None)
+        self._listed: tuple[list[Account], int] = ([], 0)
+
+    @property
+    def accounts(self) -> PrincipalAccounts:
+        """The accounts of principals, with the limits that apply now."""
+        return self._parts.accounting.accounts
+
+    async def report(self, accounts: Sequence[Account]) -> Report:
+        """Return the use and the limits of a request that all these accounts pay for."""
+        states = await self._states(accounts)
+        return report(accounts, states, self._parts.clock.wall())
+
+    async def read(self, accounts: Sequence[Account]) -> list[tuple[Account, AccountState]]:
+        """Return accounts with their numbers of now.
+
+        Raises:
+            RelayError: the log cannot be read.
+        """
+        states = await self._states(accounts)
+        now = self._parts.clock.wall()
+        for state in states:
+            state.turn_to(now)
+        return list(zip(accounts, states, strict=True))
+
+    def list_named(self) -> tuple[list[Account], int]:
+        """Return the first accounts with a name, and how many more there are."""
+        accounts, keys = self.accounts, self._keys()
+        if self._listed_for[0] is not accounts or self._listed_for[1] is not keys:
+            self._listed_for, self._listed = (accounts, keys), list_named(accounts, keys)
+        return self._listed
+
+    async def _states(self, accounts: Sequence[Account]) -> Sequence[AccountState]:
+        return await self._parts.event_log.accounts([account.name for account in accounts])
+
+
+def list_named(accounts: PrincipalAccounts, keys: Sequence[Principal]) -> tuple[list[Account], int]:
+    """List the relay's account, and those of tenants and keys of the settings and keys file.
+
+    Those with limits of their own come first; the number of those left out is returned too.
+    """
+    limited_tenants = tuple(accounts.limits.tenants)
+    tenants = list(dict.fromkeys(_named((*limited_tenants, *(key.tenant for key in keys)))))
+    limited = [key for key in keys if key.key_limits]
+    others = [key for key in keys if not key.key_limits]
+    split = len(limited_tenants)
+    found = [accounts.relay()]
+    found += [accounts.tenant(name) for name in tenants[:split][:MAX_ACCOUNTS]]
+    found += [accounts.key(key.key, key.key_limits) for key in limited[:MAX_ACCOUNTS]]
+    found += [accounts.tenant(name) for name in tenants[split:][:MAX_ACCOUNTS]]
+    found += [accounts.key(key.key, key.key_limits) for key in others[:MAX_ACCOUNTS]]
+    total = 1 + len(tenants) + len(keys)
+    return found[:MAX_ACCOUNTS], max(0, total - MAX_ACCOUNTS)
+
+
+def _named(names: Iterable[str]) -> Iterable[str]:
+    return (name for name in names if name)

@@ -1,0 +1,262 @@
+"""Calls without a stream, such as embeddings, reserved and settled as streams are.
+
+In the log such a call is a stream that nobody can read: its id is never sent, and its owner is
+no principal. So its cost is reserved and settled in the same steps, and where its process is
+lost it is ended by the same recovery.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+import msgspec
+import structlog
+
+from ..errors import RelayError, RequestError, ServiceError
+from ..eventlog.record import StreamRecord
+from ..eventlog.stream_ended import Charge, StreamEnded
+from ..events import StreamEnd, StreamStart, TokenCounts
+from ..identity.principal import Principal
+from ..ledger.accounts import Account, ReservationRequest
+from ..ledger.money import to_nano, to_usd
+from ..upstreams.routes import Route
+from .accounting import FREE, Accounting
+from .parts import Parts
+from .token_usage import believe
+
+NOBODY: Final = "\x1fcall"
+"""The owner of such a stream: the owners of principals begin otherwise."""
+
+Spawn = Callable[[Coroutine[Any, Any, None]], object]
+
+log = structlog.get_logger("seseragi.booking")
+
+
+class CallContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The caller of a call without a stream, and the parts of the relay that make the call."""
+
+    principal: Principal
+    request_id: str
+    kind: str
+    """In the place of a client format in the records."""
+    headers: Mapping[str, str]
+    """Of the calls of upstreams, beside their own."""
+    parts: Parts
+    accounting: Accounting
+    """As it was when the call began: a reload replaces that of the parts."""
+    spawn: Spawn
+
+    def record(self, route: str, reserve: ReservationRequest, *, model: str = "") -> StreamRecord:
+        """Return the record of the hidden stream.
+
+        With a key, its own id, the log can tell a stream that never began.
+        """
+        stream = f"st_{secrets.token_urlsafe(16)}"
+        return self.accounting.record(
+            self.principal,
+            stream,
+            owner=NOBODY,
+            request_id=self.request_id,
+            route=route,
+            reserve=reserve,
+            model=model,
+            client_format=self.kind,
+            key=stream,
+        )
+
+    async def create(self, record: StreamRecord) -> None:
+        """Reserve what a record asks for.
+
+        Raises:
+            LimitReached: there is not enough left.
+            ServiceError: `overloaded`, the log failed.
+        """
+        try:
+            await self.parts.event_log.create(record)
+        except asyncio.CancelledError:
+            self.spawn(self.delete(record.id))
+            raise
+        except ServiceError as error:
+            raise _unavailable(error) from None
+
+    async def delete(self, stream: str) -> None:
+        with contextlib.suppress(RelayError):
+            await self.parts.event_log.delete(stream)
+
+
+class _Part(NamedTuple):
+    """The input of one request to an upstream."""
+
+    tokens: int
+    estimated: bool = True
+    cost: str | None = None
+    """According to the upstream."""
+
+
+class CallAttempt:
+    """One attempt of a call, which may send several requests to its target."""
+
+    __slots__ = ("_parts", "answered_model", "headers", "target", "usage")
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.headers: dict[str, str] = {}
+        """From observers, for its requests."""
+        self.answered_model: str | None = None
+        self.usage: TokenCounts | None = None
+        """Of an attempt that succeeded."""
+        self._parts: dict[int, _Part] = {}
+
+    def sent(self, part: int, estimate: int) -> None:
+        """Count a part of the input, by an estimate until the upstream has counted it."""
+        self._parts[part] = _Part(estimate)
+
+    def refused(self, part: int) -> None:
+        """Do not count a part, if it was sent: the upstream cannot bill it."""
+        self._parts.pop(part, None)
+
+    def answered(self, part: int, tokens: int | None, cost: str | None) -> None:
+        """Take the upstream's own count of a part, and its cost, if it states them."""
+        estimate = self._parts[part].tokens
+        believed = believe(tokens, estimate=estimate)
+        if believed is not None:
+            self._parts[part] = _Part(believed, estimated=False, cost=cost)
+            return
+        if tokens is not None:
+            log.warning("provider counts more than is possible", input_tokens=tokens)
+        self._parts[part] = _Part(estimate, cost=cost)
+
+    def count(self) -> TokenCounts | None:
+        """Return what may be billed; None if nothing was taken."""
+        parts = self._parts.values()
+        if not parts:
+            return None
+        used = guessed = 0
+        for part in parts:
+            used += part.tokens
+            guessed += part.tokens if part.estimated else 0
+        counts = TokenCounts(used, 0, used, estimated=True if guessed else None)
+        costs = [to_nano(part.cost) for part in parts if part.cost is not None]
+        if len(costs) < len(parts):
+            return counts
+        return msgspec.structs.replace(counts, cost=to_usd(sum(costs)), cost_from="provider")
+
+
+class MeteredCall:
+    """A call whose cost is reserved when it is entered, and settled when it is left.
+
+    Raises:
+        LimitReached: there is not enough left; no upstream was called.
+        RequestError: `budget_exceeded`, money is limited and a price is unknown.
+        ServiceError: `overloaded`, the log failed.
+    """
+
+    def __init__(
+        self, context: CallContext, route: Route, *, model: str | None, input_tokens: int
+    ) -> None:
+        reserve = context.accounting.request_call(context.principal, route, input_tokens)
+        self._context = context
+        self._record = context.record(route.name, reserve, model=model or "")
+        self.attempts: list[CallAttempt] = []
+
+    async def __aenter__(self) -> Self:
+        record = self._record
+        await self._context.create(record)
+        # The log has it before any upstream is called; see `Relay.begun`.
+        start = StreamStart(record.id, record.route, int(record.created_at))
+        try:
+            await self._context.parts.event_log.append(record.id, [start])
+        except RelayError as error:
+            failure = _unavailable(error)
+            await self._end(failure)
+            raise failure from None
+        except asyncio.CancelledError as error:
+            await self._end(error)
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._end(error)
+
+    async def _end(self, error: BaseException | None) -> None:
+        """Settle it, by the error that has ended it, if any."""
+        context, record, attempts = self._context, self._record, self.attempts
+        accounting = context.accounting
+        if error is None:
+            end = StreamEnd("completed", "stop")
+        elif isinstance(error, RelayError):
+            end = StreamEnd("failed", "error", error=error.info())
+        else:
+            end = StreamEnd("cancelled", "cancelled")
+        charges: list[Charge] = []
+        for attempt in attempts:
+            counts = attempt.usage or attempt.count()
+            charges.append(FREE if counts is None else accounting.price(attempt.target, counts))
+        last, now = attempts[-1] if attempts else None, accounting.wall()
+        ended, settlement = accounting.close(
+            StreamEnded(
+                record=record,
+                end=end,
+                charges=charges or [FREE],
+                target=None if last is None else last.target,
+                answered_model=None if last is None else last.answered_model,
+                attempts=max(1, len(attempts)),
+                started_at=record.created_at,
+                ended_at=now,
+                duration_s=now - record.created_at,
+                events=2,
+            )
+        )
+        try:
+            await context.parts.event_log.append(record.id, [ended.end], settlement)
+        except (RequestError, ValueError):  # it was ended, and settled, by another process
+            log.warning("a call was ended from outside", kind=context.kind)
+        except ServiceError as failure:
+            raise _unavailable(failure) from None
+        context.spawn(context.delete(record.id))  # nobody will read it
+
+
+@contextlib.asynccontextmanager
+async def count_request(context: CallContext) -> AsyncIterator[None]:
+    """Count a call that costs nothing as a request and a running stream, where those are limited.
+
+    Raises:
+        LimitReached: there are too many.
+        ServiceError: `overloaded`, the log failed.
+    """
+    accounts = tuple(map(_requests_only, context.accounting.accounts_of(context.principal)))
+    if not any(one.requests_per_minute is not None or one.streams is not None for one in accounts):
+        yield
+        return
+    reserve = ReservationRequest(accounts, context.accounting.wall(), least_output_tokens=0)
+    record = context.record("", reserve)
+    await context.create(record)
+    try:
+        yield
+    finally:
+        await context.delete(record.id)
+
+
+def _requests_only(account: Account) -> Account:
+    return msgspec.structs.replace(
+        account, tokens_per_minute=None, nano_usd_per_day=None, nano_usd_per_month=None
+    )
+
+
+def _unavailable(error: RelayError) -> RelayError:
+    """Return the error of a call that the log cannot count."""
+    if error.code != "internal":
+        return error
+    return ServiceError(
+        "overloaded",
+        "the event log failed, and calls are counted there; try again",
+        retry_after_s=1,
+    )

@@ -1,0 +1,30 @@
+"""The collaborators that the streams and calls of one process share."""
+
+import msgspec
+
+from ..admission import Admission
+from ..clock import Clock
+from ..deadlines import Limits
+from ..eventlog import EventLog
+from ..telemetry.observer import Observer
+from ..upstreams.client import Client
+from ..upstreams.routes import Upstreams
+from .accounting import Accounting
+from .origin import Pseudonym
+
+
+class Parts(msgspec.Struct, kw_only=True):
+    """What every stream and call uses."""
+
+    upstreams: Upstreams
+    client: Client
+    event_log: EventLog
+    limits: Limits
+    accounting: Accounting
+    """For streams and calls that begin now: a reload replaces it, running ones keep theirs."""
+    admission: Admission
+    observer: Observer
+    pseudonym: Pseudonym
+    clock: Clock
+    tells_content: bool = False
+    """Whether observers get requests and answers."""
