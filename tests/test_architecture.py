@@ -35,11 +35,10 @@ LAYERS = [
     ("app.generation.owned_streams",),
     ("app.generation.starts",),
     ("app.generation.calls", "app.generation.claims", "app.generation.runs"),
-    (
-        *("app.generation.readers", "app.generation.relay", "app.generation.attempt"),
-        *("app.generation.watch", "app.generation.single_call"),
-        "app.generation.account_reader",
-    ),
+    ("app.generation.relay", "app.generation.single_call", "app.generation.account_reader"),
+    ("app.generation.settlement",),
+    ("app.generation.readers", "app.generation.attempt"),
+    ("app.generation.watch",),
     ("app.generation.metered_call",),
     ("app.generation.parts",),
     (
@@ -48,7 +47,7 @@ LAYERS = [
     ),
     (
         *("app.generation.token_usage", "app.generation.origin"),
-        "app.generation.shutdown",
+        *("app.generation.lifecycle", "app.generation.shutdown"),
     ),
     ("app.records",),
     ("app.telemetry",),
@@ -68,15 +67,13 @@ WITHIN = {
     "app.identity.principal": {"app.errors", "app.ledger.limits"},
 }
 ALSO = {
-    "app.generation.relay": {"app.generation.attempt", "app.generation.readers"},
-    "app.generation.attempt": {"app.generation.watch"},
     "app.why_command": {"app.records.command"},
 }
 
 PURE = (
     *("ledger", "framing", "dialects", "retry.py", "deadlines.py", "peers.py", "bounds.py"),
     *("addresses.py", "identity/principal.py", "admission.py", "events.py", "requests.py"),
-    "errors.py",
+    *("errors.py", "generation/lifecycle.py"),
 )
 IMPURE = {"asyncio", "aiohttp", "httpx2", "starlette", "socket", "time", "uvicorn", "random", "os"}
 

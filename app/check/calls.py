@@ -154,8 +154,8 @@ class _Recorder:
             self.times.append(self._clock())
         return True
 
-    async def take(self, events: Sequence[Event]) -> None:
-        self.push(events)
+    async def take(self, events: Sequence[Event]) -> bool:
+        return self.push(events)
 
 
 async def ask(

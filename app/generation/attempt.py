@@ -64,13 +64,16 @@ log = structlog.get_logger("seseragi.relay")
 
 
 class EventSink(Protocol):
-    """Who takes the events of an attempt, a batch for each read."""
+    """The receiver of an attempt's events, a batch for each read."""
 
     def push(self, events: Sequence[Event]) -> bool:
-        """Take them at once, or none of them: False, and they have to be waited for."""
+        """Take them at once, or none of them: False, and `take` comes."""
 
-    async def take(self, events: Sequence[Event]) -> None:
-        """Take them; what it raises is not caught."""
+    async def take(self, events: Sequence[Event]) -> bool:
+        """Take them, or none of them yet: False, and they come again with those that follow.
+
+        Events that end in a `stream.end` are taken. The attempt does not catch what it raises.
+        """
 
 
 class KeptRequest:
@@ -157,17 +160,23 @@ class Attempt:
         self._watch: Watch
         self._sink: EventSink
         self._waiting: list[Event] = []
-        """What could not be taken at once."""
+        """Events that the sink has not taken yet."""
+        self._body: Body | AsyncGenerator[bytes] | None = None
+        self._clock = asyncio.get_running_loop().time
+        self._asked_at = self._clock()
+        self.deadlines: Deadlines | None = None
+        """None until it begins."""
+        self.code: str | None = None
+        """Error code of its own failure."""
         self._needle = target.upstream.needle
         self._quotes = False
         """Whether the answer has quoted the key."""
-        self._reply_headers = NO_HEADERS
         self.cut = False
         """Whether it ended without a word of the provider: no connection, or silence."""
         self.billable = False
         """Whether the provider may bill it: it was sent the request and has not refused it."""
         self.head: Head | None = None
-        """Of the provider's reply, once that has come."""
+        """The head of the provider's reply, once it has come."""
         self.late = False
         """Whether the time of one of our own deadlines has ended it."""
         self._said = ""
@@ -176,39 +185,51 @@ class Attempt:
         self, sink: EventSink, *, deadlines: Deadlines, headers: Mapping[str, str] = NO_HEADERS
     ) -> None:
         """Call the target, with these headers too; give its events to the sink as they come."""
-        self._sink = sink
-        self._more_headers = headers
+        self._sink, self._more_headers = sink, headers
+        self.deadlines, self._asked_at = deadlines, self._clock()
+        try:
+            # No deadline of the upstream's interrupts the sink as it takes the end.
+            await sink.take(await self._call(deadlines))
+            if self._body is not None:
+                await _finish_body(self._body)
+        finally:
+            await self._close_body()
+
+    async def _call(self, deadlines: Deadlines) -> list[Event]:
+        """Call the target and read its answer; return the last events."""
         upstream = self.target.upstream.name
-        answered = False
         try:
             async with asyncio.timeout(None) as patience:
                 with Watch(deadlines, patience) as self._watch:
                     try:
-                        body = await self._open()
+                        body = self._body = await self._open()
                     except RelayError as error:
                         self._said = error.said
-                        await sink.take(self.stop("failed", error))
-                        return
-                    answered = True
+                        return self.stop("failed", error)
                     deadlines.taken = True
                     try:
-                        await self._read(body)
+                        return await self._read(body)
                     except BaseException:
                         self._read_rest(body)
+                        await self._close_body()
                         raise
-                    finally:
-                        await body.aclose()
         except TimeoutError:
             self.late = True
             late = UpstreamError("upstream_timeout", f"upstream {upstream!r} {deadlines.reason()}")
-            await sink.take(self._cut(late))
+            return self._cut(late)
         except FAILURES as failure:
-            told = self.target.upstream.redact(_QUERY.sub("?...", str(failure)[:300]))
-            log.warning("upstream connection failed", upstream=upstream, error=told)
+            shown = self.target.upstream.redact(_QUERY.sub("?...", str(failure)[:300]))
+            log.warning("upstream connection failed", upstream=upstream, error=shown)
+            answered = deadlines.taken
             self.billable = self.billable and (answered or was_sent(failure))
-            told_of = explain(failure, upstream=upstream, answered=answered)
-            self.late = told_of.code == "upstream_timeout"
-            await sink.take(self._cut(told_of))
+            cut = explain(failure, upstream=upstream, answered=answered)
+            self.late = cut.code == "upstream_timeout"
+            return self._cut(cut)
+
+    async def _close_body(self) -> None:
+        body, self._body = self._body, None
+        if body is not None:
+            await body.aclose()
 
     def start(self, usage: TokenCounts | None) -> list[Event]:
         """Return the events before the answer: the target with its input counts, and notices.
@@ -223,11 +244,12 @@ class Attempt:
         return [self._redact(target), *self._notices]
 
     def note_wait(self, error: RelayError) -> None:
-        """Give an error of the stream the wait that the head of the reply asks for, if any."""
-        if error.retryable and error.retry_after_s is None:
+        """Give an error within an answer the wait that the head of the reply asks for, if any."""
+        answered = self.deadlines is not None and self.deadlines.taken
+        if answered and self.head and error.retryable and error.retry_after_s is None:
             limited = error.code == "upstream_rate_limited"
-            headers, now = self._reply_headers, time.time()
-            error.retry_after_s = read_wait(headers, limited=limited, now=now)
+            now = time.time()
+            error.retry_after_s = read_wait(self.head.headers, limited=limited, now=now)
 
     async def _open(self) -> Body | AsyncGenerator[bytes]:
         request = self._request
@@ -253,21 +275,20 @@ class Attempt:
             raise
         if self._is_last:
             request.drop()
-        self._reply_headers = reply.headers
         return reply.body
 
     def _hear(self, head: Head) -> None:
         self.head = head
 
-    def reply(self, *, duration_s: float, code: str | None) -> ProviderReply:
-        """Return what is told of the call once it is over, without the provider's key."""
+    def reply(self) -> ProviderReply:
+        """Return the facts of the call once it is over, without the provider's key."""
         redact, head = self.target.upstream.redact, self.head
         return ProviderReply(
             http_status=None if head is None else head.status,
             request_id="" if head is None or not head.request_id else redact(head.request_id),
             said=redact(said)[:MAX_SAID] if (said := self._said or self.parser.said) else "",
-            duration_s=duration_s,
-            code=code,
+            duration_s=self._clock() - self._asked_at,
+            code=self.code,
         )
 
     async def _build_call(self, chat: ChatRequest) -> Call:
@@ -280,8 +301,11 @@ class Attempt:
         self._notices = request.notices
         return call
 
-    async def _read(self, body: Body | AsyncGenerator[bytes]) -> None:
-        """Move bytes until the parser has seen the end, or there are no more."""
+    async def _read(self, body: Body | AsyncGenerator[bytes]) -> list[Event]:
+        """Move bytes until the parser has seen the end, or there are no more.
+
+        Returns the last events.
+        """
         self._decoder = self.target.dialect.decoder(
             max_line=self._limits.max_line, max_event=self._limits.max_event
         )
@@ -290,15 +314,14 @@ class Attempt:
         async for piece in body:
             if piece:
                 self._waiting += self._parse(piece)
-            if events := self._forget():
-                await self._sink.take(events)
             if self.parser.ended:
-                if not (isinstance(body, Body) and body.at_end):
-                    await _finish_body(body)
-                return
+                return self._forget()
+            events = self._forget()
+            if events and not await self._sink.take(events):
+                self._waiting = events
         tail = self._decoder.close()
         end = self.parser.close(tail, strange=self._decoder.strange)
-        await self._sink.take(self._redacted(end))
+        return self._forget() + self._redacted(end)
 
     def _read_rest(self, body: Body | AsyncGenerator[bytes]) -> None:
         """Take what came before the body failed, and a message that lacks only its end."""
@@ -316,7 +339,7 @@ class Attempt:
         events = self._parse(piece)
         if not self.parser.ended and (not events or self._sink.push(events)):
             return True
-        self._waiting = events
+        self._waiting += events
         return False
 
     def _parse(self, piece: bytes) -> list[Event]:
@@ -338,7 +361,7 @@ class Attempt:
         return self._redacted(events)
 
     def _forget(self) -> list[Event]:
-        """Return what waits to be taken; from now on that is the business of who asks."""
+        """Hand over the events that wait."""
         events, self._waiting = self._waiting, []
         return events
 
@@ -401,6 +424,8 @@ def is_object(text: str) -> bool:
 
 async def _finish_body(pieces: AsyncIterator[bytes]) -> None:
     """Read to the end of a body whose answer has ended, so that its connection can be reused."""
+    if isinstance(pieces, Body) and pieces.at_end:
+        return
     with contextlib.suppress(TimeoutError, *FAILURES):
         async with asyncio.timeout(REUSE_WAIT_S):
             async for _ in pieces:

@@ -28,8 +28,7 @@ class Authenticator:
         operators_only: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Try `schemes` in turn, then `issuers`; `keys` can be listed, `tokens` issued.
-        """
+        """Try `schemes` in turn, then `issuers`; `keys` can be listed, `tokens` issued."""
         self.tokens = tokens
         """The issuer of client secrets and stream tokens; None if there is none."""
         self.operators_only = operators_only

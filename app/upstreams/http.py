@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import aiohttp
@@ -51,11 +51,12 @@ FAILURES = (httpx2.HTTPError, aiohttp.ClientError, OSError, FramingError)
 
 
 class Head(NamedTuple):
-    """What tells one reply from others, for who has to ask the provider about it."""
+    """The head of a reply, with what its operator may ask the provider about."""
 
     status: int
+    headers: Mapping[str, str]
     request_id: str
-    """By which the provider knows the call; "" if it gave none."""
+    """The provider's id of the call; "" if it gave none."""
 
     @classmethod
     def of(cls, reply: Reply) -> "Head":
@@ -63,8 +64,8 @@ class Head(NamedTuple):
         for name in REQUEST_IDS:
             given = reply.headers.get(name)
             if given and given.isprintable():
-                return cls(reply.status, given[:MAX_REQUEST_ID])
-        return cls(reply.status, "")
+                return cls(reply.status, reply.headers, given[:MAX_REQUEST_ID])
+        return cls(reply.status, reply.headers, "")
 
 
 async def open_stream(

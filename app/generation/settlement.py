@@ -1,0 +1,190 @@
+"""The settlement of one run: what its attempts cost, who ended it, and its end with both."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from ..eventlog.record import StreamRecord
+from ..eventlog.stream_ended import Charge, StreamEnded
+from ..events import EndedBy, Event, StreamEnd, TokenCounts, Usage
+from ..ledger.accounts import Settlement
+from ..requests import ChatRequest, OutputCeiling, TranslatedRequest
+from .accounting import FREE, Accounting
+from .attempt import Attempt
+from .content import Content
+from .readers import Attended
+
+
+class Settled(NamedTuple):
+    """The end of a run, settled."""
+
+    events: Sequence[Event]
+    """The last events; the `stream.end` has the cost of the stream."""
+    settlement: Settlement
+    ended: StreamEnded
+
+
+class RunSettlement:
+    """Charges the attempts of a run, and settles its end."""
+
+    def __init__(
+        self,
+        record: StreamRecord,
+        request: ChatRequest,
+        *,
+        accounting: Accounting,
+        produced: Callable[[], Sequence[Event]],
+        attended: Callable[[], Attended],
+        clock: Callable[[], float],
+        record_content: bool,
+        trace_content: bool,
+    ) -> None:
+        """Prepare it; `produced` returns the events that the log has of the stream."""
+        self._record = record
+        self._ceiling = _ceiling_of_budget(request)
+        self._accounting = accounting
+        self._produced = produced
+        self._attended = attended
+        self._clock = clock
+        self._started_at = clock()
+        self._record_content = record_content and accounting.keeps_rows
+        self._trace_content = trace_content
+        self._content = Content(request) if self._record_content or trace_content else None
+        self._followed: list[Charge] = []
+        """The charges of attempts that another one has followed."""
+        self._last: Charge | None = None
+
+    @property
+    def spent_nano_usd(self) -> int | None:
+        """The cost of all attempts that another one has followed; None if a price is unknown."""
+        spent = [charge.nano_usd for charge in self._followed]
+        return None if None in spent else sum(nano or 0 for nano in spent)
+
+    def charge_followed(self, attempt: Attempt, end: StreamEnd, events: Sequence[Event]) -> None:
+        """Charge an attempt that failed with these last events, where another one follows."""
+        self._followed.append(self._charge(attempt, end, events, followed=True))
+
+    def settle(
+        self,
+        attempt: Attempt,
+        end: StreamEnd,
+        events: Sequence[Event],
+        *,
+        logged: int,
+        first_event_s: float | None,
+        stopped_by: EndedBy | None,
+    ) -> Settled:
+        """Return the end of the stream: these events of its last attempt, after `logged` ones."""
+        if self._last is None:
+            # Once: of an end that the log does not take another one follows, which knows less.
+            began, stopped = first_event_s is not None, stopped_by is not None
+            self._last = self._charge(attempt, end, events, began=began, stopped=stopped)
+        end = msgspec.structs.replace(end, ended_by=self._ended_by(attempt, end, stopped_by))
+        events = [*events[:-1], end]
+        attended = self._attended()
+        # Rows that wait while the records are away have to be small.
+        recorded = self._record_content and not self._accounting.records_away()
+        content = b""
+        if self._content is not None and (recorded or self._trace_content):
+            content = self._content.pack([*self._produced(), *events])
+        deadlines = attempt.deadlines
+        ended, settlement = self._accounting.close(
+            StreamEnded(
+                record=self._record,
+                end=end,
+                charges=[*self._followed, self._last],
+                target=attempt.target.name,
+                answered_model=attempt.parser.model or attempt.target.model,
+                attempts=attempt.number,
+                started_at=self._record.created_at,
+                ended_at=self._accounting.wall(),
+                duration_s=self._clock() - self._started_at,
+                first_event_s=first_event_s,
+                longest_gap_s=deadlines.longest_gap_s if deadlines else None,
+                readers=attended.readers,
+                resumes=attended.resumes,
+                events=logged + len(events),
+                reply=attempt.reply(),
+                content=content if recorded else b"",
+                traced_content=content if self._trace_content else b"",
+            )
+        )
+        if attempt.target.replays and end.usage is not None:
+            # It has the cost of the recorded stream.
+            return Settled(events, settlement, msgspec.structs.replace(ended, end=end))
+        usage = ended.end.usage
+        events = [_with_cost(one, usage) if type(one) is Usage else one for one in events[:-1]]
+        return Settled([*events, ended.end], settlement, ended)
+
+    def _ended_by(
+        self, attempt: Attempt, end: StreamEnd, stopped_by: EndedBy | None
+    ) -> EndedBy | None:
+        """Return who or what ended the answer; None for one that is complete.
+
+        Here alone it is decided for a stream whose producer lives.
+        """
+        ceiling = self._ceiling
+        if end.status == "completed":
+            if end.finish_reason != "length" or ceiling is None:
+                return None
+            counts = end.usage
+            used = None if counts is None or counts.estimated else counts.output_tokens
+            return "budget" if used is None or used >= ceiling.tokens else None
+        if stopped_by is not None:
+            return stopped_by
+        if end.ended_by is not None:  # a recording says it
+            return end.ended_by
+        if attempt.late:
+            return "deadline"
+        error = end.error
+        if attempt.head is None and error and not error.code.startswith("upstream_"):
+            return "relay"
+        return "provider"
+
+    def _charge(
+        self,
+        attempt: Attempt,
+        end: StreamEnd,
+        events: Sequence[Event],
+        *,
+        began: bool = False,
+        stopped: bool = False,
+        followed: bool = False,
+    ) -> Charge:
+        """Return the cost of an attempt that ended with these events.
+
+        Nothing if the provider has refused it, before there was anything to bill.
+        """
+        parser, deadlines, quiet = attempt.parser, attempt.deadlines, None
+        told = end.usage or parser.usage
+        if told is None and ((parser.refused and not began) or not attempt.billable):
+            return FREE
+        completed, early = end.status == "completed", parser.counted_early
+        ended_itself = parser.refused or (completed and early)
+        # Before the head of an answer a client may leave a model that thinks; a provider that has
+        # sent no head by its deadline has most likely done nothing.
+        if deadlines is not None and (deadlines.taken or stopped) and not ended_itself:
+            quiet = deadlines.quiet(self._clock())
+        return self._accounting.charge(
+            attempt.target.name,
+            told,
+            request=self._record.reserve,
+            written=lambda: [*self._produced(), *events],
+            complete=completed and not early,
+            quiet=quiet,
+            followed=followed,
+        )
+
+
+def _with_cost(event: Usage, counts: TokenCounts | None) -> Usage:
+    """Return an event with the cost of what it counts; without one if other counts are billed."""
+    if counts is None or counts.estimated:
+        return msgspec.structs.replace(event, cost=None, cost_from=None)
+    return msgspec.structs.replace(event, cost=counts.cost, cost_from=counts.cost_from)
+
+
+def _ceiling_of_budget(request: ChatRequest) -> OutputCeiling | None:
+    """Return how long the answer may be by limits of usage, unless the request asks for less."""
+    ceiling = request.ceiling if isinstance(request, TranslatedRequest) else None
+    return ceiling if ceiling is not None and (ceiling.lowered or not ceiling.asked) else None
