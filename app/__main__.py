@@ -22,13 +22,14 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final, NoReturn
 
-from . import __version__, key_command, prices_command
-from .check import command as check_command
+from . import __version__
+from .commands import keys, prices
+from .commands.check import command as check_command
+from .commands.serve import start_relay
 from .composition import build_price_book
 from .identity.keys_file import KeysUnusable
-from .serving import fail, loop_factory
+from .server.serving import fail, loop_factory
 from .settings import SettingsError, load_settings
-from .startup import start_relay
 from .telemetry.logs import configure_logs
 
 if _interruptible:
@@ -72,20 +73,20 @@ def _change_keys(arguments: list[str]) -> None:
         prog="seseragi key",
         description="Make, list and revoke the keys by which clients may ask the relay.",
     )
-    key_command.add_actions(parser)
+    keys.add_actions(parser)
     try:
-        key_command.run(parser.parse_args(arguments), os.environ)
+        keys.run(parser.parse_args(arguments), os.environ)
     except (SettingsError, KeysUnusable) as error:
         fail(str(error))
 
 
 def _show_records(arguments: list[str]) -> None:
     try:
-        from .records import command
+        from .commands import records
     except ImportError:
         fail("records: SQLAlchemy is not installed; in the checkout: pip install '.[records]'")
     with _reporting():
-        command.run(arguments, os.environ, parser_of=_Parser)
+        records.run(arguments, os.environ, parser_of=_Parser)
 
 
 @contextlib.contextmanager
@@ -105,13 +106,13 @@ def _show_prices(arguments: list[str]) -> None:
         description="Show what targets cost, in USD a million tokens, and who says so: a "
         "[[price]] of the settings, or the package genai-prices.",
     )
-    prices_command.add_arguments(parser)
+    prices.add_arguments(parser)
     options = parser.parse_args(arguments)
     try:
         settings = load_settings(os.environ, config=options.config)
     except SettingsError as error:
         fail(str(error))
-    prices_command.run(options, settings, build_price_book(settings))
+    prices.run(options, settings, build_price_book(settings))
 
 
 def _check_targets(arguments: list[str]) -> None:
@@ -133,7 +134,7 @@ def _check_targets(arguments: list[str]) -> None:
 
 
 def _examine(arguments: list[str]) -> None:
-    from .doctor import command  # the relay has no need of it
+    from .commands.doctor import command  # the relay has no need of it
 
     parser = _Parser(
         prog="seseragi doctor",
@@ -150,7 +151,7 @@ def _examine(arguments: list[str]) -> None:
 
 
 def _tell_why(arguments: list[str]) -> None:
-    from . import why_command  # the relay has no need of it
+    from .commands import why  # the relay has no need of it
 
     parser = _Parser(
         prog="seseragi why",
@@ -158,11 +159,11 @@ def _tell_why(arguments: list[str]) -> None:
         "the records, and from the relay's log.",
         epilog="exit status: 0 found, 1 not found, 2 it could not be looked for",
     )
-    why_command.add_arguments(parser)
+    why.add_arguments(parser)
     options = parser.parse_args(arguments)
     status = 0
     with _reporting():
-        status = why_command.run(options, os.environ)
+        status = why.run(options, os.environ)
     raise SystemExit(status)
 
 

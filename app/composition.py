@@ -11,33 +11,33 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import httpx2
 
-from .admin.desk import About
-from .admission import Admission, Shares
+from .admin.service import About
 from .cassettes.folder import Folder
 from .cassettes.transport import CassetteTransport
 from .clock import SYSTEM, Clock
-from .deadlines import Limits
 from .demo import DemoTransport
 from .errors import RequestError
 from .eventlog import EventLog, LogParts, opening
 from .eventlog.stream_ended import StreamEnded
 from .eventlog.waiting_rows import WaitingRows
 from .generation.accounting import Accounting
-from .generation.origin import Pseudonym
+from .generation.admission import Admission, Shares
+from .generation.cassette_recorder import Taping
+from .generation.deadlines import Limits
 from .generation.parts import Parts
-from .generation.taping import Taping
+from .generation.retry import Rules
+from .generation.via import Pseudonym
 from .identity.authenticator import Authenticator
 from .identity.keys import Keys
 from .identity.keys_file import KeysUnusable
 from .ledger.genai import open_catalog
 from .ledger.prices import PriceBook
-from .retry import Rules
 from .settings import Settings, SettingsError
 from .settings.traces import read_span_limits
 from .settings.upstreams import DEMO
-from .telemetry.areas import Area
 from .telemetry.metrics import Metrics, Names, RecordsState
 from .telemetry.observer import Observer, Observers
+from .telemetry.shared_counters import Area
 from .telemetry.stream_log import StreamLog
 from .upstreams.cassettes import CASSETTE
 from .upstreams.client import open_client, open_trust

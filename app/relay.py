@@ -10,9 +10,9 @@ from typing import NamedTuple, Self
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
-from .admin.desk import Desk
 from .admin.history import History
-from .asgi import build_app, build_routes
+from .admin.service import Desk
+from .api.application import build_app, build_routes
 from .composition import (
     NO_SUBSTITUTES,
     Substitutes,
@@ -38,10 +38,10 @@ from .ledger.config import LedgerConfig
 from .ledger.prices import PriceBook
 from .settings import Settings
 from .settings.signing import settle_signing_key
-from .telemetry.areas import Area
 from .telemetry.logs import LineCounter
 from .telemetry.metrics import Metrics, Names
 from .telemetry.observer import Observers
+from .telemetry.shared_counters import Area
 from .upstreams.routes import Upstreams
 
 

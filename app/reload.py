@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from .asgi import find_longest_s
+from .api.application import find_longest_s
 from .cassettes.folder import Folder
 from .composition import build_authenticator, build_price_book, build_upstreams
 from .identity.config import KeyConfig
@@ -21,7 +21,7 @@ from .identity.principal import may_use
 from .ledger.prices import PriceBook
 from .relay import Reloaded
 from .settings import Settings, SettingsError
-from .settings.first_minute import Start, settle_identity
+from .settings.bootstrap_access import Start, settle_identity
 from .settings.limits import list_budgeted, list_idle
 from .upstreams.routes import Upstreams
 

@@ -20,9 +20,9 @@ PATH = re.compile(r"/?((?:app|bench|deploy|docs|static|tests|\.ci)/[^\s:#]*)")
 BARE = re.compile(r"[\w-]+\.(?:py|lock|sh)")
 MODULE = re.compile(r"(?<![\w./-])(?:app|bench|seseragi|tests)(?:\.[a-z_]\w*)+(?::\w+)?(?![\w/(-])")
 IMPORT = re.compile(r"^\s*from ((?:app|seseragi|tests)(?:\.\w+)*) import ([\w, ]+)", re.MULTILINE)
-COMMANDS = ("app/__main__.py", "app/**/*command.py")
+COMMANDS = ("app/__main__.py", "app/commands/**/*.py")
 SOURCES = {"seseragi": COMMANDS, "app": COMMANDS, "bench": ("bench/*.py",)}
-"""Where the options of a command are: its `__main__`, and modules such as `key_command`."""
+"""Where the options of a command are: its `__main__`, and the modules of `app/commands`."""
 
 
 def documents(root: Path) -> list[Path]:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from app.identity.keys import LOOK_EVERY_S
-from tests.test_command import run_here, started
+from tests.commands.test_command import run_here, started
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.proving

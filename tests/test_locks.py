@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.test_command import ROOT, ask, environment, running
+from tests.commands.test_command import ROOT, ask, environment, running
 
 LOCKS = ("requirements.lock", "requirements-all.lock", "requirements-dev.lock")
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")

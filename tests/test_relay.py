@@ -7,16 +7,16 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.deadlines import Limits
 from app.dialects.openai_chat.upstream.parser import Parser
 from app.eventlog import read_all
 from app.eventlog.contract import Placed
 from app.eventlog.memory import MemoryLog
-from app.eventlog.record import StreamRecord
 from app.eventlog.stream_ended import StreamEnded
+from app.eventlog.stream_info import StreamRecord
 from app.events import Event, StreamEnd
 from app.generation.accounting import Accounting
-from app.generation.relay import Relay
+from app.generation.deadlines import Limits
+from app.generation.run import Relay
 from app.ledger.accounts import Settlement
 from app.ledger.config import LedgerConfig
 from app.ledger.prices import PriceBook

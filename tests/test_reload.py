@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from app.reload import Configuration
 from app.settings import Settings, load_settings
-from app.settings.first_minute import settle_identity
+from app.settings.bootstrap_access import settle_identity
 from app.settings.signing import settle_signing_key
 
 pytestmark = pytest.mark.pure

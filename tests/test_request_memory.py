@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from app.admission import (
+from app.dialects.client_formats import CLIENT_FORMATS
+from app.generation.admission import (
     estimate_memory,
 )
-from app.dialects.client_formats import CLIENT_FORMATS
 
 MESSAGE = {"role": "user", "content": "hi"}
 

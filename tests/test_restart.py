@@ -14,9 +14,9 @@ import pytest
 
 from app.framing.sse import Decoder, Message
 from app.ledger.accounts import AccountState
+from tests.commands.test_command import running
 from tests.eventlog.files import opened
 from tests.replicas.processes import children
-from tests.test_command import running
 
 BODY = json.dumps({"model": "demo-long", "messages": [{"role": "user", "content": "a river"}]})
 

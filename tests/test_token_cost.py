@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from app.api.event_stream import EventStream
-from app.generation.relay import Relay
-from app.handler_connection import HandlerConnection
+from app.generation.run import Relay
+from app.server.direct_writer import HandlerConnection
 from app.testing.upstream import DONE, FINISH, chunk, chunked_head, text
 from tests.serving import serve_relay
 

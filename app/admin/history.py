@@ -10,7 +10,7 @@ from collections.abc import Callable, Container
 from ..errors import CODES, RelayError
 from ..eventlog.stream_ended import StreamEnded
 from ..telemetry.observer import AttemptFailed, Observer, Refused
-from .board import (
+from .process_snapshot import (
     MAX_LAST,
     MAX_MESSAGE,
     MINUTES,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from ..dialects.writing.token_estimate import tokens_of, weigh_event
 from ..generation.accounting import SAMPLED, Accounting
 from ..telemetry.progress import Progress
-from .board import Live, cut
+from .process_snapshot import Live, cut
 
 SPAN_S = 1.0
 """A rate is that of at least so many seconds, if a stream was looked at before."""

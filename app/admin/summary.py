@@ -9,7 +9,7 @@ import msgspec
 
 from ..ledger.money import to_usd
 from ..ledger.report import Overview
-from .board import MAX_LAST, MAX_STREAMS, MINUTES, Board, LastError, TargetState
+from .process_snapshot import MAX_LAST, MAX_STREAMS, MINUTES, Board, LastError, TargetState
 
 T = TypeVar("T")
 

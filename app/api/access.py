@@ -13,7 +13,7 @@ import structlog
 from starlette.types import Scope
 
 from ..telemetry.access_logs import hide_tokens
-from .connection import connection_of
+from .client_connection import connection_of
 from .middleware import Answer
 from .problems import CODE
 from .request import PRINCIPAL

@@ -9,14 +9,14 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 
-from ..admin.desk import Action, Desk
+from ..admin.service import Action, Desk
 from ..errors import RequestError
 from ..generation.hub import Hub
 from ..requests import Body
 from .authentication import ADMIN_PAGE
 from .body import document, read_options
+from .http_settings import HttpSettings
 from .page import COMPRESSED, HEADERS
-from .policy import HttpSettings
 from .request import check_admin, principal_of
 
 EXAMPLE: Final = '{"target": "openai/gpt-6", "action": "rest", "for_s": 300}'

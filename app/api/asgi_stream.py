@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 import anyio
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
-from .policy import HttpSettings
+from .http_settings import HttpSettings
 
 GRACE_S = 2
 """How long readers get to take what is left after the drain."""

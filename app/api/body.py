@@ -9,12 +9,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..admission import RequestMemory, address_of
 from ..errors import RequestError, shutting_down
+from ..generation.admission import RequestMemory, address_of
 from ..generation.hub import Hub
 from ..requests import parse_body
-from .connection import client_of
-from .policy import HttpSettings
+from .client_connection import client_of
+from .http_settings import HttpSettings
 
 MAX_OPTIONS: Final = 16_384
 """The most bytes of a body that says how something is to be done."""

@@ -13,8 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from ..admission import address_of
-from ..cassettes.tape import (
+from ..cassettes.cassette import (
     MAX_BYTES,
     Head,
     file_name_of,
@@ -26,13 +25,14 @@ from ..cassettes.tape import (
 from ..errors import RelayError
 from ..eventlog import LogState
 from ..events import Event, StreamStart
+from ..generation.admission import address_of
+from ..generation.cassette_recorder import READ_S, follow, tape_so_far, too_large
 from ..generation.hub import Hub
 from ..generation.readers import Reader
-from ..generation.taping import READ_S, follow, tape_so_far, too_large
 from ..requests import Body
 from .body import read_options
-from .connection import connection_of
-from .policy import HttpSettings
+from .client_connection import connection_of
+from .http_settings import HttpSettings
 from .request import streams_of
 
 EXAMPLE: Final = '{"follow": true}'

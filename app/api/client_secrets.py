@@ -17,7 +17,7 @@ from ..identity.tokens import Tokens
 from ..ledger.limits import UNLIMITED, UsageLimits
 from ..requests import Body
 from .body import document, read_options
-from .policy import HttpSettings
+from .http_settings import HttpSettings
 from .request import principal_of
 
 DEFAULT_S: Final = 600

@@ -7,18 +7,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..admission import RequestMemory
 from ..dialects.anthropic.client.format import CLIENT_FORMAT as ANTHROPIC
 from ..dialects.anthropic.client.request import parse_request as parse_messages
 from ..dialects.anthropic.headers import BETA
 from ..dialects.client_format import ParsedRequest
 from ..dialects.openai_responses.client.format import CLIENT_FORMAT as RESPONSES
+from ..generation.admission import RequestMemory
 from ..generation.hub import Hub
 from ..generation.metered_call import CallContext
 from ..generation.single_call import count_tokens
 from ..requests import parse_body
 from .body import document
-from .policy import HttpSettings
+from .http_settings import HttpSettings
 from .request import streams_of
 from .single_call import ESTIMATED, SingleCall, Work
 from .stored_responses import StoredResponses

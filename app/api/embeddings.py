@@ -4,13 +4,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..admission import RequestMemory
 from ..dialects.embeddings import estimate, parse_request, render_answer
+from ..generation.admission import RequestMemory
 from ..generation.hub import Hub
 from ..generation.metered_call import CallContext
 from ..generation.single_call import embed
 from .body import document
-from .policy import HttpSettings
+from .http_settings import HttpSettings
 from .single_call import ESTIMATED, IGNORED, SingleCall, Work
 
 

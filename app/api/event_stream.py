@@ -17,8 +17,8 @@ from ..eventlog import STRIDE, Ending, LogState
 from ..events import Event, StreamEnd
 from ..generation.readers import Reader
 from .catch_up import CaughtUp, catch_up
-from .connection import Connection, connection_of
-from .policy import HttpSettings
+from .client_connection import Connection, connection_of
+from .http_settings import HttpSettings
 from .request import root_of
 
 if TYPE_CHECKING:

@@ -14,28 +14,28 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..admission import RequestMemory
 from ..dialects.client_format import ClientFormat, ParsedRequest, parse_frame_id
 from ..dialects.client_formats import CLIENT_FORMATS
 from ..errors import RelayError, RequestError
 from ..eventlog import cursor_after
 from ..events import Event, StreamEnd, StreamTarget
+from ..generation.admission import RequestMemory
 from ..generation.hub import Hub
-from ..generation.origin import Origin
 from ..generation.owned_streams import OwnedStreams
 from ..generation.readers import Reader
 from ..generation.runs import Opened
 from ..generation.start_options import StartOptions
+from ..generation.via import Origin
 from ..identity.tokens import Tokens
 from ..requests import ChatRequest
 from .body import read_json
-from .connection import client_of
+from .client_connection import client_of
 from .event_stream import EventStream, first_read, read_from
-from .passed import origin_of
-from .policy import HttpSettings
+from .http_settings import HttpSettings
 from .problems import failure
+from .rate_limit_headers import standing_headers
 from .request import last_event_id, principal_of, root_of, streams_of
-from .standing import standing_headers
+from .via import origin_of
 
 OWN: Final = ("openai_responses", "anthropic")
 """The dialects whose calls need more than one endpoint; they have files of their own."""

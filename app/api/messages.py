@@ -12,7 +12,7 @@ from ..dialects.anthropic.headers import BETA
 from ..generation.hub import Hub
 from ..identity.tokens import Tokens
 from .generation import Generation
-from .policy import HttpSettings
+from .http_settings import HttpSettings
 
 
 class Messages:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .connection import connection_of
+from .client_connection import connection_of
 from .guard import Guard
 from .problems import refuse
 

@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 
 from .. import __version__
 from ..admin.summary import Summary
-from ..cassettes.tape import Head
+from ..cassettes.cassette import Head
 from ..dialects.client_formats import CLIENT_FORMATS
 from ..dialects.embeddings import MAX_INPUTS
 from ..dialects.embeddings import RequestBody as EmbeddingsRequest

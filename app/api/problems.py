@@ -15,8 +15,8 @@ from ..dialects.client_formats import client_format_of, mend_path
 from ..errors import RelayError, RequestError, ServiceError
 from ..ledger.accounts import LimitReached
 from ..telemetry.access_logs import hide_tokens
+from .rate_limit_headers import standing_headers
 from .request import path_of
-from .standing import standing_headers
 
 REALM: Final = 'Bearer realm="seseragi"'
 

@@ -10,7 +10,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..admission import RequestMemory, address_of
 from ..dialects.client_format import ParsedRequest
 from ..dialects.openai_responses.client.compaction import (
     parse_compaction,
@@ -32,13 +31,14 @@ from ..dialects.openai_responses.client.stored import (
 )
 from ..errors import RequestError
 from ..events import Event, StreamStart
+from ..generation.admission import RequestMemory, address_of
 from ..generation.hub import Hub
 from ..generation.owned_streams import OwnedStream, OwnedStreams
 from ..generation.runs import Opened
 from ..identity.tokens import Tokens
 from .event_stream import read_from
 from .generation import Generation, Kept
-from .policy import HttpSettings
+from .http_settings import HttpSettings
 from .request import read_query, streams_of
 from .stored_responses import StoredResponses
 

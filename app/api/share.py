@@ -15,7 +15,7 @@ from ..generation.hub import Hub
 from ..identity.tokens import Tokens
 from ..requests import Body
 from .body import document, read_options
-from .policy import HttpSettings
+from .http_settings import HttpSettings
 from .request import principal_of, root_of, streams_of
 
 DEFAULT_S: Final = 86_400

@@ -7,15 +7,15 @@ from typing import Any, Final, TypeVar
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from ..admission import RequestMemory
 from ..errors import RequestError
+from ..generation.admission import RequestMemory
 from ..generation.hub import Hub
 from ..generation.metered_call import CallContext
 from .body import read_json
-from .connection import client_of
-from .passed import origin_of
-from .policy import HttpSettings
+from .client_connection import client_of
+from .http_settings import HttpSettings
 from .request import principal_of, streams_of
+from .via import origin_of
 
 ESTIMATED: Final = "seseragi-estimated"
 """The header of an answer whose number of tokens nobody has counted."""

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..admission import RequestMemory, estimate_memory
 from ..bounds import MAX_MESSAGES, check_json
 from ..dialects.openai_responses.client.result import is_response_id, name_of, render_result
 from ..dialects.openai_responses.client.stored import (
@@ -33,8 +32,9 @@ from ..dialects.openai_responses.client.stored import (
     unpack,
 )
 from ..errors import RequestError
+from ..generation.admission import RequestMemory, estimate_memory
 from ..generation.owned_streams import OwnedStream, OwnedStreams
-from .policy import HttpSettings
+from .http_settings import HttpSettings
 
 MAX_LINKS = 32
 """How many responses a chain has at most."""

@@ -8,16 +8,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..admission import address_of
 from ..dialects.client_format import ClientFormat, parse_frame_id
 from ..dialects.client_formats import CLIENT_FORMATS
 from ..dialects.native.client.renderer import Timings, render_result
 from ..errors import RequestError, ServiceError
 from ..events import StreamEnd
+from ..generation.admission import address_of
 from ..generation.hub import Hub
 from ..generation.owned_streams import OwnedStream
 from .event_stream import first_read, read_from
-from .policy import HttpSettings
+from .http_settings import HttpSettings
 from .request import check_admin, last_event_id, read_query, streams_of
 
 CURSORS: Final = (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.types import Scope
 
 from .authentication import is_public
-from .connection import connection_of
+from .client_connection import connection_of
 from .middleware import Answer
 from .request import path_of
 

@@ -4,14 +4,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..admission import address_of
 from ..dialects.ui.client.format import CLIENT_FORMAT
 from ..dialects.ui.client.request import name_of
 from ..events import StreamStart
+from ..generation.admission import address_of
 from ..generation.hub import Hub
 from ..generation.owned_streams import OwnedStream
 from .event_stream import read_from
-from .policy import HttpSettings
+from .http_settings import HttpSettings
 from .request import streams_of
 
 

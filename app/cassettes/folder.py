@@ -12,8 +12,8 @@ from threading import Lock
 from typing import Final, NamedTuple
 
 from ..errors import RequestError, ServiceError, UpstreamError
-from .playback import NAME
-from .tape import MAX_BYTES, Tape, TapeError, parse_tape, upstream_of
+from .cassette import MAX_BYTES, Tape, TapeError, parse_tape, upstream_of
+from .options import NAME
 
 SUFFIX: Final = ".jsonl"
 MAX_LISTED: Final = 1000

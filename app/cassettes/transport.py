@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import httpx2
 
 from .folder import Folder
-from .playing import Read, Silence, Step, check_places, decode_playback, play
+from .player import Read, Silence, Step, check_places, decode_playback, play
 
 
 class CassetteTransport(httpx2.AsyncBaseTransport):

@@ -24,7 +24,7 @@ from ..ledger.accounts import (
     reserve,
     settle,
 )
-from .record import StreamRecord
+from .stream_info import StreamRecord
 from .waiting_rows import MemoryRows
 
 FEW_ACCOUNTS = 1000

@@ -16,7 +16,7 @@ from .accounts import Accounts
 from .broadcast import Broadcast
 from .lost import Close, OnEnded
 from .peers import NoPeers, Peers
-from .record import Scoped, StreamRecord
+from .stream_info import Scoped, StreamRecord
 from .values import Claim, LogSize, LogState, Look
 from .waiting_rows import WaitingRows
 

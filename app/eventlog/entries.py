@@ -23,7 +23,7 @@ from ..events import (
 from .contract import Follower
 from .errors import StreamTooLong, full
 from .lost import LostStream, Passing
-from .record import StreamRecord
+from .stream_info import StreamRecord
 from .values import LogSize, LogState
 
 # Measured on CPython 3.11, in bytes; a test holds them against the allocator.

@@ -9,9 +9,9 @@ import structlog
 from ..dialects.writing.token_estimate import weigh_event
 from ..events import Event, Notice, StreamEnd, StreamTarget
 from ..ledger.accounts import Reservation, Settlement
-from .record import StreamRecord
 from .recovery import LOST
 from .stream_ended import StreamEnded
+from .stream_info import StreamRecord
 
 UNREADABLE = StreamEnd("interrupted", "error", None, LOST, ended_by="relay_lost")
 """The end of a stream of which not all events can be read."""

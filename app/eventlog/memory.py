@@ -12,7 +12,7 @@ from .contract import PAGE, Follower, Placed
 from .entries import Entries, Entry
 from .errors import expired, unknown
 from .lost import REMOVED, Close, OnEnded, close_free, closing_of
-from .record import Scoped, StreamRecord
+from .stream_info import Scoped, StreamRecord
 from .values import Claim, LogSize, LogState, Look, may_see
 
 REMEMBERED_IDS = 10_000

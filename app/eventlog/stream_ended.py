@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..events import StreamEnd, TokenCounts
-from .record import StreamRecord
+from .stream_info import StreamRecord
 
 
 class Charge(NamedTuple):

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
-from ..deadlines import Quiet
 from ..dialects.writing.token_estimate import (
     estimate_output,
     estimate_tokens,
@@ -21,8 +20,8 @@ from ..dialects.writing.token_estimate import (
 )
 from ..errors import RequestError
 from ..eventlog.lost import Closing, LostStream
-from ..eventlog.record import StreamRecord
 from ..eventlog.stream_ended import Charge, StreamEnded
+from ..eventlog.stream_info import StreamRecord
 from ..events import Event, TokenCounts
 from ..identity.principal import Principal
 from ..ledger.accounts import Account, Grant, Reservation, ReservationRequest, Settlement
@@ -35,6 +34,7 @@ from ..requests import ChatRequest, OutputCeiling, TranslatedRequest
 from ..telemetry.row import pack_row, row_of, unpack_row, with_end
 from ..telemetry.trace_context import TRACEPARENT
 from ..upstreams.routes import Route
+from .deadlines import Quiet
 from .token_usage import UNKNOWN_CONTEXT, bound_usage, count_usage
 
 MAX_MODEL = 200

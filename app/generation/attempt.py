@@ -11,8 +11,6 @@ from typing import Any, Protocol
 import msgspec
 import structlog
 
-from ..admission import RequestMemory
-from ..deadlines import Deadlines, Limits
 from ..dialects.reading.errors import read_wait
 from ..dialects.reading.json_values import decode
 from ..dialects.upstream_format import Decoder, Parser
@@ -43,6 +41,8 @@ from ..upstreams.client import Client
 from ..upstreams.http import FAILURES, MAX_SAID, Head, explain, open_stream, was_sent
 from ..upstreams.targets import Target
 from ..upstreams.transport import Body, Call
+from .admission import RequestMemory
+from .deadlines import Deadlines, Limits
 from .watch import Watch
 
 REUSE_WAIT_S = 0.2

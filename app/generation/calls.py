@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 from ..errors import shutting_down
 from ..identity.principal import Principal, check_may
 from .metered_call import CallContext, Spawn
-from .origin import Origin
 from .parts import Parts
 from .shutdown import STOP_S, Shutdown
+from .via import Origin
 
 T = TypeVar("T")
 

@@ -5,11 +5,11 @@ passed in, and the caller waits and calls the target. For each attempt: wait `st
 `begin`, then `answered` and `completed` or `failed`, and `end`; after a failure `next`.
 """
 
-from ..deadlines import Limits
 from ..errors import RelayError
-from ..retry import Breaker, Step
 from ..upstreams.routes import Route, Upstreams
 from ..upstreams.targets import Target
+from .deadlines import Limits
+from .retry import Breaker, Step
 
 
 class Failover:

@@ -16,13 +16,13 @@ from ..telemetry.observer import Refused
 from ..telemetry.progress import Progress
 from ..upstreams.routes import Listed
 from .calls import Calls
+from .cassette_recorder import Taping
 from .owned_streams import OwnedStreams
 from .parts import Parts
 from .readers import Attendance
 from .runs import Runs
 from .shutdown import STOP_S, Shutdown
 from .starts import Starts
-from .taping import Taping
 
 T = TypeVar("T")
 

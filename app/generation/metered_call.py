@@ -16,8 +16,8 @@ import msgspec
 import structlog
 
 from ..errors import RelayError, RequestError, ServiceError
-from ..eventlog.record import StreamRecord
 from ..eventlog.stream_ended import Charge, StreamEnded
+from ..eventlog.stream_info import StreamRecord
 from ..events import StreamEnd, StreamStart, TokenCounts
 from ..identity.principal import Principal
 from ..ledger.accounts import Account, ReservationRequest

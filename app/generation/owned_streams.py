@@ -8,15 +8,15 @@ from ..errors import ServiceError
 from ..eventlog import EventLog, LogState, Look, StreamExpired, read_all
 from ..eventlog.errors import unknown
 from ..eventlog.peers import Peers
-from ..eventlog.record import StreamRecord, scoped
+from ..eventlog.stream_info import StreamRecord, scoped
 from ..events import Event, Stopper
 from ..identity.principal import Principal, check_may
 from ..requests import ChatRequest
-from .origin import Origin
 from .readers import BATCH
 from .runs import Opened, Runs
 from .start_options import StartOptions
 from .starts import Starts
+from .via import Origin
 
 STOP_ELSEWHERE_S = 3.0
 """How long another process may take to end a stream, until it is left to the log."""

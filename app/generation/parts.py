@@ -2,16 +2,16 @@
 
 import msgspec
 
-from ..admission import Admission
 from ..clock import Clock
-from ..deadlines import Limits
 from ..eventlog import EventLog
 from ..eventlog.peers import Peers
 from ..telemetry.observer import Observer
 from ..upstreams.client import Client
 from ..upstreams.routes import Upstreams
 from .accounting import Accounting
-from .origin import Pseudonym
+from .admission import Admission
+from .deadlines import Limits
+from .via import Pseudonym
 
 
 class Parts(msgspec.Struct, kw_only=True):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..errors import RelayError, shutting_down
 from ..eventlog import LogState, Look
-from ..eventlog.record import StreamRecord, scoped
+from ..eventlog.stream_info import StreamRecord, scoped
 from ..events import Stopper
 from ..ledger.accounts import Grant
 from ..requests import ChatRequest
@@ -20,7 +20,7 @@ from ..telemetry.progress import Progress
 from ..upstreams.routes import Route
 from .parts import Parts
 from .readers import Attendance, Reader
-from .relay import Relay, shut_down
+from .run import Relay, shut_down
 from .shutdown import STOP_S, Shutdown
 from .start_options import StartOptions
 

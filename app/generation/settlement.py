@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..eventlog.record import StreamRecord
 from ..eventlog.stream_ended import Charge, StreamEnded
+from ..eventlog.stream_info import StreamRecord
 from ..events import EndedBy, Event, StreamEnd, TokenCounts, Usage
 from ..ledger.accounts import Settlement
 from ..requests import ChatRequest, OutputCeiling, TranslatedRequest

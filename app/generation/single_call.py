@@ -15,13 +15,13 @@ from ..dialects.writing.token_counts import COUNTS
 from ..dialects.writing.token_estimate import estimate_tokens
 from ..errors import RelayError, RequestError, ServiceError, UpstreamError
 from ..requests import ChatRequest
-from ..retry import Breaker
 from ..telemetry.observer import AttemptStarted, CallEnded
 from ..upstreams.http import FAILURES, MAX_SAID, explain, fetch, was_sent
 from ..upstreams.targets import Target
 from ..upstreams.transport import Call
 from .failover import Failover
 from .metered_call import CallAttempt, CallContext, MeteredCall, count_request
+from .retry import Breaker
 
 COUNT_S: Final = 10.0
 """How long an upstream may take to count: then it is estimated."""

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from ..admission import RequestMemory
-from .origin import Origin
+from .admission import RequestMemory
+from .via import Origin
 
 
 class StartOptions(msgspec.Struct, frozen=True):

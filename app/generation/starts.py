@@ -9,16 +9,16 @@ import msgspec
 
 from ..errors import RelayError, shutting_down
 from ..eventlog import Claim
-from ..eventlog.record import scoped
+from ..eventlog.stream_info import scoped
 from ..identity.principal import Principal
 from ..requests import ChatRequest
-from .claims import await_outcome, check_digest, claim_key, may_try_again
-from .origin import Origin, came_back
+from .cassette_recorder import Choice, Taping
+from .idempotency import await_outcome, check_digest, claim_key, may_try_again
 from .parts import Parts
 from .runs import Opened, Runs
 from .shutdown import Shutdown
 from .start_options import StartOptions
-from .taping import Choice, Taping
+from .via import Origin, came_back
 
 Outcome = Coroutine[Any, Any, RelayError | None]
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ..deadlines import Deadlines
+from .deadlines import Deadlines
 
 LATE_S = 0.25
 """A timer that is later than this fired in a process that stood still."""

@@ -14,8 +14,8 @@ completely:
 
 from typing import NamedTuple
 
-from ..deadlines import Quiet
 from ..events import TokenCounts
+from ..generation.deadlines import Quiet
 
 DEFAULT_RATE = 100.0
 """Tokens per second of a target without measurements: hosted models are mostly slower, so that

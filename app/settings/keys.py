@@ -18,8 +18,8 @@ from ..upstreams.credentials import (
 )
 from ..upstreams.google import GoogleCredentials
 from ..upstreams.presets import Preset
+from .base_urls import find_place
 from .failure import SettingsError
-from .places import find_place
 from .tables import UpstreamTable
 
 

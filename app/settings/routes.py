@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from ..retry import TargetPolicy
+from ..generation.retry import TargetPolicy
 from ..upstreams.endpoints import Upstream
 from ..upstreams.routes import Route
 from ..upstreams.targets import Target

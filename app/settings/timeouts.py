@@ -14,7 +14,7 @@ OVER_FIRST: Final = (
     ("idle_timeout_s", "total_timeout_s"),
     ("heartbeat_s", "total_timeout_s"),
 )
-"""Pairs of which the first has no effect if it is longer than the second; see `app.deadlines`."""
+"""Pairs: the first has no effect if it exceeds the second; `app.generation.deadlines`."""
 
 
 def list_ineffective(settings: Settings) -> list[str]:

@@ -12,9 +12,9 @@ from ..dialects.upstream_formats import UPSTREAM_FORMATS
 from ..upstreams.cassettes import CASSETTE
 from ..upstreams.endpoints import Upstream
 from ..upstreams.presets import PRESETS, UNKNOWN, Preset
+from .base_urls import check_headers, check_query, find_base_url, find_base_url_source
 from .failure import SettingsError, reason, suggest
 from .keys import build_credentials, find_source
-from .places import check_headers, check_query, find_base_url, find_base_url_source
 from .tables import UpstreamTable, read_upstream_table
 
 DEMO = Upstream("demo", "http://demo/v1", models=(*MODELS, EMBEDDING_MODEL), prefixed=False)

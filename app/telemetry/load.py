@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ..retry import State
+from ..generation.retry import State
 
 
 class Load(msgspec.Struct, frozen=True):

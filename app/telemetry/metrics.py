@@ -33,18 +33,18 @@ from prometheus_client.utils import floatToGoString
 from .. import __version__
 from ..dialects.client_formats import CLIENT_FORMATS
 from ..errors import CODES
-from ..eventlog.record import StreamRecord
 from ..eventlog.stream_ended import StreamEnded
+from ..eventlog.stream_info import StreamRecord
 from ..events import Status, TokenCounts
+from ..generation.retry import State
 from ..ledger.accounts import Account, AccountState
 from ..ledger.money import NANO
-from ..retry import State
 from ..upstreams.routes import Upstreams
 from . import families as f
-from .areas import Area, Series
 from .families import FAMILIES, Family
 from .load import Load
 from .observer import AttemptFailed, FirstEvent, Observer, Readers, Refused
+from .shared_counters import Area, Series
 
 PLAIN: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS: Final = "application/openmetrics-text"

@@ -11,8 +11,8 @@ import msgspec
 import structlog
 
 from ..errors import RelayError
-from ..eventlog.record import StreamRecord
 from ..eventlog.stream_ended import ProviderReply, StreamEnded
+from ..eventlog.stream_info import StreamRecord
 from ..events import StreamTarget, TokenCounts
 from ..upstreams.targets import Target
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from ..eventlog.record import StreamRecord
+from ..eventlog.stream_info import StreamRecord
 from ..events import Event, TokenCounts
 
 

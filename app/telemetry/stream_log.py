@@ -4,8 +4,8 @@ from typing import Any
 
 import structlog
 
-from ..eventlog.record import StreamRecord
 from ..eventlog.stream_ended import ProviderReply, StreamEnded
+from ..eventlog.stream_info import StreamRecord
 from .observer import AttemptFailed, Observer
 
 TO_MEND = frozenset(("upstream_auth", "upstream_billing"))

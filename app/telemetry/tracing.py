@@ -24,8 +24,8 @@ from opentelemetry.trace import Span, SpanContext, SpanKind, StatusCode, TraceFl
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from .. import __version__
-from ..eventlog.record import StreamRecord
 from ..eventlog.stream_ended import StreamEnded
+from ..eventlog.stream_info import StreamRecord
 from ..events import TokenCounts
 from . import tracing_names as n
 from .access_logs import hide_tokens

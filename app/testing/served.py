@@ -10,10 +10,10 @@ from starlette.types import ASGIApp
 from ..clock import Clock
 from ..composition import NO_SUBSTITUTES, Substitutes
 from ..relay import Relay
-from ..server import Server, bind
-from ..serving import build_server
+from ..server.server import Server, bind
+from ..server.serving import build_server
 from ..settings import Settings
-from ..settings.first_minute import settle_identity
+from ..settings.bootstrap_access import settle_identity
 
 __all__ = ["Clock", "ServedRelay", "Substitutes", "serve_relay"]
 

@@ -5,13 +5,13 @@ from typing import Any, ClassVar, Final
 
 import httpx2
 
-from ..cassettes.playback import Playback, name_of, parse_playback
-from ..cassettes.playing import encode_playback
+from ..cassettes.options import Playback, name_of, parse_playback
+from ..cassettes.player import encode_playback
 from ..dialects.native.upstream.format import FORMAT
 from ..dialects.upstream_format import UpstreamFormat
 from ..errors import RequestError
+from ..generation.retry import TargetPolicy
 from ..requests import ChatRequest
-from ..retry import TargetPolicy
 from .endpoints import Upstream
 from .request_builder import TargetRequest
 from .targets import Target

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..deadlines import Limits
 from ..dialects.model_facts import NOTHING, About, least, merge
 from ..errors import RequestError, UpstreamError
+from ..generation.deadlines import Limits
+from ..generation.retry import Breaker, Plan, Rules, State, TargetPolicy, arrange
 from ..identity.principal import Principal
-from ..retry import Breaker, Plan, Rules, State, TargetPolicy, arrange
 from .cassettes import CASSETTE, PREFIX, find_cassette
 from .cassettes import public_name as cassette_name
 from .catalog import look_up

@@ -8,13 +8,13 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 
-from ..deadlines import Limits
 from ..dialects.upstream_format import MODEL, Quirks, UpstreamFormat
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
 from ..dialects.writing.token_counts import Count
 from ..errors import RequestError
+from ..generation.deadlines import Limits
+from ..generation.retry import TargetPolicy
 from ..requests import ChatRequest
-from ..retry import TargetPolicy
 from .endpoints import Upstream
 from .request_builder import RequestBuilder, TargetRequest
 from .transport import Call

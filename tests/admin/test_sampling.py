@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from app.admin.board import Live
+from app.admin.process_snapshot import Live
 from app.admin.sampling import WEIGHED_AT_ONCE, Sampler
-from app.eventlog.record import StreamRecord
+from app.eventlog.stream_info import StreamRecord
 from app.events import Event, TextDelta, TokenCounts
 from app.generation.accounting import SAMPLED, Accounting
 from app.ledger.config import LedgerConfig, PriceConfig

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.clock import SYSTEM, Clock
 from app.eventlog import EventLog
-from app.eventlog.record import StreamRecord
+from app.eventlog.stream_info import StreamRecord
 from app.identity.authenticator import Authenticator
 from app.identity.principal import Principal
 from app.identity.tokens import Tokens

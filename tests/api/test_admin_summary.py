@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import httpx2
 import pytest
 
-from app import asgi
-from app.admin import desk as desks
-from app.admin.board import MAX_LAST, MAX_MESSAGE, MINUTES
+from app.admin import service as desks
+from app.admin.process_snapshot import MAX_LAST, MAX_MESSAGE, MINUTES
+from app.api import application
 from app.identity.keys import digest
 from app.testing.upstream import (
     DONE,
@@ -367,7 +367,7 @@ FORWARDED: tuple[dict[str, str], ...] = (
 @pytest.mark.parametrize("auth", [None, "none"])
 async def test_without_keys_operators_need_the_one_for_this_run(tmp_path, monkeypatch, auth):
     (tmp_path / "admin.html").write_text("<!doctype html><title>admin</title>")
-    monkeypatch.setattr(asgi, "static_folder", lambda: tmp_path)
+    monkeypatch.setattr(application, "static_folder", lambda: tmp_path)
     async with serve_relay(**({} if auth is None else {"auth": auth})) as relay:
         page = await relay.client.get("/admin")
         assert (200, "text/html; charset=utf-8") == (page.status_code, page.headers["content-type"])

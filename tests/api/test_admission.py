@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from app.admission import Taken
 from app.dialects.client_formats import CLIENT_FORMATS, client_format_of
+from app.generation.admission import Taken
 from app.requests import ChatRequest, parse_chat_request
 from app.testing.upstream import (
     DONE,

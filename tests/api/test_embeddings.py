@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from app.dialects.vectors import as_base64, as_numbers
-from app.retry import Plan
+from app.generation.retry import Plan
 from app.testing.upstream import Call, Hold, Send, Step, head, reply, send, serve_upstream, wait
 from tests.clock import Clock
 from tests.serving import HELLO, Relay, serve_relay, serve_script

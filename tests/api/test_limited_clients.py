@@ -13,11 +13,10 @@ import openai
 import pytest
 
 from app.testing.upstream import Hold, head, send, text
+from tests.api.test_refused_clients import ASK
+from tests.api.test_usage_limits import World, bearer, serve
 from tests.needs import file, program
 from tests.waiting import until
-
-from .test_refused_clients import ASK
-from .test_usage_limits import World, bearer, serve
 
 pytestmark = pytest.mark.proving
 

@@ -30,12 +30,11 @@ from app.settings import load_settings
 from app.testing.upstream import Hold, Step, head, send, text
 from tests.api.bodies import CHAT, M
 from tests.api.bodies import body_of as body_of
+from tests.api.test_openai_responses import HI
 from tests.identities import EXPIRED, Table, bearer
 from tests.redis_server import RedisServer
 from tests.serving import HELLO, Relay, routes_of, serve_relay, serve_script
 from tests.waiting import until
-
-from .test_openai_responses import HI
 
 SAID = "what only I was told"
 

@@ -15,11 +15,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.identity.authenticator import Authenticator
 from app.identity.principal import Principal
 from app.testing.upstream import serve_upstream
+from tests.api.test_openai_responses import HI
 from tests.identities import EXPIRED, Table
 from tests.needs import file, program
 from tests.serving import Relay, serve_relay
-
-from .test_openai_responses import HI
 
 pytestmark = pytest.mark.proving
 

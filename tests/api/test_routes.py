@@ -92,9 +92,9 @@ class Routed:
 def routed(tmp_path, monkeypatch):
     """Serve a relay with the upstreams `a` and `b`, and the routes given.
 
-    Between two attempts it waits for a short time; tests/test_retry.py says how long it would.
+    Between two attempts it waits for a short time; tests/generation/test_retry.py says how long it would.
     """
-    monkeypatch.setattr("app.retry.FIRST_PAUSE_S", 0.02)
+    monkeypatch.setattr("app.generation.retry.FIRST_PAUSE_S", 0.02)
 
     @contextlib.asynccontextmanager
     async def serve(routes: str = ROUTE, **settings: Any) -> AsyncIterator[Routed]:
@@ -254,7 +254,7 @@ async def test_targets_that_all_fail_are_tried_all_the_same(routed):
 
 
 async def test_cancel_in_the_pause_ends_the_stream(routed, monkeypatch):
-    monkeypatch.setattr("app.retry.PATIENCE_S", 30)
+    monkeypatch.setattr("app.generation.retry.PATIENCE_S", 30)
     async with routed(gate_s=0) as served:
         served.a.script = reply("429 Slow", "{}", retry_after="25")
         async with served.relay.client.stream(

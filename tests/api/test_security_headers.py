@@ -5,10 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.api.test_authentication import ME
 from tests.identities import bearer, known
 from tests.serving import HELLO, Relay, serve_relay
-
-from .test_authentication import ME
 
 ALWAYS = {
     "x-content-type-options": "nosniff",

@@ -9,10 +9,9 @@ import pytest
 from app.identity.principal import Principal
 from app.ledger.limits import UsageLimits
 from app.testing.upstream import DONE, FINISH, Hold, head, send, text
+from tests.api.test_ownership_matrix import Spy
+from tests.api.test_usage_limits import bearer, serve
 from tests.serving import HELLO, serve_relay
-
-from .test_ownership_matrix import Spy
-from .test_usage_limits import bearer, serve
 
 SPENT = 'data: {"choices":[],"usage":{"prompt_tokens":70,"completion_tokens":30}}\n\n'
 ENDS = [head(), send(text("a") + FINISH + SPENT + DONE)]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from app.cassettes.cassette import Tape, parse_tape, render_tape
 from app.cassettes.folder import Folder, FolderFull
-from app.cassettes.tape import Tape, parse_tape, render_tape
 from app.composition import open_cassettes
 from app.errors import RequestError, UpstreamError
 from app.settings import load_settings

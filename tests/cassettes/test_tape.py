@@ -5,10 +5,18 @@ from typing import Any
 import msgspec
 import pytest
 
+from app.cassettes.cassette import (
+    Played,
+    Tape,
+    TapeError,
+    make_head,
+    parse_tape,
+    render_tape,
+    spread,
+)
 from app.cassettes.digest import digest_of
-from app.cassettes.playback import Playback, parse_playback
-from app.cassettes.playing import Read, Silence, check_places, play
-from app.cassettes.tape import Played, Tape, TapeError, make_head, parse_tape, render_tape, spread
+from app.cassettes.options import Playback, parse_playback
+from app.cassettes.player import Read, Silence, check_places, play
 from app.errors import RequestError
 from app.events import Event, StreamEnd, StreamTarget, TextDelta, TextEnd, TextStart, decode, encode
 from app.requests import ChatRequest, ClientBody, TranslatedRequest, UserMessage, parse_chat_request
@@ -149,7 +157,7 @@ def test_replay_of_a_long_answer_that_came_at_once_takes_turns(options: str, mon
         made.append(event)
         return encode(event)
 
-    monkeypatch.setattr("app.cassettes.playing.encode", counted)
+    monkeypatch.setattr("app.cassettes.player.encode", counted)
     deltas = [Played(0, TextDelta(0, f"{number:04}")) for number in range(5000)]
     tape = Tape(TAPE.head, [*TAPE.played[:2], *deltas, *TAPE.played[-2:]])
     most = 0

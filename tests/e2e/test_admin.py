@@ -12,7 +12,7 @@ from starlette.types import Scope
 
 from app import Caller, create_app, load_settings
 from app.identity.principal import Principal
-from app.server import bind
+from app.server.server import bind
 from app.testing.upstream import DONE, Hold, event, head, send, serve_upstream, text, wait
 from tests.api.asking import serve_asked
 from tests.e2e.admin_summary import MARKUP, summary

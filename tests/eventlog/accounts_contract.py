@@ -13,7 +13,7 @@ from app.errors import RelayError
 from app.eventlog import EventLog
 from app.eventlog.accounts import Accounts
 from app.eventlog.lost import Closing, LostStream
-from app.eventlog.record import StreamRecord
+from app.eventlog.stream_info import StreamRecord
 from app.events import StreamEnd, StreamStart, TextDelta
 from app.ledger.accounts import (
     NOTHING,

@@ -14,8 +14,8 @@ import pytest
 from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import Claim, EventLog, LogState, StreamExpired, read_all
 from app.eventlog.contract import Placed
-from app.eventlog.record import StreamRecord, scoped
 from app.eventlog.stream_ended import StreamEnded
+from app.eventlog.stream_info import StreamRecord, scoped
 from app.events import Event, StreamEnd, StreamStart, TextDelta
 from app.ledger.accounts import Settlement
 from tests.eventlog.creating import create, found

@@ -3,7 +3,7 @@
 from typing import Any
 
 from app.eventlog import Claim, EventLog
-from app.eventlog.record import StreamRecord, scoped
+from app.eventlog.stream_info import StreamRecord, scoped
 
 
 async def create(

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from app.eventlog import cursor_after
+from app.eventlog.redis.account_scripts import HOLDS
 from app.eventlog.redis.address import Address
-from app.eventlog.redis.books_scripts import HOLDS
 from app.eventlog.redis.log import RedisLog
 from app.eventlog.redis.scripts import OWNERS, meta_key
 from app.events import Event, StreamEnd

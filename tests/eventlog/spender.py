@@ -14,10 +14,10 @@ import structlog
 
 from app.errors import RelayError
 from app.eventlog.lost import Closing, LostStream
-from app.eventlog.record import StreamRecord
 from app.eventlog.sqlite import database
 from app.eventlog.sqlite.log import SqliteLog
 from app.eventlog.sqlite.shared import SharedSqliteLog
+from app.eventlog.stream_info import StreamRecord
 from app.events import StreamEnd, StreamStart, TextDelta
 from app.ledger.accounts import Account, ReservationRequest, Settlement
 

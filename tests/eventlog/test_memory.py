@@ -10,7 +10,7 @@ from app.eventlog import accounts as memory_accounts
 from app.eventlog import waiting_rows
 from app.eventlog.accounts import MemoryAccounts
 from app.eventlog.memory import MemoryLog
-from app.eventlog.record import StreamRecord
+from app.eventlog.stream_info import StreamRecord
 from app.eventlog.waiting_rows import MemoryRows
 from app.events import (
     StreamEnd,

@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from app.api.event_stream import read_from
-from app.api.policy import HttpSettings
+from app.api.http_settings import HttpSettings
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.errors import RelayError
 from app.eventlog import STRIDE, Ending, cursor_after, read_all
-from app.eventlog.record import scoped
 from app.eventlog.redis.log import RedisLog
 from app.eventlog.redis.scripts import log_key, meta_key
+from app.eventlog.stream_info import scoped
 from app.events import Event, StreamEnd, TextDelta, TextEnd, TextStart
 from app.generation.readers import Reader
 from tests.eventlog.contract import END, START

@@ -9,11 +9,11 @@ import structlog
 
 from app.errors import RequestError, ServiceError
 from app.eventlog import Claim, read_all
-from app.eventlog.record import scoped
-from app.eventlog.redis.books_scripts import account_key
+from app.eventlog.redis.account_scripts import account_key
 from app.eventlog.redis.link import GRACE_S
 from app.eventlog.redis.log import RedisLog
 from app.eventlog.redis.scripts import claim_key, log_key, meta_key
+from app.eventlog.stream_info import scoped
 from app.events import Event, StreamEnd
 from tests.eventlog.contract import END, START, code_of, deltas, let_wait
 from tests.eventlog.creating import create, found

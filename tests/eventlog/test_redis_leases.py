@@ -6,9 +6,9 @@ import pytest
 
 from app.errors import RequestError, ServiceError
 from app.eventlog import Claim, read_all
-from app.eventlog.record import StreamRecord
 from app.eventlog.recovery import LOST
 from app.eventlog.redis.log import RedisLog
+from app.eventlog.stream_info import StreamRecord
 from app.events import (
     Event,
     StreamEnd,

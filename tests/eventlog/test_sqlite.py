@@ -16,13 +16,13 @@ import structlog
 
 from app.errors import RequestError, ServiceError
 from app.eventlog import Claim, LogState, LogUnusable, read_all, recovery
-from app.eventlog.record import scoped
 from app.eventlog.recovery import closing_events
 from app.eventlog.sqlite import database
 from app.eventlog.sqlite import log as sqlite
 from app.eventlog.sqlite.database import Database
 from app.eventlog.sqlite.log import SqliteLog
 from app.eventlog.sqlite.schema import VERSION
+from app.eventlog.stream_info import scoped
 from app.events import (
     Event,
     StreamEnd,

@@ -13,10 +13,10 @@ import pytest
 import structlog
 
 from app.errors import ServiceError
-from app.eventlog.record import scoped
 from app.eventlog.sqlite.shared import SharedSqliteLog
 from app.eventlog.sqlite.shared_database import prepare
 from app.eventlog.sqlite.writer import Writer
+from app.eventlog.stream_info import scoped
 from app.eventlog.supervision import PAUSE_MOST_S, PAUSE_S, Supervisor
 from app.events import Event
 from tests.clock import Clock

@@ -10,8 +10,8 @@ import pytest
 
 from app.eventlog import EventLog
 from app.eventlog.memory import MemoryLog
-from app.eventlog.record import StreamRecord
 from app.eventlog.sqlite.log import SqliteLog
+from app.eventlog.stream_info import StreamRecord
 from app.ledger.accounts import Account, LimitReached, ReservationRequest, Settlement
 from tests.eventlog.accounts_contract import BEGUN, DONE
 from tests.eventlog.redis_logs import opened as opened_redis

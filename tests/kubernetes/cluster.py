@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from tests.commands.test_command import environment
 from tests.kubernetes.manifests import (
     Object,
     Secrets,
@@ -30,7 +31,6 @@ from tests.kubernetes.manifests import (
     read_image,
 )
 from tests.ports import free_port
-from tests.test_command import environment
 from tests.waiting import until
 
 HOST = "127.0.0.1"

@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from app.api.hosts import HostNames, parse_host
-from app.serving import STOP_WITHIN_S
+from app.server.serving import STOP_WITHIN_S
 from app.settings import Settings, load_settings
-from app.settings.first_minute import decide_access
+from app.settings.bootstrap_access import decide_access
 from tests.kubernetes.manifests import (
     FOLDER,
     KUSTOMIZATION,

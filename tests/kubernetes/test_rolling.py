@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
-from app import key_command
+from app.commands import keys
 from app.eventlog.redis.link import REPLY_S
 from app.testing.upstream import Upstream, serve_upstream
 from tests.kubernetes import clients
@@ -51,9 +51,9 @@ class Service(NamedTuple):
 def make_keys(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
     """Make a key as docs/kubernetes.md does; return it, and the file."""
     parser = argparse.ArgumentParser()
-    key_command.add_actions(parser)
+    keys.add_actions(parser)
     file = folder / "keys.json"
-    key_command.run(parser.parse_args(["new", "my-app", "--keys-file", str(file)]), {})
+    keys.run(parser.parse_args(["new", "my-app", "--keys-file", str(file)]), {})
     return capsys.readouterr().out.strip(), file.read_text()
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from app.deadlines import Quiet
 from app.eventlog.stream_ended import Charge
 from app.events import TokenCounts
 from app.generation.accounting import Accounting
+from app.generation.deadlines import Quiet
 from app.ledger.accounts import ReservationRequest
 from app.ledger.config import LedgerConfig
 from app.ledger.hidden_output import DEFAULT_RATE, MAX_RATE, MAX_TARGETS, HiddenRates

@@ -10,9 +10,9 @@ import pytest
 
 from app.records.address import Address
 from app.records.database import Database
+from tests.commands.test_command import running
 from tests.records.kept import check_sums, recorded
 from tests.redis_server import redis_server
-from tests.test_command import running
 from tests.waiting import until
 
 pytestmark = pytest.mark.proving

@@ -28,9 +28,9 @@ from app.records.recorder import INTERVAL_S
 from app.relay import Relay
 from app.requests import parse_chat_request
 from app.settings import SettingsError, load_settings
+from tests.commands.test_command import COMMAND, ask, environment, running
 from tests.records.kept import check_sums
 from tests.serving import HELLO, serve_relay
-from tests.test_command import COMMAND, ask, environment, running
 from tests.waiting import until
 
 ROUTE = """

@@ -11,9 +11,9 @@ import time
 
 from app.errors import RelayError
 from app.eventlog.lost import Closing, LostStream
-from app.eventlog.record import StreamRecord
 from app.eventlog.redis.address import Address
 from app.eventlog.redis.log import RedisLog
+from app.eventlog.stream_info import StreamRecord
 from app.events import StreamEnd, StreamStart, TextDelta
 from app.ledger.accounts import Account, ReservationRequest, Settlement
 

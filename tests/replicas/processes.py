@@ -17,8 +17,8 @@ import httpx2
 from app.eventlog import STRIDE
 from app.framing.sse import Decoder, Message
 from app.testing.upstream import Step, Upstream, head, send, text, wait
+from tests.commands.test_command import environment
 from tests.serving import HELLO
-from tests.test_command import environment
 from tests.waiting import until
 
 T = TypeVar("T")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.eventlog.record import StreamRecord
 from app.eventlog.redis.scripts import SCRIPTS
+from app.eventlog.stream_info import StreamRecord
 from app.events import StreamEnd
 from app.ledger.accounts import Account, ReservationRequest, Settlement
 from app.testing.upstream import Upstream, head, serve_upstream

@@ -12,6 +12,8 @@ import httpx2
 import pytest
 
 from app.testing.upstream import serve_upstream
+from tests.commands.test_command import COMMAND, ask, environment, until_draining
+from tests.commands.test_command import running as running_command
 from tests.replicas.processes import (
     DRIPPING,
     Reader,
@@ -23,8 +25,6 @@ from tests.replicas.processes import (
     start,
 )
 from tests.serving import HELLO
-from tests.test_command import COMMAND, ask, environment, until_draining
-from tests.test_command import running as running_command
 from tests.waiting import until
 
 pytestmark = pytest.mark.proving

@@ -17,9 +17,9 @@ from structlog.testing import capture_logs
 
 from app.identity.principal import Principal
 from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
+from tests.commands.test_command import COMMAND, environment, running
 from tests.identities import bearer, known
 from tests.serving import HELLO, serve_relay
-from tests.test_command import COMMAND, environment, running
 from tests.waiting import until
 
 HI = [head(), send(text("hi") + FINISH + DONE)]

@@ -6,8 +6,7 @@ import re
 import pytest
 
 from app.telemetry.families import FAMILIES
-
-from .prometheus import DASHBOARD, expressions_of_alerts, expressions_of_dashboard
+from tests.telemetry.prometheus import DASHBOARD, expressions_of_alerts, expressions_of_dashboard
 
 pytestmark = pytest.mark.pure
 

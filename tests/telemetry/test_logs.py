@@ -14,8 +14,8 @@ import pytest
 
 from app.telemetry.logs import MAX_EXCEPTION
 from app.testing.upstream import send, serve_upstream
+from tests.commands.test_command import environment, running
 from tests.serving import HELLO
-from tests.test_command import environment, running
 
 ROOT = Path(__file__).parents[2]
 ODD = "m\x1b[31m\x07\x9b2J\u202egpj\n2026 [info] forged\x7f"

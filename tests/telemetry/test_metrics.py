@@ -18,25 +18,25 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app.composition import build_upstreams
 from app.errors import CODES, RelayError
-from app.eventlog.record import StreamRecord
 from app.eventlog.stream_ended import StreamEnded
+from app.eventlog.stream_info import StreamRecord
 from app.events import ErrorInfo, StreamEnd, TokenCounts
 from app.identity.principal import Principal
 from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig
 from app.ledger.limits import UsageLimits
 from app.settings import load_settings
-from app.telemetry import areas, metrics
-from app.telemetry.areas import Area
+from app.telemetry import metrics, shared_counters
 from app.telemetry.families import FAMILIES
 from app.telemetry.load import Load
 from app.telemetry.metrics import Metrics, Names, RecordsState
 from app.telemetry.observer import Refused
+from app.telemetry.shared_counters import Area
 from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
 from tests import waiting
 from tests.clock import Clock
+from tests.commands.test_command import ask, running
 from tests.identities import bearer, known
 from tests.serving import HELLO, Relay, chat, serve_relay
-from tests.test_command import ask, running
 
 ROOT = Path(__file__).parents[2]
 TABLE = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
@@ -379,7 +379,7 @@ async def test_nothing_is_counted_for_a_token():
         def profile(frame: FrameType, event: str, _: object) -> None:
             nonlocal seen
             name = frame.f_code.co_filename
-            if event == "call" and name in (metrics.__file__, areas.__file__):
+            if event == "call" and name in (metrics.__file__, shared_counters.__file__):
                 seen += 1
 
         async with serve_upstream() as upstream, serve_relay(upstream) as relay:

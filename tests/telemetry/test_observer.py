@@ -6,7 +6,7 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from app.errors import RequestError
-from app.eventlog.record import StreamRecord
+from app.eventlog.stream_info import StreamRecord
 from app.telemetry.observer import Observer, Observers, Refused
 from app.testing.upstream import head, send, serve_upstream
 from tests.serving import chat, serve_relay

@@ -12,8 +12,7 @@ from app.testing.upstream import DONE, FINISH, Upstream, head, send, serve_upstr
 from tests.identities import known
 from tests.needs import program
 from tests.serving import HELLO, Relay, serve_relay
-
-from .prometheus import (
+from tests.telemetry.prometheus import (
     ALERTS,
     expressions_of_alerts,
     expressions_of_dashboard,

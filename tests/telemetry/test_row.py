@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from app.errors import CODES
-from app.eventlog.record import StreamRecord
 from app.eventlog.stream_ended import Charge, StreamEnded
+from app.eventlog.stream_info import StreamRecord
 from app.events import ErrorInfo, StreamEnd, TokenCounts
 from app.telemetry.row import StreamRow, pack_row, row_of, unpack_row, with_end
 

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.collector import Span, collect
+from tests.commands.test_command import running
 from tests.replicas.processes import children
-from tests.test_command import running
 
 pytestmark = pytest.mark.proving
 

@@ -16,7 +16,7 @@ from ...requests import (
     ToolCall,
 )
 from ...requests import Opaque as OpaqueValue
-from .proof_fields import ProofFields
+from .signature_fields import ProofFields
 
 AssistantPart = TextPart | RefusalPart | ReasoningPart | OpaquePart
 

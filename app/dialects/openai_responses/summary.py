@@ -8,8 +8,8 @@ that can continue a turn reject a final assistant message.
 
 from typing import Final
 
-from ..answering.packed_proofs import PackedProof, pack
-from ..proof_formats import SUMMARY
+from ..answering.packed_signatures import PackedProof, pack
+from ..signature_formats import SUMMARY
 
 TRIGGER: Final = "compaction_trigger"
 """The type of the item that requests compaction; it must be the last one."""

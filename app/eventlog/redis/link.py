@@ -26,8 +26,8 @@ from redis.exceptions import (
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from ..supervision import Supervisor
-from .patience import Patience, Timer
 from .scripts import SCRIPTS, Script
+from .timeouts import Patience, Timer
 
 REPLY_S = 1.0
 """How long Redis may take over what was sent together."""

@@ -24,16 +24,16 @@ from ..entries import Entries, Entry
 from ..errors import LogUnusable, expired
 from ..lost import REMOVED, Close, LostStream, OnEnded, Passing, close_free
 from ..peers import OnStop
-from ..record import Scoped, StreamRecord
 from ..stream_ended import StreamEnded
+from ..stream_info import Scoped, StreamRecord
 from ..values import Claim, LogSize, LogState, Look, may_see
+from .account_scripts import account_key
+from .accounts import Rows, pack_settlement, state_from
 from .address import Address
-from .books import Rows, pack_settlement, state_from
-from .books_scripts import account_key
-from .burial import Burial
+from .expiry import Lease
 from .failures import asked, away, conflict, parsing
-from .lease import Lease
 from .link import OPEN_S, Away, Link, Refused
+from .orphans import Burial
 from .owner import Owner, lost
 from .pages import Page, Pages
 from .scripts import (

@@ -25,11 +25,11 @@ from ..contract import Placed
 from ..entries import Entries
 from ..errors import expired
 from ..peers import OnStop
-from ..record import StreamRecord, pack_record
+from ..stream_info import StreamRecord, pack_record
 from ..supervision import Supervisor
-from .books import grant_from, pack_request, refuse
+from .accounts import grant_from, pack_request, refuse
+from .expiry import Lease
 from .failures import away, parsing
-from .lease import Lease
 from .link import Away, Broken, Link, Part, Refused
 from .runs import Batch, Run
 from .scripts import (

@@ -15,12 +15,12 @@ from ..contract import PAGE
 from ..cursors import STRIDE, Ending, before_ending
 from ..errors import expired, unknown
 from ..lost import UNREADABLE, Close, Passing
-from ..record import StreamRecord, unpack_record
 from ..recovery import LOST, closing_events
 from ..stream_ended import StreamEnded
-from .books import hold_of, pack_settlement
+from ..stream_info import StreamRecord, unpack_record
+from .accounts import hold_of, pack_settlement
+from .expiry import Lease
 from .failures import asked, away, conflict, parsing
-from .lease import Lease
 from .link import Away, Link, Part, Refused
 from .scripts import DELETE, END, RECORD_ID, log_key, meta_key
 from .scripts import PAGE as PAGE_SCRIPT

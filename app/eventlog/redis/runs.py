@@ -8,7 +8,7 @@ from ...errors import RelayError
 from ...events import Event, encode
 from ...ledger.accounts import NOTHING, Grant
 from ..entries import Entry
-from .books import pack_settlement
+from .accounts import pack_settlement
 
 EVENTS_AT_ONCE = 1000
 """How many events of one stream one script is given."""

@@ -26,10 +26,10 @@ from hashlib import sha1, sha256
 from typing import NamedTuple
 
 from ..cursors import STRIDE
-from .books_scripts import FIND_HELD as _FIND_HELD
-from .books_scripts import HOLD as _HOLD
-from .books_scripts import PREFIX, RESERVE, SETTLE
-from .books_scripts import TAKE_ROWS as _TAKE_ROWS
+from .account_scripts import FIND_HELD as _FIND_HELD
+from .account_scripts import HOLD as _HOLD
+from .account_scripts import PREFIX, RESERVE, SETTLE
+from .account_scripts import TAKE_ROWS as _TAKE_ROWS
 
 
 class Script(NamedTuple):

@@ -15,7 +15,7 @@ import structlog
 from ...events import decode
 from ..supervision import Supervisor
 from ..tail import Tail
-from .lease import Lease
+from .expiry import Lease
 from .link import Away, Link, Refused
 from .scripts import LOOK, TELL, inbox_key, log_key, meta_key
 

@@ -30,12 +30,12 @@ from ..lost import (
     close_free,
     closing_of,
 )
-from ..record import StreamRecord, unpack_record
 from ..recovery import LOST, closing_events
 from ..stream_ended import StreamEnded
+from ..stream_info import StreamRecord, unpack_record
 from ..values import Claim, LogState
 from ..waiting_rows import Dropped
-from .books import FileBooks
+from .accounts import FileBooks
 from .schema import VERSION, connect, reason
 
 PAGE_BYTES = 2**18

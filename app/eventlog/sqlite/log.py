@@ -26,9 +26,9 @@ from ..contract import PAGE, Follower, Placed
 from ..entries import Entries, Entry, size_of
 from ..errors import expired, full, unknown
 from ..lost import Close, Closing, LostStream, OnEnded, close_free, closing_of
-from ..record import Scoped, StreamRecord, pack_record
 from ..recovery import LOST, closing_events
 from ..stream_ended import StreamEnded
+from ..stream_info import Scoped, StreamRecord, pack_record
 from ..supervision import Supervisor
 from ..values import Claim, LogSize, LogState, Look, may_see
 from .database import SWEPT_AT_ONCE, Database, Gone, Lasting, Row

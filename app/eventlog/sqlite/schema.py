@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 
 from ..errors import LogUnusable
-from ..record import StreamRecord, pack_record
+from ..stream_info import StreamRecord, pack_record
 
 log = structlog.get_logger("seseragi.eventlog")
 

@@ -17,7 +17,7 @@ from ...events import Event, Stopper
 from ..broadcast import Place, check_post, too_many
 from ..contract import PAGE, Follower
 from ..peers import OnStop
-from ..record import StreamRecord
+from ..stream_info import StreamRecord
 from ..tail import Tail
 from ..values import Claim, LogState, Look
 from .database import EndedLost, Gone, Row

@@ -11,9 +11,9 @@ from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api.connection import CONNECTION
-from app.eventlog.record import StreamRecord
+from app.api.client_connection import CONNECTION
 from app.eventlog.stream_ended import StreamEnded
+from app.eventlog.stream_info import StreamRecord
 from app.telemetry.observer import Observer
 from app.testing.upstream import (
     DONE,

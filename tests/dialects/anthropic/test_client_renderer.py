@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app import events as e
 from app.dialects.answering.call_ids import show_call
-from app.dialects.answering.packed_proofs import UNPROVED, PackedProof, is_packed, pack, unpack
+from app.dialects.answering.packed_signatures import UNPROVED, PackedProof, is_packed, pack, unpack
 from app.dialects.answering.public_ids import public_token
 from app.dialects.anthropic.client.format import CLIENT_FORMAT
 from app.dialects.anthropic.client.result import render_result

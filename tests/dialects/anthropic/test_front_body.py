@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from app.dialects.answering.call_ids import pack_id
-from app.dialects.answering.packed_proofs import PackedProof, pack
+from app.dialects.answering.packed_signatures import PackedProof, pack
 from app.dialects.anthropic.client.format import CLIENT_FORMAT
 from app.dialects.anthropic.client.request import parse_request
 from app.dialects.anthropic.upstream.passthrough import pass_on, pass_on_bedrock

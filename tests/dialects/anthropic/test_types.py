@@ -10,7 +10,7 @@ from anthropic.types import Message, RawMessageDeltaEvent, TextBlock, ThinkingBl
 from anthropic.types.beta import BetaMessage, BetaRawMessageDeltaEvent
 from pydantic import BaseModel
 
-from app.dialects.answering.packed_proofs import UNPROVED, pack
+from app.dialects.answering.packed_signatures import UNPROVED, pack
 from app.dialects.anthropic.client.result import render_result
 from app.events import (
     ChoiceEnd,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.answering.packed_proofs import PackedProof, pack
+from app.dialects.answering.packed_signatures import PackedProof, pack
 from app.dialects.openai_responses.client.request import parse_request
 from app.dialects.openai_responses.summary import INSTRUCTION, pack_summary
 from app.dialects.openai_responses.upstream.passthrough import pass_on

@@ -41,8 +41,8 @@ from ....events import (
 )
 from ....requests import Opaque as OpaqueValue
 from ...answering.call_ids import show_call
-from ...answering.proof_fields import ProofFields
 from ...answering.public_ids import public_token
+from ...answering.signature_fields import ProofFields
 from ...client_format import Frame
 
 VERSION = "1.0"

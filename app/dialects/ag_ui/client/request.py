@@ -27,7 +27,7 @@ from ....requests import Message as ChatMessage
 from ...answering.assistant_message import MessageBuilder
 from ...answering.attachments import attach
 from ...answering.options import OPTIONS, build_chat
-from ...answering.proof_fields import parse_proof
+from ...answering.signature_fields import parse_proof
 from ...client_format import ParsedRequest
 from .messages import (
     Activity,

@@ -28,8 +28,8 @@ from ....requests import (
     convert_body,
 )
 from ...answering.call_ids import unpack_id
-from ...answering.packed_proofs import UNPROVED, PackedProof, unpack
-from ...proof_formats import CLAUDE_REDACTED, CLAUDE_THINKING
+from ...answering.packed_signatures import UNPROVED, PackedProof, unpack
+from ...signature_formats import CLAUDE_REDACTED, CLAUDE_THINKING
 from ...writing.cache_marks import last_mark, parse_mark
 from .block_texts import render_gist
 

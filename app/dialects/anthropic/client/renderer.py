@@ -44,11 +44,11 @@ from ....events import (
 from ...answering.call_ids import pack_id, show_call
 from ...answering.costs import render_cost
 from ...answering.end_errors import error_of_end
-from ...answering.packed_proofs import PackedProof, pack
+from ...answering.packed_signatures import PackedProof, pack
 from ...answering.public_ids import public_token
 from ...client_format import Frame
-from ...proof_formats import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
 from ...reading.json_values import decode, mapping, read_raw, string
+from ...signature_formats import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
 from ..name import NAME
 from .errors import render_error
 

@@ -11,7 +11,6 @@ from typing import Any, Final
 import msgspec
 
 from ....events import Raw
-from ...proof_formats import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
 from ...reading.bounds import ENTRY
 from ...reading.event_builder import EventBuilder
 from ...reading.json_values import (
@@ -26,6 +25,7 @@ from ...reading.json_values import (
     string,
     text_or_none,
 )
+from ...signature_formats import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
 from ..name import NAME
 
 _USE: Final = "_tool_use"

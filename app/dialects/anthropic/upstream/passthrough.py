@@ -7,7 +7,7 @@ put into earlier answers, where they came from another provider: Anthropic would
 from typing import Any
 
 from ....requests import ClientBody
-from ...answering.packed_proofs import is_packed
+from ...answering.packed_signatures import is_packed
 from ...reading.json_values import mappings, string
 from ...upstream_format import PassedBody
 from ..headers import BETA

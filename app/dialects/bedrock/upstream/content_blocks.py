@@ -11,7 +11,7 @@ from ...reading.base64_pieces import join_base64
 from ...reading.bounds import ENTRY
 from ...reading.event_builder import EventBuilder
 from ...reading.json_values import count, decode, mapping, mappings, size, string, text_or_none
-from .proofs import SIGNATURE, parse_redacted
+from .signatures import SIGNATURE, parse_redacted
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ from ...writing.conversation import (
     parse_data_url,
     unsupported,
 )
-from .proofs import SIGNATURE, render_redacted
+from .signatures import SIGNATURE, render_redacted
 
 FORMAT: Final = "Bedrock Converse"
 

@@ -42,8 +42,8 @@ from ...answering.costs import render_cost
 from ...answering.moderation import Moderation
 from ...answering.public_ids import public_token
 from ...answering.token_logprobs import render_logprobs
-from ...proof_formats import GOOGLE_SIGNATURE
 from ...reading.json_values import decode
+from ...signature_formats import GOOGLE_SIGNATURE
 from ...writing.conversation import parse_object
 from ..reasoning_details import render_encrypted_detail, render_text_detail
 from .foreign import CUSTOM, FUNCTIONS, INPUT

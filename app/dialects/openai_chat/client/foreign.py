@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from ....errors import RequestError
-from ...proof_formats import CLAUDE_REDACTED
 from ...reading.json_values import mappings, string
+from ...signature_formats import CLAUDE_REDACTED
 from ...writing.extras import check_extras
 
 FUNCTIONS: Final = "functions"

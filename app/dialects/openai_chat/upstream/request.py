@@ -14,7 +14,7 @@ from ....requests import (
     ReasoningPart,
     UserMessage,
 )
-from ...proof_formats import CLAUDE_REDACTED, GOOGLE_SIGNATURE
+from ...signature_formats import CLAUDE_REDACTED, GOOGLE_SIGNATURE
 from ...upstream_format import Quirks as CommonQuirks
 from ...upstream_format import RenderedRequest
 from ...writing.allowed_tools import restrict_tools

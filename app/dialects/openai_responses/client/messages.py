@@ -35,9 +35,9 @@ from ....requests import (
     convert_body,
 )
 from ...answering.assistant_message import build_message
-from ...answering.packed_proofs import PackedProof, is_packed, unpack
-from ...proof_formats import OPENAI_COMPACTION, OPENAI_ENCRYPTED, OPENAI_PHASE
+from ...answering.packed_signatures import PackedProof, is_packed, unpack
 from ...reading.json_values import mappings, string
+from ...signature_formats import OPENAI_COMPACTION, OPENAI_ENCRYPTED, OPENAI_PHASE
 from ..summary import COMPACTIONS, INSTRUCTION, TRIGGER, read_summary
 from .tool_calls import INPUT, ClientTool
 from .tools import OfferedTools

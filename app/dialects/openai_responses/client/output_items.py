@@ -37,10 +37,11 @@ from ....events import (
     Usage,
 )
 from ...answering.call_ids import show_call
-from ...answering.packed_proofs import UNPROVED, PackedProof, pack
+from ...answering.packed_signatures import UNPROVED, PackedProof, pack
 from ...answering.public_ids import public_token
 from ...answering.token_logprobs import render_logprobs
-from ...proof_formats import (
+from ...reading.json_values import read_raw, string
+from ...signature_formats import (
     OPENAI_COMPACTION,
     OPENAI_CUSTOM_CALL,
     OPENAI_ENCRYPTED,
@@ -49,7 +50,6 @@ from ...proof_formats import (
     OPENAI_PHASE,
     OPENAI_REASONING,
 )
-from ...reading.json_values import read_raw, string
 from ...writing.conversation import parse_object
 from ..name import NAME
 from ..summary import pack_summary

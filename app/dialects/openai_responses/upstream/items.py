@@ -17,7 +17,10 @@ from typing import Any, Final
 
 import msgspec
 
-from ...proof_formats import (
+from ...reading.bounds import ENTRY
+from ...reading.event_builder import EventBuilder
+from ...reading.json_values import clean, count, mapping, mappings, string
+from ...signature_formats import (
     OPENAI_COMPACTION,
     OPENAI_CUSTOM_CALL,
     OPENAI_ENCRYPTED,
@@ -26,9 +29,6 @@ from ...proof_formats import (
     OPENAI_PHASE,
     OPENAI_REASONING,
 )
-from ...reading.bounds import ENTRY
-from ...reading.event_builder import EventBuilder
-from ...reading.json_values import clean, count, mapping, mappings, string
 from .item_texts import (
     Item,
     Text,

@@ -24,7 +24,7 @@ from ....requests import (
     ToolChoice,
     ToolMessage,
 )
-from ...proof_formats import (
+from ...signature_formats import (
     OPENAI_COMPACTION,
     OPENAI_CUSTOM_CALL,
     OPENAI_ENCRYPTED,

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from ....requests import Opaque
-from ...answering.proof_fields import ProofFields
+from ...answering.signature_fields import ProofFields
 
 KEY = "seseragi"
 """Under which `providerMetadata` holds what is ours."""

@@ -41,12 +41,12 @@ from ....events import (
 )
 from ....requests import Opaque as OpaqueValue
 from ...answering.call_ids import show_call
-from ...answering.proof_fields import ProofFields
 from ...answering.public_ids import public_token
+from ...answering.signature_fields import ProofFields
 from ...client_format import Frame
-from ...proof_formats import OPENAI_CUSTOM_CALL
 from ...reading.base64_pieces import join_base64
 from ...reading.json_values import clean, decode
+from ...signature_formats import OPENAI_CUSTOM_CALL
 from .messages import KEY
 
 Chunk = dict[str, Any]

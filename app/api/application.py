@@ -1,0 +1,227 @@
+"""The routes, and the ASGI middleware around them."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp, Scope
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+from ..addresses import is_loopback
+from ..admin.service import Desk
+from ..errors import RelayError
+from ..generation.account_reader import AccountReader
+from ..generation.deadlines import Limits
+from ..generation.hub import Hub
+from ..identity.authenticator import Authenticator
+from ..identity.hook import IdentifyHook
+from ..identity.tokens import Tokens
+from ..settings import Settings
+from ..telemetry.metrics import Metrics
+from . import (
+    admin,
+    cassettes,
+    client_secrets,
+    counting,
+    embeddings,
+    generation,
+    health,
+    messages,
+    metrics,
+    models,
+    openapi,
+    page,
+    problems,
+    request_echo,
+    responses,
+    share,
+    streams,
+    ui,
+    usage,
+)
+from .access import log_request
+from .authentication import Authentication
+from .generation import MODEL
+from .guard import LOCAL_ORIGINS, Guard
+from .hosts import HostNames
+from .http_settings import HttpSettings
+from .middleware import RequestMiddleware, Watch
+from .rate_limit_headers import STANDING_HEADERS
+from .request import PRINCIPAL
+
+if TYPE_CHECKING:
+    from ..telemetry.tracing import Tracing
+
+EXPOSED_HEADERS = (
+    *("stream-id", "content-location", "location", "etag"),
+    # What official clients look at before they send a request again.
+    *("retry-after", "x-should-retry", "x-request-id", "request-id"),
+    *("www-authenticate", "seseragi-estimated", "seseragi-ignored"),
+    "seseragi-cassette",
+    *STANDING_HEADERS,
+)
+
+
+def build_app(
+    settings: Settings,
+    routes: Sequence[BaseRoute],
+    hub: Hub,
+    *,
+    authenticator: Authenticator | None,
+    measured: Metrics | None,
+    tracing: "Tracing | None",
+    hook: IdentifyHook | None,
+) -> ASGIApp:
+    """Build what serves the routes of a hub, to those whom the authenticator knows.
+
+    Without `tracing` requests have no spans. A `hook` names the callers where there is one.
+    """
+    app = Starlette(
+        routes=routes,
+        exception_handlers={
+            RelayError: partial(_refuse, hub),
+            HTTPException: problems.on_http_error,
+            Exception: problems.on_bug,
+        },
+    )
+    app.router.redirect_slashes = False  # an absolute URL, wrong behind a proxy
+    local_origins = settings.local_origins
+    if local_origins is None:  # where only this machine can reach the relay
+        # With a hook the server is the host application's, and pages bring cookies.
+        local_origins = hook is None and is_loopback(settings.host)
+    authenticated = Authentication(
+        app,
+        authenticator,
+        loopback_only=not settings.identity.trusted,
+        hook=hook,
+    )
+    # Around it, so that pages can read why they were refused.
+    with_cors = CORSMiddleware(
+        authenticated,
+        allow_origins=settings.cors_origins,
+        allow_origin_regex=LOCAL_ORIGINS if local_origins else None,
+        allow_methods=("GET", "POST", "DELETE"),
+        allow_headers=("*",),
+        allow_credentials=hook is not None,
+        expose_headers=EXPOSED_HEADERS,
+    )
+    guard = Guard(
+        HostNames(settings.host, settings.allowed_hosts),
+        origins=settings.cors_origins,
+        local_origins=local_origins,
+    )
+    paths = _paths_of(routes)
+    watches: list[Watch] = [log_request] if settings.access_log else []
+    if tracing is not None:
+        from .tracing import RequestSpans
+
+        watches.append(RequestSpans(tracing, partial(_path_of_route, paths)).watch)
+    # Around Starlette and not in it, so that the answer to a bug has these headers too.
+    served: ASGIApp = RequestMiddleware(
+        with_cors,
+        guard,
+        on_answer=None if measured is None else partial(_count, paths, measured),
+        watches=watches,
+    )
+    if settings.trusted_proxies:  # whose word on who the client is counts
+        trusted = list(settings.trusted_proxies)
+        served = cast(ASGIApp, ProxyHeadersMiddleware(cast(Any, served), trusted_hosts=trusted))
+    return served
+
+
+def _paths_of(routes: Sequence[BaseRoute]) -> dict[object, str]:
+    """Return the path of each endpoint as its route has it."""
+    return {
+        route.app if isinstance(route, Mount) else route.endpoint: route.path
+        for route in routes
+        if isinstance(route, Mount | Route)
+    }
+
+
+async def _refuse(hub: Hub, request: Request, error: Exception) -> Response:
+    """Answer a request that ends in an error and no stream, and tell the observers."""
+    assert isinstance(error, RelayError)  # noqa: S101  (registered for it)
+    scope = request.scope
+    if (principal := scope.get(PRINCIPAL)) is not None:
+        hub.report_refusal(principal, scope.get("request_id", ""), scope.get(MODEL), error)
+    return problems.on_relay_error(request, error)
+
+
+def _count(paths: Mapping[object, str], measured: Metrics, scope: Scope, status: int) -> None:
+    """Count an answer, by the route of its request if there is one."""
+    measured.answered(paths.get(scope.get("endpoint")), scope["method"], status)
+
+
+def _path_of_route(paths: Mapping[object, str], scope: Scope) -> str | None:
+    """Return the path of the route that took a request, as that has it."""
+    return paths.get(scope.get("endpoint"))
+
+
+def build_routes(
+    settings: Settings,
+    hub: Hub,
+    *,
+    tokens: Tokens | None,
+    accounts: AccountReader,
+    measured: Metrics | None,
+    desk: Desk | None,
+    with_session: bool,
+) -> list[BaseRoute]:
+    """List all routes of the HTTP interface; `with_session`: a host application knows users."""
+    policy = HttpSettings(
+        gate_s=settings.gate_s,
+        heartbeat_s=settings.heartbeat_s,
+        retry_ms=settings.retry_ms,
+        linger_s=settings.linger_s,
+        send_timeout_s=settings.send_timeout_s,
+        drain_s=settings.drain_s,
+        max_request_bytes=settings.max_request_bytes,
+        retention_s=settings.retention_s,
+        longest_s=find_longest_s(settings),
+        client_secret_s=settings.identity.auth.client_secret_s,
+    )
+    routes: list[BaseRoute] = [
+        *generation.routes(hub, policy, tokens),
+        *cassettes.routes(hub, policy),
+        *client_secrets.routes(hub, policy, tokens),
+        *counting.routes(hub, policy),
+        *embeddings.routes(hub, policy),
+        *messages.routes(hub, policy, tokens),
+        *responses.routes(hub, policy, tokens),
+        *share.routes(hub, policy, tokens),
+        *streams.routes(hub, policy),
+        *ui.routes(hub, policy),
+        *models.routes(hub),
+        *usage.routes(accounts, tokens),
+        *request_echo.routes(policy),
+        *health.routes(hub),
+        *(metrics.routes(measured, accounts) if measured else ()),
+        *(
+            admin.routes(desk, hub, policy, static_folder(), with_session=with_session)
+            if desk
+            else ()
+        ),
+        *page.routes(static_folder()),
+    ]
+    return [*routes, *openapi.routes(routes, root_path=settings.root_path)]
+
+
+def find_longest_s(settings: Settings) -> float:
+    """Return how long a stream may run, whatever its target."""
+    limits = Limits(total_timeout_s=settings.total_timeout_s)
+    targets = (target for route in settings.routes for target in route.targets)
+    return max([limits.total_timeout_s, *(t.limits(limits).total_timeout_s for t in targets)])
+
+
+def static_folder() -> Path:
+    """Find the page's files: inside the package once installed, beside it in a checkout."""
+    package = Path(__file__).parent.parent
+    installed = package / "static"
+    return installed if installed.is_dir() else package.parent / "static"

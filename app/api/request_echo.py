@@ -1,0 +1,47 @@
+"""`GET /v1/arrival`: how a request came, for who looks for what a proxy has made of it.
+
+Only headers by which proxies name themselves or which clients of the relay depend on are told:
+others may be secrets that a proxy adds.
+"""
+
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from .. import __version__
+from .body import document
+from .http_settings import HttpSettings
+
+TOLD: Final = frozenset(
+    (
+        *("host", "via", "forwarded", "cdn-loop", "connection", "te"),
+        *("x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto"),
+        *("accept", "accept-encoding", "prefer", "last-event-id", "idempotency-key", "origin"),
+    )
+)
+MAX_VALUE: Final = 512
+"""Characters of a header; what is longer is cut."""
+MAX_HEADERS: Final = 40
+
+
+def routes(policy: HttpSettings) -> list[Route]:
+    async def arrival(request: Request) -> Response:
+        told = [
+            [name.decode("latin-1"), value.decode("latin-1")[:MAX_VALUE]]
+            for name, value in request.scope["headers"]
+            if name.decode("latin-1") in TOLD
+        ]
+        return document(
+            {
+                "version": __version__,
+                "http_version": request.scope["http_version"],
+                "client": request.client.host if request.client else None,
+                "headers": told[:MAX_HEADERS],
+                "heartbeat_s": policy.heartbeat_s,
+                "max_request_bytes": policy.max_request_bytes,
+            }
+        )
+
+    return [Route("/v1/arrival", arrival, methods=["GET"])]

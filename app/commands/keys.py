@@ -1,0 +1,340 @@
+"""`seseragi key`: makes, lists and ends keys.
+
+A key is shown once, alone on stdout; the rest is for people, on stderr. What is kept is its
+digest.
+"""
+
+import argparse
+import json
+import re
+import secrets
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+
+from ..identity.config import Identity, KeyConfig, parse_time
+from ..identity.keys import digest, make_key
+from ..identity.keys_file import KeysFile, KeysUnusable, change_keys_file, read_keys_file, row_of
+from ..identity.principal import Role
+from ..ledger.limits import UsageLimits
+from ..settings import SettingsError, load_identity
+from ..settings.failure import check_origins, reason, suggest
+
+KEYS_FILE = "keys.json"
+"""Where keys are kept if the settings do not say."""
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+LONGEST_S = 100 * 365 * 86_400
+
+COLUMNS = ("name", "tenant", "user", "models", "origins", "roles", "limits", "expires", "created")
+
+LIMITS = {
+    "--requests-per-minute": "requests a minute",
+    "--tokens-per-minute": "tokens a minute, input and output together",
+    "--streams": "streams at once",
+    "--usd-per-day": "US dollars a day (UTC)",
+    "--usd-per-month": "US dollars a month (UTC)",
+}
+
+
+def add_actions(parser: argparse.ArgumentParser) -> None:
+    """Add what the command can do to its parser."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    new = actions.add_parser(
+        "new",
+        help="make a key and show it, once",
+        description="Make a key and show it, once and alone on stdout. Its digest goes into the "
+        "keys file, which is made if there is none.",
+    )
+    new.add_argument("name", metavar="NAME", help="what to call it")
+    new.add_argument("--tenant", default="", help="the tenant whose it is")
+    new.add_argument("--user", default="", help="the user whose it is; else each key is its own")
+    new.add_argument(
+        *("--models", "--model"),
+        nargs="+",
+        action="extend",
+        metavar="GLOB",
+        help="the models it may use, such as 'openai/*' (default: all)",
+    )
+    new.add_argument(
+        *("--origins", "--origin"),
+        nargs="+",
+        action="extend",
+        metavar="ORIGIN",
+        help="the pages that may use it, such as https://chat.example.com (default: all that "
+        "may call the relay)",
+    )
+    new.add_argument(
+        *("--role", "--roles"),
+        nargs="+",
+        action="extend",
+        metavar="ROLE",
+        help="client_secrets: make short-lived secrets for browsers; metrics: read /metrics; "
+        "admin: read, stop and delete the streams of everybody, by their ids, and read /metrics",
+    )
+    for option, what in LIMITS.items():
+        new.add_argument(option, metavar="N", help=f"at most so many {what}")
+    ends = new.add_mutually_exclusive_group()
+    ends.add_argument("--expires-in", metavar="TIME", help="30d, 12h, 90m: how long it is valid")
+    ends.add_argument("--expires-at", metavar="TIME", help="such as 2027-01-31T00:00:00Z")
+    new.add_argument(
+        "--print-toml",
+        action="store_true",
+        help="write no file: show the table for seseragi.toml on stderr",
+    )
+    list_ = actions.add_parser("list", help="show what there is of keys, but not the keys")
+    list_.add_argument("--json", action="store_true", help="as JSON")
+    revoke = actions.add_parser(
+        "revoke", help="end a key: running relays stop taking it within a second"
+    )
+    revoke.add_argument("name", metavar="NAME")
+    for action in (new, list_, revoke):
+        action.add_argument(
+            "--keys-file",
+            metavar="FILE",
+            help=f"the keys file (default: that of the settings, else {KEYS_FILE})",
+        )
+        action.add_argument(
+            "--config", metavar="FILE", help="settings file (default: seseragi.toml if it exists)"
+        )
+
+
+def run(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
+    """Do what the command says.
+
+    Raises:
+        SettingsError: an argument or the settings cannot be used.
+        KeysUnusable: the keys file cannot be used.
+    """
+    identity = load_identity(environ, config=options.config)
+    path = Path(options.keys_file or identity.auth.keys_file or KEYS_FILE)
+    match options.action:
+        case "new":
+            _make(options, identity, path)
+        case "list":
+            _list(path, as_json=options.json)
+        case "revoke":
+            _revoke(options.name, identity, path)
+
+
+def _make(options: argparse.Namespace, identity: Identity, path: Path) -> None:
+    key = make_key()
+    config = _read_options(options, key)
+    if any(known.name == config.name for known in identity.keys):
+        raise SettingsError(
+            f"the settings have a [[key]] of the name {config.name!r}; take another"
+        )
+    if options.print_toml:
+        _say(f"# Into seseragi.toml; the key itself is shown this once.\n{_to_toml(config)}")
+        _show(key, config.name)
+        return
+    _warn(change_keys_file(path, lambda file: _with(file, config, path)))
+    _say(f"{path} has the digest of the key {config.name!r}. The key itself, shown this once:")
+    _show(key, config.name)
+    _say(_what_is_missing(identity, path), end="")
+
+
+def _show(key: str, name: str) -> None:
+    try:
+        print(key, flush=True)
+    except OSError as error:
+        sys.stdout = None  # or Python writes it again at exit, and its status hides ours
+        why = (error.strerror or str(error)).lower()
+        raise SettingsError(
+            f"the key could not be shown: {why}; revoke {name!r} and make another"
+        ) from None
+
+
+def _read_options(options: argparse.Namespace, key: str) -> KeyConfig:
+    now = time.time()
+    for name in ("tenant", "user", "models"):
+        if not "".join(getattr(options, name) or ()).isprintable():
+            raise SettingsError(f"--{name}: give visible characters")
+    said = {
+        "name": options.name,
+        "sha256": digest(key),
+        "tenant": options.tenant,
+        "user": options.user,
+        "models": options.models,
+        "origins": options.origins or (),
+        "roles": options.role or (),
+        "limits": _read_limits(options),
+        "expires_at": _read_end(options, now),
+        "created_at": _write_time(now),
+    }
+    check_origins(options.origins or (), "--origins")
+    try:
+        return msgspec.convert(msgspec.to_builtins(said), KeyConfig)
+    except msgspec.ValidationError as error:
+        place, told = reason(error)
+        field = re.sub(r"\W.*", "", place.removeprefix("."))
+        raise SettingsError(_explain(field, told)) from None
+
+
+def _read_limits(options: argparse.Namespace) -> UsageLimits:
+    names = [option.removeprefix("--").replace("-", "_") for option in LIMITS]
+    said = {name: text for name in names if (text := getattr(options, name)) is not None}
+    try:
+        limits = msgspec.convert(said, UsageLimits, strict=False)
+    except msgspec.ValidationError as error:
+        place, told = reason(error)
+        raise _unusable(place.removeprefix("."), said, told) from None
+    for name in said:
+        if getattr(limits, name) is None:  # of the text "null"
+            raise _unusable(name, said, "give a number")
+    return limits
+
+
+def _unusable(name: str, said: Mapping[str, str], told: str) -> SettingsError:
+    return SettingsError(f"--{name.replace('_', '-')}: {said[name]!r} cannot be used: {told}")
+
+
+def _explain(field: str, told: str) -> str:
+    """Return what is wrong with an argument in words of the command."""
+    match field:
+        case "name":
+            return "NAME: give 1 to 128 visible ASCII characters without spaces"
+        case "origins":
+            return "--origins: give origins of http or https, such as https://chat.example.com"
+        case "roles":
+            return f"--role: use {' or '.join(get_args(Role))}"
+        case "models":
+            return "--models: give globs of 1 to 200 characters, such as 'openai/*'"
+        case "tenant" | "user":
+            return f"--{field}: give 256 characters at most"
+        case _:
+            return f"{field}: {told}"
+
+
+def _read_end(options: argparse.Namespace, now: float) -> str | None:
+    if options.expires_in is not None:
+        match = re.fullmatch(r"([1-9][0-9]{0,9})([smhdw])", options.expires_in)
+        seconds = int(match[1]) * UNITS[match[2]] if match else 0
+        if not 0 < seconds <= LONGEST_S:
+            raise SettingsError(
+                f"--expires-in: {options.expires_in!r} cannot be used: give a number and "
+                "s, m, h, d or w, such as 30d, and no more than 100 years"
+            )
+        return _write_time(now + seconds)
+    if options.expires_at is None:
+        return None
+    try:
+        at = parse_time(options.expires_at)
+    except ValueError as error:
+        raise SettingsError(
+            f"--expires-at: {options.expires_at!r} cannot be used: {error}"
+        ) from None
+    if at <= now:
+        raise SettingsError(f"--expires-at: {options.expires_at!r} has passed")
+    return str(options.expires_at)
+
+
+def _write_time(at: float) -> str:
+    return datetime.fromtimestamp(int(at), UTC).isoformat().replace("+00:00", "Z")
+
+
+def _with(file: KeysFile | None, config: KeyConfig, path: Path) -> KeysFile:
+    if file is None:
+        file = KeysFile(signing_key=secrets.token_urlsafe(32))
+    if any(known.name == config.name for known in file.keys):
+        raise KeysUnusable(
+            f"{path}: there is a key of the name {config.name!r}; take another, or revoke it first"
+        )
+    return msgspec.structs.replace(file, keys=(*file.keys, config))
+
+
+def _what_is_missing(identity: Identity, path: Path) -> str:
+    """Return what has to be set so that the relay asks for keys of the file."""
+    if identity.trusted:
+        return "auth = 'none' is set, so chats need no key; operators need one with a role.\n"
+    if identity.auth.keys_file is not None and Path(identity.auth.keys_file) == path:
+        return ""
+    return (
+        "The relay asks for it once it knows the file. In seseragi.toml:\n\n"
+        f"[auth]\nkeys_file = {json.dumps(str(path), ensure_ascii=False)}\n\n"
+        f"or in the environment: SESERAGI_KEYS_FILE={path}\n"
+    )
+
+
+def _to_toml(config: KeyConfig) -> str:
+    rows = [f"{name} = {_write_toml(value)}" for name, value in row_of(config).items()]
+    return "\n".join(["[[key]]", *rows])
+
+
+def _write_toml(value: object) -> str:
+    """Write a value; a number, a text, or a list of texts, is in TOML as in JSON."""
+    if isinstance(value, UsageLimits):
+        said = msgspec.to_builtins(value).items()
+        return f"{{ {', '.join(f'{name} = {_write_toml(limit)}' for name, limit in said)} }}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _list(path: Path, *, as_json: bool) -> None:
+    reading = read_keys_file(path)
+    _warn(reading.caution)
+    if as_json:
+        rows = [msgspec.to_builtins(row_of(key)) for key in reading.file.keys]
+        for row in rows:
+            del row["sha256"]
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    table = [COLUMNS, *map(_cells, reading.file.keys)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for cells in table:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        print(line.rstrip())
+
+
+def _cells(key: KeyConfig) -> tuple[str, ...]:
+    ends = key.expires_at or "never"
+    try:
+        if key.expires_at is not None and parse_time(key.expires_at) <= time.time():
+            ends += " (has ended)"
+    except ValueError:
+        ends += " (no time)"
+    return tuple(
+        text if text.isprintable() else repr(text)
+        for text in (
+            *(key.name, key.tenant or "-", key.user or "-"),
+            "all" if key.models is None else " ".join(key.models) or "none",
+            " ".join(key.origins) or "-",
+            " ".join(key.roles) or "-",
+            " ".join(f"{name}={limit:.12g}" for name, limit in _limits_of(key)) or "-",
+            *(ends, key.created_at or "-"),
+        )
+    )
+
+
+def _limits_of(key: KeyConfig) -> Iterable[tuple[str, float]]:
+    said: dict[str, float] = msgspec.to_builtins(key.limits)
+    return said.items()
+
+
+def _revoke(name: str, identity: Identity, path: Path) -> None:
+    if any(known.name == name for known in identity.keys):
+        raise SettingsError(f"the key {name!r} stands in the settings: take its [[key]] out there")
+
+    def without(file: KeysFile | None) -> KeysFile:
+        known = [key.name for key in file.keys] if file is not None else []
+        if file is None or name not in known:
+            raise KeysUnusable(f"{path}: there is no key {name!r}{suggest(name, known)}")
+        return msgspec.structs.replace(
+            file, keys=tuple(key for key in file.keys if key.name != name)
+        )
+
+    _warn(change_keys_file(path, without))
+    _say(f"The key {name!r} is revoked: running relays stop taking it within a second.")
+
+
+def _warn(caution: str | None) -> None:
+    if caution is not None:
+        _say(f"Warning: {caution}.")
+
+
+def _say(text: str, *, end: str = "\n") -> None:
+    print(text, end=end, file=sys.stderr)

@@ -1,0 +1,119 @@
+"""`seseragi prices`: what each configured target costs, and who says so."""
+
+import argparse
+import json
+from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
+from typing import Any, Final
+
+from ..ledger.money import to_usd
+from ..ledger.prices import BUILT_IN, PriceBook
+from ..ledger.rates import Rates
+from ..settings import Settings
+from ..settings.upstreams import DEMO
+
+KINDS: Final = Rates._fields
+COLUMNS: Final = ("target", "input", "output", "cached", "written", "from")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes to its parser."""
+    parser.add_argument(
+        "models",
+        nargs="*",
+        metavar="MODEL",
+        help="a route, or upstream/model (default: every target that the settings name)",
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument(
+        "--config", metavar="FILE", help="settings file (default: seseragi.toml if it exists)"
+    )
+
+
+def run(options: argparse.Namespace, settings: Settings, book: PriceBook) -> None:
+    """Print the prices of targets."""
+    asked = [name for model in options.models for name in _targets_of(model, settings)]
+    found = [describe(name, book) for name in (asked or _all_targets(settings))]
+    if options.json:
+        print(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    print("USD a million tokens.")
+    table = [COLUMNS, *(line for one in found for line in _lines(one))]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for cells in table:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        print(line.rstrip())
+
+
+def describe(target: str, book: PriceBook) -> dict[str, Any]:
+    """Return what is known of the price of a target, money as decimal texts."""
+    price = book.price_of(target)
+    if price is None:
+        return {"target": target, "from": "unknown"}
+    first, *steps = price.tariff.steps
+    told: dict[str, Any] = {
+        "target": target,
+        "from": _source(target, price.version, book),
+        "version": price.version,
+        "usd_per_million": _usd(first.rates),
+    }
+    if steps:
+        told["tiers"] = [
+            {"above": step.above, "usd_per_million": _usd(step.rates)} for step in steps
+        ]
+    if price.tariff.request:
+        told["usd_per_request"] = to_usd(price.tariff.request)
+    return told
+
+
+def _source(target: str, version: str, book: PriceBook) -> str:
+    if version == BUILT_IN:
+        return BUILT_IN
+    return "own" if book.is_own(target) else "catalog"
+
+
+def _usd(rates: Rates) -> dict[str, str]:
+    return {kind: to_usd(nano) for kind, nano in zip(KINDS, rates, strict=True)}
+
+
+def _lines(told: dict[str, Any]) -> list[tuple[str, ...]]:
+    name = told["target"] if told["target"].isprintable() else repr(told["target"])
+    if told["from"] == "unknown":
+        catalog = (
+            "" if find_spec("genai_prices") else "pip install '.[prices]' in the checkout, or "
+        )
+        return [(name, "-", "-", "-", "-", f"unknown: {catalog}write a [[price]]")]
+    who = told["version"] if told["from"] != "own" else f"[[price]], {told['version']}"
+    if fee := told.get("usd_per_request"):
+        who += f", and {fee} a request"
+    rows = [(name, told["usd_per_million"], who)]
+    rows += [
+        (f"  above {tier['above']} tokens", tier["usd_per_million"], "")
+        for tier in told.get("tiers", ())
+    ]
+    return [
+        (
+            label,
+            *(usd[kind] for kind in ("input", "output", "cached_input", "cache_write")),
+            source,
+        )
+        for label, usd, source in rows
+    ]
+
+
+def _targets_of(model: str, settings: Settings) -> Sequence[str]:
+    """Return the targets that a model's name stands for."""
+    for route in settings.routes:
+        if route.name == model:
+            return [target.name for target in route.targets]
+    return [f"{DEMO.name}/{model}" if model in DEMO.models else model]
+
+
+def _all_targets(settings: Settings) -> Iterable[str]:
+    """Return the targets that the settings name, each once."""
+    names = [target.name for route in settings.routes for target in route.targets]
+    demo = (DEMO,) if settings.demo or not settings.upstreams else ()
+    for upstream in (*settings.upstreams, *demo):
+        models = [*upstream.models, *([upstream.default_model] if upstream.default_model else ())]
+        names += [f"{upstream.name}/{model}" for model in models]
+    return dict.fromkeys(names)

@@ -1,0 +1,344 @@
+"""`seseragi records`: what streams have cost, the latest of them, and how a user is erased."""
+
+import argparse
+import asyncio
+import csv
+import io
+import json
+import re
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from typing import Any, TypeVar, get_args
+
+from ..events import EndedBy
+from ..ledger.money import to_usd
+from ..records.address import FAILURES, Address, RecordsRefused
+from ..records.database import Database
+from ..records.reports import BY, LISTED, Report, latest, report, tenants_of
+from ..records.rows import today
+from ..records.schema import SUMS
+from ..settings import SettingsError, load_scalar
+from ..settings.failure import suggest
+
+MOST_LISTED = 100_000
+
+FIRST_DAY = date(2000, 1, 1)
+
+T = TypeVar("T")
+
+ENDERS = get_args(EndedBy)
+
+_SUM_NAMES = tuple(name for name in SUMS if name not in ("nano_usd", "unpriced"))
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet takes for a formula."""
+
+
+def add_actions(parser: argparse.ArgumentParser, action: str) -> None:
+    """Add what one of the command's actions takes to its parser."""
+    if action == "report":
+        parser.add_argument(
+            "--by",
+            default="day",
+            metavar="WHAT",
+            help=f"what to tell apart, comma-separated: {', '.join(BY)} (default: day)",
+        )
+        parser.add_argument(
+            "--since", metavar="DAY", help="2026-11-01, or 30d before today (default: 30d)"
+        )
+        parser.add_argument("--until", metavar="DAY", help="the last day (default: today)")
+    if action == "list":
+        parser.add_argument(
+            "--limit", metavar="N", default="50", help="how many streams (default: 50)"
+        )
+        parser.add_argument(
+            "--ended-by",
+            metavar="WHO",
+            choices=ENDERS,
+            help=f"of answers that are not complete: {', '.join(ENDERS)}",
+        )
+    if action in ("list", "erase"):
+        parser.add_argument("--tenant", metavar="NAME", help="whose; for erase, else of no tenant")
+        parser.add_argument("--user", metavar="NAME", required=action == "erase")
+    if action == "erase":
+        parser.add_argument("--yes", action="store_true", help="do it; else it is only counted")
+    else:
+        parser.add_argument(
+            "--format", choices=("table", "csv", "json"), default="table", help="(default: table)"
+        )
+    parser.add_argument(
+        "--records", metavar="URL", help="where they are (default: as in the settings)"
+    )
+    parser.add_argument(
+        "--config", metavar="FILE", help="settings file (default: seseragi.toml if it exists)"
+    )
+
+
+ACTIONS: dict[str, str] = {
+    "report": "Print what streams have used and cost, added up.",
+    "list": "Print the latest streams.",
+    "erase": "Take a user out of the records: content and ids are removed, and a name that says "
+    "nothing stands in place of the user and of the user's keys, so that sums stay.",
+}
+
+
+def run(
+    arguments: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    parser_of: Callable[..., argparse.ArgumentParser],
+) -> None:
+    """Do what the command says.
+
+    Raises:
+        SettingsError: an argument, the settings or the database cannot be used.
+    """
+    action = arguments[0] if arguments and arguments[0] in ACTIONS else "report"
+    given = arguments[1:] if arguments and arguments[0] in ACTIONS else arguments
+    parser = parser_of(
+        prog="seseragi records" + ("" if action == "report" else f" {action}"),
+        description=ACTIONS[action],
+        epilog="Also: seseragi records list --help, seseragi records erase --help"
+        if action == "report"
+        else None,
+    )
+    add_actions(parser, action)
+    options = parser.parse_args(given)
+    _read_options(action, options)
+    url = options.records or load_scalar("records", environ, config=options.config)
+    if url is None:
+        raise SettingsError(
+            "there are no records: say where they are with --records, or set 'records'"
+        )
+    look(url, partial(_run, action, options))
+
+
+def look(url: str, work: Callable[[Database], Awaitable[T]]) -> T:
+    """Do something with the records at an address.
+
+    Raises:
+        SettingsError: they cannot be used.
+    """
+    try:
+        address = Address(url)
+    except RecordsRefused as error:
+        raise SettingsError(f"records: {error}") from None
+    if address.path is not None and not address.path.exists():
+        raise SettingsError(f"records: there is no file {str(address.path)!r} yet")
+    database = Database(address)
+    try:
+        return asyncio.run(_with(database, work))
+    except FAILURES as error:
+        told = str(getattr(error, "orig", None) or error).partition("\n")[0][:200]
+        raise SettingsError(f"records: {address}: {address.without_password(told)}") from None
+
+
+def _read_options(action: str, options: argparse.Namespace) -> None:
+    """Read what was said as text; nothing is asked of a database before it is right."""
+    if action == "report":
+        options.by = [name.strip() for name in options.by.split(",") if name.strip()]
+        for name in options.by:
+            if name not in BY:
+                raise SettingsError(f"--by: there is no {name!r}{suggest(name, BY)}")
+        if len(set(options.by)) < len(options.by):
+            raise SettingsError("--by: name each once")
+        options.since = _read_day("--since", options.since or "30d")
+        options.until = _read_day("--until", options.until or str(today()))
+    elif action == "list":
+        if not re.fullmatch(r"[1-9][0-9]{0,5}", options.limit) or int(options.limit) > MOST_LISTED:
+            raise SettingsError(f"--limit: give a number from 1 to {MOST_LISTED}")
+        options.limit = int(options.limit)
+    elif not options.user:
+        raise SettingsError("--user: name one")
+
+
+async def _with(database: Database, work: Callable[[Database], Awaitable[T]]) -> T:
+    try:
+        await database.migrate()
+        return await work(database)
+    finally:
+        await database.close()
+
+
+async def _run(action: str, options: argparse.Namespace, database: Database) -> None:
+    match action:
+        case "list":
+            await _list(options, database)
+        case "erase":
+            await _erase(options, database)
+        case _:
+            await _report(options, database)
+
+
+async def _report(options: argparse.Namespace, database: Database) -> None:
+    by, since, until = options.by, options.since, options.until
+    found = await report(database, by, since=since, until=until)
+    match options.format:
+        case "json":
+            rows = [_named(found, line) for line in found.lines]
+            told = {"since": str(since), "until": str(until), "by": by, "rows": rows}
+            _print_json(told | {"total": _numbers(found.total)})
+        case "csv":
+            names = (*by, *_numbers(found.total))
+            rows = [_named(found, line) for line in found.lines]
+            if not by:
+                rows = [_numbers(found.total)]
+            _print_csv(names, [[row[name] for name in names] for row in rows])
+        case _:
+            _print_report(found)
+
+
+def _named(found: Report, line: tuple[tuple[str, ...], dict[str, int]]) -> dict[str, Any]:
+    names, numbers = line
+    return {**dict(zip(found.by, names, strict=True)), **_numbers(numbers)}
+
+
+def _numbers(sums: Mapping[str, int]) -> dict[str, Any]:
+    """Return sums as they are told: money in dollars, beside how many cost what nobody knows."""
+    told: dict[str, Any] = {name: sums[name] for name in _SUM_NAMES}
+    return told | {"usd": to_usd(sums["nano_usd"]), "unpriced": sums["unpriced"]}
+
+
+def _print_report(found: Report) -> None:
+    heads = ("requests", "failures", "input", "output", "cached", "usd", "unpriced")
+    rows = [[*(name or "-" for name in names), *_short(numbers)] for names, numbers in found.lines]
+    total = [*("total" if not index else "" for index in range(len(found.by)))]
+    rows.append([*total, *_short(found.total)])
+    _print_table((*found.by, *heads), rows, numbers=len(heads))
+
+
+def _short(numbers: Mapping[str, int]) -> list[str]:
+    counts = ("requests", "failures", "input_tokens", "output_tokens", "cached_input_tokens")
+    usd = f"{numbers['nano_usd'] / 1e9:.4f}"
+    return [*(str(numbers[name]) for name in counts), usd, str(numbers["unpriced"])]
+
+
+async def _list(options: argparse.Namespace, database: Database) -> None:
+    rows = await latest(
+        database,
+        limit=options.limit,
+        tenant=options.tenant,
+        user=options.user,
+        ended_by=options.ended_by,
+    )
+    told = [_tell_stream(row) for row in rows]
+    match options.format:
+        case "json":
+            _print_json(told)
+        case "csv":
+            names = list(_tell_stream(dict.fromkeys(LISTED)))
+            _print_csv(names, [list(row.values()) for row in told])
+        case _:
+            names = ["started", "stream", "user", "route", "target", "status", "ended by"]
+            names += ["s", "tokens", "usd"]
+            _print_table(names, [_tell_shortly(row) for row in told], numbers=3)
+
+
+def _tell_stream(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stream with times and money as they are told."""
+    told = {name: row[name] for name in LISTED if name != "nano_usd"}
+    told |= {name: _tell_time(row[name]) for name in ("started_at", "ended_at")}
+    return told | {"usd": None if row["nano_usd"] is None else to_usd(row["nano_usd"])}
+
+
+def _tell_time(at: float | None) -> str | None:
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _tell_shortly(row: Mapping[str, Any]) -> list[str]:
+    began, ended = (datetime.fromisoformat(row[name]) for name in ("started_at", "ended_at"))
+    tokens = (row["input_tokens"] or 0) + (row["output_tokens"] or 0)
+    who = "/".join(part for part in (row["tenant"], row["user"] or row["key"]) if part)
+    return [
+        *(row["started_at"][:19] + "Z", row["stream"], who or "-", row["route"]),
+        *(row["target"] or "-", row["code"] or row["status"], row["ended_by"] or "-"),
+        f"{(ended - began).total_seconds():.1f}",
+        str(tokens) + ("~" if row["usage_from"] == "estimate" else ""),
+        row["usd"] or "-",
+    ]
+
+
+async def _erase(options: argparse.Namespace, database: Database) -> None:
+    tenant, user = options.tenant or "", options.user
+    found = await tenants_of(database, user)
+    whom = f"user {_safe(user)!r}" + (f" of tenant {_safe(tenant)!r}" if tenant else "")
+    others = [_safe(name) or "(none)" for name in sorted(found) if name != tenant]
+    if others:
+        _say(f"There is a user of this name in other tenants too: {', '.join(others[:20])}.")
+    if not options.yes:
+        raise SettingsError(
+            f"{whom} has {found.get(tenant, 0)} streams in the records; nothing was erased: "
+            "say so with --yes"
+        )
+    count = await database.erase(tenant, user)
+    await database.scrub()
+    if not count:
+        _say(
+            f"The records have 0 streams of {whom}. If the name is right, rows that wait in a log "
+            "are disguised when they come."
+        )
+        return
+    _say(
+        f"Erased: {whom} is in the records no more; {count} streams have lost their content and "
+        "ids. What ends from now on is recorded as before."
+    )
+
+
+def _read_day(name: str, told: str) -> date:
+    try:
+        if match := re.fullmatch(r"([0-9]{1,5})d", told):
+            return max(today() - timedelta(days=int(match[1])), FIRST_DAY)
+        return date.fromisoformat(told)
+    except (ValueError, OverflowError):
+        raise SettingsError(f"{name}: {told!r} is no day such as 2026-11-01, or 30d") from None
+
+
+def _safe(text: str) -> str:
+    """Return a text without anything that a terminal would obey."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
+def _print_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: int) -> None:
+    """Print rows in columns; so many of the last ones stand to the right."""
+    table = [list(head), *([_safe(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    first = len(head) - numbers
+    for cells in table:
+        line = "  ".join(
+            cell.rjust(width) if index >= first else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        )
+        print(line.rstrip())
+
+
+def _print_csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(head)
+    for row in rows:
+        writer.writerow([_cell(cell) for cell in row])
+        if out.tell() > 1 << 16:
+            sys.stdout.write(out.getvalue())
+            out.seek(0)
+            out.truncate()
+    sys.stdout.write(out.getvalue())
+
+
+def _cell(cell: Any) -> Any:
+    if not isinstance(cell, str):
+        return cell
+    cell = _safe(cell)
+    return f"'{cell}" if cell.startswith(_FORMULA) else cell
+
+
+def _print_json(told: Any) -> None:
+    print(json.dumps(told, indent=2))  # in ASCII, which a terminal obeys nothing of
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

@@ -1,0 +1,131 @@
+"""The start of the `seseragi` command: its settings, sockets and log, before it serves."""
+
+import contextlib
+import socket
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+import structlog
+
+from .. import __version__
+from ..addresses import write_url
+from ..composition import build_price_book, build_upstreams, open_cassettes
+from ..reload import Configuration, warn_of_limits
+from ..server.server import allow_files, bind
+from ..server.serving import MAX_CONNECTIONS, fail, run_workers, serve
+from ..settings import Settings, SettingsError
+from ..settings.bootstrap_access import Start, settle_identity
+from ..settings.signing import settle_signing_key
+from ..settings.timeouts import list_ineffective
+from ..telemetry.logs import configure_logs
+from ..upstreams.routes import Upstreams
+
+FILES_A_STREAM = 2
+"""The connections of its client and of its upstream."""
+OTHER_FILES = 100
+
+
+def start_relay(load: Callable[[], Settings], *, until: int | None) -> None:
+    """Serve by the settings that `load` reads, until a signal comes or the file `until` ends."""
+    try:
+        given = load()
+        start = settle_identity(given)
+        settings = start.settings
+        upstreams = build_upstreams(settings, open_cassettes(settings))
+    except SettingsError as error:
+        fail(str(error))
+    listener = _listen(settings.host, settings.port, "--port")
+    operator_port = settings.operator_port
+    operator = (
+        None if operator_port is None else _listen(settings.host, operator_port, "operator_port")
+    )
+    lines = configure_logs(
+        format=settings.log_format, level=settings.log_level, levels=settings.log_levels
+    )
+    try:
+        settings = settle_signing_key(settings)
+    except SettingsError as error:
+        fail(str(error))
+    settings = _fit_files(settings)
+    warn_of_limits(settings, upstreams, build_price_book(settings))
+    if ineffective := list_ineffective(settings):
+        structlog.get_logger("seseragi").warning(
+            "these times have no effect, since the other one is over first", times=ineffective[:20]
+        )
+    configuration = Configuration(load, given, start, settings)
+    say_listening = partial(_say_listening, upstreams, listener, operator, start)
+    with listener, operator or contextlib.nullcontext():
+        serving = (configuration, listener, operator, lines)
+        if settings.workers == 1:
+            serve(*serving, on_listening=say_listening, until=until)
+        else:
+            said = partial(say_listening, workers=settings.workers)
+            code = run_workers(*serving, upstreams=upstreams, on_listening=said, until=until)
+            raise SystemExit(code)
+
+
+def _listen(host: str, port: int, setting: str) -> socket.socket:
+    try:
+        return bind(host, port)
+    except (socket.gaierror, UnicodeError):
+        fail(f"{host!r} is not an address of this machine; choose another with --host")
+    except PermissionError:
+        fail(f"port {port} needs more rights; choose one above 1023 with {setting}")
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        fail(
+            f"cannot listen on {host} port {port}: {reason}; "
+            f"choose another with {setting} or --host"
+        )
+
+
+def _fit_files(settings: Settings) -> Settings:
+    """Take as many connections as files can be open beside those of upstreams."""
+    allowed = allow_files()
+    if allowed is None:
+        return settings
+    others = settings.max_streams + OTHER_FILES
+    needed = FILES_A_STREAM * settings.max_streams + OTHER_FILES
+    if settings.max_connections is not None:
+        needed = max(needed, settings.max_connections + others)
+    if allowed < needed:
+        structlog.get_logger("seseragi").warning(
+            "fewer files may be open than max_streams and max_connections need; "
+            "raise the limit (nofile)",
+            allowed=allowed,
+            needed=needed,
+        )
+    most = settings.max_connections or min(MAX_CONNECTIONS, max(allowed - others, allowed // 2))
+    return msgspec.structs.replace(settings, max_connections=most)
+
+
+def _url(listener: socket.socket) -> str:
+    return write_url(*listener.getsockname()[:2])
+
+
+def _say_listening(
+    upstreams: Upstreams,
+    listener: socket.socket,
+    operator: socket.socket | None,
+    start: Start,
+    **more: object,
+) -> None:
+    """Say where the relay listens: a few lines for a person, else a line of the log."""
+    default = upstreams.default_model
+    names = [upstream.name for upstream in upstreams.all]
+    operator_url = "" if operator is None else _url(operator)
+    if operator is not None:
+        more["operator_url"] = operator_url
+    if not start.for_people:
+        structlog.get_logger("seseragi").info(
+            "listening",
+            url=_url(listener),
+            upstreams=names,
+            default_model=default,
+            auth=start.access,
+            version=__version__,
+            **more,
+        )
+    models = f"{', '.join([*upstreams.routes, *names])}; default: {default or 'none'}"
+    start.announce(listener.getsockname()[1], models, operator_url)

@@ -1,0 +1,318 @@
+"""`seseragi why ID`: what happened to one answer, and why it stopped."""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from typing import IO, Any, Final
+
+import httpx2
+
+from ..errors import CODES
+from ..ledger.money import to_usd
+from ..settings import SettingsError, load_scalar
+from ..settings.scalars import CLIENT_KEY
+
+FOUND, NOT_FOUND, NOT_TRIED = 0, 1, 2
+
+TIMEOUT_S: Final = 10.0
+MAX_BODY: Final = 64 * 2**20
+"""Bytes of a relay's reply: the longest answers of its log."""
+MAX_LINE: Final = 2**20
+MAX_LINES: Final = 40
+"""Lines of a log file that are told beside attempts and the end."""
+LAST: Final = 4e9
+"""The year 2096, in unix seconds."""
+NOTICE: Final = b'data: {"type":"notice"'
+STREAM: Final = re.compile(r"st_[\w-]{1,100}", re.ASCII)
+ID: Final = re.compile(r"[!-~]{1,128}")
+
+ADVICE: Final = {
+    "user": "Its owner stopped it, by a call of its own. There is nothing to mend.",
+    "operator": "An operator stopped it, on the page /admin or by a call with an admin's key.",
+    "reader_gone": "Nobody read it any more. If its reader did not mean to leave, measure the way "
+    "to it with `seseragi doctor URL`, and give readers longer to come back: `linger_s`.",
+    "budget": "A limit of usage left no room for a longer answer. Raise the limit of the account, "
+    "or `max_output_tokens` of [limits].",
+    "deadline": "The provider was silent, or busy, for longer than the relay waits. Raise that "
+    "timeout for the target, or give its route another target.",
+    "relay": "The relay itself could not go on. Look at the lines of its log of this time.",
+    "relay_lost": "The process that ran it is gone without a word: killed, out of memory, or cut "
+    "off from the log. Ask the system why; the answer cannot be resumed, so ask again.",
+    "shutdown": "The relay was stopped before the answer was complete. Raise `drain_s`, and the "
+    "time that the supervisor gives it.",
+}
+MENDED_BY: Final = {
+    **dict.fromkeys(("upstream_auth", "upstream_billing"), "Mend the account or the key."),
+    **dict.fromkeys(
+        ("upstream_invalid_request", "context_length_exceeded", "content_filtered"),
+        "The request has to be changed.",
+    ),
+    "upstream_not_found": "Correct the model's name or the base URL; `seseragi check` tries them.",
+}
+OTHERWISE: Final = "Try again; another target of its route, or more attempts, would hide it."
+LEFT: Final = " But its client left, or was cut off, before the end: try `seseragi doctor URL`."
+_NOT_OURS: Final = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What reading the reply of something else may fail with."""
+FINISHES: Final = {
+    "length": "The model reached the longest answer that the request allows: raise `max_tokens`.",
+    "content_filter": "The provider's content filter ended it.",
+    "tool_calls": "The model calls tools, and waits for their results.",
+    "refusal": "The model refused to go on.",
+    "pause": "The provider paused a long turn: send the answer back to have it go on.",
+}
+
+
+class Story:
+    """What all sources tell of one stream: facts by their names, and steps with their times."""
+
+    def __init__(self, name: str) -> None:
+        self.facts: dict[str, Any] = {"stream" if STREAM.fullmatch(name) else "request_id": name}
+        self.steps: dict[str, tuple[float, str]] = {}
+        self.found = False
+
+    def learn(self, said: Mapping[str, Any], *names: str) -> None:
+        """Take facts that a source tells, where none before has."""
+        self.found = True
+        for name in names:
+            if said.get(name) not in (None, ""):
+                self.facts.setdefault(name, said[name])
+
+    def note(self, what: str, at: float | None, *told: Any) -> None:
+        """Take a step, in words, unless a source before has."""
+        if at is not None and 0 <= at < LAST:
+            words = (str(one) for one in told if one not in (None, ""))
+            self.steps.setdefault(what, (at, ", ".join(words)))
+
+    def note_whole(self, began: float | None, first_s: Any, ended: float | None) -> None:
+        """Note where it began and ended, by the facts."""
+        facts = self.facts
+        self.note("start", began, f"asked for {facts.get('model')}")
+        if began is not None and (after := _number(first_s)) is not None:
+            self.note("first", began + after, f"{facts.get('target')} began to answer")
+        told = dict.fromkeys(facts.get(name) for name in ("status", "code", "finish_reason"))
+        tokens, cost, by = (facts.get(name) for name in ("output_tokens", "cost", "ended_by"))
+        counts = (tokens is not None and f"{tokens} output tokens", cost and f"{cost} USD")
+        self.note("end", ended, *told, by and f"ended by {by}", *filter(None, counts))
+
+
+FACTS: Final = (
+    *("stream", "request_id", "tenant", "user", "key", "model", "target", "status", "code"),
+    *("ended_by", "finish_reason", "output_tokens", "cost", "upstream_request_id"),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes to its parser."""
+    parser.add_argument("id", metavar="ID", help="of a stream (st_...), or of a request")
+    parser.add_argument("--url", metavar="URL", help="a relay that has the stream in its log")
+    parser.add_argument("--key", help=f"a key of that relay (default: {CLIENT_KEY})")
+    parser.add_argument(
+        "--records", metavar="URL", help="where the records are (default: as in the settings)"
+    )
+    parser.add_argument(
+        "--log-file", metavar="PATH", help="lines of the relay's log as JSON; - for standard input"
+    )
+    parser.add_argument(
+        "--config", metavar="FILE", help="settings file (default: seseragi.toml if it exists)"
+    )
+
+
+def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    """Look everywhere, print the story, and return the exit status.
+
+    Raises:
+        SettingsError: an argument or the settings cannot be used, or there is nowhere to look.
+    """
+    if not ID.fullmatch(options.id):
+        raise SettingsError("ID: give the id of a stream (st_...) or of a request")
+    story, places = Story(options.id), dict[str, Callable[[], None]]()
+    records = options.records or load_scalar("records", environ, config=options.config)
+    key = options.key or environ.get(CLIENT_KEY, "")
+    if options.log_file:  # first: it leads from a request to its stream
+        places[f"the log {options.log_file!r}"] = lambda: _read_log(story, options.log_file)
+    if records:
+        places["the records"] = lambda: _read_records(story, records)
+    if options.url:
+        places["the relay"] = lambda: _ask_relay(story, options.url, key)
+    if not places:
+        raise SettingsError("there is nowhere to look: give --url, --records or --log-file")
+    failures = 0
+    for place, look in places.items():
+        try:
+            look()
+        except SettingsError as error:
+            failures += 1
+            print(_plain(f"seseragi: {place}: {error}"), file=sys.stderr)
+    if story.found:
+        print("\n".join(map(_plain, _render(story))))
+        return FOUND
+    if failures < len(places):
+        looked = _plain(" or ".join(places))
+        print(f"seseragi: there is no {options.id!r} in {looked}", file=sys.stderr)
+    return NOT_TRIED if failures else NOT_FOUND
+
+
+def _render(story: Story) -> Iterator[str]:
+    facts = story.facts
+    yield ", ".join(f"{name} {facts[name]}" for name in FACTS[:6] if name in facts)
+    for at, text in sorted(story.steps.values(), key=lambda step: step[0]):
+        yield f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] + f"Z  {text}"
+    yield conclude(facts)
+
+
+def conclude(facts: Mapping[str, Any]) -> str:
+    """Return why it stopped and what to do, in a sentence or two."""
+    code, by, status = (str(facts.get(name) or "") for name in ("code", "ended_by", "status"))
+    title = CODES[code].title if code in CODES else code
+    if status in ("", "running"):
+        if status:
+            return "It has not stopped: it runs now."
+        return f"The request was refused: {title} ({code})." if code else "No end of it is told."
+    if by in ADVICE:
+        return ADVICE[by]
+    if status == "completed":
+        more = FINISHES.get(str(facts.get("finish_reason")), "It did not stop early.")
+        return f"The answer is complete. {more}{LEFT if facts.get('cut') else ''}"
+    told = f"The provider ended it: {title} ({code})." if code else f"It is {status}."
+    known = facts.get("upstream_request_id")
+    asked = f" The provider knows the call as {known}." if known else ""
+    return f"{told} {MENDED_BY.get(code, OTHERWISE)}{asked}"
+
+
+def _read_log(story: Story, path: str) -> None:
+    try:
+        with open(path, "rb") if path != "-" else nullcontext(sys.stdin.buffer) as file:
+            _read_lines(story, file)
+    except OSError as error:
+        raise SettingsError(f"it cannot be read: {error.strerror or error}") from None
+
+
+def _read_lines(story: Story, file: IO[bytes]) -> None:
+    known, told = set(story.facts.values()), 0
+    while line := file.readline(MAX_LINE):
+        if not any(name.encode() in line for name in known):
+            continue
+        try:
+            said = json.loads(line)
+        except (ValueError, RecursionError):  # of a console, or longer than a line may be
+            continue
+        if not isinstance(said, dict):
+            continue
+        stream, request = said.get("stream") or "", said.get("request_id") or ""
+        if not (isinstance(stream, str) and isinstance(request, str)):
+            continue
+        # An id that a client gives to several requests leads to the stream of the first.
+        if known & {stream, request} and stream in ("", story.facts.get("stream", stream)):
+            # The request of an access line may be that of any reader.
+            known |= {stream} if said.get("event") == "request" else {stream, request}
+            known.discard("")
+            told += 1
+            if told <= MAX_LINES or said.get("event") in ("attempt failed", "stream ended"):
+                _hear(story, said, told)
+
+
+def _hear(story: Story, said: Mapping[str, Any], number: int) -> None:
+    """Take one line of the log."""
+    at, reply = _time(said.get("timestamp")), said.get("http_status")
+    match said.get("event"):
+        case "attempt failed":
+            story.learn(said, "stream", "request_id", "upstream_request_id")
+            what, after = f"attempt {said.get('attempt')}", said.get("attempt_s")
+            failed = f"{what} at {said.get('target')} failed"
+            failed += f" after {after} s" if after else ""
+            words = (said.get("code"), said.get("said"), said.get("then"))
+            story.note(what, at, failed, reply and f"HTTP {reply}", *words)
+        case "stream ended":
+            story.learn({**said, "target": said.get("upstream")}, *FACTS)
+            lasted, first_s = _number(said.get("duration_s")) or 0, said.get("first_event_s")
+            story.note_whole(None if at is None else at - lasted, first_s, at)
+        case "request":
+            story.learn(said, "stream", "tenant", "user", "key")
+            if not said.get("stream"):
+                story.learn(said, "request_id", "code")
+            story.facts["cut"] = said.get("complete") is False
+            size = f"{said.get('bytes')} bytes" + (", not to its end" if story.facts["cut"] else "")
+            asked = f"{said.get('method')} {said.get('path')}: {said.get('status')}"
+            story.note(f"line {number}", at, asked, said.get("code"), size)
+        case event:
+            story.learn(said, "stream")
+            story.note(f"line {number}", at, said.get("level"), event, said.get("error"))
+
+
+def _read_records(story: Story, url: str) -> None:
+    try:
+        from ..records.reports import find
+        from .records import look
+    except ImportError:
+        raise SettingsError("SQLAlchemy is not installed: pip install '.[records]'") from None
+    name = story.facts.get("stream") or story.facts["request_id"]
+    for row in look(url, lambda database: find(database, name))[:1]:
+        cost = None if row["nano_usd"] is None else to_usd(row["nano_usd"])
+        story.learn({**row, "model": row["route"], "cost": cost}, *FACTS)
+        story.note_whole(row["started_at"], row["first_event_s"], row["ended_at"])
+
+
+def _ask_relay(story: Story, url: str, key: str) -> None:
+    if not STREAM.fullmatch(stream := str(story.facts.get("stream"))):
+        raise SettingsError("give the id of the stream (st_...), or a log that has the request")
+    place = f"{url.rstrip('/')}/v1/streams/{stream}"
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    try:
+        with httpx2.Client(timeout=TIMEOUT_S, headers=headers) as client:
+            if shown := _fetch(client, place):
+                said = json.loads(shown)
+                runs = said["status"] == "running"
+                _take(story, said, b"" if runs else _fetch(client, f"{place}/events"))
+    except (httpx2.HTTPError, httpx2.InvalidURL, *_NOT_OURS) as error:
+        raise SettingsError(f"it does not answer as a relay ({type(error).__name__})") from None
+
+
+def _take(story: Story, said: Mapping[str, Any], events: bytes) -> None:
+    """Take what a relay shows of a stream, and what its events tell beside the answer."""
+    target, timings = said.get("target") or {}, said.get("timings") or {}
+    more = {"target": f"{target['upstream']}/{target['model']}"} if target else {}
+    error, usage = said.get("error") or {}, said.get("usage") or {}
+    began, ended = (_number(timings.get(name)) for name in ("started_at", "ended_at"))
+    story.learn({**usage, **error, **said, **more}, *FACTS)
+    story.note_whole(began, 0 if target and "first" not in story.steps else None, ended)
+    if "attempt 1" not in story.steps:  # the log tells more of those
+        lines = (line[6:] for line in events.split(b"\n") if line.startswith(NOTICE))
+        for number, notice in enumerate(map(json.loads, lines)):
+            story.note(f"notice {number}", began, notice["code"], notice["message"])
+
+
+def _fetch(client: httpx2.Client, url: str) -> bytes:
+    """Return what is there; nothing if nothing is."""
+    with client.stream("GET", url) as reply:
+        if reply.status_code in (404, 410):
+            return b""
+        if reply.status_code in (401, 403):
+            raise SettingsError(f"it wants a key that may read the stream: --key, or {CLIENT_KEY}")
+        if reply.status_code != 200:
+            raise SettingsError(f"it answers with status {reply.status_code}")
+        body = bytearray()
+        for piece in reply.iter_bytes():
+            body += piece
+            if len(body) > MAX_BODY:
+                raise SettingsError(f"it answers with more than {MAX_BODY} bytes")
+        return bytes(body)
+
+
+def _time(text: Any) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and 0 <= value < LAST else None
+
+
+def _plain(text: str) -> str:
+    """Return a text without anything that a terminal would obey."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,0 +1,197 @@
+"""Accounts, what is held, and rows, as they go to Redis and come from it."""
+
+import asyncio
+from collections.abc import Sequence
+from struct import iter_unpack
+from typing import NamedTuple, NoReturn
+
+import msgspec
+import structlog
+
+from ...errors import ServiceError
+from ...ledger.accounts import (
+    Account,
+    AccountState,
+    Grant,
+    Period,
+    Reservation,
+    ReservationRequest,
+    Settlement,
+    fresh_states,
+    reserve,
+    with_standing,
+)
+from ..stream_info import StreamRecord, unpack_record
+from .account_scripts import HELD, ROWS, ROWS_DROPPED, ROWS_DUE, account_key
+from .expiry import Lease
+from .failures import asked
+from .link import Away, Link, Refused
+from .scripts import HOLD, TAKE_ROWS
+
+FORGOTTEN_AT_ONCE = 1000
+
+DROPPED_EVERY_S = 60
+"""How often the log says, at most, that rows were dropped."""
+
+log = structlog.get_logger("seseragi.eventlog")
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Hold(NamedTuple):
+    """What is held for a stream."""
+
+    record: StreamRecord
+    held: Reservation
+
+
+# What scripts are given
+
+
+def pack_request(
+    record: StreamRecord, *, given: int | None = None, redis_time: bool = True
+) -> bytes:
+    """Return what CREATE reserves for a stream; nothing where nothing is counted.
+
+    One that has been given a length before is given it again, whatever is left. Its day, month
+    and minute are those of Redis's clock; without `redis_time` those of the request.
+    """
+    request = record.reserve
+    if request is None:
+        return b""
+    return _encode(
+        (
+            -1 if redis_time else int(request.at * 1000),
+            *(request.input_tokens, request.output_tokens, request.least_output_tokens),
+            *(request.choices, request.input_nano_usd, request.output_nano_usd),
+            -1 if given is None else given,
+            [_pack_account(account) for account in request.accounts],
+        )
+    )
+
+
+def _pack_account(account: Account) -> list[str | int]:
+    limits = (
+        account.requests_per_minute,
+        account.tokens_per_minute,
+        account.streams,
+        account.nano_usd_per_day,
+        account.nano_usd_per_month,
+    )
+    return [account_key(account.name), *(-1 if limit is None else limit for limit in limits)]
+
+
+def pack_settlement(spent: Settlement) -> bytes:
+    """Return what APPEND, END and DELETE put in the place of what is held."""
+    nano = -1 if spent.nano_usd is None else spent.nano_usd
+    numbers = (spent.input_tokens, spent.output_tokens, nano, spent.streams)
+    return b"%d %d %d %d %s" % (*numbers, spent.row)
+
+
+# What scripts say
+
+
+def grant_from(reply: Sequence[int], request: ReservationRequest) -> Grant:
+    """Return what CREATE has reserved."""
+    request = msgspec.structs.replace(request, at=reply[1] / 1000)
+    grant = Grant(reply[0])
+    for at in range(2, len(reply), 4):
+        number, requests, tokens, last = reply[at : at + 4]
+        state = AccountState(spans={last: (requests, tokens)})
+        grant = with_standing(grant, request.accounts[number - 1], state, request)
+    return grant
+
+
+def refuse(looked: Sequence[bytes], at_ms: int, request: ReservationRequest) -> NoReturn:
+    """Raise what CREATE has refused a stream for, which has looked at these accounts then.
+
+    Raises:
+        LimitReached: as `reserve` says it.
+    """
+    request = msgspec.structs.replace(request, at=at_ms / 1000)
+    found = zip(request.accounts, looked, strict=False)
+    states = {account.name: state_from(packed) for account, packed in found}
+    reserve(fresh_states(states, request.accounts), request)
+    raise ServiceError("internal", "the event log refuses what its accounts have room for")
+
+
+def state_from(packed: bytes | None) -> AccountState:
+    """Return the numbers of an account as Redis has them, if it has any."""
+    if not packed:
+        return AccountState()
+    numbers = [int(number) for (number,) in iter_unpack("<d", packed)]
+    minute = {numbers[at]: (numbers[at + 1], numbers[at + 2]) for at in range(15, len(numbers), 3)}
+    return AccountState(numbers[0], Period(*numbers[1:8]), Period(*numbers[8:15]), minute)
+
+
+async def hold_of(link: Link, stream: str) -> Hold | None:
+    """Ask Redis for what is held for a stream."""
+    found: list[bytes] | None = await link.run(HOLD, [HELD], stream)
+    if found is None:
+        return None
+    tokens, nano, record = found
+    return Hold(unpack_record(record, stream, started_at=0), Reservation(int(tokens), int(nano)))
+
+
+class Rows:
+    """The rows that all processes over a Redis have for the records.
+
+    Each is given to one process at a time: another has it when that has not said for the time
+    of two leases that the records have it.
+    """
+
+    def __init__(self, link: Link, *, lease: Lease) -> None:
+        self._link = link
+        self._lease = lease
+        self._taken: dict[str, bytes] = {}
+        self._taken_until = 0.0
+        """Until when nobody else is given those, by the loop's clock."""
+        self._dropped = 0
+        self._told_at = float("-inf")
+
+    async def close(self) -> None:
+        """Leave to others what was taken and not forgotten."""
+        if self._taken and not self._link.away:
+            back = [part for stream in self._taken for part in (0, stream)]
+            try:
+                async with asyncio.timeout(1):
+                    await self._link.send("ZADD", ROWS_DUE, "XX", *back)
+            except (Away, Refused, TimeoutError):
+                pass  # they have them when the time is over
+
+    async def some(self, *, limit: int) -> list[tuple[str, bytes]]:
+        """Return some rows: those that were taken before first."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._taken_until:
+            self._taken.clear()
+        if (more := limit - len(self._taken)) > 0:
+            times = 2 * self._lease.ms
+            until = self._taken_until if self._taken else now + times / 1000
+            keys = [ROWS, ROWS_DUE, ROWS_DROPPED]
+            dropped, *found = await asked(self._link.run(TAKE_ROWS, keys, more, times))
+            self._taken_until = until
+            for stream, row in zip(found[::2], found[1::2], strict=True):
+                self._taken[stream.decode()] = row
+            self._tell_dropped(dropped, now)
+        return [*self._taken.items()][:limit]
+
+    async def count(self) -> int:
+        """Return how many rows wait."""
+        found: int = await asked(self._link.send("ZCARD", ROWS_DUE))
+        return found
+
+    async def forget(self, streams: Sequence[str]) -> None:
+        """Forget rows: the records have them."""
+        for at in range(0, len(streams), FORGOTTEN_AT_ONCE):
+            some = streams[at : at + FORGOTTEN_AT_ONCE]
+            # In this order: what is left of a row that is half forgotten is taken out later.
+            forgotten = self._link.send("HDEL", ROWS, *some)
+            await asked(self._link.send("ZREM", ROWS_DUE, *some))
+            await asked(forgotten)
+            for stream in some:
+                self._taken.pop(stream, None)
+
+    def _tell_dropped(self, dropped: int, now: float) -> None:
+        self._dropped += dropped
+        if self._dropped and now - self._told_at >= DROPPED_EVERY_S:
+            log.error("rows were dropped that the records do not have", rows=self._dropped)
+            self._dropped, self._told_at = 0, now

@@ -1,0 +1,86 @@
+"""Streams of processes that are lost, which nobody may ever ask for: they are looked for."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from ..supervision import Supervisor
+from .account_scripts import HOLDS, LOOKS
+from .expiry import Lease
+from .link import Away, Link, Refused
+from .scripts import FIND_HELD, FIND_LOST, OWNERS
+
+HELD_AT_ONCE = 100
+
+log = structlog.get_logger("seseragi.eventlog")
+
+
+class Burial:
+    """Ends the streams of lost processes, with `end`, and forgets those processes.
+
+    Those too of which Redis has nothing any more but what is held for them.
+
+    `settled` tells whether owners have had the time to come back to a Redis that was away.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        lease: Lease,
+        settled: Callable[[], bool],
+        end: Callable[[str], "asyncio.Future[None]"],
+    ) -> None:
+        self._link = link
+        self._lease = lease
+        self._settled = settled
+        self._end = end
+        self._tasks = Supervisor()
+
+    def open(self) -> None:
+        self._tasks.keep("redis burial", self._keep_burying)
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+    @property
+    def healthy(self) -> bool:
+        return self._tasks.healthy
+
+    async def _keep_burying(self) -> None:
+        while True:
+            await asyncio.sleep(self._lease.renew_s)
+            try:
+                while self._settled() and await self._bury():
+                    pass
+                while self._settled() and await self._let_go():
+                    pass
+            except Away:
+                pass
+            except Refused as error:
+                log.error("streams of lost processes cannot be looked for", error=str(error))
+
+    async def _bury(self) -> bool:
+        """End some streams; tell whether there may be more."""
+        found: list[Any] = await self._link.run(FIND_LOST, [OWNERS])
+        streams = [stream.decode() for stream in found]
+        before = set(streams)
+        await asyncio.gather(*(asyncio.shield(self._end(stream)) for stream in streams))
+        left: list[Any] = await self._link.run(FIND_LOST, [OWNERS])
+        # Where none could be ended, they are tried again later.
+        return bool(left) and not before <= {stream.decode() for stream in left}
+
+    async def _let_go(self) -> bool:
+        """End some streams for which something is held and that nobody runs.
+
+        Returns whether there may be more: each is looked after once in a while only.
+        """
+        pause_ms = LOOKS * self._lease.ms
+        found: list[bytes] = await self._link.run(
+            FIND_HELD, [HOLDS, OWNERS], HELD_AT_ONCE, pause_ms
+        )
+        ends = (asyncio.shield(self._end(stream.decode())) for stream in found)
+        await asyncio.gather(*ends)
+        return bool(found)

@@ -1,0 +1,215 @@
+"""Streams to cassettes: what is in the log, with times where somebody has measured them.
+
+The log keeps no times of events, and nothing on the way of a token makes any. Whoever reads a
+stream while it runs measures when its batches come; what was there before is spread evenly
+over the time that it took, and the head of the cassette says from where on times are measured.
+
+Where the settings want it, this also finds the cassette of a request, and records one for a
+request that has none.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from typing import Final, Literal, NamedTuple
+
+import structlog
+
+from ..cassettes.cassette import (
+    MAX_BYTES,
+    Head,
+    Played,
+    file_name_of,
+    make_head,
+    render_event,
+    render_head,
+    spread,
+)
+from ..cassettes.digest import digest_of, request_of
+from ..cassettes.folder import Folder, FolderFull
+from ..cassettes.options import Playback
+from ..errors import RelayError, RequestError
+from ..eventlog import EventLog, cursor_after
+from ..eventlog.stream_info import StreamRecord
+from ..events import Event, StreamEnd
+from ..requests import ChatRequest
+from ..upstreams.cassettes import CassetteTarget
+from ..upstreams.routes import Route
+
+READ_S: Final = 60.0
+"""How long one read of the log waits; then it is asked again."""
+
+SAVE_S: Final = 5.0
+"""How long a request waits for the cassette of one before it that is being written."""
+
+DIGITS: Final = 24
+"""Of the digest in the name of a recorded cassette: 96 bits."""
+
+Mode = Literal["off", "new", "replay"]
+
+ReadLog = Callable[[int], Awaitable[Sequence[Event]]]
+"""(cursor) to the events after it; waits for the first."""
+
+log = structlog.get_logger("seseragi.cassettes")
+
+
+class Choice(NamedTuple):
+    """What becomes of a request where there are cassettes."""
+
+    route: Route
+    digest: str = ""
+    cassette: str = ""
+    """The one that is replayed."""
+    records: str = ""
+    """The one that its stream is to become."""
+
+
+def tape_so_far(events: Sequence[Event], *, seconds: float) -> list[Played]:
+    """Return events whose times nobody has measured, spread over the time that they took."""
+    return list(map(Played, spread(len(events), seconds), events))
+
+
+async def follow(
+    read: ReadLog, before: Sequence[Event], *, started_at: float
+) -> AsyncIterator[list[Played]]:
+    """Yield what was there, and then each batch as it comes, up to the end of the stream."""
+    events = before
+    after = cursor_after(0, events)
+    latest = max(time.time() - started_at, 0.0)
+    if events:
+        yield tape_so_far(events, seconds=latest)
+    while not (events and isinstance(events[-1], StreamEnd)):
+        events = await read(after)
+        # A wall clock may be set back; a tape does not go backwards.
+        latest = max(latest, time.time() - started_at)
+        if events:
+            after = cursor_after(after, events)
+            yield [Played(latest, event) for event in events]
+
+
+def too_large() -> RequestError:
+    """What is said of a stream that no cassette can hold."""
+    return RequestError(
+        "conflict", f"the stream is larger than a cassette may be, {MAX_BYTES // 2**20} MiB"
+    )
+
+
+class Taping:
+    """The cassettes of a folder, and the requests that they answer.
+
+    In the mode "new" a request that has none is recorded, in "replay" it is refused, and in "off"
+    none is looked for. Streams of the upstreams `apart` are neither recorded nor replaced.
+    """
+
+    def __init__(
+        self, folder: Folder, *, mode: Mode, keeps_requests: bool, apart: Collection[str]
+    ) -> None:
+        self._folder = folder
+        self._mode = mode
+        self._keeps_requests = keeps_requests
+        self._apart = frozenset(apart)
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Of streams that are being recorded."""
+        self._saving: dict[str, asyncio.Task[None]] = {}
+        """Those that are being written, by the names of their cassettes."""
+
+    async def choose(self, route: Route, name: str, chat: ChatRequest) -> Choice:
+        """Return the route that answers a request to a model of a public name.
+
+        Raises:
+            RelayError: the cassette that is to be replayed is not there, or is broken.
+            RequestError: `invalid_request`, the request has none, and is not to be recorded.
+        """
+        target = route.targets[0]
+        if isinstance(target, CassetteTarget):
+            return await self._replay(route, target.playback)
+        formats = {one for target in route.targets for one in target.dialect.passthrough}
+        digest = digest_of(name, chat, formats=formats)
+        if self._mode == "off" or any(one.upstream.name in self._apart for one in route.targets):
+            return Choice(route, digest)
+        cassette = f"{file_name_of(name)}-{digest[:DIGITS]}"
+        if (saving := self._saving.get(cassette)) is not None:
+            await asyncio.wait({saving}, timeout=SAVE_S)
+        if not await asyncio.to_thread(self._folder.has, cassette):
+            if self._mode == "replay":
+                raise RequestError(
+                    "invalid_request",
+                    f"no cassette has this request to {name[:100]!r}, which would be "
+                    f"'{cassette}.jsonl'; record_cassettes = 'new' records it",
+                )
+            return Choice(route, digest, records=cassette)
+        choice = await self._replay(route, Playback(cassette))
+        log.info("request replayed from its cassette", cassette=cassette, model=name)
+        return choice._replace(digest=digest)
+
+    async def _replay(self, route: Route, playback: Playback) -> Choice:
+        # Here too, so that what is wrong with it is told before there is a stream.
+        tape = await asyncio.to_thread(self._folder.load, playback.name)
+        replaying = Route(
+            route.name,
+            (CassetteTarget.of(playback),),
+            record_content=route.record_content,
+            asked_as=tape.head.model,
+        )
+        return Choice(replaying, cassette=playback.name)
+
+    def record(
+        self, event_log: EventLog, record: StreamRecord, choice: Choice, chat: ChatRequest
+    ) -> None:
+        """Record a stream that has just been started; it becomes a cassette if it completes."""
+        head = make_head(
+            choice.route.name,
+            measured_from=1,
+            request_digest=choice.digest,
+            request=request_of(record.route, chat) if self._keeps_requests else None,
+        )
+        task = asyncio.create_task(self._record(event_log, record, choice.records, head))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _record(
+        self, event_log: EventLog, record: StreamRecord, cassette: str, head: Head
+    ) -> None:
+        stream = record.id
+
+        async def read(after: int) -> Sequence[Event]:
+            return await event_log.read(stream, after, timeout_s=READ_S)
+
+        lines = [render_head(head)]
+        size = len(lines[0])
+        end: Event | None = None
+        try:
+            async for batch in follow(read, (), started_at=record.created_at):
+                for at, end in batch:
+                    lines.append(render_event(end, at))
+                    size += len(lines[-1])
+                if size > MAX_BYTES:
+                    log.warning("stream not recorded: it is too large", stream=stream, bytes=size)
+                    return
+        except RelayError as error:  # deleted, or the log has failed
+            log.info("stream not recorded", stream=stream, code=error.code)
+            return
+        if isinstance(end, StreamEnd) and end.status == "completed":
+            await self._save(cassette, b"".join(lines), stream=stream)
+
+    async def _save(self, cassette: str, data: bytes, *, stream: str) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  (it is a coroutine's)
+        self._saving[cassette] = task
+        try:
+            await asyncio.to_thread(self._folder.save, cassette, data)
+        except (OSError, FolderFull) as error:
+            told = getattr(error, "strerror", None) or str(error)
+            log.warning("cassette not written", cassette=cassette, error=told)
+        else:
+            log.info("stream recorded to a cassette", stream=stream, cassette=cassette)
+        finally:
+            if self._saving.get(cassette) is task:
+                del self._saving[cassette]
+
+    async def close(self, *, timeout_s: float) -> None:
+        """Write what has ended; all streams have."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout_s)
+        for task in self._tasks:
+            task.cancel()

@@ -1,0 +1,101 @@
+"""What an idempotency key leads to: the stream that it has started, unless that came to nothing."""
+
+import asyncio
+from collections.abc import Sequence
+
+from ..errors import RelayError, RequestError, ServiceError
+from ..eventlog import Claim, EventLog, cursor_after
+from ..eventlog.stream_info import StreamRecord
+from ..events import Event, StreamEnd, StreamTarget
+from .readers import BATCH
+from .run import outcome_of
+
+START_S = 3.0
+"""How long a stream that was found by its key may take to begin, until that is left to the next
+request: the process that was to begin it may be lost."""
+
+TRIES = 3
+"""How often a request takes over a key whose stream has failed or never began."""
+
+
+async def claim_key(event_log: EventLog, record: StreamRecord) -> Claim:
+    """Open a stream, unless its key leads to one already, and that to an answer.
+
+    Raises:
+        RequestError: `idempotency_mismatch`.
+        ServiceError: `overloaded`, the log is full, or what the key leads to has not begun.
+    """
+    claim = await event_log.create(record)
+    for _ in range(TRIES):
+        check_digest(claim, record.key, record.digest)
+        if claim.stream == record.id or not await may_try_again(event_log, claim.stream):
+            return claim
+        claim = await event_log.create(record, over=claim.stream)
+    check_digest(claim, record.key, record.digest)
+    return claim
+
+
+async def may_try_again(event_log: EventLog, stream: str) -> bool:
+    """Return whether the key of a stream is free again.
+
+    It is if the stream is gone, or if the relay that ran it has seen it fail before
+    anything visible, of what may have passed. A stream that was interrupted may have been
+    paid for.
+
+    Raises:
+        ServiceError: `overloaded`, the stream has not begun; nobody can tell yet whether
+            it will.
+    """
+    try:
+        first = await _read_start(event_log, stream)
+    except RequestError:
+        return True
+    end = first[-1]
+    if not isinstance(end, StreamEnd) or end.status != "failed":
+        return False
+    began = any(isinstance(event, StreamTarget) for event in first)
+    return not began and bool(end.error and end.error.retryable)
+
+
+async def await_outcome(event_log: EventLog, stream: str) -> RelayError | None:
+    """Wait until a stream that runs elsewhere has begun or ended; return why it failed, or None."""
+    after = 0
+    while True:
+        try:
+            events = await event_log.read(stream, after, timeout_s=1)
+        except RelayError as error:
+            return error
+        for event in events:
+            if isinstance(event, StreamTarget):
+                return None
+            if isinstance(event, StreamEnd):
+                return outcome_of(event)
+        after = cursor_after(after, events)
+
+
+def check_digest(claim: Claim, key: str | None, digest: str) -> None:
+    """Refuse a key that another request has used.
+
+    Raises:
+        RequestError: `idempotency_mismatch`.
+    """
+    if claim.digest != digest:
+        raise RequestError(
+            "idempotency_mismatch",
+            f"the Idempotency-Key {key!r} was used with another request; take a new key",
+        )
+
+
+async def _read_start(event_log: EventLog, stream: str) -> Sequence[Event]:
+    """Return the first events of a stream, as soon as there is one."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + START_S
+    while (left_s := deadline - loop.time()) > 0:
+        if first := await event_log.read(stream, 0, timeout_s=left_s, limit=BATCH):
+            return first
+    raise ServiceError(
+        "overloaded",
+        "the stream that this Idempotency-Key has asked for has not begun, and the relay that "
+        "was to begin it may be lost; try again with the same key",
+        retry_after_s=2,
+    )

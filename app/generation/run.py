@@ -1,0 +1,482 @@
+"""One generation: the events of its attempts into the log.
+
+The path of a token: `Decoder.feed` (bytes to messages), `Parser.feed` (messages to
+events), `EventLog.append`. What arrived in one read moves as one batch.
+
+Nothing visible is logged before the target is committed, that is, before the upstream has
+sent a first piece of answer or completed an empty one: until then a failure can still be
+made good by another attempt, or become an HTTP status. Afterwards there is no other attempt.
+What can happen when is in `lifecycle.py`, what it costs in `settlement.py`.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from ..errors import RelayError, ServiceError, UpstreamError
+from ..eventlog import EventLog, StreamTooLong, read_all
+from ..eventlog.recovery import closing_events
+from ..eventlog.stream_ended import StreamEnded
+from ..eventlog.stream_info import StreamRecord
+from ..events import (
+    EndedBy,
+    Event,
+    Notice,
+    Status,
+    StreamEnd,
+    StreamStart,
+    StreamTarget,
+)
+from ..requests import ChatRequest
+from ..telemetry.observer import (
+    AttemptFailed,
+    AttemptStarted,
+    Committed,
+    FirstEvent,
+    Observer,
+)
+from ..telemetry.progress import Progress
+from ..upstreams.client import Client
+from ..upstreams.routes import Route, Upstreams
+from .accounting import Accounting
+from .admission import RequestMemory
+from .attempt import Attempt, KeptRequest, is_visible
+from .deadlines import Deadlines, Limits
+from .failover import Failover
+from .lifecycle import Input, State, after
+from .readers import Attended
+from .retry import Step
+from .settlement import RunSettlement
+from .token_usage import count_input
+
+log = structlog.get_logger("seseragi.relay")
+
+
+class Stopped(NamedTuple):
+    """Why a run ends, where its provider has not ended it."""
+
+    status: Status
+    error: RelayError | None
+    by: EndedBy
+
+
+class Relay:
+    """Runs one generation, once, and never raises: every end is a `stream.end` in the log.
+
+    `begun` resolves before any upstream is called: to None when the log has the first event, to
+    the error when it does not take that. Then a stream with a key is removed, which leaves that
+    free, and any other one is ended. `committed` resolves as soon as the outcome of the
+    start is known: to None when the answer has begun, to the error when the stream failed before
+    anything visible.
+    """
+
+    def __init__(
+        self,
+        record: StreamRecord,
+        request: ChatRequest,
+        *,
+        route: Route,
+        upstreams: Upstreams,
+        client: Client,
+        event_log: EventLog,
+        limits: Limits,
+        observer: Observer,
+        accounting: Accounting,
+        attended: Callable[[], Attended] = lambda: Attended(0, 0),
+        headers: Mapping[str, str] | None = None,
+        memory: RequestMemory | None = None,
+        asks_again_s: float = 0,
+        tells_content: bool = False,
+    ) -> None:
+        """Prepare it; with `tells_content` the observer is told what was asked and answered.
+
+        For `asks_again_s` failures that may pass are left to the client: see `StartOptions`.
+        """
+        self.stream = record.id
+        self._record = record.without_request()
+        self._observer = observer
+        self._accounting = accounting
+        self._attended = attended
+        self.begun: asyncio.Future[RelayError | None] = asyncio.Future()
+        self.committed: asyncio.Future[RelayError | None] = asyncio.Future()
+        self._request = KeptRequest(request, memory)
+        """Until no other attempt can follow."""
+        self._headers = headers or {}
+        self._route = route
+        self._client = client
+        self._log = event_log
+        self._limits = limits
+        self._clock = clock = asyncio.get_running_loop().time
+        self._started_at = clock()
+        self._asks_again_s = asks_again_s
+        self._settlement = RunSettlement(
+            self._record,
+            request,
+            accounting=accounting,
+            produced=partial(event_log.produced, record.id),
+            attended=attended,
+            clock=clock,
+            record_content=route.record_content,
+            trace_content=tells_content,
+        )
+        self._failover = Failover(
+            upstreams, route, name=self.stream, limits=limits, now=self._started_at
+        )
+        self._attempt = self._prepare(self._failover.first())
+        self._state: State = "reserved"
+        self._stopped: Stopped | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._first_event_s: float | None = None
+        """When something visible came."""
+        self._count = 0
+        """Events in the log."""
+
+    async def run(self) -> None:
+        """Relay the whole answer; returns when the `stream.end` is in the log.
+
+        Where not even that can be written the stream stays without an end, which is logged,
+        and which the log's own recovery mends.
+        """
+        self._task = asyncio.current_task()
+        try:
+            try:
+                await self._run()
+            except RelayError as error:
+                await self._end_by_log(error)
+        except RelayError as failure:
+            log.warning("log failed under the stream", stream=self.stream, code=failure.code)
+            with contextlib.suppress(RelayError):
+                await self._end_by_log(failure)
+        except Exception:
+            log.exception("relay failed", stream=self.stream)
+            bug = ServiceError("internal", "the relay failed; its log tells more")
+            with contextlib.suppress(RelayError):
+                await self._end_by_log(bug)
+        finally:
+            self._request.drop()
+            if not self.begun.done():
+                self.begun.set_result(ServiceError("internal", "the event log failed"))
+            if not self.committed.done():
+                self.committed.set_result(ServiceError("internal", "the event log failed"))
+
+    async def _run(self) -> None:
+        try:
+            await self._begin()
+            while self._state == "begun":
+                await self._try()
+        except asyncio.CancelledError:
+            self._note_stop(Stopped("interrupted", shut_down(), "shutdown"))
+        if self._stopped is not None and self._state == "ending":
+            await self.take(self._attempt.stop(self._stopped.status, self._stopped.error))
+
+    async def _begin(self) -> None:
+        """Log the first event; if the log does not take it, free the key of the stream.
+
+        Whoever finds that event knows that an upstream may have been called.
+        """
+        labels, now = self._record.labels, int(self._accounting.wall())
+        model = self._route.asked_as or self._route.name
+        try:
+            await self._append([StreamStart(self.stream, model, now, labels)])
+        except RelayError as error:
+            failure = error if isinstance(error, ServiceError) else _not_begun()
+            if self._record.key is None:
+                self.begun.set_result(failure)
+                raise
+            with contextlib.suppress(RelayError):
+                await self._log.delete(self.stream)
+            self._enter("lost")
+            self.begun.set_result(failure)
+            self.committed.set_result(failure)
+        else:
+            self._enter("started")
+            self.begun.set_result(None)
+
+    async def _end_by_log(self, error: RelayError) -> None:
+        """End as failed when the parser is ahead of the log: it knows what has to be closed."""
+        self._enter("refused")
+        if self._state == "ended":
+            return
+        self._stopped = self._stopped or Stopped("failed", error, "relay")
+        written = await read_all(self._log, self.stream)
+        # None if the log has ended it: then the log reports it.
+        await self.take(closing_events(written, status="failed", error=error.info()))
+
+    def stop(self, status: Status, error: RelayError | None = None, *, by: EndedBy) -> None:
+        """End the generation from outside and close the upstream; the first call counts."""
+        waits = self._state != "reserved"  # the append of the start is not interrupted
+        if self._note_stop(Stopped(status, error, by)) and waits and self._task is not None:
+            self._task.cancel()
+
+    def _note_stop(self, stopped: "Stopped") -> bool:
+        """Return whether the stop counts."""
+        before = self._state
+        self._enter("stop")
+        if self._state == before:
+            return False
+        self._stopped = stopped
+        return True
+
+    def _enter(self, what: Input) -> None:
+        self._state = after(self._state, what)
+
+    def _prepare(self, step: Step) -> Attempt:
+        """Make the attempt that a step of the plan asks for; it does not begin yet."""
+        target = self._failover.target
+        return Attempt(
+            target,
+            self._request,
+            number=step.attempt,
+            client=self._client,
+            limits=target.limits(self._limits),
+            headers=self._headers,
+            is_last=self._failover.is_last,
+        )
+
+    async def _try(self) -> None:
+        """Run the attempt that is due, after the wait that goes before it."""
+        if (step := self._failover.step) is not None:
+            await asyncio.sleep(step.wait_s)
+        self._enter("attempt")
+        attempt = self._attempt
+        headers: dict[str, str] = {}
+        self._observer.attempt_started(
+            AttemptStarted(
+                id=self.stream, attempt=attempt.number, target=attempt.target, headers=headers
+            )
+        )
+        now = self._clock()
+        silence_s = self._failover.begin(now)
+        limits = attempt.target.limits(self._limits)
+        if silence_s != limits.first_event_timeout_s:
+            limits = msgspec.structs.replace(limits, first_event_timeout_s=silence_s)
+        budget_s = self._route.budget_s
+        deadlines = Deadlines(
+            limits,
+            now=now,
+            started_at=self._started_at,
+            begin_by=self._started_at + budget_s if budget_s else None,
+        )
+        try:
+            await attempt.run(self, deadlines=deadlines, headers=headers)
+        finally:
+            self._failover.end()
+
+    def push(self, events: Sequence[Event]) -> bool:
+        """Append a batch within the read that brought it: the way of nearly every token.
+
+        False, and none is appended, before the target is committed, at the end, and where
+        the log has to be waited for.
+        """
+        if self._state != "committed" or isinstance(events[-1], StreamEnd):
+            return False
+        if not self._log.push(self.stream, events):
+            return False
+        self._count += len(events)
+        return True
+
+    async def take(self, events: Sequence[Event]) -> bool:
+        """Append a batch; False, and none is appended, while nothing visible has come."""
+        if not events:
+            return True
+        end = events[-1] if isinstance(events[-1], StreamEnd) else None
+        if self._first_event_s is not None:
+            self._note(end)
+        elif any(map(is_visible, events)) or (end is not None and end.status == "completed"):
+            events = self._commit(events)
+            self._note(end)
+        elif end is None:
+            return False
+        elif end.status == "failed" and end.error is not None:
+            error = RelayError.of(end.error)
+            if await self._retry(error, end, events):
+                return True
+            verdict = error if self._stopped else self._failover.verdict(error)
+            end = msgspec.structs.replace(end, error=verdict.info())
+        if end is None:
+            await self._append(events)
+        else:
+            await self._end(end, [*events[:-1], end])
+        return True
+
+    def _commit(self, events: Sequence[Event]) -> list[Event]:
+        """Stay with the target from now on; return its first events with what goes before them."""
+        self._enter("visible")
+        now = self._clock()
+        self._first_event_s = now - self._started_at
+        self._failover.answered(now)
+        self._request.drop()
+        counts = count_input(self._attempt.parser.usage, request=self._record.reserve)
+        return [*self._attempt.start(counts), *events]
+
+    async def _retry(self, error: RelayError, end: StreamEnd, events: Sequence[Event]) -> bool:
+        """Let another attempt follow a failure before anything visible; False if none does."""
+        now, failed = self._clock(), self._attempt
+        failed.note_wait(error)
+        self._blame(error)
+        if self._stopped is not None:
+            return False
+        cut = failed.cut or error.code == "upstream_truncated"
+        in_time = now - self._started_at < self._asks_again_s
+        handed_on = in_time and not cut and self._attended().now > 0
+        step = self._failover.next(error, now, handed_on=handed_on)
+        if step is None:
+            return False
+        self._enter("retry")
+        self._settlement.charge_followed(failed, end, events)
+        reply = failed.reply()
+        self._attempt = self._prepare(step)
+        target = self._attempt.target
+        code = "retry" if target.name == failed.target.name else "fallback"
+        what = f"asking {target.name!r} {'again' if code == 'retry' else 'instead'}"
+        self._observer.attempt_failed(
+            AttemptFailed(
+                record=self._record,
+                attempt=failed.number,
+                upstream=failed.target.upstream.name,
+                target=failed.target.name,
+                error=error,
+                next_target=target.name,
+                wait_s=step.wait_s,
+                then=what,
+                reply=reply,
+            )
+        )
+        await self._append([Notice(code, f"{error.message}; {what}")])
+        return True
+
+    def _note(self, end: StreamEnd | None) -> None:
+        """Tell the breaker how an answer that had begun has ended."""
+        if end is not None and end.status == "completed":
+            self._failover.completed(self._clock())
+        elif end is not None and end.status == "failed" and end.error is not None:
+            self._blame(RelayError.of(end.error))
+
+    def _blame(self, error: RelayError) -> None:
+        """Tell the breaker of a failure, unless it came from outside or of too little time."""
+        self._attempt.code, deadlines = error.code, self._attempt.deadlines
+        if self._stopped is None:
+            fair = deadlines is None or deadlines.fair
+            self._failover.failed(error, self._clock(), fair=fair)
+
+    async def _append(self, events: Sequence[Event]) -> None:
+        """Append events that do not end the stream; if they are too many, those that fit.
+
+        Raises:
+            UpstreamError: they were too many.
+        """
+        try:
+            await self._write(events)
+        except StreamTooLong as full:
+            # Stopped meanwhile, it fails all the same: the parser is ahead of the log.
+            with contextlib.suppress(RelayError, asyncio.CancelledError):
+                for event in events:
+                    await self._write([event])
+            raise UpstreamError("upstream_invalid_response", full.message) from None
+
+    async def _write(self, events: Sequence[Event]) -> None:
+        try:
+            await self._log.append(self.stream, events)
+        except asyncio.CancelledError:  # which the append survives
+            self._added(events)
+            raise
+        self._added(events)
+
+    async def _end(self, end: StreamEnd, events: Sequence[Event]) -> None:
+        """Append the events that end the stream; nothing interrupts that."""
+        self._enter("end")
+        events, settlement, ended = self._settlement.settle(
+            self._attempt,
+            end,
+            events,
+            logged=self._count,
+            first_event_s=self._first_event_s,
+            stopped_by=None if self._stopped is None else self._stopped.by,
+        )
+        placed = await self._log.append(self.stream, events, settlement)
+        self._added(events)
+        if placed is None:
+            self._report_ended(ended)
+        else:
+            placed.add_done_callback(partial(self._on_placed, ended))
+
+    def _on_placed(self, ended: StreamEnded, placed: "asyncio.Future[None]") -> None:
+        if placed.cancelled():
+            self._enter("lost")
+        else:
+            self._report_ended(ended)
+
+    def _report_ended(self, ended: StreamEnded) -> None:
+        self._enter("placed")
+        self._observer.ended(ended)
+
+    def _added(self, events: Sequence[Event]) -> None:
+        """Note what is in the log now; the first target or the end there is the outcome."""
+        begins = self._count == 0
+        self._count += len(events)
+        if self.committed.done():
+            return
+        if begins:
+            self._observer.started(self._record)
+        answer = next((event for event in events if isinstance(event, StreamTarget)), None)
+        if answer is not None:
+            self.committed.set_result(None)
+            self._report_committed(answer, visible=any(map(is_visible, events)))
+        elif isinstance(end := events[-1], StreamEnd):
+            self.committed.set_result(outcome_of(end))
+
+    def progress(self) -> Progress:
+        """Return how far it is now, for somebody who looks."""
+        now, attempt, deadlines = self._clock(), self._attempt, self._attempt.deadlines
+        began = self._first_event_s is not None
+        return Progress(
+            record=self._record,
+            target=attempt.target.name,
+            attempt=attempt.number,
+            age_s=now - self._started_at,
+            first_event_s=self._first_event_s,
+            events=self._count,
+            silent_s=now - self._started_at if deadlines is None else deadlines.silent_s(now),
+            longest_gap_s=deadlines.longest_gap_s if began and deadlines is not None else None,
+            told=attempt.parser.usage,
+            spent_nano_usd=self._settlement.spent_nano_usd,
+            written=partial(self._log.produced, self.stream),
+        )
+
+    def _report_committed(self, answer: StreamTarget, *, visible: bool) -> None:
+        attempt, now = self._attempt, self._clock()
+        after_s = now - self._started_at
+        self._observer.committed(
+            Committed(
+                record=self._record,
+                attempt=attempt.number,
+                target=attempt.target.name,
+                after_s=after_s,
+                answer=answer,
+            )
+        )
+        if visible:
+            self._observer.first_event(FirstEvent(self._record, self._first_event_s or after_s))
+
+
+def outcome_of(end: StreamEnd) -> RelayError:
+    """Return the error of a stream that has ended before anything visible."""
+    cancelled = ServiceError("cancelled", "the stream was cancelled before it began")
+    return RelayError.of(end.error) if end.error else cancelled
+
+
+def _not_begun() -> ServiceError:
+    """What is told of a stream that somebody else has removed before it could begin."""
+    return ServiceError(
+        "overloaded", "the stream was lost before it began; try again", retry_after_s=1
+    )
+
+
+def shut_down() -> ServiceError:
+    """What a stream ends with when the relay stops before it is complete."""
+    return ServiceError("producer_lost", "the relay was shut down before the answer was complete")

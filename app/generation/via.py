@@ -1,0 +1,50 @@
+"""Where a request has come from, and how a relay knows one that it has sent itself.
+
+Each process has a name, which its calls carry: a request that has it has come back.
+"""
+
+import secrets
+
+import msgspec
+
+from ..errors import RequestError
+from .admission import LOCAL
+
+PSEUDONYM = r"seseragi-[0-9a-f]{8}"
+"""What a process calls itself in headers (RFC 9110, 7.6.3)."""
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a request has come from."""
+
+    address: str = LOCAL
+    """Whose share it takes."""
+    via: str = ""
+    """What it has passed, as that header says it."""
+    relays: tuple[str, ...] = ()
+    """The relays among that."""
+
+
+class Pseudonym:
+    """The name of this process in headers."""
+
+    __slots__ = ("name",)
+
+    def __init__(self) -> None:
+        self.name = f"seseragi-{secrets.token_hex(4)}"
+
+    def headers(self, origin: Origin) -> dict[str, str]:
+        """Return the headers by which a call can be known that comes back."""
+        return {
+            "via": f"{origin.via}, 1.1 {self.name}".removeprefix(", "),
+            "cdn-loop": ", ".join((*origin.relays, self.name)),
+        }
+
+
+def came_back() -> RequestError:
+    """Return the error for a request that this process has sent itself."""
+    return RequestError(
+        "invalid_request",
+        "the request has come back to the relay that sent it: an upstream of it is the "
+        "relay itself, or leads there; check the base URLs",
+    )

@@ -1,0 +1,1 @@
+"""Our HTTP server: connection, flow control, peers, refusals, workers."""

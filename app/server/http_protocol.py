@@ -1,0 +1,411 @@
+"""One connection of a client: uvicorn's HTTP/1, where that leaves something open or unbounded.
+
+- What comes is one request after the other and nothing else: an upgrade is not taken, fields
+  after the body are ignored, and after the last request nothing is read as another one.
+- Whatever a connection waits for has a time by which it must have come, and all that is
+  read ahead of its use has a bound.
+- What is no request is answered once, if nobody can take that for the answer to something
+  else, and the connection closes.
+"""
+
+import asyncio
+from enum import Enum, auto
+from typing import Any
+
+import httptools
+import structlog
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from ..api.client_connection import CONNECTION
+from ..errors import RelayError, RequestError
+from .direct_writer import (
+    CountedConnection,
+    CountedUnchunkedConnection,
+    HandlerConnection,
+    UnchunkedConnection,
+)
+from .flow import Flow
+from .peers import Peers
+from .refusals import answer, check_head, too_large, too_slow
+
+MAX_HEAD_BYTES = 128 * 1024
+MAX_LOOSE_BYTES = 16 * 1024
+"""Extensions of a chunk, or fields after the last one: what comes without a piece of the body."""
+
+PIECE_BYTES = 8 * 1024
+"""How much is parsed at once: of pipelined requests no more are begun ahead of their turn."""
+
+HEAD_S = 30
+"""How long the head of a request may take, and a connection may be open without one."""
+
+BODY_S = 60
+"""How long a body may take. Who reads it gives up sooner; this is for those that do not."""
+
+REST_S = 30
+REST_BYTES = 16 * 2**20
+"""What is still read of a client that has its answer: many read it after they have sent all."""
+
+CLOCK_S = 0.002
+"""A timer goes off that much too early at most."""
+
+OF_UPGRADE = (b"connection", b"upgrade", b"http2-settings")
+
+log = structlog.get_logger("seseragi.server")
+
+
+class _Place(Enum):
+    """What the next byte is part of."""
+
+    BETWEEN = auto()
+    HEAD = auto()
+    BODY = auto()
+
+
+class _Wait(Enum):
+    """What a connection waits for."""
+
+    REQUEST = auto()
+    HEAD = auto()
+    BODY = auto()
+    REST = auto()
+    """The end of what a client sends that has its answer already."""
+    ANSWER = auto()
+    """The app; what that waits for has its own limits."""
+    READER = auto()
+    """That the client takes the last of its answer; then it is closed."""
+
+
+class _Transport:
+    """What uvicorn sends an answer over, and closes: see `Protocol.finish`."""
+
+    __slots__ = ("_protocol", "write")
+
+    def __init__(self, protocol: "Protocol") -> None:
+        self._protocol = protocol
+        self.write = protocol.transport.write
+
+    def is_closing(self) -> bool:
+        return self._protocol.finished or self._protocol.transport.is_closing()
+
+    def close(self) -> None:
+        self._protocol.finish()
+
+
+class Protocol(HttpToolsProtocol):
+    """Offers `CONNECTION` to the app; what it gives a reader for time is in `Flow`."""
+
+    def __init__(
+        self,
+        *args: Any,
+        send_timeout_s: float,
+        min_reader_rate: float,
+        peers: Peers,
+        count_bytes: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._kinds: tuple[type[HandlerConnection], type[HandlerConnection]] = (
+            (CountedConnection, CountedUnchunkedConnection)
+            if count_bytes
+            else (HandlerConnection, UnchunkedConnection)
+        )
+        self._send_timeout_s = send_timeout_s
+        self._min_reader_rate = min_reader_rate
+        self._peers = peers
+
+    # The connection
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.flow: Flow = Flow(
+            transport,
+            self.loop,
+            send_timeout_s=self._send_timeout_s,
+            min_reader_rate=self._min_reader_rate,
+        )
+        self._responses: list[HandlerConnection] = []
+        self._place = _Place.BETWEEN
+        self._loose = 0
+        """Bytes since the last that were of use: the end of a head, a piece of a body."""
+        self._unused = 0
+        """Bytes that came after an answer and will not be looked at."""
+        self._last = False
+        """Whether nothing that comes from here on is a request."""
+        self._leaves = False
+        """Whether the next request is the last."""
+        self.finished = False
+        """Whether the last answer has been sent."""
+        self._sender = _Transport(self)
+        self._wait: _Wait | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._due = 0.0
+        self._peer: str | None = None
+        try:
+            self._peer = self._peers.enter(self.client[0] if self.client else None)
+        except RelayError as error:
+            if told := self._peers.refusals(self.loop.time()):
+                log.warning("connections refused", count=told, latest=error.message)
+            self._last = True
+            transport.write(answer(error))
+            transport.close()
+        self._settle()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._peer is not None:
+            self._peers.leave(self._peer)
+        if self._timer is not None:
+            self._timer.cancel()
+        self.flow.forget_reader()
+        super().connection_lost(exc)
+        for response in self._responses:
+            response.lose()
+
+    def shutdown(self) -> None:
+        if self.finished:
+            self.transport.close()
+        super().shutdown()
+
+    def take_last(self, *, within_s: float) -> None:
+        """Close after the current answer, or after the next if there is none.
+
+        An idle connection closes after the time: a request may be on its way, from a proxy that
+        would not send it again. After an answer that has begun the proxy would take the
+        connection for its next request, when the relay already refuses it.
+        """
+        self._leaves = True
+        if self._wait is _Wait.ANSWER:
+            self.cycle.keep_alive = False
+            self._last = True
+        elif self._wait is _Wait.BODY:
+            self.cycle.keep_alive = False
+        elif self._wait is _Wait.REQUEST:
+            self._arm(within_s)
+
+    # What the client sends
+
+    def data_received(self, data: bytes) -> None:
+        if self._last or self._wait is _Wait.REST:
+            self._unused += len(data)
+            if self._unused > REST_BYTES:
+                self.transport.close()
+        if not self._last:
+            self._parse(self.flow.held + data if self.flow.held else data)
+        self._settle()
+
+    def _parse(self, data: bytes) -> None:
+        """Parse what came, as far as it is its turn; the rest is held and nothing more read."""
+        self.flow.held = b""
+        view = memoryview(data)
+        while view and not self._last:
+            if self.pipeline:
+                self.flow.pause_reading()
+                self.flow.held = bytes(view)
+                return
+            piece = view[:PIECE_BYTES]
+            self._loose += len(piece)
+            try:
+                view = view[self._feed(piece) :]
+            except httptools.HttpParserError as error:
+                # An error is also how a callback stops the parser.
+                reason = error.__context__
+                if not isinstance(reason, RelayError):
+                    reason = RequestError("invalid_request", f"this is no HTTP request: {error}")
+                if not self._last:
+                    self._refuse(reason)
+                return
+            self._check_loose()
+
+    def _feed(self, piece: memoryview) -> int:
+        """Parse a piece; give how much of it has been."""
+        try:
+            self.parser.feed_data(piece)
+        except httptools.HttpParserUpgrade as upgrade:
+            # It stops after the head, and would take the body for the next request.
+            head = self._head_without_upgrade()
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.feed_data(head)
+            return int(upgrade.args[0])
+        return len(piece)
+
+    def _head_without_upgrade(self) -> bytes:
+        """Write the head again, as that of a request without an upgrade, which is the last.
+
+        Whoever offers an upgrade may go on in another protocol, or have others do so: what
+        follows the request is no other request, whatever it looks like.
+        """
+        version = self.parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
+        lines += [b"%b: %b" % field for field in self.headers if field[0] not in OF_UPGRADE]
+        return b"\r\n".join((*lines, b"connection: close\r\n\r\n"))
+
+    def _check_loose(self) -> None:
+        """Bound what the parser takes without giving anything."""
+        if self._place is not _Place.BODY:
+            if self._loose > MAX_HEAD_BYTES:
+                self._refuse(too_large("the head of the request is", MAX_HEAD_BYTES))
+        elif self._loose > MAX_LOOSE_BYTES:
+            what = "the extension of a chunk, or the fields after the body, are"
+            self._refuse(too_large(what, MAX_LOOSE_BYTES))
+
+    # What the parser finds
+
+    def on_message_begin(self) -> None:
+        if self._last:
+            raise RequestError("invalid_request", "there was a request before that was the last")
+        super().on_message_begin()
+        self._place = _Place.HEAD
+        self._wait = None
+        self._unused = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._place is _Place.HEAD:  # not after the body, past all that checked the head
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":
+                raise RequestError("method_not_allowed", "this is no proxy to CONNECT through")
+            return  # the same head comes again without it
+        check_head(self.headers, self.parser.get_http_version())
+        super().on_headers_complete()
+        if self._leaves:
+            self.cycle.keep_alive = False
+        self._place = _Place.BODY
+        self._loose = 0
+        self.cycle.transport = self._sender  # type: ignore[assignment]  # what it uses of one
+        kind = self._kinds[self.scope["http_version"] != "1.1"]
+        connection = kind(self.transport, self.cycle)
+        self.scope["extensions"] = {CONNECTION: connection}  # type: ignore[dict-item]
+        self._responses = [r for r in self._responses if not r.cycle.response_complete]
+        self._responses.append(connection)
+
+    def on_body(self, body: bytes) -> None:
+        self._loose = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
+        self._place = _Place.BETWEEN
+        self._loose = 0
+        self._last = not self.cycle.keep_alive
+        super().on_message_complete()
+
+    # Answers
+
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        if not self._sender.is_closing():
+            if self.pipeline:
+                self._start_asgi_task(*self.pipeline.pop())
+            if self.flow.held and not self.pipeline:
+                self._parse(self.flow.held)
+            if not self.pipeline:
+                self.flow.resume_reading()
+        self._settle()
+
+    def _refuse(self, error: RelayError) -> None:
+        """Read no further, and say why if that cannot be taken for another answer."""
+        log.debug("request refused", detail=error.message)
+        cycle, within = self.cycle, self._place is _Place.BODY
+        if not within:  # no body is on its way that the client has to get rid of first
+            self._unused = REST_BYTES - MAX_HEAD_BYTES
+        self._place, self._last = _Place.BETWEEN, True
+        if within and cycle.response_complete:
+            self.finish()
+        elif within and (cycle.response_started or self.pipeline):
+            self.transport.abort()
+        elif not within and cycle is not None and not cycle.response_complete:
+            cycle.keep_alive = False  # closes when what came before is answered
+        else:
+            if within:
+                self._responses[-1].lose()
+            self.transport.write(answer(error))
+            self.finish()
+
+    def finish(self) -> None:
+        """Send no more, and close when the client does.
+
+        Closed at once, what is on its way from the client would break off the answer: the
+        system resets a connection that is closed with something unread.
+        """
+        if self.finished or self.transport.is_closing():
+            return
+        self.finished = self._last = True
+        self.flow.held = b""
+        self.transport.write_eof()
+        self.flow.resume_reading()
+        self._settle()
+
+    # Deadlines
+
+    def _settle(self) -> None:
+        """Note what is waited for now, and until when."""
+        wait = self._next()
+        if wait is self._wait:
+            return
+        self._wait = wait
+        if wait is _Wait.ANSWER:
+            return
+        match wait:
+            case _Wait.REQUEST:
+                self._arm(self.timeout_keep_alive if self.cycle else HEAD_S)
+            case _Wait.HEAD:
+                self._arm(HEAD_S)
+            case _Wait.BODY:
+                self._arm(BODY_S)
+            case _Wait.REST:
+                self._arm(REST_S)
+            case _Wait.READER:
+                self.flow.watch_reader()
+
+    def _next(self) -> _Wait:
+        cycle = self.cycle
+        if self.transport.is_closing():
+            return _Wait.READER
+        if self.finished:
+            return _Wait.REST
+        if self._place is _Place.HEAD:
+            return _Wait.HEAD
+        if self._place is _Place.BODY:
+            return _Wait.REST if cycle.response_complete else _Wait.BODY
+        return _Wait.REQUEST if cycle is None or cycle.response_complete else _Wait.ANSWER
+
+    def _arm(self, seconds: float) -> None:
+        """Set the time; a timer that goes off too early for it is left, and set again then."""
+        self.flow.was_paused = self.flow.read_paused
+        self._due = self.loop.time() + seconds
+        if self._timer is not None:
+            if self._timer_at <= self._due:
+                return
+            self._timer.cancel()
+        self._start_timer()
+
+    def _start_timer(self) -> None:
+        self._timer_at = self._due
+        self._timer = self.loop.call_at(self._due, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        self._settle()  # that the transport is closing is not always told
+        now = self.loop.time()
+        if self._wait in (_Wait.ANSWER, _Wait.READER):
+            self._due = now + REST_S
+        elif self._due <= now + CLOCK_S:
+            self._due = now + REST_S
+            if self.flow.was_paused:  # by the relay: what did not come could not
+                self.flow.was_paused = self.flow.read_paused
+            else:
+                self._expire()
+        if self._timer is None:
+            self._start_timer()
+
+    def _expire(self) -> None:
+        if self._wait is _Wait.HEAD:
+            self._refuse(too_slow("head", HEAD_S))
+        elif self._wait is _Wait.BODY:
+            self._refuse(too_slow("body", BODY_S))
+        else:
+            self.transport.close()
+        self._settle()

@@ -1,0 +1,182 @@
+"""uvicorn, with a stop that lets streams end, and the socket that it serves."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
+from types import FrameType
+from typing import Any, cast
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from .http_protocol import Protocol
+from .peers import Peers
+
+GRACE_S = 3
+"""How long readers get to take what is left after the drain."""
+ON_ITS_WAY_S = 0.25
+"""How long after the signal requests are still taken from connections that others may take."""
+
+
+class Server(uvicorn.Server):
+    """On SIGTERM or SIGINT `drain` runs while requests are still answered; then it stops.
+
+    A second signal calls `stop_now`. Where `others_answer` then, it takes no connection from the
+    signal on and soon keeps none that is idle: a proxy sends even a POST elsewhere when it
+    cannot connect, and never after a 503. What is on its way by then is still taken.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        peers: Peers,
+        send_timeout_s: float,
+        min_reader_rate: float,
+        keepalive_s: float,
+        root_path: str = "",
+        others_answer: Callable[[], bool],
+        on_listening: Callable[[], None],
+        drain: Callable[[], Awaitable[None]],
+        stop_now: Callable[[], None],
+        count_bytes: bool = False,
+        obeys_signals: bool = True,
+    ) -> None:
+        protocol = partial(
+            Protocol,
+            peers=peers,
+            send_timeout_s=send_timeout_s,
+            min_reader_rate=min_reader_rate,
+            count_bytes=count_bytes,
+        )
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=cast(Any, protocol),
+                root_path=root_path,
+                loop="auto",
+                ws="none",
+                lifespan="off",  # the hub outlives the server, and is closed after it
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,  # the app reads them itself, under any server
+                server_header=False,
+                date_header=True,
+                timeout_keep_alive=cast(int, keepalive_s),  # whole or not, it is for a timer
+                timeout_graceful_shutdown=GRACE_S,
+                backlog=4096,
+            )
+        )
+        self._others_answer = others_answer
+        self._obeys_signals = obeys_signals
+        self._on_listening = on_listening
+        self._drain = drain
+        self._stop_now = stop_now
+        self._signals = 0
+        self._hastened = False
+        self._draining: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        self._on_listening()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the process its own signal handlers, unless the server is the process."""
+        with super().capture_signals() if self._obeys_signals else contextlib.nullcontext():
+            yield
+
+    @contextlib.asynccontextmanager
+    async def serving(self, listener: socket.socket) -> AsyncIterator[None]:
+        """Serve until the end of the `async with`, whatever signals come."""
+        task = asyncio.create_task(self.serve(sockets=[listener]))
+        while not (self.started or task.done()):  # noqa: ASYNC110  (no event)
+            await asyncio.sleep(0)
+        try:
+            yield
+        finally:
+            self.should_exit = True
+            await task
+
+    def stop(self) -> None:
+        """Do what the first signal does."""
+        self._signals = max(self._signals, 1)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        # Without uvicorn's own record of the signal, which it would raise again after a
+        # clean stop, so that the process would die of it instead of exiting with 0.
+        # Only counted: a handler may interrupt `Event.wait` between its look and its wait.
+        self._signals += 1
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._signals and self._draining is None:
+            self._draining = asyncio.create_task(self._drain_all())
+        if self._signals > 1 and not self._hastened:
+            self._hastened = True
+            self._stop_now()
+        return await super().on_tick(counter)
+
+    async def _turn_away(self) -> None:
+        """Take no further connection, and tell those that there are to go.
+
+        Whoever has connected by now is accepted first: closing would reset it.
+        """
+        await _take_turns()
+        for listening in self.servers:
+            listening.close()
+        await _take_turns()  # an accepted one is made into a connection in the next of them
+        for connection in list(self.server_state.connections):
+            cast(Protocol, connection).take_last(within_s=ON_ITS_WAY_S)
+
+    async def _drain_all(self) -> None:
+        if self._others_answer():
+            await self._turn_away()
+            await asyncio.sleep(ON_ITS_WAY_S)
+        try:
+            await self._drain()
+        finally:
+            self.should_exit = True
+
+
+async def _take_turns() -> None:
+    """Let the loop look at its sockets, and do what comes of that."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def allow_files() -> int | None:
+    """Let this process open as many files as it may; give that number, None if there is none.
+
+    Many systems begin with 1024, and without a free one a connection is reset unseen.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with contextlib.suppress(ValueError, OSError):  # macOS names a limit that it does not allow
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return None if allowed == resource.RLIM_INFINITY else allowed
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Open the listening socket.
+
+    Raises:
+        OSError: the address is taken, not this machine's, or not permitted.
+    """
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener

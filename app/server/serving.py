@@ -1,0 +1,308 @@
+"""Serves a relay on its sockets, in this process or in several workers."""
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+import structlog
+from starlette.types import ASGIApp
+
+from ..api.operator import OperatorPaths
+from ..composition import build_metrics, build_observers, build_tracing, prepare_log
+from ..eventlog import LogUnusable
+from ..relay import Relay
+from ..reload import Configuration
+from ..settings import Settings, SettingsError
+from ..telemetry.logs import LineCounter
+from ..telemetry.shared_counters import Area
+from ..upstreams.routes import Upstreams
+from .peers import Peers
+from .server import Server
+from .workers import RELOAD, SERVES, STOP_NOW, Workers
+
+MAX_CONNECTIONS = 65_536
+"""The limit even where more files may be open: 640 MiB at 10 KiB for an idle connection."""
+
+OPERATOR_CONNECTIONS = 100
+
+STOP_WITHIN_S = 15
+"""How long a worker may take to stop when the streams have drained."""
+
+
+def fail(message: str) -> NoReturn:
+    """End the process with one line on stderr and exit code 2."""
+    print(f"seseragi: {message}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def build_server(
+    relay: Relay,
+    *,
+    app: ASGIApp | None = None,
+    others_answer: Callable[[], bool],
+    on_listening: Callable[[], None],
+    stop_now: Callable[[], None],
+    obeys_signals: bool = True,
+) -> Server:
+    """Build the HTTP server of a relay, which drains it when told to stop.
+
+    It serves the `app` instead of the relay's own if there is one. Where an operator has a port,
+    the end waits for a last scrape of the metrics.
+    """
+    settings, hub, metrics = relay.settings, relay.hub, relay.metrics
+
+    async def drain() -> None:
+        await hub.drain(settings.drain_s)
+        if metrics is not None and settings.operator_port is not None:
+            await metrics.wait_for_scrape(settings.last_scrape_s, unless=hub.shutdown.hastened)
+
+    return _build_server(
+        settings,
+        relay.app if app is None else app,
+        most=settings.max_connections or MAX_CONNECTIONS,
+        each=settings.max_connections_per_address,
+        others_answer=others_answer,
+        on_listening=on_listening,
+        drain=drain,
+        stop_now=stop_now,
+        obeys_signals=obeys_signals,
+    )
+
+
+def _build_operator_server(relay: Relay) -> Server:
+    """Build the HTTP server of the operator's port, with connections that clients cannot take."""
+
+    async def drain() -> None:
+        """Nothing: the main server decides when both end."""
+
+    return _build_server(
+        relay.settings,
+        OperatorPaths(relay.app),
+        most=OPERATOR_CONNECTIONS,
+        each=OPERATOR_CONNECTIONS,
+        others_answer=lambda: False,
+        on_listening=lambda: None,
+        drain=drain,
+        stop_now=lambda: None,
+        obeys_signals=False,
+    )
+
+
+def _build_server(settings: Settings, app: ASGIApp, *, most: int, each: int, **how: Any) -> Server:
+    return Server(
+        app,
+        peers=Peers(most, each=each, trusted=settings.trusted_proxies),
+        send_timeout_s=settings.send_timeout_s,
+        min_reader_rate=settings.min_reader_rate,
+        keepalive_s=settings.keepalive_s,
+        root_path=settings.root_path,
+        count_bytes=settings.access_log,
+        **how,
+    )
+
+
+class Process:
+    """One process, or one worker, that serves the sockets of the command."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        listener: socket.socket,
+        operator: socket.socket | None,
+        lines: LineCounter,
+        *,
+        on_listening: Callable[[], None],
+        areas: Sequence[Area] = (),
+        own: int = 0,
+        link: socket.socket | None = None,
+    ) -> None:
+        """Prepare it; a worker has a `link` to its parent, its `own` number and the `areas`."""
+        self._configuration = configuration
+        self._listener = listener
+        self._operator = operator
+        self._lines = lines
+        self._on_listening = on_listening
+        self._areas = areas
+        self._own = own
+        self._link = link
+        self._hangup = asyncio.Event()
+        self._all_stop = False
+        """Whether the parent has said to stop, and so to every worker."""
+
+    def run(self) -> None:
+        """Serve until a signal comes, or until the parent says so at the other end of the link."""
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            try:
+                runner.run(self._serve())
+            except (SettingsError, LogUnusable) as error:
+                fail(str(error))
+
+    async def _serve(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._link is None and hasattr(signal, "SIGHUP"):  # not on Windows
+            loop.add_signal_handler(signal.SIGHUP, self._hangup.set)
+        settings = self._configuration.settings
+        opening = Relay.open(settings, lines=self._lines, areas=self._areas, own=self._own)
+        async with contextlib.AsyncExitStack() as stack:
+            relay = await stack.enter_async_context(opening)
+            # What has been made so far stays: a collection need not look at it again. 4 % of the
+            # CPU of short requests, and pauses that grow with the streams only.
+            gc.collect()
+            gc.freeze()
+            server = build_server(
+                relay,
+                others_answer=partial(self._others_answer, settings),
+                on_listening=self._on_listening,
+                # A signal may come from the parent's terminal or supervisor too, to each process.
+                stop_now=(lambda: None) if self._link else relay.hub.shutdown.cut_short,
+            )
+            if self._link is not None:
+                loop.add_reader(self._link, self._obey, self._link, server, relay)
+            hangups = asyncio.create_task(self._obey_hangups(server, relay))
+            stack.callback(hangups.cancel)
+            if self._operator is not None:
+                operator_server = _build_operator_server(relay)
+                await stack.enter_async_context(operator_server.serving(self._operator))
+            await server.serve(sockets=[self._listener])
+
+    def _others_answer(self, settings: Settings) -> bool:
+        """Return whether other processes take the connections that this one does not."""
+        is_worker = self._link is not None
+        return settings.log.startswith("redis") or (is_worker and not self._all_stop)
+
+    async def _obey_hangups(self, server: Server, relay: Relay) -> None:
+        """Reload the settings at each SIGHUP, or stop if the terminal has gone."""
+        alone = self._link is None
+        while True:
+            await self._hangup.wait()
+            self._hangup.clear()
+            if alone and self._configuration.lost_terminal:
+                server.stop()
+                continue
+            reloaded = await asyncio.to_thread(self._configuration.read, tells=alone)
+            if reloaded is not None:
+                await relay.reconfigure(reloaded)
+
+    def _obey(self, link: socket.socket, server: Server, relay: Relay) -> None:
+        """Do what the parent says; when it is gone, stop at once."""
+        try:
+            said = link.recv(16)
+        except ConnectionResetError:  # it has died before it heard that this one serves
+            said = b""
+        if RELOAD in said:
+            self._hangup.set()
+        if said and not said.strip(RELOAD):
+            return
+        self._all_stop = True
+        server.stop()
+        if STOP_NOW in said or not said:
+            relay.hub.shutdown.cut_short()
+        if not said:
+            asyncio.get_running_loop().remove_reader(link)
+
+
+def serve(
+    configuration: Configuration,
+    listener: socket.socket,
+    operator: socket.socket | None,
+    lines: LineCounter,
+    *,
+    on_listening: Callable[[], None],
+    until: int | None,
+) -> None:
+    """Serve in this process until a signal comes, or until the file `until` ends."""
+    if until is not None:
+        threading.Thread(target=_stop_at_end_of, args=(until,), daemon=True).start()
+    Process(configuration, listener, operator, lines, on_listening=on_listening).run()
+
+
+def run_workers(
+    configuration: Configuration,
+    listener: socket.socket,
+    operator: socket.socket | None,
+    lines: LineCounter,
+    *,
+    upstreams: Upstreams,
+    on_listening: Callable[[], None],
+    until: int | None,
+) -> int:
+    """Run workers, each with a relay of its own, until they are stopped; return the exit code."""
+    if not hasattr(os, "fork"):
+        fail("several workers need a system that can fork a process, as Linux and macOS can")
+    settings = configuration.settings
+    areas = [Area() for _ in range(settings.workers + 1)]  # the last is this process's own
+    try:
+        _prepare_log(settings, upstreams, lines, areas)
+    except (SettingsError, LogUnusable) as error:
+        fail(str(error))
+
+    def work(link: socket.socket, number: int) -> None:
+        structlog.contextvars.bind_contextvars(worker=number)  # each line of its log says it
+        on_listening = partial(_tell_parent, link)
+        shared: dict[str, Any] = {"areas": areas, "own": number - 1, "link": link}
+        Process(configuration, listener, operator, lines, on_listening=on_listening, **shared).run()
+
+    def reload() -> bool:
+        if configuration.lost_terminal:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return False
+        return configuration.read() is not None
+
+    return Workers(
+        work,
+        settings.workers,
+        on_serving=on_listening,
+        on_stop=listener.close,  # else connections that no worker takes would wait there
+        on_end=lambda number: areas[number - 1].leave(),
+        on_hangup=reload,
+        stop_s=settings.drain_s + STOP_WITHIN_S + (settings.last_scrape_s if operator else 0),
+        until=until,
+    ).run()
+
+
+def _prepare_log(
+    settings: Settings, upstreams: Upstreams, lines: LineCounter, areas: Sequence[Area]
+) -> None:
+    """Make the log ready for the workers, and count the lost streams that this ends."""
+    metrics = build_metrics(settings, upstreams, areas=areas, own=settings.workers)
+    if metrics is not None:
+        lines.count_by(metrics.logged)
+    tracing = build_tracing(settings)
+    observers = [*build_observers(), *(one for one in (metrics, tracing) if one is not None)]
+    if tracing is not None:
+        tracing.open()
+    try:
+        prepare_log(settings, observers)
+    finally:
+        if tracing is not None:  # its thread would not be in the workers
+            tracing.close()
+
+
+def _tell_parent(link: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # that the parent is gone is heard there
+        link.send(SERVES)
+
+
+def _stop_at_end_of(file: int) -> None:
+    """Read a file to its end, and stop this process then, as a signal does."""
+    with contextlib.suppress(OSError):  # it is closed
+        while os.read(file, 4096):
+            pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def loop_factory() -> Any:
+    """Return what makes event loops; None for asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:  # it has no wheels for Windows
+        return None
+    return uvloop.new_event_loop

@@ -1,0 +1,163 @@
+"""What a process leaves in the log for others, and when: nothing while nobody looks."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from app.admin import service as desks
+from app.errors import ServiceError
+from app.eventlog import EventLog
+from app.eventlog.sqlite.shared import SharedSqliteLog
+from app.eventlog.sqlite.shared_database import prepare
+from tests.serving import Relay, serve_relay
+from tests.waiting import until
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in {"BEAT_S": 0.01, "FIRST_S": 0.1, "FRESH_S": 0.0}.items():
+        monkeypatch.setattr(desks, name, seconds)
+
+
+class Spied:
+    """The log of a process, which notes what it posts and when it looks for orders."""
+
+    def __init__(self) -> None:
+        self.posted: list[tuple[str, str]] = []
+        self.looked = 0
+        self.fails = False
+        self.log: Any = None
+
+    def __call__(self, log: EventLog) -> Any:
+        """Stand between a relay and its log."""
+        self.log = log
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.log, name)
+
+    async def post(self, place: Any, name: str, text: bytes, *, for_s: float) -> None:
+        self.posted.append((place, name))
+        await self.log.post(place, name, text, for_s=for_s)
+
+    async def posts(self, place: Any) -> dict[str, bytes]:
+        self.looked += 1
+        self.fail()
+        found: dict[str, bytes] = await self.log.posts(place)
+        return found
+
+    async def read_accounts(self, names: Any) -> Any:
+        self.fail()
+        return await self.log.read_accounts(names)
+
+    def fail(self) -> None:
+        if self.fails:
+            raise ServiceError("internal", "the event log failed")
+
+    async def beats(self, count: int = 3) -> None:
+        """Wait until it has looked so many times more."""
+        enough = self.looked + count
+        await until(lambda: self.looked >= enough)
+
+
+@pytest.fixture
+def spied() -> Spied:
+    return Spied()
+
+
+def shared(tmp_path: Path, spied: Spied | None = None) -> Any:
+    """A relay that is one of several workers, as its log is concerned."""
+    if not (tmp_path / "log.db").exists():
+        prepare(tmp_path / "log.db", now=0)
+    return serve_relay(log=f"sqlite:///{tmp_path}/log.db", workers=2, wrap_log=spied)
+
+
+async def look(relay: Relay) -> Any:
+    answer = await relay.client.get("/v1/admin/summary", headers=relay.operator)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def test_nothing_is_left_while_nobody_looks(tmp_path, monkeypatch, spied):
+    monkeypatch.setattr(desks, "WATCH_S", 0.3)
+    monkeypatch.setattr(desks, "WATCH_AGAIN_S", 0.1)
+    async with shared(tmp_path, spied) as relay:
+        await spied.beats()
+        assert [] == spied.posted
+
+        async def has_left_a_board() -> bool:
+            [process] = (await look(relay))["processes"]
+            return ("boards", process["id"]) in spied.posted
+
+        await until(has_left_a_board)
+
+        async def nobody_looks() -> bool:
+            return desks.WATCH not in await relay.log.posts("orders")
+
+        await until(nobody_looks)  # it ends by itself
+        await spied.beats()
+        spied.posted.clear()
+        await spied.beats()
+        assert [] == spied.posted
+
+
+async def test_board_is_taken_away_at_the_end(tmp_path, spied):
+    async with shared(tmp_path, spied) as relay:
+        [process] = (await look(relay))["processes"]
+        await until(lambda: ("boards", process["id"]) in spied.posted)
+    log = SharedSqliteLog(tmp_path / "log.db", retention_s=1, max_bytes=10**6)
+    await log.open()
+    try:
+        assert {} == await log.posts("boards")
+    finally:
+        await log.close()
+
+
+async def test_what_others_leave_that_cannot_be_read_harms_nobody(tmp_path, spied):
+    async with shared(tmp_path, spied) as relay:
+        log = relay.log
+        for text in (b"", b"\xc1", b"\x81\xa2id\xa1\xff", b"x" * 1000):
+            for place in ("orders", "boards"):
+                await log.post(place, f"rest {len(text)}", text, for_s=60)
+        with structlog.testing.capture_logs() as lines:
+            assert 1 == len((await look(relay))["processes"])
+            await spied.beats()
+        assert [] == lines
+        assert {"closed"} == {target["state"] for target in (await look(relay))["targets"]}
+
+
+async def test_log_that_is_away_leaves_the_process_in_sight(tmp_path, spied):
+    async with shared(tmp_path, spied) as relay:
+        spied.fails = True
+        found = await look(relay)
+        assert 1 == len(found["processes"])
+        assert (False, []) == (found["money"]["known"], found["money"]["accounts"])
+        spied.fails = False
+        await spied.beats()
+
+
+async def test_order_is_obeyed_once_and_one_that_was_given_meanwhile_too(tmp_path, spied):
+    async with shared(tmp_path, spied) as relay, shared(tmp_path) as other:
+        breakers = relay.hub.upstreams.breakers
+        clock = asyncio.get_running_loop().time
+
+        async def order(**what: Any) -> None:
+            body = {"target": "demo/demo", **what}
+            answer = await other.client.post("/v1/admin/targets", json=body, headers=other.operator)
+            assert 202 == answer.status_code, answer.text
+
+        await order(action="rest", for_s=100)
+        await until(lambda: breakers.rests_for("demo/demo", clock()) > 90)
+        breakers.wake("demo/demo")
+        await spied.beats()
+        assert 0 == breakers.rests_for("demo/demo", clock())
+        await order(action="rest", for_s=100)
+        await until(lambda: breakers.rests_for("demo/demo", clock()) > 90)
+        await order(action="wake")
+        await until(lambda: breakers.rests_for("demo/demo", clock()) == 0)
+        # A process that begins now is told of the wake, and no more of the rest.
+        names = {name.split()[0] for name in await relay.log.posts("orders")}
+        assert {"rest"} == names

@@ -1,0 +1,154 @@
+"""Examinations of the relay through a proxy, many at a time."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from app.commands.doctor.advice import advise
+from app.commands.doctor.command import examine
+from app.commands.doctor.load import BUSY_S
+from app.commands.doctor.session import Exam
+from app.commands.doctor.wire import Client, Url
+from tests.proxies.programs import Proxy
+from tests.serving import Relay, serve_relay
+
+HEARTBEAT_S = 0.8
+
+PACE = 0.025
+"""Seconds between two tokens of the demo, as people see it: the doctor knows that pace."""
+IDLE_S = 3.2
+TOGETHER = 40
+"""Examinations at a time: most of each is waiting."""
+TRIES = 2
+"""A real fault is there each time; what else is found may be the machine's."""
+
+
+@dataclass
+class Seen:
+    """What an examination said."""
+
+    exam: Exam
+    failure: str
+
+    @property
+    def wrong(self) -> set[str]:
+        return {finding.code for finding in self.exam.findings if finding.wrong}
+
+    @property
+    def notes(self) -> set[str]:
+        return {finding.code for finding in self.exam.findings if not finding.wrong}
+
+    def agrees(self, wrong: set[str]) -> bool:
+        """Return whether it names just these.
+
+        Where the machine was too busy to tell, and says so, a fault may be missed or taken for
+        another one; but nobody is accused where there is none.
+        """
+        return self.wrong == wrong or (self.busy and bool(wrong))
+
+    @property
+    def busy(self) -> bool:
+        return "busy" in self.notes or self.exam.lag.worst() >= BUSY_S
+
+    @property
+    def likely(self) -> set[str]:
+        """Whom it names for what is wrong."""
+        return {
+            hop.program
+            for finding in self.exam.findings
+            if finding.wrong
+            for hop, _ in advise(finding.code, finding.suspects(self.exam.hops))
+            if hop is not None
+        }
+
+    @property
+    def words(self) -> str:
+        return "\n".join(finding.says for finding in self.exam.findings)
+
+
+Setup = Callable[[Path, int], contextlib.AbstractAsyncContextManager[Proxy | str]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A way to the relay, and what is to be said of it."""
+
+    setup: Setup
+    wrong: set[str] = field(default_factory=set)
+    says: str = ""
+    """A part of the words."""
+    relay: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the relay."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the examination."""
+
+
+async def examine_case(case: Case, folder: Path, **options: Any) -> Seen:
+    async with relay_of(case) as relay, case.setup(folder, relay.port) as way:
+        url, authority = (way, None) if isinstance(way, str) else (way.https or way.http, None)
+        if not isinstance(way, str) and way.https:
+            authority = way.authority
+        return await examine_url(url, authority=authority, **{**options, **case.options})
+
+
+def relay_of(case: Case) -> contextlib.AbstractAsyncContextManager[Relay]:
+    return serve_relay(
+        observers=(), **{"demo_pace": PACE, "heartbeat_s": HEARTBEAT_S, **case.relay}
+    )
+
+
+async def examine_url(
+    url: str,
+    *,
+    authority: Path | None = None,
+    idle_s: float = IDLE_S,
+    key: str = "",
+    origin: str | None = None,
+    timeout_s: float = 10,
+) -> Seen:
+    trust = ssl.create_default_context(cafile=authority)
+    credential = (("authorization", f"Bearer {key}"),) if key else ()
+    client = Client(Url.parse(url), credential=credential, trust=trust, timeout_s=timeout_s)
+    exam = Exam(client, idle_s=idle_s, origin=origin)
+    return Seen(exam, await examine(exam))
+
+
+async def examine_all(cases: Mapping[str, Case], folder: Path, **options: Any) -> dict[str, Seen]:
+    """Examine all, some at a time."""
+    places = asyncio.Semaphore(TOGETHER)
+
+    async def one(number: int, case: Case) -> Seen:
+        async with places:
+            for attempt in range(TRIES):
+                own = folder / f"{number}-{attempt}"
+                own.mkdir()
+                seen = await examine_case(case, own, **options)
+                if seen.agrees(case.wrong):
+                    break
+        return seen
+
+    seen = await asyncio.gather(*(one(*case) for case in enumerate(cases.values())))
+    return dict(zip(cases, seen, strict=True))
+
+
+def judge(cases: Mapping[str, Case], seen: Mapping[str, Seen]) -> None:
+    """Compare what was said with what was to be said; all cases at once."""
+    others = {
+        name: (case.wrong, result.wrong, result.words, result.failure)
+        for name, case in cases.items()
+        if not (result := seen[name]).agrees(case.wrong)
+    }
+    assert not others, others
+    for name, case in cases.items():
+        result = seen[name]
+        assert case.says in result.words or case.wrong != result.wrong, (name, result.words)
+
+
+@contextlib.asynccontextmanager
+async def nothing(folder: Path, relay: int) -> AsyncIterator[str]:
+    """No proxy at all."""
+    yield f"http://127.0.0.1:{relay}"

@@ -1,0 +1,122 @@
+"""Arrival times are judged without a clock and without a network."""
+
+import pytest
+
+from app.commands.doctor.advice import ADVICE, advise
+from app.commands.doctor.findings import Code
+from app.commands.doctor.frames import read_frames
+from app.commands.doctor.path import Hop, from_page, from_replies
+from app.commands.doctor.timing import find_blocks, measure
+from app.commands.doctor.wire import Reply, Url
+
+pytestmark = pytest.mark.pure
+
+EVEN = [0.25 + 0.025 * n for n in range(80)]
+HELD = {
+    "evenly": (EVEN, ""),
+    "joined in pairs": ([EVEN[n - n % 2] for n in range(80)], ""),
+    "one stall of this machine": ([max(at, 1.0) for at in EVEN], ""),
+    "at the end": ([2.3] * 80, "at once"),
+    "at the end, over a slow line": ([2.3 + 0.005 * n for n in range(80)], "at once"),
+    "every fifth of a second": ([at - at % 0.2 + 0.2 for at in EVEN], "in bursts"),
+    "every tenth": ([at - at % 0.1 + 0.1 for at in EVEN], "in bursts"),
+    "every tenth, in uneven groups": (
+        [at - at % 0.1 + 0.1 + 0.006 * (n % 40 == 7) for n, at in enumerate(EVEN)], "in bursts",
+    ),
+    "every twentieth": ([at - at % 0.05 + 0.05 for at in EVEN], ""),
+    "too slowly": ([at * 3 - at * 3 % 0.5 for at in EVEN], ""),
+    "too few to say": ([2.3] * 5, ""),
+    "none": ([], ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_what_is_held_back_is_told_from_what_is_not(name):
+    times, held = HELD[name]
+
+    assert held == measure(times, written_s=2.0).held
+
+
+def test_size_of_the_buffer_is_found():
+    pieces = [(n * 0.4 + i * 0.001, b"x" * 1024) for n in range(6) for i in range(4)]
+
+    blocks = find_blocks(pieces)
+
+    assert (4096, True) == (blocks.bytes, blocks.even)
+    assert 0 == find_blocks(pieces[:4]).bytes
+
+
+@pytest.mark.parametrize(
+    ("body", "odd"),
+    [
+        (b"event: a\ndata: {}\nid: s.1\n\n", []),
+        (b": hb\nevent: a\ndata: {}\nid: s.1\n\n", []),
+        (b"\xef\xbb\xbfevent: a\ndata: {}\n\n", ["a byte order mark before the first line"]),
+        (b"event: a\r\ndata: {}\r\n\r\n", ["lines end in CR LF"]),
+        (b"event:a\ndata:{}\n\n", ["no space after the colon of a field"]),
+        (b"event: a\ndata: {}\n\n\n", ["blank lines between the frames"]),
+        (b"event: a\n<script>\ndata: {}\n\n", ["the line '<script>'"]),
+    ],
+)
+def test_every_split_of_a_body_is_read_the_same(body, odd):
+    whole = read_frames([(0, body)])
+    bytewise = read_frames([(0, body[n : n + 1]) for n in range(len(body))])
+
+    assert odd == whole.odd
+    assert whole == bytewise
+    assert 1 == len(whole.frames)
+
+
+def test_every_code_has_advice_for_any_program():
+    codes = set(Code.__args__)  # type: ignore[attr-defined]
+
+    assert codes == set(ADVICE)
+    assert all("" in table for table in ADVICE.values())
+
+
+def test_advice_is_for_those_who_are_there():
+    hops = [Hop("nginx", "nginx/1.22.1", "server"), Hop("varnish", "varnish", "via")]
+
+    assert ["nginx", "varnish"] == [hop.program for hop, _ in advise("buffered", hops) if hop]
+    assert [None] == [hop for hop, _ in advise("clock", hops)]
+
+
+@pytest.mark.parametrize(
+    ("headers", "programs"),
+    [
+        ({"server": "nginx/1.22.1"}, ["nginx"]),
+        ({"server": "cloudflare", "cf-ray": "1", "via": "1.1 varnish"}, ["cloudflare", "varnish"]),
+        ({"server": "awselb/2.0"}, ["alb"]),
+        ({"via": "1.1 vegur"}, ["heroku"]),
+        ({"via": "1.1 abc.cloudfront.net (CloudFront)"}, ["cloudfront"]),
+        ({"server": "Apache/2.4.71 (Debian)"}, ["apache"]),
+        ({"x-vercel-id": "fra1::1"}, ["vercel"]),
+        ({"x-envoy-upstream-service-time": "3", "server": "istio-envoy"}, ["envoy"]),
+        ({"x-request-id": "nginx"}, []),
+    ],
+)
+def test_programs_are_known_by_what_they_say(headers, programs):
+    reply = Reply("GET /", 0, status=200, headers=list(headers.items()))
+
+    assert programs == [hop.program for hop in from_replies([reply])]
+
+
+def test_programs_are_known_by_their_error_pages():
+    haproxy = (
+        b"<html><body><h1>400 Bad request</h1>\nYour browser sent an invalid request.\n</body>"
+    )
+    nginx = (
+        b"<html><center><h1>400 Bad Request</h1></center><hr><center>nginx/1.22.1</center></html>"
+    )
+
+    assert ["haproxy"] == [hop.program for hop in from_page(haproxy)]
+    assert ["nginx/1.22.1"] == [hop.shown for hop in from_page(nginx)]
+    assert [] == from_page(b'{"detail":"nginx"}')
+
+
+def test_urls():
+    assert "https://a.example/llm" == str(Url.parse("a.example/llm/"))
+    assert "http://[::1]:8000" == str(Url.parse("http://[::1]:8000"))
+    for text in ("ftp://a", "http://", "https://a/?x=1", "http://u:p@a/"):
+        with pytest.raises(ValueError, match=r"URL|alone"):
+            Url.parse(text)

@@ -1,0 +1,686 @@
+"""`seseragi check`, against providers that do what it has to find out."""
+
+import argparse
+import asyncio
+import contextlib
+import io
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
+from unittest.mock import patch
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from app.__main__ import main
+from app.commands.check import command
+from app.commands.check.report import Cause, Report
+from app.composition import build_price_book
+from app.demo import DemoTransport
+from app.settings import load_settings
+from app.testing.upstream import (
+    DONE,
+    FINISH,
+    USAGE,
+    Call,
+    Hold,
+    Step,
+    event,
+    head,
+    reply,
+    send,
+    serve_upstream,
+    text,
+    wait,
+)
+from tests.clock import Clock
+from tests.needs import program
+from tests.proxies.programs import plain_nginx
+from tests.waiting import until
+
+ROOT = Path(__file__).parent.parent
+KEY = "sk-check-0123456789abcdef"
+OLD = "Sun, 01 Nov 2026 00:00:00 GMT"
+
+ANSWER = "".join(text(word) for word in ("one, ", "two, ", "three"))
+
+
+def tool_call(arguments: str) -> str:
+    call = {"index": 0, "id": "call_1", "type": "function"}
+    call["function"] = {"name": "get_weather", "arguments": arguments}
+    return event({"tool_calls": [call]}) + event(finish_reason="tool_calls")
+
+
+TOOL = tool_call('{"city": "Kyoto"}')
+
+
+def listed(*models: str, **facts: int) -> list[Step]:
+    rows = [{"id": model, "object": "model", **facts} for model in models]
+    return reply("200 OK", json.dumps({"object": "list", "data": rows}))
+
+
+def failed(status: str, message: str, **more: str) -> list[Step]:
+    return reply(status, json.dumps({"error": {"message": message}}), **more)
+
+
+def answered(*, answer: str = ANSWER, tool: str = TOOL, usage: str = USAGE):
+    """What a provider does that answers."""
+
+    def choose(call: Call) -> list[Step]:
+        said = tool if "tools" in call.json else answer + FINISH
+        return [head(), send(said + usage + DONE)]
+
+    return choose
+
+
+def refuses_tools(call: Call) -> Sequence[Step]:
+    if "tools" in call.json:
+        return failed("400 Bad Request", "this model does not support tools")
+    return answered()(call)
+
+
+def collected(call: Call) -> list[Step]:
+    """Twenty pieces that something has collected."""
+    if "tools" in call.json:
+        return answered()(call)
+    pieces = "".join(text(f"{n} ") for n in range(20))
+    return [head(via="1.1 sleepy-proxy"), wait(0.6), send(pieces + FINISH + USAGE + DONE)]
+
+
+def only_below_v1(call: Call) -> Sequence[Step]:
+    if call.path == "/v1/models":
+        return listed("m")
+    return NO_PAGE
+
+
+@dataclass
+class Provider:
+    """One upstream of the settings: what it does, and what its table says."""
+
+    does: Callable[[Call], Sequence[Step]] = field(default_factory=answered)
+    models: Callable[[Call], Sequence[Step]] | None = None
+    path: str = "/v1"
+    model: str = "m"
+    table: str = 'key_env = "CHECK_KEY"'
+    base_url: str | None = None
+
+
+def says(*steps: Step) -> Callable[[Call], Sequence[Step]]:
+    return lambda _: steps
+
+
+NO_PAGE = reply("404 Not Found", "404 page not found", "text/plain")
+FORBIDS = says(*failed("403 Forbidden", "project has no access to m"))
+LATE = says(*failed("403 Forbidden", "Signature expired", date=OLD))
+SHORTENED = answered(answer=text("hm") + event(finish_reason="length"))
+OVERCOUNTED = answered(usage=USAGE.replace('completion_tokens":2', 'completion_tokens":9000'))
+LOGIN = says(*reply("407 Proxy Authentication Required", "<html>", "text/html", via="1.1 gate"))
+AWS = 'auth = "aws"\nregion = "us-east-1"'
+
+
+def refuses(message: str) -> Callable[[Call], Sequence[Step]]:
+    return says(*failed("401 Unauthorized", message))
+
+
+PROVIDERS = {
+    "good": Provider(),
+    "wrong-key": Provider(refuses(f"Incorrect key \x1b[31m{KEY}\x1b[0m")),
+    "key-in-file": Provider(refuses("no"), table='key_file = "./a.key"'),
+    "no-key": Provider(refuses("who are you?"), table='auth = "none"'),
+    "gateway-key": Provider(refuses("no"), table='headers = {"x-gw-token" = "gw-secret-01234"}'),
+    "quoted-key": Provider(refuses("no"), table='key_env = "CHECK_QUOTED"'),
+    "forbidden": Provider(FORBIDS),
+    "unpaid": Provider(says(*failed("402 Payment Required", "insufficient balance"))),
+    "limited": Provider(says(*failed("429 Too Many Requests", "slow down", retry_after="7"))),
+    "wrong-model": Provider(
+        says(*failed("404 Not Found", "The model `gpt-9-lunar` does not exist")),
+        models=says(*listed("gpt-9-luna", "gpt-9-sol", "whisper")),
+        model="gpt-9-lunar",
+    ),
+    "web-page": Provider(says(*reply("200 OK", "<html>hello</html>", "text/html")), path="/web"),
+    "without-v1": Provider(says(*NO_PAGE), models=only_below_v1, path=""),
+    "v1-twice": Provider(
+        says(*reply("404 Not Found", '{"detail":"Not Found"}')),
+        models=only_below_v1,
+        table='dialect = "anthropic"\nkey_env = "CHECK_KEY"',
+    ),
+    "moved": Provider(says(*reply("308 Permanent Redirect", "", location="https://other.test/v1"))),
+    "compressed": Provider(says(head(content_encoding="gzip"), send(b"\x1f\x8b"))),
+    "no-host": Provider(base_url="http://no-such-host.invalid/v1"),
+    "not-tls": Provider(base_url="https://127.0.0.1:{plain}/v1"),
+    "nobody": Provider(base_url="http://127.0.0.1:{closed}/v1"),
+    "proxied": Provider(LOGIN),
+    "overcounted": Provider(OVERCOUNTED),
+    "cut": Provider(says(head(), send(text("one")))),
+    "empty": Provider(answered(answer="")),
+    "broken": Provider(says(*failed("500 Internal Server Error", "oops"))),
+    "strict": Provider(says(*failed("400 Bad Request", "Unknown field max_tokens"))),
+    "uncounted": Provider(answered(usage="")),
+    "no-tools": Provider(refuses_tools),
+    "no-call": Provider(answered(tool=ANSWER + FINISH)),
+    "odd-call": Provider(answered(tool=tool_call('{"place": 1}'))),
+    "unpriced": Provider(),
+    "short": Provider(models=says(*listed("m", max_output_tokens=4096))),
+    "too-short": Provider(SHORTENED),
+    "buffered": Provider(collected),
+    "late": Provider(LATE, table=AWS),
+    "late-but-well": Provider(
+        lambda call: [head(date=OLD), *answered()(call)[1:]],
+        table=AWS,
+    ),
+    "embeds": Provider(model="text-embedding-9"),
+}
+SILENT = {
+    "silent": Provider(says(head(), Hold())),
+    "stalled": Provider(says(head(), send(text("one")), Hold())),
+}
+
+
+def environment(**variables: str) -> dict[str, str]:
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.endswith(("_API_KEY", "_BASE_URL", "_proxy")) and not name.startswith("AWS_")
+    }
+    return {
+        **kept,
+        "PYTHONPATH": str(ROOT),
+        "CHECK_KEY": KEY,
+        "CHECK_QUOTED": f'"{KEY}"',
+        "AWS_ACCESS_KEY_ID": "AKIACHECK0123456789A",
+        "AWS_SECRET_ACCESS_KEY": "aws-secret-0123456789",
+        **variables,
+    }
+
+
+@dataclass
+class Done:
+    status: int
+    out: str
+    err: str
+    calls: int
+
+    @property
+    def report(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+    def row(self, name: str) -> dict[str, Any]:
+        return next(row for row in self.report["targets"] if row["upstream"] == name)
+
+    def problem(self, name: str) -> dict[str, Any]:
+        """The one problem of a target."""
+        (problem,) = self.row(name)["problems"]
+        return dict(problem)
+
+    def assert_failed(self, name: str, cause: str, code: str, words: Sequence[str]) -> None:
+        """Check that a target failed for one reason, and how that is told."""
+        row, problem = self.row(name), self.problem(name)
+        assert "failed" == row["status"] == row["answer"]["status"]
+        assert row["tools"] is None
+        assert ("failure", cause, code) == (problem["level"], problem["cause"], problem["code"])
+        for word in words:
+            assert word in f"{problem['message']} {problem['advice']}"
+
+    def assert_tells_no_secret(self) -> None:
+        for told in (self.out, self.err):
+            for secret in ("check-0123456789", "gw-secret", "aws-secret", "AKIACHECK"):
+                assert secret not in told
+            assert told.isascii()
+            for control in ("\x1b", "\\u001b", "Traceback"):
+                assert control not in told
+
+
+Command = Callable[..., Awaitable[tuple[int, str, str]]]
+
+
+async def run_process(*arguments: str, cwd: Path) -> tuple[int, str, str]:
+    """Run the command as a process."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "app", "check", *arguments),
+        cwd=cwd,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
+
+
+async def run_here(*arguments: str, cwd: Path) -> tuple[int, str, str]:
+    """Run the command within this process, which saves a second."""
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    options = parser.parse_args(arguments)
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        contextlib.chdir(cwd),
+        patch.dict(os.environ, environment(), clear=True),
+        capture_logs() as lines,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        settings = load_settings(os.environ)
+        status = await command.run(options, settings, build_price_book(settings))
+    assert [] == [line for line in lines if line["log_level"] == "error"]
+    return status, out.getvalue(), err.getvalue()
+
+
+HERE_AND_AS_PROCESS = [run_here, pytest.param(run_process, marks=pytest.mark.proving)]
+
+
+async def check(
+    providers: dict[str, Provider],
+    *arguments: str,
+    folder: Path,
+    more: str = "",
+    by: Command = run_here,
+) -> Done:
+    """Run the command where these are the upstreams, each served on a port of its own."""
+    (folder / "a.key").write_text(KEY)
+    tables = []
+    async with contextlib.AsyncExitStack() as stack:
+        served = []
+        plain = await stack.enter_async_context(serve_plain())
+        closed = stack.enter_context(taken_port())
+        for name, provider in providers.items():
+            upstream = await stack.enter_async_context(serve_upstream())
+            upstream.choose, upstream.choose_models = provider.does, provider.models
+            served.append(upstream)
+            base_url = provider.base_url or f"http://127.0.0.1:{{port}}{provider.path}"
+            base_url = base_url.format(port=upstream.port, closed=closed, plain=plain)
+            tables.append(
+                f'[upstream.{name}]\nbase_url = "{base_url}"\nmodels = ["{provider.model}"]\n'
+                f"{provider.table}\n"
+            )
+        (folder / "seseragi.toml").write_text(more + "\n" + "\n".join(tables))
+        status, out, err = await by(*arguments, cwd=folder)
+        return Done(status, out, err, sum(len(one.calls) for one in served))
+
+
+@contextlib.asynccontextmanager
+async def serve_plain() -> AsyncIterator[int]:
+    """A port at which a server of plain HTTP answers to whatever comes."""
+
+    def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@contextlib.contextmanager
+def taken_port() -> Iterator[int]:
+    """A port that nobody listens at, nor can."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+PRICES = "".join(
+    f'[[price]]\ntarget = "{name}/*"\ninput = 1\noutput = 2\n'
+    for name in PROVIDERS | SILENT
+    if name != "unpriced"
+)
+LIMITS = "[limits]\ntokens_per_minute = 1000000\n"
+
+
+@pytest.fixture(scope="module")
+def all_of_them(tmp_path_factory) -> Done:
+    folder = tmp_path_factory.mktemp("check")
+    return asyncio.run(check(PROVIDERS, "--json", folder=folder, more=PRICES + LIMITS))
+
+
+def test_what_works_says_how_fast_and_what_it_cost(all_of_them):
+    row = all_of_them.row("good")
+
+    assert ("ok", []) == (row["status"], row["problems"])
+    assert {"kind": "environment", "name": "CHECK_KEY"}.items() <= row["credentials"].items()
+    for call in (row["answer"], row["tools"]):
+        assert 0 < call["first_event_s"] <= call["duration_s"] < command.TIMEOUT_S
+        assert (3, 2) == (call["input_tokens"], call["output_tokens"])
+        assert "provider" == call["usage_from"]
+        assert "0.000007" == call["cost_usd"]
+
+
+FAILURES = [
+    ("wrong-key", "credentials", "upstream_auth", ["variable CHECK_KEY (seseragi.toml: upstream.wrong-key.key_env)", "HTTP 401", "auth = 'bearer'"]),
+    ("key-in-file", "credentials", "upstream_auth", ["the file './a.key' (seseragi.toml: upstream.key-in-file.key_file)"]),
+    ("no-key", "credentials", "upstream_auth", ["no key is sent", "[upstream.no-key]"]),
+    ("gateway-key", "credentials", "upstream_auth", ["'x-gw-token' of [upstream.gateway-key]"]),
+    ("quoted-key", "credentials", "upstream_auth", ["CHECK_QUOTED", "quotation marks"]),
+    ("forbidden", "permission", "upstream_auth", ["project has no access to m", "CHECK_KEY", "billing", "HTTP 403"]),
+    ("unpaid", "billing", "upstream_billing", ["insufficient balance", "CHECK_KEY", "credit"]),
+    ("limited", "rate_limit", "upstream_rate_limited", ["in 7 s", "slow down"]),
+    ("wrong-model", "model", "upstream_not_found", ["lists 3 models", "did you mean 'gpt-9-l"]),
+    ("web-page", "base_url", "upstream_invalid_response", ["web page", "/web/v1'"]),
+    ("without-v1", "base_url", "upstream_not_found", ["the API answers at", "/v1': set seseragi.toml: upstream.without-v1.base_url"]),
+    ("v1-twice", "base_url", "upstream_not_found", ["': set seseragi.toml: upstream.v1-twice.base_url"]),
+    ("moved", "base_url", "upstream_invalid_response", ["'https://other.test/v1'"]),
+    ("compressed", "base_url", "upstream_invalid_response", ["gzip", "compresses"]),
+    ("no-host", "connection", "upstream_unavailable", ["cannot be resolved", ".invalid/v1"]),
+    ("not-tls", "connection", "upstream_unavailable", ["does not speak TLS"]),
+    ("nobody", "connection", "upstream_unavailable", ["cannot be reached"]),
+    ("proxied", "connection", "upstream_invalid_request", ["asks for a login", "via: 1.1 gate"]),
+    ("cut", "provider", "upstream_truncated", ["before it was complete"]),
+    ("broken", "provider", "upstream_unavailable", ["HTTP 500", "oops"]),
+    ("strict", "request", "upstream_invalid_request", ["Unknown field max_tokens", "quirks"]),
+    ("late", "clock", "upstream_auth", ["ahead of the provider's", "Signature expired"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "cause", "code", "words"), FAILURES)
+def test_what_fails_says_what_would_mend_it(all_of_them, name, cause, code, words):
+    all_of_them.assert_failed(name, cause, code, words)
+
+
+async def test_providers_that_fall_silent_are_told_apart(monkeypatch, tmp_path):
+    asked: list[str] = []
+
+    def noted(name: str, provider: Provider) -> Provider:
+        def choose(call: Call) -> Sequence[Step]:
+            asked.append(name)
+            return provider.does(call)
+
+        return Provider(choose)
+
+    providers = {name: noted(name, provider) for name, provider in SILENT.items()}
+    clock = Clock(monkeypatch)
+    arguments = ("--json", "--timeout", "12")
+    checking = asyncio.create_task(check(providers, *arguments, folder=tmp_path, more=PRICES))
+    await until(lambda: asked == [*SILENT])
+    for _ in range(12):  # the first words come before the last second
+        await clock.pass_(1)
+    done = await checking
+
+    done.assert_failed("silent", "timeout", "upstream_timeout", ["12 s", "--timeout"])
+    done.assert_failed("stalled", "timeout", "upstream_timeout", ["stopped in the middle"])
+
+
+@pytest.mark.proving
+async def test_process_tells_the_same(tmp_path, all_of_them):
+    every = PROVIDERS | SILENT
+    arguments = ("--json", "--timeout", "12")
+    done = await check(every, *arguments, folder=tmp_path, by=run_process, more=PRICES + LIMITS)
+
+    def kinds(of: Done, name: str) -> list[tuple[str, ...]]:
+        row = of.row(name)
+        problems = [(one["level"], one["cause"], one["code"]) for one in row["problems"]]
+        return [(row["status"],), *problems]
+
+    assert (1, "") == (done.status, done.err)
+    for name in PROVIDERS:
+        assert kinds(all_of_them, name) == kinds(done, name)
+    done.assert_failed("silent", "timeout", "upstream_timeout", ["12 s", "--timeout"])
+    done.assert_failed("stalled", "timeout", "upstream_timeout", ["stopped in the middle"])
+    done.assert_tells_no_secret()
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "words"),
+    [
+        ("uncounted", "usage", ["does not say how many tokens", "estimated"]),
+        ("overcounted", "usage", ["tokens of output, where 1024 were the most"]),
+        ("no-tools", "tools", ["does not support tools"]),
+        ("no-call", "tools", ["without calling"]),
+        ("odd-call", "tools", ["other arguments"]),
+        ("unpriced", "price", ["price of 'unpriced/m' is unknown", 'target = "unpriced/m"']),
+        ("short", "output_limit", ["16384", "max_output_tokens in [limits] to 4096"]),
+        ("too-short", "length", ["1024 tokens"]),
+        ("buffered", "buffering", ["20 pieces", "via: 1.1 sleepy-proxy", "proxy_buffering off"]),
+        ("late-but-well", "clock", ["clock is", "timedatectl"]),
+    ],
+)
+def test_what_works_less_than_well_is_a_warning(all_of_them, name, cause, words):
+    row = all_of_them.row(name)
+
+    assert "warning" == row["status"]
+    assert {("warning", cause)} == {(one["level"], one["cause"]) for one in row["problems"]}
+    told = " ".join(f"{one['message']} {one['advice']}" for one in row["problems"])
+    for word in words:
+        assert word in told
+
+
+def test_an_empty_answer_is_a_failure(all_of_them):
+    row, problem = all_of_them.row("empty"), all_of_them.problem("empty")
+
+    assert ("failed", "failed") == (row["status"], row["answer"]["status"])
+    assert "ok" == row["tools"]["status"]
+    assert ("failure", "answer") == (problem["level"], problem["cause"])
+    assert "is empty" in problem["message"]
+
+
+def test_costs_are_known_where_prices_are(all_of_them):
+    report = all_of_them.report
+
+    assert all_of_them.row("unpriced")["answer"]["cost_usd"] is None
+    assert "estimate" == all_of_them.row("uncounted")["answer"]["usage_from"]
+    assert "0" == all_of_them.row("wrong-key")["answer"]["cost_usd"]
+    assert report["cost_complete"] is False
+    assert ["unpriced/m"] == report["plan"]["unpriced"]
+    assert 0 < float(report["cost_usd"]) < float(report["plan"]["ceiling_usd"])
+
+
+def test_a_model_of_embeddings_is_not_asked(all_of_them):
+    row = all_of_them.row("embeds")
+
+    assert ("skipped", "not_asked") == (row["status"], row["problems"][0]["cause"])
+    assert row["answer"] is None
+
+
+def test_failures_are_an_exit_status_of_1(all_of_them):
+    assert 1 == all_of_them.status
+    assert all_of_them.report["ok"] is False
+    assert len(PROVIDERS) == len(all_of_them.report["targets"])
+
+
+def test_no_secret_and_no_escape_sequence_is_told(all_of_them):
+    all_of_them.assert_tells_no_secret()
+
+
+def test_the_json_is_what_its_types_say(all_of_them):
+    report = msgspec.json.decode(all_of_them.out, type=Report)
+
+    assert 1 == report.version
+
+
+@pytest.mark.parametrize("by", HERE_AND_AS_PROCESS)
+async def test_people_are_told_the_same_in_lines(tmp_path, by):
+    chosen = {name: PROVIDERS[name] for name in ("good", "wrong-key", "no-tools")}
+    done = await check(chosen, folder=tmp_path, by=by, more=PRICES)
+
+    lines = done.out.splitlines()
+    assert 1 == done.status
+    assert lines[0].startswith("Up to 6 calls to 3 targets, at most 0.0")
+    assert lines[1].startswith("ok      good/m ")
+    assert "first event" in lines[1]
+    assert any(line.startswith("FAILED  wrong-key/m") for line in lines)
+    assert any("-> the key comes from the environment variable CHECK_KEY" in x for x in lines)
+    assert lines[-1].startswith("1 ok, 1 warning, 1 failed; 5 calls, 0.0")
+    assert KEY not in done.out + done.err
+    assert "\x1b" not in done.out + done.err
+    assert 5 == done.calls
+
+
+async def test_names_choose_and_without_tools_each_is_asked_once(tmp_path):
+    chosen = {name: PROVIDERS[name] for name in ("good", "wrong-key", "uncounted")}
+    more = f'{PRICES}[[route]]\nname = "fast"\ntargets = ["uncounted/m", "good/m"]\n'
+    arguments = ("fast", "good/other", "--json", "--no-tools")
+    done = await check(chosen, *arguments, folder=tmp_path, more=more)
+
+    rows = done.report["targets"]
+    assert (0, "") == (done.status, done.err)  # with a warning
+    assert ["uncounted/m", "good/m", "good/other"] == [row["target"] for row in rows]
+    assert ["warning", "ok", "ok"] == [row["status"] for row in rows]
+    assert [None] * 3 == [row["tools"] for row in rows]
+    assert (3, 3) == (done.calls, done.report["calls"])
+
+
+async def test_an_upstream_without_a_model_says_how_to_name_one(tmp_path):
+    async with serve_upstream() as upstream:
+        upstream.models = listed("gpt-9-luna", "gpt-9-sol")
+        table = f'[upstream.u]\nbase_url = "{upstream.base_url}"\n'
+        (tmp_path / "seseragi.toml").write_text(table)
+        status, out, err = await run_here("--json", cwd=tmp_path)
+
+    (row,) = json.loads(out)["targets"]
+    assert (1, "") == (status, err)  # for none was asked
+    assert ("u", None, "skipped") == (row["target"], row["model"], row["status"])
+    assert "it lists 2" in row["problems"][0]["message"]
+    assert "seseragi check u/gpt-9-luna" in row["problems"][0]["advice"]
+    assert [] == upstream.calls
+
+
+async def test_a_dry_run_says_the_most_that_it_may_cost_and_asks_nobody(tmp_path):
+    chosen = {name: PROVIDERS[name] for name in ("good", "unpriced")}
+    done = await check(chosen, "--dry-run", "--json", folder=tmp_path, more=PRICES)
+
+    plan = done.report
+    assert (0, 0) == (done.status, done.calls)
+    assert (4, ["good/m", "unpriced/m"]) == (plan["calls"], plan["targets"])
+    assert 2 * 1024 * 2e-6 < float(plan["ceiling_usd"]) < 2 * 2048 * 2e-6
+    assert ["unpriced/m"] == plan["unpriced"]
+
+
+async def test_failure_stands_before_the_warning_of_a_price(tmp_path):
+    done = await check({"broken": PROVIDERS["broken"]}, "--json", folder=tmp_path)
+
+    levels = [(one["level"], one["cause"]) for one in done.row("broken")["problems"]]
+    assert [("failure", "provider"), ("warning", "price")] == levels
+
+
+async def test_a_budget_refuses_what_has_no_price(tmp_path):
+    chosen = {"unpriced": PROVIDERS["unpriced"]}
+    budget = "[limits]\nusd_per_day = 5\n"
+    done = await check(chosen, "--no-tools", "--json", folder=tmp_path, more=budget)
+
+    problem = done.problem("unpriced")
+    assert 1 == done.status
+    assert ("budget", "budget_exceeded") == (problem["cause"], problem["code"])
+    assert '[[price]] with target = "unpriced/m"' in problem["advice"]
+    assert "ok" == done.row("unpriced")["answer"]["status"]
+
+
+async def test_targets_are_asked_at_once_but_not_all_of_them(tmp_path):
+    running = most = 0
+
+    def slow(call: Call) -> list[Step]:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        asyncio.get_running_loop().call_later(0.1, leave)
+        return [head(), wait(0.1), send(ANSWER + FINISH + USAGE + DONE)]
+
+    def leave() -> None:
+        nonlocal running
+        running -= 1
+
+    async with serve_upstream() as upstream:
+        upstream.choose = slow
+        models = json.dumps([f"m{n}" for n in range(19)])
+        table = f'[upstream.u]\nbase_url = "{upstream.base_url}"\nmodels = {models}\n'
+        (tmp_path / "seseragi.toml").write_text(table)
+        status, out, err = await run_here("--no-tools", "--json", cwd=tmp_path)
+
+    assert 0 == status, err
+    assert 19 == json.loads(out)["calls"]
+    assert 2 <= most <= 8
+
+
+@pytest.mark.proving
+async def test_a_real_proxy_that_collects_the_answer_is_named(tmp_path):
+    """The same provider, without and with an nginx that nobody has told of streams."""
+    program("nginx")
+    tokens = [step for n in range(20) for step in (wait(0.03), send(text(f"{n} ")))]
+    async with serve_upstream() as upstream:
+        upstream.script = [head(), *tokens, send(FINISH + USAGE + DONE)]
+        async with plain_nginx(tmp_path / "nginx", upstream.port) as proxy:
+            (tmp_path / "seseragi.toml").write_text(
+                f'[upstream.straight]\nbase_url = "{upstream.base_url}"\nmodels = ["m"]\n'
+                f'[upstream.behind]\nbase_url = "{proxy.http}/v1"\nmodels = ["m"]\n'
+                '[[price]]\ntarget = "*"\ninput = 0\noutput = 0\n'
+            )
+            _, out, _ = await run_here("--no-tools", "--json", cwd=tmp_path)
+
+    straight, behind = json.loads(out)["targets"]
+    assert [] == straight["problems"]
+    assert straight["answer"]["first_event_s"] < behind["answer"]["first_event_s"]
+    (problem,) = behind["problems"]
+    assert "buffering" == problem["cause"]
+    assert "server: nginx" in problem["advice"]
+
+
+TWO = """
+[upstream.a]
+base_url = "http://127.0.0.1:9/v1"
+models = ["m"]
+[upstream.b]
+base_url = "http://127.0.0.1:9/v1"
+models = ["m"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("nothing-such",), "seseragi: unknown model 'nothing-such'; models: "),
+        (("--timeout", "soon"), "'soon' is no number of seconds"),
+        (("--config", "none.toml"), "file not found"),
+    ],
+)
+def test_what_cannot_begin_is_one_line_and_2(capsys, monkeypatch, tmp_path, arguments, words):
+    (tmp_path / "seseragi.toml").write_text(TWO)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("app.__main__.configure_logs", lambda **_: None)
+    with pytest.raises(SystemExit) as ended:
+        main(["check", *arguments])
+
+    out, err = capsys.readouterr()
+    assert (2, "") == (ended.value.code, out)
+    assert words in err
+    assert 1 == len(err.splitlines())
+
+
+def shape(value: object) -> object:
+    """The names in a JSON value, and of what kind the rest is."""
+    if isinstance(value, dict):
+        return {name: shape(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [shape(inner) for inner in value]
+    return value if isinstance(value, str | bool | None) else type(value).__name__
+
+
+async def test_the_example_of_the_documents_is_what_comes(monkeypatch, tmp_path):
+    monkeypatch.setattr(command, "DemoTransport", partial(DemoTransport, pace=0.0025))
+    document = (ROOT / "docs/check.md").read_text(encoding="utf-8")
+    shown = document.split("<!-- run: check -->\n```json\n")[1].split("```")[0]
+    status, out, _ = await run_here("demo-tools", "--json", cwd=tmp_path)
+
+    assert 0 == status
+    assert shape(json.loads(shown)) == shape(json.loads(out))
+
+
+def test_every_field_and_cause_is_documented():
+    document = (ROOT / "docs/check.md").read_text(encoding="utf-8")
+    fields = set()
+    kinds: list[Any] = [Report]
+    for kind in kinds:
+        for one in msgspec.structs.fields(kind):
+            fields.add(one.name)
+            for part in (one.type, *getattr(one.type, "__args__", ())):
+                if isinstance(part, type) and issubclass(part, msgspec.Struct):
+                    kinds.append(part)
+
+    assert {"first_event_s", "advice", "unpriced", "setting"} < fields
+    assert [] == [name for name in (*fields, *get_args(Cause)) if f"`{name}`" not in document]

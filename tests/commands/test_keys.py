@@ -1,0 +1,275 @@
+"""`seseragi key` as people and scripts run it."""
+
+import json
+import re
+import time
+import tomllib
+
+import pytest
+
+from app.__main__ import main
+from app.identity.keys import Keys, digest
+from app.identity.keys_file import read_keys_file
+from app.ledger.limits import UNLIMITED, UsageLimits
+from app.settings import load_settings
+
+pytestmark = pytest.mark.pure
+
+KEY = re.compile(r"ssk_[\w-]{43}\n")
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("KEYS_FILE", "AUTH", "SIGNING_KEY", "CONFIG"):
+        monkeypatch.delenv(f"SESERAGI_{name}", raising=False)
+
+
+def key(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:
+    """Run the command in this process; give its stdout and stderr."""
+    main(["key", *arguments])
+    shown = capsys.readouterr()
+    return shown.out, shown.err
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    with pytest.raises(SystemExit) as caught:
+        main(["key", *arguments])
+    shown = capsys.readouterr()
+    assert (2, "") == (caught.value.code, shown.out)
+    assert 1 == len(shown.err.splitlines()), shown.err
+    return shown.err
+
+
+async def test_key_is_shown_once_alone_and_lets_in_until_it_is_revoked(capsys, tmp_path):
+    arguments = ("my-app", "--tenant", "acme", "--models", "openai/*", "demo")
+    shown, told = key(capsys, "new", *arguments)
+    made = shown.strip()
+    assert KEY.fullmatch(shown)
+    assert made not in told
+    assert '[auth]\nkeys_file = "keys.json"\n' in told
+    path = tmp_path / "keys.json"
+    content = path.read_text()
+    assert made not in content
+    assert 0o600 == path.stat().st_mode & 0o777
+    assert len(json.loads(content)["signing_key"]) >= 43
+
+    now = time.time()
+    keys = Keys([], path, clock=lambda: now)
+    found = await keys.verify(made)
+    assert found is not None
+    assert ("acme", "my-app", ("openai/*", "demo")) == (found.tenant, found.key, found.models)
+
+    listed, _ = key(capsys, "list")
+    assert "my-app  acme" in listed
+    assert digest(made) not in listed
+    out, told = key(capsys, "revoke", "my-app")
+    assert "" == out
+    assert "within a second" in told
+    now += 1.01
+    assert None is await keys.verify(made)
+
+
+def test_all_that_can_be_said_of_a_key(capsys, tmp_path):
+    arguments = (
+        *("new", "app", "--user", "ann", "--tenant", "会社"),
+        *("--expires-at", "2099-01-31T00:00:00Z"),
+        *("--origins", "https://a.example", "--origin", "https://b.example"),
+        *("--role", "client_secrets", "admin", "--model", "a/*", "--model", "b"),
+    )
+    out, _ = key(capsys, *arguments)
+    [made] = read_keys_file(tmp_path / "keys.json").file.keys
+
+    assert digest(out.strip()) == made.sha256
+    assert ("ann", "会社", ("a/*", "b")) == (made.user, made.tenant, made.models)
+    assert ("https://a.example", "https://b.example") == made.origins
+    assert ("client_secrets", "admin") == made.roles
+    assert "2099-01-31T00:00:00Z" == made.expires_at
+    assert made.created_at is not None
+
+    out, _ = key(capsys, "list")
+    columns = "name tenant user models origins roles limits expires created"
+    assert columns.split() == out.splitlines()[0].split()
+    assert "2099-01-31T00:00:00Z" in out.splitlines()[1]
+    [row] = json.loads(key(capsys, "list", "--json")[0])
+    assert ("app", "会社", ["a/*", "b"]) == (row["name"], row["tenant"], row["models"])
+    assert "sha256" not in row
+
+
+LIMITED = ("--usd-per-day", "0.5", "--usd-per-month", "10", "--requests-per-minute", "60")
+
+
+async def test_limits_of_a_key_are_kept_listed_and_shown_as_toml(capsys, tmp_path):
+    out, _ = key(capsys, "new", "app", *LIMITED, "--tokens-per-minute", "9", "--streams", "3")
+    [made] = read_keys_file(tmp_path / "keys.json").file.keys
+    expected = UsageLimits(
+        requests_per_minute=60, tokens_per_minute=9, streams=3, usd_per_day=0.5, usd_per_month=10
+    )
+    assert expected == made.limits
+    found = await Keys([], tmp_path / "keys.json").verify(out.strip())
+    assert found is not None
+    assert (expected, UNLIMITED) == (found.key_limits, found.user_limits)
+
+    listed, _ = key(capsys, "list")
+    told = "requests_per_minute=60 tokens_per_minute=9 streams=3 usd_per_day=0.5 usd_per_month=10"
+    assert told in listed
+    [row] = json.loads(key(capsys, "list", "--json")[0])
+    assert 0.5 == row["limits"]["usd_per_day"]
+
+    _, table = key(capsys, "new", "other", *LIMITED, "--print-toml")
+    (tmp_path / "seseragi.toml").write_text(table)
+    [shown] = load_settings({}).identity.keys
+    limits = shown.limits
+    assert (60, 0.5, None) == (limits.requests_per_minute, limits.usd_per_day, limits.streams)
+
+
+@pytest.mark.parametrize(
+    ("span", "seconds"),
+    [("30d", 2_592_000), ("12h", 43_200), ("90m", 5400), ("1w", 604_800), ("5s", 5)],
+)
+def test_key_may_end(capsys, monkeypatch, span, seconds):
+    monkeypatch.setattr("app.commands.keys.time.time", lambda: 1_800_000_000.7)
+    key(capsys, "new", "app", "--expires-in", span)
+    [row] = json.loads(key(capsys, "list", "--json")[0])
+    ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(1_800_000_000 + seconds))
+
+    assert ("2027-01-15T08:00:00Z", ends) == (row["created_at"], row["expires_at"])
+
+
+def test_key_that_has_ended_is_listed_as_such(capsys, tmp_path):
+    row = {"name": "old", "sha256": digest("a"), "expires_at": "2020-01-01T00:00:00Z"}
+    (tmp_path / "keys.json").write_text(json.dumps({"keys": [row, {**row, "name": "\u202etxt"}]}))
+    (tmp_path / "keys.json").chmod(0o600)
+    assert "not a keys file" in refusal(capsys, "list")  # for the name, which may trick
+    odd = {**row, "name": "odd", "tenant": "a\nb\x1b[31m"}
+    (tmp_path / "keys.json").write_text(json.dumps({"keys": [row, odd]}))
+    out, _ = key(capsys, "list")
+
+    assert "2020-01-01T00:00:00Z (has ended)" in out
+    assert r"'a\nb\x1b[31m'" in out
+    assert 3 == len(out.splitlines())
+
+
+def test_table_for_the_settings(capsys, tmp_path):
+    out, err = key(capsys, "new", "a-key", "--tenant", 'a"b\\', "--print-toml", "--role", "admin")
+    assert KEY.fullmatch(out)
+    assert [] == list(tmp_path.iterdir())
+    (tmp_path / "seseragi.toml").write_text(err)
+    [read] = load_settings({}).identity.keys
+
+    assert ("a-key", 'a"b\\', ("admin",)) == (read.name, read.tenant, read.roles)
+    assert digest(out.strip()) == read.sha256
+    assert {"key"} == set(tomllib.loads(err))
+    assert "the settings have a [[key]] of the name 'a-key'" in refusal(capsys, "new", "a-key")
+    assert "take its [[key]] out there" in refusal(capsys, "revoke", "a-key")
+
+
+@pytest.mark.parametrize("how", ["option", "variable", "file", "config"])
+def test_keys_file_is_found_where_the_relay_finds_it(capsys, monkeypatch, tmp_path, how):
+    (tmp_path / "etc").mkdir()
+    path, more = tmp_path / "etc" / "k.json", []
+    table = f"[auth]\nkeys_file = {json.dumps(str(path))}\n"
+    match how:
+        case "option":
+            more = ["--keys-file", str(path)]
+        case "variable":
+            monkeypatch.setenv("SESERAGI_KEYS_FILE", str(path))
+        case "file":
+            # What the relay needs and is not set here does not matter.
+            (tmp_path / "seseragi.toml").write_text(table + '[upstream.a]\nkey_env = "NONE"\n')
+        case "config":
+            (tmp_path / "other.toml").write_text(table)
+            more = ["--config", "other.toml"]
+    _, err = key(capsys, "new", "app", *more)
+
+    assert ["app"] == [made.name for made in read_keys_file(path).file.keys]
+    assert ("[auth]" in err) == (how == "option")
+    assert not (tmp_path / "keys.json").exists()
+    assert "app" in key(capsys, "list", *more)[0]
+    assert "revoked" in key(capsys, "revoke", "app", *more)[1]
+
+
+def test_auth_none_is_told(capsys, monkeypatch):
+    monkeypatch.setenv("SESERAGI_AUTH", "none")
+    _, err = key(capsys, "new", "app")
+
+    assert "auth = 'none' is set, so chats need no key; operators need one with a role" in err
+
+
+BAD = [
+    ((), "required: ACTION; see seseragi key --help"),
+    (("now",), "argument ACTION: invalid choice: 'now'"),
+    (("new",), "required: NAME; see seseragi key new --help"),
+    (("new", "--nam"), "see seseragi key"),
+    (("new", ""), "NAME: give 1 to 128 visible ASCII characters"),
+    (("new", "a b"), "NAME: give 1 to 128 visible ASCII characters"),
+    (("new", "a\n"), "NAME: give 1 to 128 visible ASCII characters"),
+    (("new", "é"), "NAME: give 1 to 128 visible ASCII characters"),
+    (("new", "a" * 129), "NAME: give 1 to 128 visible ASCII characters"),
+    (("new", "a", "--tenant", "a\nb"), "--tenant: give visible characters"),
+    (("new", "a", "--tenant", "a" * 257), "--tenant: give 256 characters at most"),
+    (("new", "a", "--user", "\udcff"), "--user: give visible characters"),
+    (("new", "a", "--models", ""), "--models: give globs of 1 to 200 characters"),
+    (("new", "a", "--origins", "a.example"), "--origins: 'a.example' cannot be used: write 'https://a.example'"),
+    (("new", "a", "--origins", "https://A.example:443/"), "cannot be used: write 'https://a.example'"),
+    (("new", "a", "--origins", "app://a"), "--origins: give origins of http or https"),
+    (("new", "a", "--role", "boss"), "--role: use client_secrets or metrics or admin"),
+    (("new", "a", "--streams", "1.5"), "--streams: '1.5' cannot be used: give a whole number"),
+    (("new", "a", "--usd-per-day", "nan"), "--usd-per-day: 'nan' cannot be used: give a number, 0 or more"),
+    (("new", "a", "--usd-per-day", "$2"), "--usd-per-day: '$2' cannot be used: give a number"),
+    (("new", "a", "--usd-per-month", "null"), "--usd-per-month: 'null' cannot be used: give a number"),
+    (("new", "a", "--requests-per-minute", "-1"), "--requests-per-minute: '-1' cannot be used"),
+    (("new", "a", "--tokens-per-minute", "9" * 30), "--tokens-per-minute: '999"),
+    (("new", "a", "--expires-in", "3y"), "--expires-in: '3y' cannot be used: give a number and s, m, h, d or w"),
+    (("new", "a", "--expires-in", "0d"), "--expires-in: '0d' cannot be used"),
+    (("new", "a", "--expires-in", "-1d"), "--expires-in"),
+    (("new", "a", "--expires-in", "9999999999w"), "no more than 100 years"),
+    (("new", "a", "--expires-at", "2020-01-01T00:00:00Z"), "--expires-at: '2020-01-01T00:00:00Z' has passed"),
+    (("new", "a", "--expires-at", "2099-01-01"), "cannot be used: give a time with its zone"),
+    (("new", "a", "--expires-at", "2099-01-01T00:00:00"), "cannot be used: give a time with its zone"),
+    (("new", "a", "--expires-at", "x", "--expires-in", "1d"), "not allowed with argument"),
+    (("new", "a", "--keys-file", "no/keys.json"), "cannot be written: no such file or directory"),
+    (("new", "a", "--keys-file", "."), "not a regular file"),
+    (("new", "a", "--config", "no.toml"), "no.toml: file not found"),
+    (("list",), "keys.json: file not found; create it with seseragi key new"),
+    (("revoke", "a"), "there is no key 'a'"),
+    (("revoke",), "required: NAME"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "told"), BAD, ids=[f"{n}-{' '.join(row[0])[:30]!a}" for n, row in enumerate(BAD)])  # fmt: skip
+def test_bad_use_says_why_in_one_line_and_makes_nothing(capsys, tmp_path, arguments, told):
+    assert told in refusal(capsys, *arguments)
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_name_is_taken_once(capsys, tmp_path):
+    key(capsys, "new", "app")
+    before = (tmp_path / "keys.json").read_bytes()
+
+    assert "there is a key of the name 'app'" in refusal(capsys, "new", "app")
+    assert "there is no key 'ap'; did you mean 'app'?" in refusal(capsys, "revoke", "ap")
+    assert before == (tmp_path / "keys.json").read_bytes()
+
+
+def test_signing_key_stays_when_keys_change(capsys, tmp_path):
+    key(capsys, "new", "a")
+    before = read_keys_file(tmp_path / "keys.json").file.signing_key
+    key(capsys, "new", "b")
+    key(capsys, "revoke", "a")
+
+    assert before == read_keys_file(tmp_path / "keys.json").file.signing_key
+
+
+def test_help_names_every_action(capsys):
+    for arguments, words in (
+        (("--help",), ("seseragi key --help",)),
+        (("key", "--help"), ("new", "list", "revoke")),
+        (("key", "new", "--help"), ("--tenant", "--models", "--expires-in", "--print-toml")),
+    ):
+        with pytest.raises(SystemExit) as caught:
+            main(list(arguments))
+        assert 0 == caught.value.code
+        out = capsys.readouterr().out
+        for word in words:
+            assert word in out

@@ -1,0 +1,410 @@
+"""Money in Redis when something fails: nothing stays held, and nothing is settled twice."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from app.eventlog import Claim, read_all
+from app.eventlog.lost import Closing, LostStream
+from app.eventlog.redis.account_scripts import HOLDS, ROWS, ROWS_DROPPED, ROWS_DUE, ROWS_KEPT
+from app.eventlog.redis.log import RedisLog
+from app.eventlog.redis.scripts import (
+    APPEND,
+    CREATE,
+    OWNERS,
+    log_key,
+    meta_key,
+    running_key,
+)
+from app.eventlog.stream_ended import StreamEnded
+from app.eventlog.stream_info import StreamRecord
+from app.events import Notice, StreamEnd, StreamTarget, TextDelta
+from app.ledger.accounts import (
+    Account,
+    AccountState,
+    LimitReached,
+    ReservationRequest,
+    Settlement,
+)
+from tests.eventlog.accounts_contract import (
+    BEGUN,
+    DONE,
+    MONEY,
+    SPENT,
+    asking,
+    period,
+    record,
+    refusal,
+    run,
+    state_of,
+)
+from tests.eventlog.contract import code_of
+from tests.eventlog.redis_logs import LEASE_S, STEADY_S, lose, opened, outlive, pair, watched
+from tests.redis_server import RedisServer, redis_server, wire_to
+from tests.waiting import until
+
+pytestmark = pytest.mark.proving
+
+CEILING = 110
+"""What is held for a stream of `asking()`."""
+
+ANSWERED = [
+    BEGUN,
+    Notice("retry", "busy"),
+    StreamTarget("demo", "demo", 2),
+    TextDelta(0, "12345678"),
+]
+
+
+def close(lost: LostStream) -> Closing:
+    """Cost as many nano-USD as the answer has quarters of tokens, or what was held."""
+    record, end, retries = lost.ended.record, lost.ended.end, lost.ended.attempts - 1
+    end = StreamEnd(end.status, "error", None, end.error, cost=f"0.{lost.weight}")
+    nano = lost.weight if lost.held is None else lost.held.nano_usd
+    row = f"{record.id} {record.route} {retries} {nano}"
+    return Closing(
+        msgspec.structs.replace(lost.ended, end=end), Settlement(10, 1, nano, row=row.encode())
+    )
+
+
+def asked(stream: str) -> StreamRecord:
+    """Return a record that keeps something of the request, which is not held with it."""
+    return msgspec.structs.replace(record(stream, asking(), route="fast"), request=b"asked")
+
+
+async def rows_of(event_log: RedisLog) -> list[tuple[str, str]]:
+    return [(stream, row.decode()) for stream, row in await event_log.rows(limit=1000)]
+
+
+async def until_numbers(event_log: RedisLog, *wanted: int) -> None:
+    async def are_there() -> bool:
+        return numbers(await state_of(event_log)) == wanted
+
+    await until(are_there)
+
+
+async def let_go(event_log: RedisLog) -> AccountState:
+    """Wait until nothing is held any more, and return the account."""
+
+    async def is_quiet() -> bool:
+        return not (await state_of(event_log)).running
+
+    await until(is_quiet, limit_s=60)
+    state = await state_of(event_log)
+    assert 0 == period(state).held_nano_usd
+    return state
+
+
+def numbers(state: AccountState) -> tuple[int, ...]:
+    return (state.running, state.day.held_nano_usd, state.day.requests, state.day.nano_usd)
+
+
+@pytest.mark.parametrize("script", [CREATE, APPEND], ids=["CREATE", "APPEND"])
+async def test_command_whose_answer_is_lost_counts_once(server, script):
+    async with wire_to(server.port) as wire, opened(wire.url) as event_log:
+        if script is APPEND:
+            await event_log.create(record("st_1", asking()))
+            await event_log.append("st_1", [BEGUN])
+        wire.mute(script.sha.encode())
+        doing: asyncio.Task[Any]
+        if script is CREATE:
+            doing = asyncio.create_task(event_log.create(record("st_1", asking())))
+        else:
+            doing = asyncio.create_task(event_log.append("st_1", [DONE], SPENT))
+        taken = b":1" if script is CREATE else b":0"
+        await until(lambda: taken in server.ask("HLEN", "seseragi:held"))
+        wire.cut()
+        wire.mend()
+        answer = await doing
+        if script is CREATE:
+            assert 100 == answer.grant.output_tokens
+            assert (1, CEILING, 0, 0) == numbers(await state_of(event_log))
+            await event_log.append("st_1", [BEGUN, DONE], SPENT)
+
+        assert (0, 0, 1, MONEY) == numbers(await state_of(event_log))
+        assert [("st_1", "row")] == await rows_of(event_log)
+
+
+async def test_stream_that_never_came_to_be_holds_nothing(server, impatient):
+    """Its owner takes it back, whether Redis has it or not."""
+    async with wire_to(server.port) as wire, opened(wire.url) as event_log:
+        impatient()
+        wire.mute(CREATE.sha.encode())
+        with pytest.raises(Exception, match="cannot be reached"):
+            await event_log.create(record("st_1", asking(), key="k", digest="d"))
+        assert b":1" in server.ask("HLEN", "seseragi:held")
+        wire.cut()
+        wire.mend()
+        await until(event_log.healthy)
+        await until(lambda: not event_log._owner._abandoned)
+
+        assert (0, 0, 0, 0) == numbers(await state_of(event_log))
+        assert [] == await rows_of(event_log)
+
+
+async def test_whoever_ends_a_lost_stream_settles_it(server):
+    async with (
+        opened(server.url, lease_s=STEADY_S) as first,
+        opened(server.url, lease_s=LEASE_S) as second,
+        opened(server.url, lease_s=LEASE_S) as third,
+    ):
+        told: list[StreamEnded] = []
+        for event_log in (first, second, third):
+            event_log.close_by(close)
+            event_log.on_ended(told.append)
+        await first.create(asked("st_1"))
+        await first.append("st_1", ANSWERED)
+        await first.create(record("st_2", asking(), key="k", digest="d"))
+        # One without a key may have gone on while Redis was away: who was called, bills it.
+        await first.create(record("st_3", asking()))
+        lose(server, first)
+        state = await let_go(second)
+
+        assert (0, 0, 2, 8) == numbers(state)
+        assert [("st_1", "st_1 fast 1 8"), ("st_3", "st_3  0 0")] == sorted(await rows_of(third))
+        assert "stream_expired" == await code_of(second, "st_2")
+        end = (await read_all(second, "st_1"))[-1]
+        assert isinstance(end, StreamEnd)
+        assert "0.8" == end.cost
+        assert [end] == [ended.end for ended in told]
+
+
+async def test_owner_that_comes_back_late_settles_nothing(server):
+    async with watched(server.url) as (first, second):
+        for event_log in (first, second):  # it may be the first one's other half that ends it
+            event_log.close_by(close)
+        await first.create(record("st_1", asking()))
+        await first.append("st_1", ANSWERED)
+        first._owner._tasks.stop()
+        outlive(server, first)
+        await let_go(second)
+        first._owner.open()
+        with pytest.raises(Exception, match="ended elsewhere"):
+            await first.append("st_1", [DONE], SPENT)
+
+        assert (0, 0, 1, 8) == numbers(await state_of(second))
+        assert 1 == len(await rows_of(second))
+
+
+async def test_key_that_is_taken_back_lets_go_of_what_was_held(server):
+    async with opened(server.url) as first, opened(server.url, lease_s=60) as second:
+        await first.create(record("st_1", asking(), key="key", digest="d"))
+        await first.append("st_1", [BEGUN])
+        server.ask("FLUSHALL")  # which nobody is told of
+        await second.create(record("st_2", asking(), key="key", digest="d"))
+        assert (1, CEILING, 0, 0) == numbers(await state_of(first))
+        await first.append("st_1", [TextDelta(0, "a")])
+
+        assert (1, CEILING, 0, 0) == numbers(await state_of(first))
+        assert Claim("st_1", "d") == await second.claimed("key")
+        await first.append("st_1", [DONE], SPENT)
+        assert (0, 0, 1, MONEY) == numbers(await state_of(first))
+
+
+async def test_redis_that_comes_back_empty_is_told_what_runs_and_what_has_just_ended(tmp_path):
+    account = Account("relay", nano_usd_per_day=2 * CEILING)
+    with redis_server(tmp_path) as own:
+        async with opened(own.url) as first, opened(own.url) as second:
+            await first.create(record("st_1", asking(account, output_tokens=60)))
+            await first.append("st_1", [BEGUN])
+            await run(first, "st_2", asking(account))
+            own.kill()
+            own.start()
+            await until(first.healthy)
+            await until_numbers(second, 1, 70, 1, MONEY)
+            await first.append("st_1", [DONE], SPENT)
+
+            assert (0, 0, 2, 2 * MONEY) == numbers(await state_of(second))
+            assert {"st_1", "st_2"} == {stream for stream, _ in await rows_of(second)}
+
+
+async def test_stream_that_runs_is_held_for_anew_whatever_is_left(tmp_path):
+    account = Account("relay", nano_usd_per_day=CEILING)
+    with redis_server(tmp_path) as own:
+        async with opened(own.url) as first, opened(own.url) as second:
+            await first.create(record("st_1", asking(account)))
+            await first.append("st_1", [BEGUN])
+            own.ask("FLUSHALL")
+            await second.create(record("st_2", asking(account)))
+            await first.append("st_1", [TextDelta(0, "a")])
+            assert (2, 2 * CEILING, 0, 0) == numbers(await state_of(first))
+            await first.append("st_1", [DONE], SPENT)
+            assert (1, CEILING, 1, MONEY) == numbers(await state_of(first))
+
+
+async def test_failover_that_lost_the_last_writes_settles_again(tmp_path):
+    (tmp_path / "replica").mkdir()
+    with (
+        redis_server(tmp_path) as master,
+        redis_server(tmp_path / "replica", "--replicaof", f"127.0.0.1 {master.port}") as replica,
+    ):
+        async with wire_to(master.port) as wire, opened(wire.url) as first:
+            await first.create(record("st_1", asking()))
+            await first.append("st_1", [BEGUN])
+            await until(lambda: b"*1" in replica.ask("XRANGE", log_key("st_1"), "1-0", "+"))
+            replica.ask("REPLICAOF", "NO", "ONE")
+            await first.append("st_1", [DONE], SPENT)
+            await run(first, "st_2", asking())
+            wire.to = replica.port
+            wire.cut()
+            wire.mend()
+            await until_numbers(first, 0, 0, 2, 2 * MONEY)
+            assert {"st_1", "st_2"} == {stream for stream, _ in await rows_of(first)}
+
+
+async def expire(server: RedisServer, event_log: RedisLog, *keys: str) -> None:
+    """Remove what Redis removes when nobody has been there for an hour."""
+    server.ask("DEL", OWNERS, running_key(event_log._lease.owner), *keys)
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["the mark is kept", "nothing is kept"])
+async def test_nothing_is_held_for_ever_of_relays_that_all_died(server, kept):
+    """Nobody comes before Redis has forgotten the streams: they cost what was held for them."""
+    async with opened(server.url, lease_s=STEADY_S) as first:
+        await first.create(asked("st_1"))
+        await first.append("st_1", ANSWERED)
+        lose(server, first)
+        first._burial._tasks.stop()
+        await expire(server, first, log_key("st_1"), *([] if kept else [meta_key("st_1")]))
+        async with opened(server.url, lease_s=LEASE_S) as second:
+            told: list[str] = []
+            second.close_by(close)
+            second.on_ended(lambda ended: told.append(ended.record.id))
+            state = await let_go(second)
+
+            assert (0, 0, 1, CEILING) == numbers(state)
+            assert [("st_1", f"st_1 fast 0 {CEILING}")] == await rows_of(second)
+            assert "stream_expired" == await code_of(second, "st_1")
+            assert ["st_1"] == told
+
+
+async def test_what_runs_is_not_taken_for_what_nobody_runs(server):
+    async with watched(server.url) as (first, second):
+        second.close_by(close)
+        await first.create(record("st_1", asking()))
+        await first.append("st_1", [BEGUN])
+        server.ask("DEL", meta_key("st_1"))  # evicted: its owner writes it again
+        for _ in range(3):  # the second looks whether anybody runs it
+            server.ask("ZADD", HOLDS, "XX", "0", "st_1")
+            await until(lambda: b"\r\n0\r\n" not in server.ask("ZSCORE", HOLDS, "st_1"))
+        assert (1, CEILING, 0, 0) == numbers(await state_of(second))
+        await first.append("st_1", [DONE], SPENT)
+
+        assert (0, 0, 1, MONEY) == numbers(await state_of(second))
+        assert [("st_1", "row")] == await rows_of(second)
+
+
+async def test_unreadable_stream_costs_what_was_held(server):
+    async with watched(server.url) as (first, second):
+        for event_log in (first, second):  # either may find it
+            event_log.close_by(close)
+        await first.create(record("st_1", asking(), route="fast"))
+        await first.append("st_1", ANSWERED)
+        server.ask("XDEL", log_key("st_1"), "2-0")
+        lose(server, first)
+        await let_go(second)
+        assert [("st_1", f"st_1 fast 0 {CEILING}")] == await rows_of(second)
+
+
+@pytest.mark.parametrize("here", [True, False])
+async def test_stream_that_is_removed_while_it_runs_is_settled_once(server, here):
+    async with opened(server.url) as first, opened(server.url) as second:
+        told: list[tuple[str, int]] = []
+        event_log = first if here else second
+        for each in (first, second):
+            each.close_by(close)
+            each.on_ended(lambda ended: told.append((ended.record.id, ended.events)))
+        await first.create(record("st_1", asking(), route="fast"))
+        await first.append("st_1", ANSWERED)
+        await event_log.delete("st_1")
+        with pytest.raises(Exception, match=r"is gone|has ended"):
+            await first.append("st_1", [DONE], SPENT)
+
+        assert (0, 0, 1, 8) == numbers(await state_of(first))
+        assert [("st_1", "st_1 fast 1 8")] == await rows_of(second)
+        assert [("st_1", len(ANSWERED))] == told
+
+
+async def test_large_amounts_are_exact(server):
+    large = 2**53 - 20
+    account = Account("relay", nano_usd_per_day=2**53 - 1)
+    async with opened(server.url) as event_log:
+        await run(event_log, "st_1", asking(account), Settlement(1, 1, large))
+        refused = await refusal(event_log, record("st_2", asking(account)))
+        assert refused is None
+        assert large == (await state_of(event_log)).day.nano_usd
+        await event_log.append("st_2", [BEGUN, DONE], Settlement(1, 1, 19))
+        assert 2**53 - 1 == (await state_of(event_log)).day.nano_usd
+        with pytest.raises(LimitReached):
+            await event_log.create(record("st_3", asking(account)))
+
+
+# Rows
+
+
+async def filled(event_log: RedisLog, streams: Sequence[str]) -> None:
+    for stream in streams:
+        spent = Settlement(1, 1, 1, row=stream.encode())
+        await run(event_log, stream, asking(), spent)
+
+
+async def test_a_row_is_given_to_one_process_at_a_time(server):
+    async with pair(server.url) as (first, second):
+        await filled(first, [f"st_{number}" for number in range(5)])
+        assert ["st_0", "st_1", "st_2"] == [s for s, _ in await first.rows(limit=3)]
+        assert ["st_3", "st_4"] == [s for s, _ in await second.rows(limit=3)]
+        await second.forget_rows(["st_3", "st_4"])
+        assert [] == await second.rows(limit=3)
+        left_s = float(server.ask("ZSCORE", ROWS_DUE, "st_0").split()[1]) / 1000 - time.time()
+        assert 0 < left_s <= 2 * STEADY_S
+
+        # The first one has said nothing for so long.
+        for number in range(3):
+            server.ask("ZADD", ROWS_DUE, "XX", str(number), f"st_{number}")
+        first._rows._taken_until = 0
+        assert ["st_0", "st_1", "st_2"] == [s for s, _ in await second.rows(limit=3)]
+        assert [] == await first.rows(limit=3)
+
+
+async def test_rows_of_a_process_that_stops_are_given_to_others_at_once(server):
+    async with opened(server.url, lease_s=60) as second:
+        async with opened(server.url, lease_s=60) as first:
+            await filled(first, ["st_1", "st_2"])
+            assert 2 == len(await first.rows(limit=3))
+            await first.forget_rows(["st_1"])
+        assert [("st_2", b"st_2")] == await second.rows(limit=3)
+
+
+async def test_oldest_rows_are_dropped_and_that_is_said_once_in_a_while(server):
+    async with opened(server.url) as event_log:
+        fill = (
+            f"for i = ARGV[1], ARGV[2] do redis.call('HSET', '{ROWS}', i, 'r')"
+            f" redis.call('ZADD', '{ROWS_DUE}', i, i) end return 1"
+        )
+        for at in range(0, ROWS_KEPT, 5000):
+            assert 1 == await event_log._link.send("EVAL", fill, 0, at + 1, at + 5000)
+        with capture_logs() as logs:
+            await filled(event_log, ["st_1", "st_2"])
+            assert ["3", "4"] == [stream for stream, _ in await event_log.rows(limit=2)]
+            await filled(event_log, ["st_3"])
+            await event_log.rows(limit=3)
+        assert b":100000" in server.ask("HLEN", ROWS)
+        assert b":100000" in server.ask("ZCARD", ROWS_DUE)
+        assert [2] == [line["rows"] for line in logs if "dropped" in line["event"]]
+        assert b"$-1" in server.ask("GET", ROWS_DROPPED)
+
+
+async def test_all_that_is_kept_of_money_expires(server):
+    async with opened(server.url) as event_log:
+        await filled(event_log, ["st_1"])
+        request: ReservationRequest = asking()
+        await event_log.create(record("st_2", request))
+        found = server.ask("KEYS", "seseragi:*").split(b"\r\n")
+        keys = [key.decode() for key in found if key.startswith(b"seseragi:")]
+        assert {"held", "holds", "rows", "rows:due"} <= {k.partition(":")[2] for k in keys}
+        assert all(b":-1" not in server.ask("PTTL", key) for key in keys)

@@ -1,0 +1,132 @@
+"""Who may take how much: addresses, shares, and the memory of a request."""
+
+import pytest
+
+from app.errors import RequestError, ServiceError
+from app.generation.admission import (
+    LOCAL,
+    MAX_ADDRESSES,
+    UNKNOWN,
+    Admission,
+    Shares,
+    address_of,
+)
+from tests.clock import StoppedClock
+
+pytestmark = pytest.mark.pure
+
+MESSAGE = {"role": "user", "content": "hi"}
+
+
+def admission(*, max_streams: int = 100, **shares: int) -> tuple[Admission, StoppedClock]:
+    clock = StoppedClock()
+    return Admission(Shares(**shares), max_streams=max_streams, clock=clock), clock
+
+
+@pytest.mark.parametrize(
+    ("client", "address"),
+    [
+        (("203.0.113.9", 5123), "203.0.113.9"),
+        (("203.0.113.9", 0), "203.0.113.9"),
+        (("::ffff:203.0.113.9", 1), "203.0.113.9"),
+        (("2001:db8:1:2:3:4:5:6", 1), "2001:db8:1:2::/64"),
+        (("2001:db8:1:2::9%eth0", 1), "2001:db8:1:2::/64"),
+        (("[2001:db8:1:2::9]", 0), "2001:db8:1:2::/64"),
+        (("127.0.0.1", 5123), LOCAL),
+        (("127.9.9.9", 5123), LOCAL),
+        (("::1", 5123), LOCAL),
+        (("::ffff:127.0.0.1", 5123), LOCAL),
+        # A proxy says so: the peer is the proxy.
+        (("127.0.0.1", 0), "127.0.0.1"),
+        (("::1", 0), "::1"),
+        (None, LOCAL),
+        (("_hidden", 0), UNKNOWN),
+        (("", 0), UNKNOWN),
+        (("1" * 100_000, 0), UNKNOWN),
+    ],
+)
+def test_an_address_is_whose_share_is_taken(client, address):
+    assert address == address_of(client)
+
+
+def test_starts_come_back_one_by_one():
+    counted, clock = admission(max_starts_per_minute_per_address=60)
+    for _ in range(60):
+        counted.count_start("a")
+    with pytest.raises(ServiceError) as refused:
+        counted.count_start("a")
+    assert ("rate_limited", 1) == (refused.value.code, refused.value.retry_after_s)
+    counted.count_start("b")
+    clock.now += 1
+    counted.count_start("a")
+    with pytest.raises(ServiceError):
+        counted.count_start("a")
+
+
+def test_one_start_a_minute_is_one():
+    counted, clock = admission(max_starts_per_minute_per_address=1)
+    counted.count_start("a")
+    with pytest.raises(ServiceError) as refused:
+        counted.count_start("a")
+    assert 60 == refused.value.retry_after_s
+    clock.now += 60
+    counted.count_start("a")
+
+
+def test_a_peer_on_this_machine_has_half_of_the_streams():
+    counted, _ = admission(max_streams=10, max_streams_per_address=2)
+    for _ in range(5):
+        counted.enter(LOCAL)
+    with pytest.raises(ServiceError) as refused:
+        counted.enter(LOCAL)
+    assert "rate_limited" == refused.value.code
+    for address in ("a", "a", "b", "b", "c"):
+        counted.enter(address)
+    with pytest.raises(ServiceError) as refused:
+        counted.enter("d")
+    assert "overloaded" == refused.value.code
+
+
+def test_the_table_holds_as_many_addresses_as_it_may_and_no_open_one_is_forgotten():
+    counted, _ = admission(max_streams_per_address=1)
+    counted.enter("open")
+    for number in range(3 * MAX_ADDRESSES):
+        counted.count_start(f"address {number}")
+
+    assert MAX_ADDRESSES + 1 >= len(counted)
+    with pytest.raises(ServiceError):
+        counted.enter("open")
+
+
+def test_an_address_is_forgotten_once_nothing_is_open_and_its_starts_are_over():
+    counted, clock = admission()
+    counted.count_start("a")
+    counted.enter("a")
+    memory = counted.receive("a")
+    memory.resize(10)
+    counted.add_reader("a")
+    clock.now += 60
+    memory.release()
+    memory.release()
+    counted.remove_reader("a")
+    counted.leave("a")
+
+    assert (0, 0, 0) == (len(counted), counted.bytes, counted.streams)
+
+
+def test_an_address_has_a_part_of_the_memory():
+    counted, _ = admission(max_requests_bytes=4000)
+    first, second, other = counted.receive("a"), counted.receive("a"), counted.receive("b")
+    first.resize(900)
+    with pytest.raises(ServiceError) as refused:
+        second.resize(200)
+    assert "rate_limited" == refused.value.code
+    other.resize(3000)
+    with pytest.raises(ServiceError) as refused:
+        other.resize(3200)
+    assert "overloaded" == refused.value.code
+    with pytest.raises(RequestError) as large:
+        other.resize(4001)
+    assert "request_too_large" == large.value.code
+    first.release()
+    other.resize(4000)
