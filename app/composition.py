@@ -22,11 +22,11 @@ from .eventlog.stream_ended import StreamEnded
 from .eventlog.waiting_rows import WaitingRows
 from .generation.accounting import Accounting
 from .generation.admission import Admission, Shares
-from .generation.cassette_recorder import Taping
+from .generation.cassette_recorder import CassetteRecorder
 from .generation.deadlines import Limits
 from .generation.parts import Parts
 from .generation.retry import Rules
-from .generation.via import Pseudonym
+from .generation.via import ViaName
 from .identity.authenticator import Authenticator
 from .identity.keys import Keys
 from .identity.keys_file import KeysUnusable
@@ -37,7 +37,7 @@ from .settings.traces import read_span_limits
 from .settings.upstreams import DEMO
 from .telemetry.metrics import Metrics, Names, RecordsState
 from .telemetry.observer import Observer, Observers
-from .telemetry.shared_counters import Area
+from .telemetry.shared_counters import SharedCounters
 from .telemetry.stream_log import StreamLog
 from .upstreams.cassettes import CASSETTE
 from .upstreams.client import open_client, open_trust
@@ -76,7 +76,7 @@ def build_metrics(
     upstreams: Upstreams,
     recorder: "Recorder | None" = None,
     *,
-    areas: Sequence[Area] = (),
+    areas: Sequence[SharedCounters] = (),
     own: int = 0,
 ) -> Metrics | None:
     """Build what measures this process; None if the settings want none.
@@ -202,11 +202,11 @@ def open_cassettes(settings: Settings) -> Folder | None:
     return folder
 
 
-def build_taping(settings: Settings, folder: Folder | None) -> Taping | None:
+def build_cassette_recorder(settings: Settings, folder: Folder | None) -> CassetteRecorder | None:
     """Build what replays and records cassettes; None where there are none."""
     if folder is None:
         return None
-    return Taping(
+    return CassetteRecorder(
         folder,
         mode=settings.record_cassettes,
         keeps_requests=settings.cassette_requests,
@@ -289,7 +289,7 @@ def build_parts(
             clock=clock.monotonic,
         ),
         observer=observer,
-        pseudonym=Pseudonym(),
+        pseudonym=ViaName(),
         clock=clock,
         tells_content=settings.traces and settings.trace_content,
     )

@@ -11,18 +11,18 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from .admin.history import History
-from .admin.service import Desk
+from .admin.service import AdminService
 from .api.application import build_app, build_routes
 from .composition import (
     NO_SUBSTITUTES,
     Substitutes,
     build_authenticator,
+    build_cassette_recorder,
     build_log,
     build_metrics,
     build_observers,
     build_parts,
     build_recorder,
-    build_taping,
     build_tracing,
     build_upstreams,
     describe_process,
@@ -41,7 +41,7 @@ from .settings.signing import settle_signing_key
 from .telemetry.logs import LineCounter
 from .telemetry.metrics import Metrics, Names
 from .telemetry.observer import Observers
-from .telemetry.shared_counters import Area
+from .telemetry.shared_counters import SharedCounters
 from .upstreams.routes import Upstreams
 
 
@@ -68,7 +68,7 @@ class Relay:
         routes: Sequence[BaseRoute],
         authenticator: Authenticator | None,
         metrics: Metrics | None,
-        desk: Desk | None,
+        desk: AdminService | None,
     ) -> None:
         self.settings = settings
         self.app = app
@@ -91,7 +91,7 @@ class Relay:
         substitutes: Substitutes = NO_SUBSTITUTES,
         identify: Identify | None = None,
         lines: LineCounter | None = None,
-        areas: Sequence[Area] = (),
+        areas: Sequence[SharedCounters] = (),
         own: int = 0,
     ) -> AsyncIterator[Self]:
         """Open a relay, and close it at the end of the `async with`.
@@ -130,13 +130,17 @@ class Relay:
             observer=Observers([*observers, *own_observers]),
             substitutes=substitutes,
         )
-        hub = Hub(parts, max_readers=settings.max_readers, taping=build_taping(settings, folder))
+        hub = Hub(
+            parts,
+            max_readers=settings.max_readers,
+            cassette_recorder=build_cassette_recorder(settings, folder),
+        )
         keys = tuple if authenticator is None else authenticator.keys
         accounts = AccountReader(parts, log_parts.accounts, keys)
         desk = None
         if history is not None:
             about = describe_process(settings, recorder)
-            desk = Desk(parts, hub, accounts, history, log_parts.broadcast, about)
+            desk = AdminService(parts, hub, accounts, history, log_parts.broadcast, about)
         routes = build_routes(
             settings,
             hub,

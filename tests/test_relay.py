@@ -12,11 +12,11 @@ from app.eventlog import read_all
 from app.eventlog.contract import Placed
 from app.eventlog.memory import MemoryLog
 from app.eventlog.stream_ended import StreamEnded
-from app.eventlog.stream_info import StreamRecord
+from app.eventlog.stream_info import StreamInfo
 from app.events import Event, StreamEnd
 from app.generation.accounting import Accounting
 from app.generation.deadlines import Limits
-from app.generation.run import Relay
+from app.generation.run import Run
 from app.ledger.accounts import Settlement
 from app.ledger.config import LedgerConfig
 from app.ledger.prices import PriceBook
@@ -76,12 +76,12 @@ class Told(Observer):
 
 async def relay(
     response: httpx2.Response, log: MemoryLog, *, observer: Observer | None = None, **limits: Any
-) -> Relay:
+) -> Run:
     client = open_client(connect_timeout_s=1, mounts={"all://u": Answering(response)})
     upstreams = Upstreams([Upstream("u", "http://u")], attempts=1)
     await create(log, "st_x")
-    running = Relay(
-        StreamRecord("st_x", request_id="req_1"),
+    running = Run(
+        StreamInfo("st_x", request_id="req_1"),
         CHAT,
         route=upstreams.resolve("u/m"),
         upstreams=upstreams,
@@ -118,7 +118,7 @@ async def test_an_end_that_is_cancelled_while_it_is_written_is_reported(monkeypa
 
     assert "completed" == (await end_of(log)).status
     started, committed, first, report = observer.told
-    assert [StreamRecord, Committed, FirstEvent, StreamEnded] == [*map(type, observer.told)]
+    assert [StreamInfo, Committed, FirstEvent, StreamEnded] == [*map(type, observer.told)]
     assert started == committed.record == first.record == report.record
     assert ("completed", len(await read_all(log, "st_x"))) == (report.end.status, report.events)
 
@@ -144,7 +144,7 @@ class Filling(MemoryLog):
     def __init__(self, room: int) -> None:
         super().__init__(retention_s=60, max_bytes=2**20, max_stream_events=room)
         self.room = room
-        self.relay: Relay | None = None
+        self.relay: Run | None = None
 
     def push(self, stream: str, events: Sequence[Event]) -> bool:
         return False

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from app.api.event_stream import EventStream
-from app.generation.run import Relay
-from app.server.direct_writer import HandlerConnection
+from app.generation.run import Run
+from app.server.direct_writer import DirectWriter
 from app.testing.upstream import DONE, FINISH, chunk, chunked_head, text
 from tests.serving import serve_relay
 
@@ -101,8 +101,8 @@ async def count_calls(readers: int = 1, **settings: Any) -> Counter[CodeType]:
 async def test_a_token_takes_few_calls_and_wakes_no_task() -> None:
     calls = await count_calls()
 
-    assert 1 == calls[HandlerConnection.write.__code__] / TOKENS
-    assert 0 == calls[Relay.run.__code__] + calls[EventStream.__call__.__code__]
+    assert 1 == calls[DirectWriter.write.__code__] / TOKENS
+    assert 0 == calls[Run.run.__code__] + calls[EventStream.__call__.__code__]
     # 37 of our own and 10 of aiohttp's when this was written.
     assert 25 < calls.total() / TOKENS < 75
 
@@ -119,7 +119,7 @@ async def test_a_token_is_written_once_for_each_reader(log: str, tmp_path: Any) 
 
     calls = await count_calls(readers=3, log=url)
 
-    assert 3 == calls[HandlerConnection.write.__code__] / TOKENS
+    assert 3 == calls[DirectWriter.write.__code__] / TOKENS
 
 
 async def test_traces_do_nothing_for_a_token(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,7 +121,7 @@ Minutes = dict[int, int]
 """How many there were, by the minute since 1970."""
 
 
-class Board(Value, frozen=True, kw_only=True):
+class ProcessSnapshot(Value, frozen=True, kw_only=True):
     """All that a process shows."""
 
     process: Process
@@ -139,11 +139,11 @@ class Board(Value, frozen=True, kw_only=True):
     """For the records, of all processes; None where there are none."""
 
 
-_decode = msgspec.msgpack.Decoder(Board).decode
+_decode = msgspec.msgpack.Decoder(ProcessSnapshot).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def pack_board(board: Board, *, most: int) -> bytes:
+def pack_board(board: ProcessSnapshot, *, most: int) -> bytes:
     """Return a board as the bytes that `unpack_board` reads, with fewer streams if they are more.
 
     `most` is how many bytes it may have; all but the streams take no more than 100 KB.
@@ -155,7 +155,7 @@ def pack_board(board: Board, *, most: int) -> bytes:
     return packed
 
 
-def unpack_board(data: bytes) -> Board:
+def unpack_board(data: bytes) -> ProcessSnapshot:
     """Read back what `pack_board` wrote.
 
     Raises:

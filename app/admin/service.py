@@ -28,7 +28,14 @@ from ..generation.parts import Parts
 from ..ledger.report import overview
 from ..upstreams.routes import Upstreams
 from .history import History
-from .process_snapshot import MAX_STREAMS, Board, Process, TargetState, pack_board, unpack_board
+from .process_snapshot import (
+    MAX_STREAMS,
+    Process,
+    ProcessSnapshot,
+    TargetState,
+    pack_board,
+    unpack_board,
+)
 from .sampling import Sampler
 from .summary import Merged, MoneyView, render
 
@@ -92,7 +99,7 @@ _decode_order = msgspec.msgpack.Decoder(Posted).decode
 log = structlog.get_logger("seseragi.admin")
 
 
-class Desk:
+class AdminService:
     """Makes summaries, and gives orders; `history` is told of streams and refusals."""
 
     def __init__(
@@ -113,7 +120,7 @@ class Desk:
         self._history = history
         self.reconfigure()
         self._looking = asyncio.Lock()
-        self._board: Board | None = None
+        self._board: ProcessSnapshot | None = None
         self._looked_at = -math.inf
         """The board that was made last, and when, by the loop's clock."""
         self._id = secrets.token_hex(8)
@@ -232,7 +239,7 @@ class Desk:
             return MoneyView([], more + len(accounts), known=False)
         return MoneyView([overview(*each) for each in found], more)
 
-    async def _look(self) -> Board:
+    async def _look(self) -> ProcessSnapshot:
         """Return what this process shows of itself now, or just now."""
         clock = asyncio.get_running_loop().time
         async with self._looking:
@@ -240,11 +247,11 @@ class Desk:
                 self._board, self._looked_at = await self._make_board(), clock()
             return self._board
 
-    async def _make_board(self) -> Board:
+    async def _make_board(self) -> ProcessSnapshot:
         hub, history = self._hub, self._history
         live = await self._sampler.look(hub.progress(most=MAX_STREAMS))
         load, at = hub.load(), round(time.time(), 3)
-        return Board(
+        return ProcessSnapshot(
             process=Process(
                 id=self._id,
                 host=self._about.host,

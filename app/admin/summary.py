@@ -9,7 +9,14 @@ import msgspec
 
 from ..ledger.money import to_usd
 from ..ledger.report import Overview
-from .process_snapshot import MAX_LAST, MAX_STREAMS, MINUTES, Board, LastError, TargetState
+from .process_snapshot import (
+    MAX_LAST,
+    MAX_STREAMS,
+    MINUTES,
+    LastError,
+    ProcessSnapshot,
+    TargetState,
+)
 
 T = TypeVar("T")
 
@@ -155,7 +162,7 @@ class Merged:
     def __init__(self, routes: dict[str, list[str]]) -> None:
         """Prepare for the targets of the settings, each with its routes."""
         self._routes = routes
-        self._boards: list[Board] = []
+        self._boards: list[ProcessSnapshot] = []
         self._live: list[tuple[float, str, LiveView]] = []
         self._readers: Counter[str] = Counter()
         self._targets: dict[str, list[TargetState]] = {}
@@ -164,7 +171,7 @@ class Merged:
         self._last: list[TroubleView] = []
         self._recent: list[RecentView] = []
 
-    def add(self, board: Board) -> None:
+    def add(self, board: ProcessSnapshot) -> None:
         """Add what one process shows."""
         self._boards.append(board)
         self._readers.update(board.readers)
@@ -209,7 +216,7 @@ class Merged:
         self._last = _newest(self._last, "at")
         self._recent = _newest(self._recent, "ended_at")
 
-    def _add_live(self, board: Board) -> None:
+    def _add_live(self, board: ProcessSnapshot) -> None:
         self._live += [
             (
                 s.started_at,

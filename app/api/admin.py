@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 
-from ..admin.service import Action, Desk
+from ..admin.service import Action, AdminService
 from ..errors import RequestError
 from ..generation.hub import Hub
 from ..requests import Body
@@ -42,7 +42,7 @@ class Admin:
     """The endpoints; they hold what all their requests share."""
 
     def __init__(
-        self, desk: Desk, hub: Hub, policy: HttpSettings, page: Path, *, with_session: bool
+        self, desk: AdminService, hub: Hub, policy: HttpSettings, page: Path, *, with_session: bool
     ) -> None:
         """Serve a desk; `with_session`: requests of the page need no key of its own."""
         self._desk = desk
@@ -79,7 +79,7 @@ class Admin:
 
 
 def routes(
-    desk: Desk, hub: Hub, policy: HttpSettings, static: Path, *, with_session: bool
+    desk: AdminService, hub: Hub, policy: HttpSettings, static: Path, *, with_session: bool
 ) -> list[Route]:
     admin = Admin(desk, hub, policy, static / "admin.html", with_session=with_session)
     return [

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Scope
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from ..addresses import is_loopback
-from ..admin.service import Desk
+from ..admin.service import AdminService
 from ..errors import RelayError
 from ..generation.account_reader import AccountReader
 from ..generation.deadlines import Limits
@@ -53,7 +53,7 @@ from .guard import LOCAL_ORIGINS, Guard
 from .hosts import HostNames
 from .http_settings import HttpSettings
 from .middleware import RequestMiddleware, Watch
-from .rate_limit_headers import STANDING_HEADERS
+from .rate_limit_headers import RATE_LIMIT_HEADERS
 from .request import PRINCIPAL
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ EXPOSED_HEADERS = (
     *("retry-after", "x-should-retry", "x-request-id", "request-id"),
     *("www-authenticate", "seseragi-estimated", "seseragi-ignored"),
     "seseragi-cassette",
-    *STANDING_HEADERS,
+    *RATE_LIMIT_HEADERS,
 )
 
 
@@ -171,7 +171,7 @@ def build_routes(
     tokens: Tokens | None,
     accounts: AccountReader,
     measured: Metrics | None,
-    desk: Desk | None,
+    desk: AdminService | None,
     with_session: bool,
 ) -> list[BaseRoute]:
     """List all routes of the HTTP interface; `with_session`: a host application knows users."""

@@ -1,6 +1,6 @@
 """What a handler may ask of the connection that its request came over.
 
-Our own server offers a `Connection` with each request; under any other one there is what
+Our own server offers a `ClientConnection` with each request; under any other one there is what
 ASGI has, a `receive` that says when the client goes.
 """
 
@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope
 
 CONNECTION: Final = "seseragi.connection"
-"""The ASGI extension by which our own server offers a `Connection`."""
+"""The ASGI extension by which our own server offers a `ClientConnection`."""
 
 
 class Client(Protocol):
@@ -31,7 +31,7 @@ class Client(Protocol):
         """
 
 
-class Connection(Client, Protocol):
+class ClientConnection(Client, Protocol):
     """What a response is sent over under our own server, once it has started."""
 
     on_lost: Callable[[], object] | None
@@ -59,9 +59,9 @@ class Connection(Client, Protocol):
         """
 
 
-def connection_of(scope: Scope) -> Connection | None:
+def connection_of(scope: Scope) -> ClientConnection | None:
     """Return the connection that our own server offers; None under any other server."""
-    connection: Connection | None = (scope.get("extensions") or {}).get(CONNECTION)
+    connection: ClientConnection | None = (scope.get("extensions") or {}).get(CONNECTION)
     return connection
 
 

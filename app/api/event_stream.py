@@ -17,7 +17,7 @@ from ..eventlog import STRIDE, Ending, LogState
 from ..events import Event, StreamEnd
 from ..generation.readers import Reader
 from .catch_up import CaughtUp, catch_up
-from .client_connection import Connection, connection_of
+from .client_connection import ClientConnection, connection_of
 from .http_settings import HttpSettings
 from .request import root_of
 
@@ -59,7 +59,7 @@ class EventStream(Response):
     that did not complete is sent whole and cut off too.
     """
 
-    _connection: Connection
+    _connection: ClientConnection
     _caught_up: "asyncio.Future[None]"
     _timer: asyncio.TimerHandle
 

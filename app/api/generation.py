@@ -25,7 +25,7 @@ from ..generation.owned_streams import OwnedStreams
 from ..generation.readers import Reader
 from ..generation.runs import Opened
 from ..generation.start_options import StartOptions
-from ..generation.via import Origin
+from ..generation.via import RequestSource
 from ..identity.tokens import Tokens
 from ..requests import ChatRequest
 from .body import read_json
@@ -33,7 +33,7 @@ from .client_connection import client_of
 from .event_stream import EventStream, first_read, read_from
 from .http_settings import HttpSettings
 from .problems import failure
-from .rate_limit_headers import standing_headers
+from .rate_limit_headers import rate_limit_headers
 from .request import last_event_id, principal_of, root_of, streams_of
 from .via import origin_of
 
@@ -124,7 +124,7 @@ class Generation:
         )
 
     async def _open(
-        self, request: Request, streams: OwnedStreams, *, origin: Origin, key: str | None
+        self, request: Request, streams: OwnedStreams, *, origin: RequestSource, key: str | None
     ) -> tuple[Opened, _Way]:
         """Start what the body asks for; nothing of it is kept here, for as long as it runs."""
         with self._hub.admission.receive(origin.address) as memory:
@@ -144,7 +144,7 @@ class Generation:
         way: _Way,
         *,
         key: str | None,
-        origin: Origin,
+        origin: RequestSource,
         memory: RequestMemory,
     ) -> StartOptions:
         leaves = way.respond_async or self._answers_at_once(asked)
@@ -306,7 +306,7 @@ class Generation:
         told = {"seseragi-cassette": opened.cassette} if opened.cassette else {}
         if grant is None or (grant.requests is None and grant.tokens is None):
             return told
-        standing = standing_headers(self._client_format.name, grant.requests, grant.tokens)
+        standing = rate_limit_headers(self._client_format.name, grant.requests, grant.tokens)
         return {**told, **standing}
 
 

@@ -15,7 +15,7 @@ from ..dialects.client_formats import client_format_of, mend_path
 from ..errors import RelayError, RequestError, ServiceError
 from ..ledger.accounts import LimitReached
 from ..telemetry.access_logs import hide_tokens
-from .rate_limit_headers import standing_headers
+from .rate_limit_headers import rate_limit_headers
 from .request import path_of
 
 REALM: Final = 'Bearer realm="seseragi"'
@@ -46,7 +46,7 @@ def failure(
     if isinstance(error, LimitReached) and error.standing is not None:
         requests = error.standing if error.kind == "requests" else None
         tokens = error.standing if error.kind == "tokens" else None
-        all_headers |= standing_headers(client_format.name, requests, tokens)
+        all_headers |= rate_limit_headers(client_format.name, requests, tokens)
     if not error.retryable:
         # The official SDKs send a request again at any 5xx, 409 and 408 that does not say so.
         all_headers["x-should-retry"] = "false"

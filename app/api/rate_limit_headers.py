@@ -4,10 +4,10 @@ import time
 from datetime import UTC, datetime
 from typing import Final
 
-from ..ledger.accounts import Standing
+from ..ledger.accounts import RateLimitState
 
 _KINDS: Final = ("requests", "tokens")
-STANDING_HEADERS: Final = (
+RATE_LIMIT_HEADERS: Final = (
     *(f"x-ratelimit-{what}-{kind}" for kind in _KINDS for what in ("limit", "remaining", "reset")),
     *(
         f"anthropic-ratelimit-{kind}-{what}"
@@ -18,8 +18,8 @@ STANDING_HEADERS: Final = (
 """All of them."""
 
 
-def standing_headers(
-    client_format: str, requests: Standing | None, tokens: Standing | None
+def rate_limit_headers(
+    client_format: str, requests: RateLimitState | None, tokens: RateLimitState | None
 ) -> dict[str, str]:
     """Return the headers of a dialect: Anthropic's are its own, all others have OpenAI's."""
     headers = {}

@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from ..errors import RequestError
 from ..generation.admission import address_of
-from ..generation.via import PSEUDONYM, Origin
+from ..generation.via import VIA_NAME, RequestSource
 
 MAX_VIA = 4096
 """More than that is there to hide something in."""
@@ -18,11 +18,11 @@ MAX_VIA = 4096
 MAX_RELAYS = 5
 """Relays may stand behind each other, but a ring of replicas must not go on to the last one."""
 
-_PSEUDONYM = re.compile(PSEUDONYM)
+_PSEUDONYM = re.compile(VIA_NAME)
 _HEADERS = (b"via", b"cdn-loop")
 
 
-def origin_of(request: Request) -> Origin:
+def origin_of(request: Request) -> RequestSource:
     """Return where a request has come from: its address, and the relays in both headers.
 
     Raises:
@@ -34,7 +34,7 @@ def origin_of(request: Request) -> Origin:
         if name in _HEADERS:
             found.setdefault(name, []).append(value.decode("latin-1"))
     if not found:
-        return Origin(address)
+        return RequestSource(address)
     via = ", ".join(found.get(b"via", ()))
     relays = dict.fromkeys(_PSEUDONYM.findall(", ".join([via, *found.get(b"cdn-loop", ())])))
     if len(via) > MAX_VIA or len(relays) > MAX_RELAYS:
@@ -43,4 +43,4 @@ def origin_of(request: Request) -> Origin:
             f"the request has passed {len(relays)} relays, and its header 'via' has {len(via)} "
             f"characters; at most {MAX_RELAYS} and {MAX_VIA} are taken: do base URLs go in a ring?",
         )
-    return Origin(address, via, tuple(relays))
+    return RequestSource(address, via, tuple(relays))

@@ -83,7 +83,7 @@ class Played(NamedTuple):
     event: Event
 
 
-class Tape(NamedTuple):
+class Cassette(NamedTuple):
     """The content of a file."""
 
     head: Head
@@ -95,7 +95,7 @@ class Tape(NamedTuple):
         return 1 + len(self.played)
 
 
-class TapeError(ValueError):
+class CassetteError(ValueError):
     """A line is invalid; the message has its number and the reason."""
 
 
@@ -150,34 +150,34 @@ def file_name_of(model: str) -> str:
     return _UNFIT.sub("-", model)[:60].strip("-._") or "stream"
 
 
-def parse_tape(data: bytes) -> Tape:
+def parse_tape(data: bytes) -> Cassette:
     """Parse a file.
 
     Raises:
-        TapeError: a line is invalid; with its number, from 1.
+        CassetteError: a line is invalid; with its number, from 1.
     """
     lines = data.split(b"\n")
     if lines[-1] == b"":
         lines.pop()
     if not lines or not lines[0].strip():
-        raise TapeError("line 1: empty; expected the head of a cassette")
+        raise CassetteError("line 1: empty; expected the head of a cassette")
     if lines[0].startswith(BOM_UTF8):
-        raise TapeError("line 1: starts with a byte order mark; save the file as UTF-8 without it")
+        raise CassetteError("line 1: starts with a byte order mark; save as UTF-8 without it")
     head = _decode(_head, lines[0], number=1)
     played: list[Played] = []
     order = _Order()
     before = 0.0
     for number, line in enumerate(lines[1:], 2):
         if not line or line.isspace():
-            raise TapeError(f"line {number}: empty; each line must contain an event")
+            raise CassetteError(f"line {number}: empty; each line must contain an event")
         found = _decode(_line, line, number=number)
         if found.at < before:
-            raise TapeError(f"line {number}: at: {found.at:g} s is before the line above it")
+            raise CassetteError(f"line {number}: at: {found.at:g} s is before the line above it")
         before = found.at
         if reason := order.refuse(found.event):
-            raise TapeError(f"line {number}: {reason}")
+            raise CassetteError(f"line {number}: {reason}")
         played.append(Played(found.at, found.event))
-    return Tape(head, played)
+    return Cassette(head, played)
 
 
 def upstream_of(line: bytes) -> str:
@@ -193,7 +193,7 @@ def _decode(decoder: msgspec.json.Decoder[T], line: bytes, *, number: int) -> T:
     try:
         return decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise TapeError(f"line {number}: {str(error)[:MAX_REASON]}") from None
+        raise CassetteError(f"line {number}: {str(error)[:MAX_REASON]}") from None
 
 
 class _Order:

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Final, NamedTuple
 
 from ..errors import RequestError, ServiceError, UpstreamError
-from .cassette import MAX_BYTES, Tape, TapeError, parse_tape, upstream_of
+from .cassette import MAX_BYTES, Cassette, CassetteError, parse_tape, upstream_of
 from .options import NAME
 
 SUFFIX: Final = ".jsonl"
@@ -55,7 +55,7 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._cache: OrderedDict[str, tuple[_Stamp, Tape]] = OrderedDict()
+        self._cache: OrderedDict[str, tuple[_Stamp, Cassette]] = OrderedDict()
         self._lock = Lock()
         self._reading = Lock()
         """Held while a file is read, so that concurrent callers read it once."""
@@ -86,7 +86,7 @@ class Folder:
         """Return whether a cassette exists."""
         return self._file(name).is_file()
 
-    def load(self, name: str) -> Tape:
+    def load(self, name: str) -> Cassette:
         """Return a cassette, from the cache if its file is unchanged.
 
         Raises:
@@ -121,10 +121,10 @@ class Folder:
             raise ServiceError(
                 "internal", f"cassette {file.name!r} cannot be read: {error.strerror}"
             ) from None
-        except TapeError as error:
+        except CassetteError as error:
             raise _broken(file, str(error)) from None
 
-    def _find_cached(self, name: str, stamp: _Stamp) -> Tape | None:
+    def _find_cached(self, name: str, stamp: _Stamp) -> Cassette | None:
         """Return a cached cassette, if its file is unchanged."""
         with self._lock:
             cached = self._cache.get(name)
@@ -133,7 +133,7 @@ class Folder:
             self._cache.move_to_end(name)
             return cached[1]
 
-    def _store(self, name: str, stamp: _Stamp, tape: Tape) -> None:
+    def _store(self, name: str, stamp: _Stamp, tape: Cassette) -> None:
         with self._lock:
             self._cache[name] = stamp, tape
             self._cache.move_to_end(name)

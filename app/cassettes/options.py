@@ -29,7 +29,7 @@ MAX_OPTIONS: Final = 500
 Place = Annotated[int, Meta(ge=1, le=10_000_000)]
 
 
-class Playback(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class CassetteOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One replay. Places are event numbers, as in the native ids, from 1."""
 
     name: str
@@ -49,7 +49,7 @@ class Playback(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """Randomizes delays and reads; None: as recorded."""
 
 
-OPTIONS: Final = Playback.__struct_fields__[1:]
+OPTIONS: Final = CassetteOptions.__struct_fields__[1:]
 
 
 def name_of(model: str) -> str:
@@ -57,7 +57,7 @@ def name_of(model: str) -> str:
     return model.partition("?")[0]
 
 
-def parse_playback(model: str) -> Playback:
+def parse_playback(model: str) -> CassetteOptions:
     """Parse a model name after `cassette/`.
 
     Raises:
@@ -90,7 +90,7 @@ def parse_playback(model: str) -> Playback:
         if value == "null":  # which would be treated as a missing option
             raise _error(f"{option}: it has no value; leave it out")
     try:
-        playback = msgspec.convert({"name": name, **options}, Playback, strict=False)
+        playback = msgspec.convert({"name": name, **options}, CassetteOptions, strict=False)
     except msgspec.ValidationError as error:
         reason, _, place = str(error).rpartition(" - at `$.")
         option = place.rstrip("`")

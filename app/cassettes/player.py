@@ -9,8 +9,8 @@ import msgspec
 
 from ..errors import CODES, RequestError
 from ..events import ErrorInfo, StreamEnd, encode
-from .cassette import Tape
-from .options import Playback
+from .cassette import Cassette
+from .options import CassetteOptions
 
 MAX_EVENTS_PER_READ = 6
 """The maximum number of events in a randomized read."""
@@ -37,7 +37,7 @@ Cut = Literal["cut"]
 Step = Read | Silence | Cut
 
 
-def check_places(tape: Tape, playback: Playback) -> None:
+def check_places(tape: Cassette, playback: CassetteOptions) -> None:
     """Refuse a fault after an event that does not exist, since it would never occur.
 
     Raises:
@@ -52,7 +52,7 @@ def check_places(tape: Tape, playback: Playback) -> None:
             )
 
 
-def play(tape: Tape, playback: Playback) -> Iterator[Step]:
+def play(tape: Cassette, playback: CassetteOptions) -> Iterator[Step]:
     """Yield the steps of a replay; faults at the same place in the order stall, error, cut."""
     # Not for secrets: the same seed must produce the same reads.
     rng = None if playback.seed is None else random.Random(playback.seed)  # noqa: S311
@@ -74,12 +74,12 @@ def play(tape: Tape, playback: Playback) -> Iterator[Step]:
     yield from reads.flush()
 
 
-def _lines(tape: Tape) -> Iterator[tuple[float, bytes]]:
+def _lines(tape: Cassette) -> Iterator[tuple[float, bytes]]:
     for at, event in tape.played:
         yield at, encode(event) + b"\n"
 
 
-def _failure(playback: Playback) -> bytes:
+def _failure(playback: CassetteOptions) -> bytes:
     code = playback.error
     message = f"upstream 'cassette' failed, as error_at={playback.error_at} asks"
     info = ErrorInfo(code, message, CODES[code].retryable)
@@ -124,9 +124,9 @@ class _Reads:
             yield Read(0, data[cut:])
 
 
-def encode_playback(playback: Playback) -> bytes:
+def encode_playback(playback: CassetteOptions) -> bytes:
     """Encode a playback as the body of a call."""
     return msgspec.json.encode(playback)
 
 
-decode_playback = msgspec.json.Decoder(Playback).decode
+decode_playback = msgspec.json.Decoder(CassetteOptions).decode

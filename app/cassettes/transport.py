@@ -11,7 +11,7 @@ from .player import Read, Silence, Step, check_places, decode_playback, play
 
 
 class CassetteTransport(httpx2.AsyncBaseTransport):
-    """Answers every call, whose body is a `Playback`, with the events of its cassette."""
+    """Answers every call, whose body is a `CassetteOptions`, with the events of its cassette."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder

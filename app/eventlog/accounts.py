@@ -24,7 +24,7 @@ from ..ledger.accounts import (
     reserve,
     settle,
 )
-from .stream_info import StreamRecord
+from .stream_info import StreamInfo
 from .waiting_rows import MemoryRows
 
 FEW_ACCOUNTS = 1000
@@ -54,7 +54,7 @@ class MemoryAccounts:
     async def read_accounts(self, names: Sequence[str]) -> list[AccountState]:
         return [copy(self._accounts.get(name) or AccountState()) for name in names]
 
-    def reserve(self, record: StreamRecord) -> Grant | None:
+    def reserve(self, record: StreamInfo) -> Grant | None:
         """Reserve what a new stream asks for; None if that is nothing.
 
         Raises:
@@ -71,7 +71,7 @@ class MemoryAccounts:
         self._reserved[record.id] = request.reservation(grant.output_tokens)
         return grant
 
-    def settle(self, record: StreamRecord, settlement: Settlement) -> None:
+    def settle(self, record: StreamInfo, settlement: Settlement) -> None:
         """Replace the reservation of a stream by its cost, and keep its row; once for each."""
         reserved = self._reserved.pop(record.id, None)
         if reserved is None or record.reserve is None:

@@ -16,7 +16,7 @@ from .accounts import Accounts
 from .broadcast import Broadcast
 from .lost import Close, OnEnded
 from .peers import NoPeers, Peers
-from .stream_info import Scoped, StreamRecord
+from .stream_info import Scoped, StreamInfo
 from .values import Claim, LogSize, LogState, Look
 from .waiting_rows import WaitingRows
 
@@ -36,7 +36,7 @@ PAGE = 1000
 class Events(Protocol):
     """The events of each stream, and what it was started with."""
 
-    async def record(self, stream: str) -> StreamRecord:
+    async def record(self, stream: str) -> StreamInfo:
         """Return what the stream was created with."""
 
     def push(self, stream: str, events: Sequence[Event]) -> bool:
@@ -132,7 +132,7 @@ class Events(Protocol):
 class Names(Protocol):
     """Creating streams, and finding them by an idempotency key or a name."""
 
-    async def create(self, record: StreamRecord, *, over: str | None = None) -> Claim:
+    async def create(self, record: StreamInfo, *, over: str | None = None) -> Claim:
         """Open an empty log, and bind an idempotency key to its stream; give that claim.
 
         A key that is bound to a stream which is kept stays so, unless that is `over`, which has

@@ -23,7 +23,7 @@ from ..events import (
 from .contract import Follower
 from .errors import StreamTooLong, full
 from .lost import LostStream, Passing
-from .stream_info import StreamRecord
+from .stream_info import StreamInfo
 from .values import LogSize, LogState
 
 # Measured on CPython 3.11, in bytes; a test holds them against the allocator.
@@ -76,7 +76,7 @@ class Entry:
         "waiters",
     )
 
-    def __init__(self, started_at: float, *, record: StreamRecord) -> None:
+    def __init__(self, started_at: float, *, record: StreamInfo) -> None:
         self.events: list[Event] = []
         self.record = record
         """Not a part of `size`, which the stream's limit is for."""
@@ -180,7 +180,7 @@ class Entries:
             self._timer.cancel()
             self._timer = None
 
-    def create(self, record: StreamRecord) -> Entry:
+    def create(self, record: StreamInfo) -> Entry:
         """Hold a new stream.
 
         Raises:

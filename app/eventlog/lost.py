@@ -11,7 +11,7 @@ from ..events import Event, Notice, StreamEnd, StreamTarget
 from ..ledger.accounts import Reservation, Settlement
 from .recovery import LOST
 from .stream_ended import StreamEnded
-from .stream_info import StreamRecord
+from .stream_info import StreamInfo
 
 UNREADABLE = StreamEnd("interrupted", "error", None, LOST, ended_by="relay_lost")
 """The end of a stream of which not all events can be read."""
@@ -89,7 +89,7 @@ class Passing:
             yield event
 
     def lost(
-        self, record: StreamRecord, end: StreamEnd, *, started_at: float, ended_at: float
+        self, record: StreamInfo, end: StreamEnd, *, started_at: float, ended_at: float
     ) -> LostStream:
         """Return the stream, ended for its producer."""
         target = self._target

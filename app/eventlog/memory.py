@@ -12,7 +12,7 @@ from .contract import PAGE, Follower, Placed
 from .entries import Entries, Entry
 from .errors import expired, unknown
 from .lost import REMOVED, Close, OnEnded, close_free, closing_of
-from .stream_info import Scoped, StreamRecord
+from .stream_info import Scoped, StreamInfo
 from .values import Claim, LogSize, LogState, Look, may_see
 
 REMEMBERED_IDS = 10_000
@@ -75,7 +75,7 @@ class MemoryLog:
     def size(self) -> LogSize:
         return self._entries.measure_all()
 
-    async def create(self, record: StreamRecord, *, over: str | None = None) -> Claim:
+    async def create(self, record: StreamInfo, *, over: str | None = None) -> Claim:
         stream, key = record.id, record.scoped_key
         bound = None if key is None else await self.claimed(key)
         if bound is not None and bound.stream != over:
@@ -98,7 +98,7 @@ class MemoryLog:
         bound = self._claims.get(key)
         return bound if bound is not None and self._entries.find(bound.stream) else None
 
-    async def record(self, stream: str) -> StreamRecord:
+    async def record(self, stream: str) -> StreamInfo:
         return self._find(stream).record
 
     async def name(self, name: Scoped, stream: str) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..events import StreamEnd, TokenCounts
-from .stream_info import StreamRecord
+from .stream_info import StreamInfo
 
 
 class Charge(NamedTuple):
@@ -40,7 +40,7 @@ class ProviderReply(msgspec.Struct, frozen=True, kw_only=True):
 class StreamEnded(msgspec.Struct, frozen=True, kw_only=True):
     """A stream that has ended. Of one whose producer is lost, less is known."""
 
-    record: StreamRecord
+    record: StreamInfo
     """Without the request."""
     end: StreamEnd
     """As the log has it: with the usage of the answer and the cost of all attempts."""

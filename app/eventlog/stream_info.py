@@ -30,7 +30,7 @@ def scoped(owner: str, name: str) -> Scoped:
     return Scoped(f"\x1f{len(owner)}\x1f{owner}{name}" if owner else name)
 
 
-class StreamRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class StreamInfo(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One stream, as it was started. Whoever adds a field gives it a default: logs have older ones.
 
     `owner` is who started it, an opaque text, and "" without identity.
@@ -102,23 +102,23 @@ class StreamRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
                 size += 2 * _OVERHEAD + len(name) + len(value)
         return size
 
-    def without_request(self) -> "StreamRecord":
+    def without_request(self) -> "StreamInfo":
         """Return the record without what it keeps of the request, which may be large."""
         return msgspec.structs.replace(self, request=b"") if self.request else self
 
 
-_decode = msgspec.msgpack.Decoder(StreamRecord).decode
+_decode = msgspec.msgpack.Decoder(StreamInfo).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def pack_record(record: StreamRecord) -> bytes:
+def pack_record(record: StreamInfo) -> bytes:
     """Return a record as the bytes that `unpack_record` reads."""
     return _encode(record)
 
 
-def unpack_record(data: bytes | None, stream: str, *, started_at: float) -> StreamRecord:
+def unpack_record(data: bytes | None, stream: str, *, started_at: float) -> StreamInfo:
     """Return a stream's record; the least that can be said where none, or no whole one, is kept."""
     try:
         return _decode(data or b"")
     except (ValueError, msgspec.MsgspecError):
-        return StreamRecord(stream, created_at=started_at)
+        return StreamInfo(stream, created_at=started_at)

@@ -21,7 +21,7 @@ from ..dialects.writing.token_estimate import (
 from ..errors import RequestError
 from ..eventlog.lost import Closing, LostStream
 from ..eventlog.stream_ended import Charge, StreamEnded
-from ..eventlog.stream_info import StreamRecord
+from ..eventlog.stream_info import StreamInfo
 from ..events import Event, TokenCounts
 from ..identity.principal import Principal
 from ..ledger.accounts import Account, Grant, Reservation, ReservationRequest, Settlement
@@ -144,9 +144,9 @@ class Accounting:
         model: str | None,
         client_format: str,
         **facts: Any,
-    ) -> StreamRecord:
+    ) -> StreamInfo:
         """Return the record of a stream that a principal starts now; `facts` are its others."""
-        return StreamRecord(
+        return StreamInfo(
             stream,
             owner=owner,
             request_id=request_id,

@@ -76,7 +76,7 @@ class EventSink(Protocol):
         """
 
 
-class KeptRequest:
+class RetainedRequest:
     """A request for as long as an attempt may need it, and the memory that it takes.
 
     An answer may run for half an hour, and what was asked for it may be megabytes.
@@ -132,7 +132,7 @@ class Attempt:
     def __init__(
         self,
         target: Target,
-        request: KeptRequest,
+        request: RetainedRequest,
         *,
         number: int,
         client: Client,

@@ -9,7 +9,7 @@ from ..identity.principal import Principal, check_may
 from .metered_call import CallContext, Spawn
 from .parts import Parts
 from .shutdown import STOP_S, Shutdown
-from .via import Origin
+from .via import RequestSource
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class Calls:
         work: Callable[[CallContext], Coroutine[Any, Any, T]],
         principal: Principal,
         *,
-        origin: Origin,
+        origin: RequestSource,
         kind: str,
         request_id: str = "",
     ) -> T:

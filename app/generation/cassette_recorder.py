@@ -27,10 +27,10 @@ from ..cassettes.cassette import (
 )
 from ..cassettes.digest import digest_of, request_of
 from ..cassettes.folder import Folder, FolderFull
-from ..cassettes.options import Playback
+from ..cassettes.options import CassetteOptions
 from ..errors import RelayError, RequestError
 from ..eventlog import EventLog, cursor_after
-from ..eventlog.stream_info import StreamRecord
+from ..eventlog.stream_info import StreamInfo
 from ..events import Event, StreamEnd
 from ..requests import ChatRequest
 from ..upstreams.cassettes import CassetteTarget
@@ -94,7 +94,7 @@ def too_large() -> RequestError:
     )
 
 
-class Taping:
+class CassetteRecorder:
     """The cassettes of a folder, and the requests that they answer.
 
     In the mode "new" a request that has none is recorded, in "replay" it is refused, and in "off"
@@ -138,11 +138,11 @@ class Taping:
                     f"'{cassette}.jsonl'; record_cassettes = 'new' records it",
                 )
             return Choice(route, digest, records=cassette)
-        choice = await self._replay(route, Playback(cassette))
+        choice = await self._replay(route, CassetteOptions(cassette))
         log.info("request replayed from its cassette", cassette=cassette, model=name)
         return choice._replace(digest=digest)
 
-    async def _replay(self, route: Route, playback: Playback) -> Choice:
+    async def _replay(self, route: Route, playback: CassetteOptions) -> Choice:
         # Here too, so that what is wrong with it is told before there is a stream.
         tape = await asyncio.to_thread(self._folder.load, playback.name)
         replaying = Route(
@@ -154,7 +154,7 @@ class Taping:
         return Choice(replaying, cassette=playback.name)
 
     def record(
-        self, event_log: EventLog, record: StreamRecord, choice: Choice, chat: ChatRequest
+        self, event_log: EventLog, record: StreamInfo, choice: Choice, chat: ChatRequest
     ) -> None:
         """Record a stream that has just been started; it becomes a cassette if it completes."""
         head = make_head(
@@ -168,7 +168,7 @@ class Taping:
         task.add_done_callback(self._tasks.discard)
 
     async def _record(
-        self, event_log: EventLog, record: StreamRecord, cassette: str, head: Head
+        self, event_log: EventLog, record: StreamInfo, cassette: str, head: Head
     ) -> None:
         stream = record.id
 

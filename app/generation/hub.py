@@ -16,10 +16,10 @@ from ..telemetry.observer import Refused
 from ..telemetry.progress import Progress
 from ..upstreams.routes import Listed
 from .calls import Calls
-from .cassette_recorder import Taping
+from .cassette_recorder import CassetteRecorder
 from .owned_streams import OwnedStreams
 from .parts import Parts
-from .readers import Attendance
+from .readers import ReaderRegistry
 from .runs import Runs
 from .shutdown import STOP_S, Shutdown
 from .starts import Starts
@@ -32,20 +32,24 @@ log = structlog.get_logger("seseragi.hub")
 class Hub:
     """All streams and calls of this process, from its start to its stop."""
 
-    def __init__(self, parts: Parts, *, max_readers: int, taping: Taping | None = None) -> None:
+    def __init__(
+        self, parts: Parts, *, max_readers: int, cassette_recorder: CassetteRecorder | None = None
+    ) -> None:
         self._parts = parts
         self._log = parts.event_log
-        self._taping = taping
+        self._cassette_recorder = cassette_recorder
         self._tasks: set[asyncio.Task[Any]] = set()
         self.upstreams = parts.upstreams
         self.admission = parts.admission
         self.clock = parts.clock
         self.shutdown = Shutdown(self._is_busy)
-        self._attendance = Attendance(
+        self._attendance = ReaderRegistry(
             parts, max_readers=max_readers, drain=self.drain_once, spawn=self._spawn
         )
         self._runs = Runs(parts, self._attendance, self.shutdown)
-        self._starts = Starts(parts, self._runs, self.shutdown, spawn=self._spawn, taping=taping)
+        self._starts = Starts(
+            parts, self._runs, self.shutdown, spawn=self._spawn, cassette_recorder=cassette_recorder
+        )
         self.calls = Calls(parts, self.shutdown, spawn=self._spawn)
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
@@ -138,8 +142,8 @@ class Hub:
     async def close(self) -> None:
         """Stop all streams and calls; the log stays open."""
         await self._stop_all()
-        if self._taping is not None:
-            await self._taping.close(timeout_s=STOP_S)
+        if self._cassette_recorder is not None:
+            await self._cassette_recorder.close(timeout_s=STOP_S)
         for task in self._tasks:
             task.cancel()
 

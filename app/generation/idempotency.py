@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from ..errors import RelayError, RequestError, ServiceError
 from ..eventlog import Claim, EventLog, cursor_after
-from ..eventlog.stream_info import StreamRecord
+from ..eventlog.stream_info import StreamInfo
 from ..events import Event, StreamEnd, StreamTarget
 from .readers import BATCH
 from .run import outcome_of
@@ -18,7 +18,7 @@ TRIES = 3
 """How often a request takes over a key whose stream has failed or never began."""
 
 
-async def claim_key(event_log: EventLog, record: StreamRecord) -> Claim:
+async def claim_key(event_log: EventLog, record: StreamInfo) -> Claim:
     """Open a stream, unless its key leads to one already, and that to an answer.
 
     Raises:

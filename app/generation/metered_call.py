@@ -17,7 +17,7 @@ import structlog
 
 from ..errors import RelayError, RequestError, ServiceError
 from ..eventlog.stream_ended import Charge, StreamEnded
-from ..eventlog.stream_info import StreamRecord
+from ..eventlog.stream_info import StreamInfo
 from ..events import StreamEnd, StreamStart, TokenCounts
 from ..identity.principal import Principal
 from ..ledger.accounts import Account, ReservationRequest
@@ -49,7 +49,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     """As it was when the call began: a reload replaces that of the parts."""
     spawn: Spawn
 
-    def record(self, route: str, reserve: ReservationRequest, *, model: str = "") -> StreamRecord:
+    def record(self, route: str, reserve: ReservationRequest, *, model: str = "") -> StreamInfo:
         """Return the record of the hidden stream.
 
         With a key, its own id, the log can tell a stream that never began.
@@ -67,7 +67,7 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
             key=stream,
         )
 
-    async def create(self, record: StreamRecord) -> None:
+    async def create(self, record: StreamInfo) -> None:
         """Reserve what a record asks for.
 
         Raises:

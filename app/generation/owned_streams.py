@@ -8,7 +8,7 @@ from ..errors import ServiceError
 from ..eventlog import EventLog, LogState, Look, StreamExpired, read_all
 from ..eventlog.errors import unknown
 from ..eventlog.peers import Peers
-from ..eventlog.stream_info import StreamRecord, scoped
+from ..eventlog.stream_info import StreamInfo, scoped
 from ..events import Event, Stopper
 from ..identity.principal import Principal, check_may
 from ..requests import ChatRequest
@@ -16,7 +16,7 @@ from .readers import BATCH
 from .runs import Opened, Runs
 from .start_options import StartOptions
 from .starts import Starts
-from .via import Origin
+from .via import RequestSource
 
 STOP_ELSEWHERE_S = 3.0
 """How long another process may take to end a stream, until it is left to the log."""
@@ -95,7 +95,7 @@ class OwnedStream:
             return self._found.events[:1]
         return await self._log.read(self.id, 0, timeout_s=0, limit=1)
 
-    async def record(self) -> StreamRecord:
+    async def record(self) -> StreamInfo:
         """Return what it was started with.
 
         Raises:
@@ -205,7 +205,7 @@ class OwnedStreams:
             return None
         return self._own(found, after)
 
-    async def admit(self, origin: Origin, *, key: str | None) -> None:
+    async def admit(self, origin: RequestSource, *, key: str | None) -> None:
         """Refuse a request, before its body is read, that can start nothing here and now.
 
         One whose `key` has started a stream is let in: it will be given that.

@@ -11,7 +11,7 @@ from ..upstreams.routes import Upstreams
 from .accounting import Accounting
 from .admission import Admission
 from .deadlines import Limits
-from .via import Pseudonym
+from .via import ViaName
 
 
 class Parts(msgspec.Struct, kw_only=True):
@@ -26,7 +26,7 @@ class Parts(msgspec.Struct, kw_only=True):
     """For streams and calls that begin now: a reload replaces it, running ones keep theirs."""
     admission: Admission
     observer: Observer
-    pseudonym: Pseudonym
+    pseudonym: ViaName
     clock: Clock
     tells_content: bool = False
     """Whether observers get requests and answers."""

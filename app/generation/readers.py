@@ -105,7 +105,7 @@ class _Lingering:
         self.readers = self.resumes = 0
 
 
-class Attended(NamedTuple):
+class ReaderCounts(NamedTuple):
     """How many readers a stream has had here."""
 
     readers: int
@@ -115,7 +115,7 @@ class Attended(NamedTuple):
     """Readers that it has here at present."""
 
 
-class Attendance:
+class ReaderRegistry:
     """Counts the readers of each stream here, and stops what nobody reads any more."""
 
     def __init__(
@@ -149,12 +149,12 @@ class Attendance:
         """Forget a stream that is no longer produced here; its readers stay."""
         self._cancel_timer(self._produced.pop(stream))
 
-    def attended(self, stream: str) -> Attended:
+    def attended(self, stream: str) -> ReaderCounts:
         """Return how many readers a stream has had that is produced here."""
         produced = self._produced.get(stream)
         if produced is None:
-            return Attended(0, 0)
-        return Attended(produced.readers, produced.resumes, self._readers.get(stream, 0))
+            return ReaderCounts(0, 0)
+        return ReaderCounts(produced.readers, produced.resumes, self._readers.get(stream, 0))
 
     @property
     def count(self) -> int:

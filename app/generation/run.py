@@ -22,7 +22,7 @@ from ..errors import RelayError, ServiceError, UpstreamError
 from ..eventlog import EventLog, StreamTooLong, read_all
 from ..eventlog.recovery import closing_events
 from ..eventlog.stream_ended import StreamEnded
-from ..eventlog.stream_info import StreamRecord
+from ..eventlog.stream_info import StreamInfo
 from ..events import (
     EndedBy,
     Event,
@@ -45,11 +45,11 @@ from ..upstreams.client import Client
 from ..upstreams.routes import Route, Upstreams
 from .accounting import Accounting
 from .admission import RequestMemory
-from .attempt import Attempt, KeptRequest, is_visible
+from .attempt import Attempt, RetainedRequest, is_visible
 from .deadlines import Deadlines, Limits
 from .failover import Failover
 from .lifecycle import Input, State, after
-from .readers import Attended
+from .readers import ReaderCounts
 from .retry import Step
 from .settlement import RunSettlement
 from .token_usage import count_input
@@ -65,7 +65,7 @@ class Stopped(NamedTuple):
     by: EndedBy
 
 
-class Relay:
+class Run:
     """Runs one generation, once, and never raises: every end is a `stream.end` in the log.
 
     `begun` resolves before any upstream is called: to None when the log has the first event, to
@@ -77,7 +77,7 @@ class Relay:
 
     def __init__(
         self,
-        record: StreamRecord,
+        record: StreamInfo,
         request: ChatRequest,
         *,
         route: Route,
@@ -87,7 +87,7 @@ class Relay:
         limits: Limits,
         observer: Observer,
         accounting: Accounting,
-        attended: Callable[[], Attended] = lambda: Attended(0, 0),
+        attended: Callable[[], ReaderCounts] = lambda: ReaderCounts(0, 0),
         headers: Mapping[str, str] | None = None,
         memory: RequestMemory | None = None,
         asks_again_s: float = 0,
@@ -104,7 +104,7 @@ class Relay:
         self._attended = attended
         self.begun: asyncio.Future[RelayError | None] = asyncio.Future()
         self.committed: asyncio.Future[RelayError | None] = asyncio.Future()
-        self._request = KeptRequest(request, memory)
+        self._request = RetainedRequest(request, memory)
         """Until no other attempt can follow."""
         self._headers = headers or {}
         self._route = route

@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 from ..errors import RelayError, shutting_down
 from ..eventlog import LogState, Look
-from ..eventlog.stream_info import StreamRecord, scoped
+from ..eventlog.stream_info import StreamInfo, scoped
 from ..events import Stopper
 from ..ledger.accounts import Grant
 from ..requests import ChatRequest
 from ..telemetry.progress import Progress
 from ..upstreams.routes import Route
 from .parts import Parts
-from .readers import Attendance, Reader
-from .run import Relay, shut_down
+from .readers import Reader, ReaderRegistry
+from .run import Run, shut_down
 from .shutdown import STOP_S, Shutdown
 from .start_options import StartOptions
 
@@ -30,7 +30,7 @@ class _Run:
 
     __slots__ = ("address", "relay", "task")
 
-    def __init__(self, relay: Relay, *, address: str) -> None:
+    def __init__(self, relay: Run, *, address: str) -> None:
         self.relay = relay
         self.address = address
         self.task = asyncio.create_task(relay.run(), name=f"relay {relay.stream}")
@@ -41,7 +41,7 @@ class Opened(NamedTuple):
 
     reader: Reader
     outcome: "asyncio.Future[RelayError | None] | None"
-    """`Relay.committed`, or the like of a stream that runs elsewhere; None for one that has
+    """`Run.committed`, or the like of a stream that runs elsewhere; None for one that has
     ended, and where it was not asked for."""
     grant: Grant | None = None
     """What was reserved for a stream that the request has started."""
@@ -52,12 +52,12 @@ class Opened(NamedTuple):
 class Runs:
     """Runs streams, and stops those that somebody has stopped or that nobody reads."""
 
-    def __init__(self, parts: Parts, attendance: Attendance, shutdown: Shutdown) -> None:
+    def __init__(self, parts: Parts, reader_registry: ReaderRegistry, shutdown: Shutdown) -> None:
         self._parts = parts
         self._log = parts.event_log
         self._admission = parts.admission
         self._observer = parts.observer
-        self._attendance = attendance
+        self._attendance = reader_registry
         self._shutdown = shutdown
         self._runs: dict[str, _Run] = {}
 
@@ -69,7 +69,7 @@ class Runs:
         return iter(self._runs)
 
     async def begin(
-        self, record: StreamRecord, request: ChatRequest, terms: StartOptions, *, route: Route
+        self, record: StreamInfo, request: ChatRequest, terms: StartOptions, *, route: Route
     ) -> Opened:
         """Run a stream that has been opened in the log and admitted; return its first reader.
 
@@ -87,7 +87,7 @@ class Runs:
             self._admission.leave(origin.address)
             await self._drop(stream)
             raise
-        relay = Relay(
+        relay = Run(
             record,
             request,
             route=route,

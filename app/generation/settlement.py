@@ -6,14 +6,14 @@ from typing import NamedTuple
 import msgspec
 
 from ..eventlog.stream_ended import Charge, StreamEnded
-from ..eventlog.stream_info import StreamRecord
+from ..eventlog.stream_info import StreamInfo
 from ..events import EndedBy, Event, StreamEnd, TokenCounts, Usage
 from ..ledger.accounts import Settlement
 from ..requests import ChatRequest, OutputCeiling, TranslatedRequest
 from .accounting import FREE, Accounting
 from .attempt import Attempt
 from .content import Content
-from .readers import Attended
+from .readers import ReaderCounts
 
 
 class Settled(NamedTuple):
@@ -30,12 +30,12 @@ class RunSettlement:
 
     def __init__(
         self,
-        record: StreamRecord,
+        record: StreamInfo,
         request: ChatRequest,
         *,
         accounting: Accounting,
         produced: Callable[[], Sequence[Event]],
-        attended: Callable[[], Attended],
+        attended: Callable[[], ReaderCounts],
         clock: Callable[[], float],
         record_content: bool,
         trace_content: bool,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from .admission import RequestMemory
-from .via import Origin
+from .via import RequestSource
 
 
 class StartOptions(msgspec.Struct, frozen=True):
@@ -21,7 +21,7 @@ class StartOptions(msgspec.Struct, frozen=True):
     """The same, where it is made of the stream's id."""
     request: bytes = b""
     """What it keeps of the request."""
-    origin: Origin = Origin()
+    origin: RequestSource = RequestSource()
     client_format: str = ""
     leaves: bool = False
     """Whether the client is told where the stream is, instead of reading it."""

@@ -12,13 +12,13 @@ from ..eventlog import Claim
 from ..eventlog.stream_info import scoped
 from ..identity.principal import Principal
 from ..requests import ChatRequest
-from .cassette_recorder import Choice, Taping
+from .cassette_recorder import CassetteRecorder, Choice
 from .idempotency import await_outcome, check_digest, claim_key, may_try_again
 from .parts import Parts
 from .runs import Opened, Runs
 from .shutdown import Shutdown
 from .start_options import StartOptions
-from .via import Origin, came_back
+from .via import RequestSource, came_back
 
 Outcome = Coroutine[Any, Any, RelayError | None]
 
@@ -33,7 +33,7 @@ class Starts:
         shutdown: Shutdown,
         *,
         spawn: Callable[[Outcome], "asyncio.Task[RelayError | None]"],
-        taping: Taping | None,
+        cassette_recorder: CassetteRecorder | None,
     ) -> None:
         self._parts = parts
         self._upstreams = parts.upstreams
@@ -43,9 +43,9 @@ class Starts:
         self._runs = runs
         self._shutdown = shutdown
         self._spawn = spawn
-        self._taping = taping
+        self._cassette_recorder = cassette_recorder
 
-    def admit(self, origin: Origin) -> None:
+    def admit(self, origin: RequestSource) -> None:
         """Refuse a request that can start nothing here and now; count it otherwise.
 
         Raises:
@@ -130,8 +130,8 @@ class Starts:
             record = msgspec.structs.replace(record, reserve=given)
         clamped = self._parts.accounting.clamp(request, reserve, claim.grant)
         opened = await self._runs.begin(record, clamped, terms, route=route)
-        if choice.records and self._taping is not None:
-            self._taping.record(self._log, record, choice, request)
+        if choice.records and self._cassette_recorder is not None:
+            self._cassette_recorder.record(self._log, record, choice, request)
         return opened._replace(grant=claim.grant, cassette=choice.cassette)
 
     def outcome_elsewhere(self, stream: str) -> "asyncio.Future[RelayError | None]":
@@ -141,6 +141,8 @@ class Starts:
     async def _choose(self, principal: Principal, request: ChatRequest) -> Choice:
         """Return what is to answer a request: a route, or the cassette in its place."""
         route = self._upstreams.resolve_for(principal, request.model)
-        if self._taping is None:
+        if self._cassette_recorder is None:
             return Choice(route)
-        return await self._taping.choose(route, self._upstreams.public_name(route), request)
+        return await self._cassette_recorder.choose(
+            route, self._upstreams.public_name(route), request
+        )

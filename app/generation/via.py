@@ -10,11 +10,11 @@ import msgspec
 from ..errors import RequestError
 from .admission import LOCAL
 
-PSEUDONYM = r"seseragi-[0-9a-f]{8}"
+VIA_NAME = r"seseragi-[0-9a-f]{8}"
 """What a process calls itself in headers (RFC 9110, 7.6.3)."""
 
 
-class Origin(msgspec.Struct, frozen=True):
+class RequestSource(msgspec.Struct, frozen=True):
     """Where a request has come from."""
 
     address: str = LOCAL
@@ -25,7 +25,7 @@ class Origin(msgspec.Struct, frozen=True):
     """The relays among that."""
 
 
-class Pseudonym:
+class ViaName:
     """The name of this process in headers."""
 
     __slots__ = ("name",)
@@ -33,7 +33,7 @@ class Pseudonym:
     def __init__(self) -> None:
         self.name = f"seseragi-{secrets.token_hex(4)}"
 
-    def headers(self, origin: Origin) -> dict[str, str]:
+    def headers(self, origin: RequestSource) -> dict[str, str]:
         """Return the headers by which a call can be known that comes back."""
         return {
             "via": f"{origin.via}, 1.1 {self.name}".removeprefix(", "),

@@ -128,7 +128,7 @@ class Reservation(NamedTuple):
     nano_usd: int
 
 
-class Standing(NamedTuple):
+class RateLimitState(NamedTuple):
     """Usage of an account against a limit per minute."""
 
     limit: int
@@ -142,8 +142,8 @@ class Grant(NamedTuple):
 
     output_tokens: int
     """The maximum output that was reserved, per choice."""
-    requests: Standing | None = None
-    tokens: Standing | None = None
+    requests: RateLimitState | None = None
+    tokens: RateLimitState | None = None
     """Usage of the caller's account; None without such a limit."""
 
 
@@ -178,7 +178,7 @@ class LimitReached(RequestError):
         message: str,
         *,
         retry_after_s: float,
-        standing: Standing | None = None,
+        standing: RateLimitState | None = None,
     ) -> None:
         code = "budget_exceeded" if kind.startswith("usd") else "rate_limited"
         super().__init__(code, message, retry_after_s=retry_after_s)
@@ -399,10 +399,10 @@ def _wait_s(state: AccountState, at: float, which: int, excess: int) -> float:
     return float(SPANS * SPAN_S)
 
 
-def _standing(limit: int, used: int, state: AccountState, at: float) -> Standing:
+def _standing(limit: int, used: int, state: AccountState, at: float) -> RateLimitState:
     last = max(state.spans, default=None)
     reset_s = 0.0 if last is None else max(0.0, (last + SPANS) * SPAN_S - at)
-    return Standing(limit, max(0, limit - used), reset_s)
+    return RateLimitState(limit, max(0, limit - used), reset_s)
 
 
 def with_standing(
@@ -448,7 +448,7 @@ def _refused(
     request: ReservationRequest,
     *,
     retry_after_s: float,
-    standing: Standing | None = None,
+    standing: RateLimitState | None = None,
     passes: bool = False,
 ) -> LimitReached:
     return LimitReached(

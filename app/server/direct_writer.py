@@ -12,7 +12,7 @@ from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 
-class HandlerConnection:
+class DirectWriter:
     """An `api.connection.Connection` of a request."""
 
     __slots__ = ("_transport", "cycle", "on_lost", "sent")
@@ -67,7 +67,7 @@ class HandlerConnection:
             self.on_lost()
 
 
-class UnchunkedConnection(HandlerConnection):
+class UnchunkedConnection(DirectWriter):
     """For a client of HTTP/1.0, which knows no chunks: the body ends with the connection."""
 
     __slots__ = ()
@@ -94,7 +94,7 @@ class UnchunkedConnection(HandlerConnection):
         return not cycle.flow.write_paused
 
 
-class CountedConnection(HandlerConnection):
+class CountedConnection(DirectWriter):
     """For the access log alone: it costs a token another call."""
 
     __slots__ = ()

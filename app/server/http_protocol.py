@@ -21,7 +21,7 @@ from ..errors import RelayError, RequestError
 from .direct_writer import (
     CountedConnection,
     CountedUnchunkedConnection,
-    HandlerConnection,
+    DirectWriter,
     UnchunkedConnection,
 )
 from .flow import Flow
@@ -104,10 +104,10 @@ class Protocol(HttpToolsProtocol):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self._kinds: tuple[type[HandlerConnection], type[HandlerConnection]] = (
+        self._kinds: tuple[type[DirectWriter], type[DirectWriter]] = (
             (CountedConnection, CountedUnchunkedConnection)
             if count_bytes
-            else (HandlerConnection, UnchunkedConnection)
+            else (DirectWriter, UnchunkedConnection)
         )
         self._send_timeout_s = send_timeout_s
         self._min_reader_rate = min_reader_rate
@@ -123,7 +123,7 @@ class Protocol(HttpToolsProtocol):
             send_timeout_s=self._send_timeout_s,
             min_reader_rate=self._min_reader_rate,
         )
-        self._responses: list[HandlerConnection] = []
+        self._responses: list[DirectWriter] = []
         self._place = _Place.BETWEEN
         self._loose = 0
         """Bytes since the last that were of use: the end of a head, a piece of a body."""

@@ -22,7 +22,7 @@ from ..relay import Relay
 from ..reload import Configuration
 from ..settings import Settings, SettingsError
 from ..telemetry.logs import LineCounter
-from ..telemetry.shared_counters import Area
+from ..telemetry.shared_counters import SharedCounters
 from ..upstreams.routes import Upstreams
 from .peers import Peers
 from .server import Server
@@ -120,7 +120,7 @@ class Process:
         lines: LineCounter,
         *,
         on_listening: Callable[[], None],
-        areas: Sequence[Area] = (),
+        areas: Sequence[SharedCounters] = (),
         own: int = 0,
         link: socket.socket | None = None,
     ) -> None:
@@ -238,7 +238,9 @@ def run_workers(
     if not hasattr(os, "fork"):
         fail("several workers need a system that can fork a process, as Linux and macOS can")
     settings = configuration.settings
-    areas = [Area() for _ in range(settings.workers + 1)]  # the last is this process's own
+    areas = [
+        SharedCounters() for _ in range(settings.workers + 1)
+    ]  # the last is this process's own
     try:
         _prepare_log(settings, upstreams, lines, areas)
     except (SettingsError, LogUnusable) as error:
@@ -269,7 +271,7 @@ def run_workers(
 
 
 def _prepare_log(
-    settings: Settings, upstreams: Upstreams, lines: LineCounter, areas: Sequence[Area]
+    settings: Settings, upstreams: Upstreams, lines: LineCounter, areas: Sequence[SharedCounters]
 ) -> None:
     """Make the log ready for the workers, and count the lost streams that this ends."""
     metrics = build_metrics(settings, upstreams, areas=areas, own=settings.workers)

@@ -34,7 +34,7 @@ from .. import __version__
 from ..dialects.client_formats import CLIENT_FORMATS
 from ..errors import CODES
 from ..eventlog.stream_ended import StreamEnded
-from ..eventlog.stream_info import StreamRecord
+from ..eventlog.stream_info import StreamInfo
 from ..events import Status, TokenCounts
 from ..generation.retry import State
 from ..ledger.accounts import Account, AccountState
@@ -44,7 +44,7 @@ from . import families as f
 from .families import FAMILIES, Family
 from .load import Load
 from .observer import AttemptFailed, FirstEvent, Observer, Readers, Refused
-from .shared_counters import Area, Series
+from .shared_counters import Series, SharedCounters
 
 PLAIN: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS: Final = "application/openmetrics-text"
@@ -120,14 +120,14 @@ class Metrics(Observer):
     def __init__(
         self,
         names: Names,
-        areas: Sequence[Area] = (),
+        areas: Sequence[SharedCounters] = (),
         own: int = 0,
         *,
         process: int,
         records: Callable[[], RecordsState] | None = None,
     ) -> None:
         self._names = names
-        self._areas = tuple(areas) or (Area(),)
+        self._areas = tuple(areas) or (SharedCounters(),)
         self._area = self._areas[own]
         self._values = self._area.values
         self._places: dict[tuple[str, ...], int | None] = {
@@ -188,7 +188,7 @@ class Metrics(Observer):
             self._values[place + bisect_left(family.buckets, seconds)] += 1
             self._values[place + len(family.buckets) + 1] += seconds
 
-    def started(self, record: StreamRecord) -> None:
+    def started(self, record: StreamInfo) -> None:
         client_format = record.client_format or NONE
         if client_format not in CLIENT_FORMATS and client_format != NONE:
             client_format = OTHER
@@ -342,7 +342,7 @@ class _Collected(Collector):
     """All areas as one, and the accounts."""
 
     def __init__(
-        self, areas: Sequence[Area], accounts: Sequence[tuple[Account, AccountState]]
+        self, areas: Sequence[SharedCounters], accounts: Sequence[tuple[Account, AccountState]]
     ) -> None:
         self._areas = areas
         self._accounts = accounts

@@ -12,7 +12,7 @@ import structlog
 
 from ..errors import RelayError
 from ..eventlog.stream_ended import ProviderReply, StreamEnded
-from ..eventlog.stream_info import StreamRecord
+from ..eventlog.stream_info import StreamInfo
 from ..events import StreamTarget, TokenCounts
 from ..upstreams.targets import Target
 
@@ -46,7 +46,7 @@ class CallEnded(msgspec.Struct, frozen=True, kw_only=True):
 class AttemptFailed(msgspec.Struct, frozen=True, kw_only=True):
     """An attempt failed before the answer had begun, and another one follows."""
 
-    record: StreamRecord
+    record: StreamInfo
     attempt: int
     upstream: str
     target: str
@@ -62,7 +62,7 @@ class AttemptFailed(msgspec.Struct, frozen=True, kw_only=True):
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
     """The answer has begun: no other target is tried."""
 
-    record: StreamRecord
+    record: StreamInfo
     attempt: int
     target: str
     after_s: float
@@ -74,7 +74,7 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
 class FirstEvent(msgspec.Struct, frozen=True):
     """The first piece of the answer can be read."""
 
-    record: StreamRecord
+    record: StreamInfo
     after_s: float
 
 
@@ -118,7 +118,7 @@ class Observer(Protocol):
 
     # Each returns explicitly: a method without a body would be abstract.
 
-    def started(self, record: StreamRecord) -> None:
+    def started(self, record: StreamInfo) -> None:
         """Hear that a stream has begun."""
         return
 
@@ -177,7 +177,7 @@ class Observers(Observer):
             if getattr(tell, "__func__", None) is not getattr(Observer, method):
                 told.append(tell)
 
-    def started(self, record: StreamRecord) -> None:
+    def started(self, record: StreamInfo) -> None:
         self._notify("started", record)
 
     def attempt_started(self, started: AttemptStarted) -> None:

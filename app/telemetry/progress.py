@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from ..eventlog.stream_info import StreamRecord
+from ..eventlog.stream_info import StreamInfo
 from ..events import Event, TokenCounts
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """One stream, at the moment in which it was looked at."""
 
-    record: StreamRecord
+    record: StreamInfo
     target: str
     """`upstream/model` of the attempt that runs, or is waited for."""
     attempt: int

@@ -38,7 +38,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[str, tuple[str, ...], int]).decode
 
 
-class Area:
+class SharedCounters:
     """The numbers of one process."""
 
     def __init__(self, *, names_bytes: int = NAMES_BYTES) -> None:

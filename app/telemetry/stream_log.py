@@ -5,7 +5,7 @@ from typing import Any
 import structlog
 
 from ..eventlog.stream_ended import ProviderReply, StreamEnded
-from ..eventlog.stream_info import StreamRecord
+from ..eventlog.stream_info import StreamInfo
 from .observer import AttemptFailed, Observer
 
 TO_MEND = frozenset(("upstream_auth", "upstream_billing"))
@@ -84,7 +84,7 @@ def _log_last_attempt(ended: StreamEnded, target: str) -> None:
     )
 
 
-def _stream_of(record: StreamRecord) -> dict[str, str]:
+def _stream_of(record: StreamInfo) -> dict[str, str]:
     trace = {"trace_id": record.trace_id} if record.traceparent else {}
     return {"request_id": record.request_id, "stream": record.id, **trace}
 

@@ -25,7 +25,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from .. import __version__
 from ..eventlog.stream_ended import StreamEnded
-from ..eventlog.stream_info import StreamRecord
+from ..eventlog.stream_info import StreamInfo
 from ..events import TokenCounts
 from . import tracing_names as n
 from .access_logs import hide_tokens
@@ -193,7 +193,7 @@ class Tracing(Observer):
 
     # Streams
 
-    def started(self, record: StreamRecord) -> None:
+    def started(self, record: StreamInfo) -> None:
         request = _REQUEST.get()
         if request is not None and record.traceparent == TRACEPARENT.get():
             parent = trace.set_span_in_context(request, Context())
@@ -208,7 +208,7 @@ class Tracing(Observer):
                     _fail(span, "producer_lost")
                     span.end()
 
-    def _begin_stream(self, record: StreamRecord, parent: Context) -> Span:
+    def _begin_stream(self, record: StreamInfo, parent: Context) -> Span:
         return self._tracer.start_span(
             n.STREAM_SPAN,
             parent,
@@ -404,7 +404,7 @@ def _context_of(headers: list[tuple[bytes, bytes]]) -> Context:
     return _W3C.extract(found, Context())
 
 
-def _parent_of(record: StreamRecord) -> Context:
+def _parent_of(record: StreamInfo) -> Context:
     """Return the span of the request that has started a stream, in whatever process."""
     match = _TRACEPARENT.fullmatch(record.traceparent)
     if match is None:

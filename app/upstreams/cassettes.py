@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Final
 
 import httpx2
 
-from ..cassettes.options import Playback, name_of, parse_playback
+from ..cassettes.options import CassetteOptions, name_of, parse_playback
 from ..cassettes.player import encode_playback
 from ..dialects.native.upstream.format import FORMAT
 from ..dialects.upstream_format import UpstreamFormat
@@ -31,10 +31,10 @@ class CassetteTarget(Target, frozen=True):
     replays: ClassVar[bool] = True
     dialect: ClassVar[UpstreamFormat] = FORMAT
 
-    playback: Playback = Playback("")
+    playback: CassetteOptions = CassetteOptions("")
 
     @classmethod
-    def of(cls, playback: Playback) -> "CassetteTarget":
+    def of(cls, playback: CassetteOptions) -> "CassetteTarget":
         """Return the target that replays a cassette."""
         return cls(CASSETTE, playback.name, TargetPolicy(attempts=1), {}, playback)
 

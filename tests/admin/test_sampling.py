@@ -7,7 +7,7 @@ import pytest
 
 from app.admin.process_snapshot import Live
 from app.admin.sampling import WEIGHED_AT_ONCE, Sampler
-from app.eventlog.stream_info import StreamRecord
+from app.eventlog.stream_info import StreamInfo
 from app.events import Event, TextDelta, TokenCounts
 from app.generation.accounting import SAMPLED, Accounting
 from app.ledger.config import LedgerConfig, PriceConfig
@@ -35,7 +35,7 @@ class Stream:
 
     def progress(self) -> Progress:
         return Progress(
-            record=StreamRecord("st_1"),
+            record=StreamInfo("st_1"),
             target=self.target,
             attempt=1,
             age_s=11.0,

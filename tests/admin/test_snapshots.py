@@ -12,10 +12,10 @@ from app.admin.process_snapshot import (
     MAX_STREAMS,
     MAX_TEXT,
     MINUTES,
-    Board,
     LastError,
     Live,
     Process,
+    ProcessSnapshot,
     TargetState,
     Trouble,
     pack_board,
@@ -25,7 +25,7 @@ from app.admin.summary import Merged, MoneyView, Summary, render
 from app.errors import CODES, RequestError, UpstreamError
 from app.eventlog.broadcast import MAX_POST_BYTES
 from app.eventlog.stream_ended import StreamEnded
-from app.eventlog.stream_info import StreamRecord
+from app.eventlog.stream_info import StreamInfo
 from app.events import ErrorInfo, Status, StreamEnd
 from app.generation.account_reader import MAX_ACCOUNTS, list_named
 from app.identity.principal import Principal
@@ -44,12 +44,12 @@ def live(number: int, *, text: str = "") -> Live:
     return Live(id=f"st_{number:022}", started_at=NOW + number, route=text, owner=text, user=text)
 
 
-def board(name: str = "a", **fields: object) -> Board:
+def board(name: str = "a", **fields: object) -> ProcessSnapshot:
     process = Process(id=name, host="h", pid=1, started_at=NOW, at=NOW, streams=len(name))
-    return msgspec.structs.replace(Board(process=process), **fields)
+    return msgspec.structs.replace(ProcessSnapshot(process=process), **fields)
 
 
-def merged(*boards: Board, targets: tuple[str, ...] = ()) -> Summary:
+def merged(*boards: ProcessSnapshot, targets: tuple[str, ...] = ()) -> Summary:
     found = Merged({target: [] for target in targets})
     for one in boards:
         found.add(one)
@@ -186,7 +186,7 @@ def test_only_what_failed_counts_as_failed():
         *(("failed", error), ("interrupted", error)),
     ]
     for status, told in ends:
-        record = StreamRecord("st_1", route="fast", owner="o")
+        record = StreamInfo("st_1", route="fast", owner="o")
         end = StreamEnd(status, "error", None, told)
         times: Any = {"started_at": NOW - 1, "ended_at": NOW, "duration_s": 1.0}
         kept.ended(StreamEnded(record=record, end=end, target="openai/m", events=1, **times))
@@ -220,7 +220,7 @@ def test_blame_falls_on_targets_of_the_settings_alone():
     error = UpstreamError("upstream_timeout", "late")
     made_up = [f"made/up-{number}" for number in range(1000)]
     for target in (*made_up, "openai/m"):
-        record = StreamRecord("st_1")
+        record = StreamInfo("st_1")
         kept.attempt_failed(
             AttemptFailed(
                 record=record,

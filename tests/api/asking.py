@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.clock import SYSTEM, Clock
 from app.eventlog import EventLog
-from app.eventlog.stream_info import StreamRecord
+from app.eventlog.stream_info import StreamInfo
 from app.identity.authenticator import Authenticator
 from app.identity.principal import Principal
 from app.identity.tokens import Tokens
@@ -42,7 +42,7 @@ class Started(Observer):
     def __init__(self) -> None:
         self.streams: list[str] = []
 
-    def started(self, record: StreamRecord) -> None:
+    def started(self, record: StreamInfo) -> None:
         self.streams.append(record.id)
 
 

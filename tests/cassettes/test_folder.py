@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cassettes.cassette import Tape, parse_tape, render_tape
+from app.cassettes.cassette import Cassette, parse_tape, render_tape
 from app.cassettes.folder import Folder, FolderFull
 from app.composition import open_cassettes
 from app.errors import RequestError, UpstreamError
@@ -26,12 +26,12 @@ def test_folder_reads_once_what_many_ask_for_at_the_same_time(tmp_path, monkeypa
     read: list[int] = []
     begun: list[int] = []
 
-    def slowly(data: bytes) -> Tape:
+    def slowly(data: bytes) -> Cassette:
         read.append(len(data))
         wait_until(lambda: len(begun) == 4)
         return parse_tape(data)
 
-    def load(number: int) -> Tape:
+    def load(number: int) -> Cassette:
         together.wait(20)
         begun.append(number)
         return folder.load("one")

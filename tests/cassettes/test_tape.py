@@ -6,16 +6,16 @@ import msgspec
 import pytest
 
 from app.cassettes.cassette import (
+    Cassette,
+    CassetteError,
     Played,
-    Tape,
-    TapeError,
     make_head,
     parse_tape,
     render_tape,
     spread,
 )
 from app.cassettes.digest import digest_of
-from app.cassettes.options import Playback, parse_playback
+from app.cassettes.options import CassetteOptions, parse_playback
 from app.cassettes.player import Read, Silence, check_places, play
 from app.errors import RequestError
 from app.events import Event, StreamEnd, StreamTarget, TextDelta, TextEnd, TextStart, decode, encode
@@ -87,7 +87,7 @@ BROKEN = {
 @pytest.mark.parametrize("case", BROKEN)
 def test_broken_file_is_told_by_its_line(case: str):
     data, expected = BROKEN[case]
-    with pytest.raises(TapeError) as caught:
+    with pytest.raises(CassetteError) as caught:
         parse_tape(data)
 
     assert str(caught.value).startswith(expected)
@@ -133,9 +133,9 @@ def test_faults_come_after_the_event_of_their_number():
     assert [["StreamTarget", "TextStart"], ["TextDelta"], *sent("")[1:]] == sent("stall_at=3")
     assert [Silence(None)] == [step for step in steps("stall_at=3") if isinstance(step, Silence)]
     assert Silence(2) == steps("stall_at=1&stall_s=2")[0]
-    check_places(TAPE, Playback("x", cut_at=7))
+    check_places(TAPE, CassetteOptions("x", cut_at=7))
     with pytest.raises(RequestError, match="stall_at: the cassette 'x' has 7 events"):
-        check_places(TAPE, Playback("x", stall_at=8))
+        check_places(TAPE, CassetteOptions("x", stall_at=8))
 
 
 def test_seed_changes_reads_and_waits_and_never_what_is_said():
@@ -159,7 +159,7 @@ def test_replay_of_a_long_answer_that_came_at_once_takes_turns(options: str, mon
 
     monkeypatch.setattr("app.cassettes.player.encode", counted)
     deltas = [Played(0, TextDelta(0, f"{number:04}")) for number in range(5000)]
-    tape = Tape(TAPE.head, [*TAPE.played[:2], *deltas, *TAPE.played[-2:]])
+    tape = Cassette(TAPE.head, [*TAPE.played[:2], *deltas, *TAPE.played[-2:]])
     most = 0
     said = b""
     for step in play(tape, parse_playback(f"x?{options}")):

@@ -13,7 +13,7 @@ from app.errors import RelayError
 from app.eventlog import EventLog
 from app.eventlog.accounts import Accounts
 from app.eventlog.lost import Closing, LostStream
-from app.eventlog.stream_info import StreamRecord
+from app.eventlog.stream_info import StreamInfo
 from app.events import StreamEnd, StreamStart, TextDelta
 from app.ledger.accounts import (
     NOTHING,
@@ -21,10 +21,10 @@ from app.ledger.accounts import (
     AccountState,
     LimitReached,
     Period,
+    RateLimitState,
     Reservation,
     ReservationRequest,
     Settlement,
-    Standing,
     fresh_states,
     reserve,
     settle,
@@ -49,8 +49,8 @@ def asking(*accounts: Account, at: float = AT, **fields: Any) -> ReservationRequ
     return ReservationRequest(accounts or (Account("relay"),), at, **{**defaults, **fields})
 
 
-def record(stream: str, request: ReservationRequest, **fields: Any) -> StreamRecord:
-    return StreamRecord(stream, created_at=request.at, reserve=request, **fields)
+def record(stream: str, request: ReservationRequest, **fields: Any) -> StreamInfo:
+    return StreamInfo(stream, created_at=request.at, reserve=request, **fields)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def period(state: AccountState) -> Period:
     return state.day
 
 
-async def refusal(event_log: EventLog, wanted: StreamRecord) -> LimitReached | None:
+async def refusal(event_log: EventLog, wanted: StreamInfo) -> LimitReached | None:
     """Open a stream; return why it was refused, if it was."""
     try:
         await event_log.create(wanted)
@@ -82,7 +82,7 @@ async def refusal(event_log: EventLog, wanted: StreamRecord) -> LimitReached | N
     return None
 
 
-def rounded(standing: Standing | None) -> tuple[float, ...] | None:
+def rounded(standing: RateLimitState | None) -> tuple[float, ...] | None:
     return None if standing is None else tuple(round(number, 3) for number in standing)
 
 

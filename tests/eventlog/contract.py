@@ -15,7 +15,7 @@ from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import Claim, EventLog, LogState, StreamExpired, read_all
 from app.eventlog.contract import Placed
 from app.eventlog.stream_ended import StreamEnded
-from app.eventlog.stream_info import StreamRecord, scoped
+from app.eventlog.stream_info import StreamInfo, scoped
 from app.events import Event, StreamEnd, StreamStart, TextDelta
 from app.ledger.accounts import Settlement
 from tests.eventlog.creating import create, found
@@ -50,7 +50,7 @@ class Elsewhere:
         self._there = there
         self._here = here
 
-    async def create(self, record: StreamRecord, *, over: str | None = None) -> Claim:
+    async def create(self, record: StreamInfo, *, over: str | None = None) -> Claim:
         return await self._there.create(record, over=over)
 
     async def append(
@@ -518,7 +518,7 @@ async def test_stream_that_keeps_no_request_has_none(event_log):
     assert "not_found" == caught.value.code
 
 
-RECORD = StreamRecord(
+RECORD = StreamInfo(
     "st_1",
     owner="t/u",
     request_id="req_1",

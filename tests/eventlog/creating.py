@@ -3,14 +3,14 @@
 from typing import Any
 
 from app.eventlog import Claim, EventLog
-from app.eventlog.stream_info import StreamRecord, scoped
+from app.eventlog.stream_info import StreamInfo, scoped
 
 
 async def create(
     event_log: EventLog, stream: str, *, over: str | None = None, **fields: Any
 ) -> Claim:
     """Open a stream with a record of these fields."""
-    return await event_log.create(StreamRecord(stream, **fields), over=over)
+    return await event_log.create(StreamInfo(stream, **fields), over=over)
 
 
 async def found(event_log: EventLog, name: str, *, owner: str = "") -> str | None:

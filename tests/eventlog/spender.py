@@ -17,7 +17,7 @@ from app.eventlog.lost import Closing, LostStream
 from app.eventlog.sqlite import database
 from app.eventlog.sqlite.log import SqliteLog
 from app.eventlog.sqlite.shared import SharedSqliteLog
-from app.eventlog.stream_info import StreamRecord
+from app.eventlog.stream_info import StreamInfo
 from app.events import StreamEnd, StreamStart, TextDelta
 from app.ledger.accounts import Account, ReservationRequest, Settlement
 
@@ -49,7 +49,7 @@ async def spend(event_log: SqliteLog, prefix: str, number: int) -> None:
     dice = random.Random(f"{prefix}{number}")
     for count in range(10**9):
         stream = f"{prefix}-{number}-{count}"
-        creating = event_log.create(StreamRecord(stream, reserve=reserving(dice)))
+        creating = event_log.create(StreamInfo(stream, reserve=reserving(dice)))
         if dice.random() < 0.1:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(creating, 0.001)

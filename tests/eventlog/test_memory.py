@@ -10,7 +10,7 @@ from app.eventlog import accounts as memory_accounts
 from app.eventlog import waiting_rows
 from app.eventlog.accounts import MemoryAccounts
 from app.eventlog.memory import MemoryLog
-from app.eventlog.stream_info import StreamRecord
+from app.eventlog.stream_info import StreamInfo
 from app.eventlog.waiting_rows import MemoryRows
 from app.events import (
     StreamEnd,
@@ -140,7 +140,7 @@ async def test_accounts_that_are_over_are_forgotten(monkeypatch):
     async def use(name: str, day: int, *, ends: bool = True) -> None:
         stream = f"st_{name}"
         reserve = ReservationRequest((Account(name),), (20_000 + day) * 86_400.0)
-        await log.create(StreamRecord(stream, reserve=reserve))
+        await log.create(StreamInfo(stream, reserve=reserve))
         if ends:
             await log.append(stream, [begun])
             await log.append(stream, [end], Settlement(1, 1, 5))

@@ -22,7 +22,7 @@ from app.eventlog.redis.scripts import (
     running_key,
 )
 from app.eventlog.stream_ended import StreamEnded
-from app.eventlog.stream_info import StreamRecord
+from app.eventlog.stream_info import StreamInfo
 from app.events import Notice, StreamEnd, StreamTarget, TextDelta
 from app.ledger.accounts import (
     Account,
@@ -72,7 +72,7 @@ def close(lost: LostStream) -> Closing:
     )
 
 
-def asked(stream: str) -> StreamRecord:
+def asked(stream: str) -> StreamInfo:
     """Return a record that keeps something of the request, which is not held with it."""
     return msgspec.structs.replace(record(stream, asking(), route="fast"), request=b"asked")
 

@@ -8,7 +8,7 @@ from app.errors import RequestError, ServiceError
 from app.eventlog import Claim, read_all
 from app.eventlog.recovery import LOST
 from app.eventlog.redis.log import RedisLog
-from app.eventlog.stream_info import StreamRecord
+from app.eventlog.stream_info import StreamInfo
 from app.events import (
     Event,
     StreamEnd,
@@ -264,12 +264,10 @@ async def test_stream_that_was_created_twice_is_one(logs):
     """As a command does that is sent again: its key leads to the stream that it led to."""
     first, second, _ = logs
     for _ in range(2):
-        assert "st_1 d" == await first._owner.create(
-            StreamRecord("st_1"), key="key", value="st_1 d"
-        )
-    assert "st_1 d" == await second._owner.create(StreamRecord("st_2"), key="key", value="st_2 d")
+        assert "st_1 d" == await first._owner.create(StreamInfo("st_1"), key="key", value="st_1 d")
+    assert "st_1 d" == await second._owner.create(StreamInfo("st_2"), key="key", value="st_2 d")
     await first.append("st_1", [START])
     first._owner._entries.drop("st_1")
-    assert "st_1 d" == await first._owner.create(StreamRecord("st_1"), key="key", value="st_1 d")
+    assert "st_1 d" == await first._owner.create(StreamInfo("st_1"), key="key", value="st_1 d")
 
     assert [START] == await read_all(second, "st_1")

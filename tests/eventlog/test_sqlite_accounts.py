@@ -20,7 +20,7 @@ from app.eventlog.sqlite.log import SqliteLog
 from app.eventlog.sqlite.shared import SharedSqliteLog
 from app.eventlog.sqlite.shared_database import prepare
 from app.eventlog.stream_ended import StreamEnded
-from app.eventlog.stream_info import StreamRecord
+from app.eventlog.stream_info import StreamInfo
 from app.events import StreamEnd, TextDelta, TokenCounts
 from app.generation.accounting import Accounting
 from app.ledger.accounts import Account, AccountState, LimitReached, Settlement
@@ -450,7 +450,7 @@ async def test_remembered_accounts_are_few(path, monkeypatch):
 
 async def test_file_of_the_sixth_version_keeps_accounts_from_now_on(path):
     async with opened(path) as event_log:
-        await event_log.create(StreamRecord("st_1"))
+        await event_log.create(StreamInfo("st_1"))
         await event_log.append("st_1", [BEGUN])
     tables = ("accounts", "held", "waiting_rows", "posts")
     run_sql(path, *(f"DROP TABLE {table}" for table in tables), "PRAGMA user_version = 6")

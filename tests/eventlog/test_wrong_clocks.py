@@ -11,7 +11,7 @@ import pytest
 from app.eventlog import EventLog
 from app.eventlog.memory import MemoryLog
 from app.eventlog.sqlite.log import SqliteLog
-from app.eventlog.stream_info import StreamRecord
+from app.eventlog.stream_info import StreamInfo
 from app.ledger.accounts import Account, LimitReached, ReservationRequest, Settlement
 from tests.eventlog.accounts_contract import BEGUN, DONE
 from tests.eventlog.redis_logs import opened as opened_redis
@@ -47,7 +47,7 @@ async def spend(log: EventLog, account: Account, nano_usd: int, *, at: float = 0
     """
     stream = f"st_{next(numbers)}"
     request = ReservationRequest((account,), at, output_tokens=nano_usd, output_nano_usd=1)
-    await log.create(StreamRecord(stream, created_at=at, reserve=request))
+    await log.create(StreamInfo(stream, created_at=at, reserve=request))
     await log.append(stream, [BEGUN, DONE], Settlement(1, 1, nano_usd))
 
 
@@ -59,7 +59,7 @@ async def left(log: EventLog, at: float) -> int:
             (BUDGET,), at, output_tokens=amount, least_output_tokens=amount, output_nano_usd=1
         )
         try:
-            await log.create(StreamRecord(stream, created_at=at, reserve=request))
+            await log.create(StreamInfo(stream, created_at=at, reserve=request))
         except LimitReached:
             continue
         await log.append(stream, [BEGUN, DONE], Settlement(0, 0, 0))
@@ -93,7 +93,7 @@ async def test_restart_with_the_right_clock_repairs_a_file(tmp_path: Path):
 async def test_stream_that_began_ahead_gives_back_what_it_held(kind: str, tmp_path: Path):
     async with opened(kind, tmp_path) as log:
         request = ReservationRequest((BUDGET,), NOW + YEAR, output_tokens=90, output_nano_usd=1)
-        await log.create(StreamRecord("st_ahead", created_at=NOW, reserve=request))
+        await log.create(StreamInfo("st_ahead", created_at=NOW, reserve=request))
         assert 10 == await left(log, NOW)
         await log.append("st_ahead", [BEGUN, DONE], Settlement(1, 1, 20))
         assert 80 == await left(log, NOW)

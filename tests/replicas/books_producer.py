@@ -13,7 +13,7 @@ from app.errors import RelayError
 from app.eventlog.lost import Closing, LostStream
 from app.eventlog.redis.address import Address
 from app.eventlog.redis.log import RedisLog
-from app.eventlog.stream_info import StreamRecord
+from app.eventlog.stream_info import StreamInfo
 from app.events import StreamEnd, StreamStart, TextDelta
 from app.ledger.accounts import Account, ReservationRequest, Settlement
 
@@ -55,7 +55,7 @@ async def produce(event_log: RedisLog, name: str) -> None:
         with contextlib.suppress(RelayError, ValueError):
             key = stream if number % 3 == 0 else None
             await event_log.create(
-                StreamRecord(stream, route="r", key=key, reserve=asking(), request=b"asked")
+                StreamInfo(stream, route="r", key=key, reserve=asking(), request=b"asked")
             )
             if number % 10 == 0:
                 await event_log.delete(stream)  # it never began

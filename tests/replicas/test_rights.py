@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.eventlog.redis.scripts import SCRIPTS
-from app.eventlog.stream_info import StreamRecord
+from app.eventlog.stream_info import StreamInfo
 from app.events import StreamEnd
 from app.ledger.accounts import Account, ReservationRequest, Settlement
 from app.testing.upstream import Upstream, head, serve_upstream
@@ -137,7 +137,7 @@ async def keep_books(first: Relay) -> None:
     """Have a row written, taken and forgotten, and ask for what was used."""
     log = first.log
     request = ReservationRequest((Account("relay"),), 0.0)
-    await log.create(StreamRecord("st_row", reserve=request))
+    await log.create(StreamInfo("st_row", reserve=request))
     await log.append("st_row", [StreamEnd("completed", "stop")], Settlement(row=b"row"))
     assert [("st_row", b"row")] == await first.rows.rows(limit=10)
     await first.rows.forget_rows(["st_row"])

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from app.composition import build_upstreams
 from app.errors import CODES, RelayError
 from app.eventlog.stream_ended import StreamEnded
-from app.eventlog.stream_info import StreamRecord
+from app.eventlog.stream_info import StreamInfo
 from app.events import ErrorInfo, StreamEnd, TokenCounts
 from app.identity.principal import Principal
 from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig
@@ -30,7 +30,7 @@ from app.telemetry.families import FAMILIES
 from app.telemetry.load import Load
 from app.telemetry.metrics import Metrics, Names, RecordsState
 from app.telemetry.observer import Refused
-from app.telemetry.shared_counters import Area
+from app.telemetry.shared_counters import SharedCounters
 from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
 from tests import waiting
 from tests.clock import Clock
@@ -96,7 +96,7 @@ async def shown(measured: Metrics) -> dict[Series, float]:
     return parse(body.decode())
 
 
-def ended(record: StreamRecord, end: StreamEnd, **more: Any) -> StreamEnded:
+def ended(record: StreamInfo, end: StreamEnd, **more: Any) -> StreamEnded:
     usual: Any = {"events": 1, "started_at": 0.0, "ended_at": 1.0, "duration_s": 1.0}
     return StreamEnded(record=record, end=end, **{**usual, **more})
 
@@ -162,7 +162,7 @@ async def test_counters_are_what_the_client_saw():
 
 async def test_routes_targets_tokens_and_money():
     measured = build()
-    record = StreamRecord("st_1", route="demo", client_format="native")
+    record = StreamInfo("st_1", route="demo", client_format="native")
     usage = TokenCounts(10, 20, cached_input_tokens=3, reasoning_tokens=0)
     times = {"first_event_s": 0.3, "duration_s": 40.0, "longest_gap_s": 0.2}
     end = StreamEnd("completed", "stop", usage, cost="0.0125")
@@ -225,7 +225,7 @@ async def test_what_older_settings_and_newer_relays_say_makes_no_series():
     counts = []
     for number in range(3):
         name = f"gone-{number}"
-        record = StreamRecord("st_1", route=f"{name}/m", client_format=name)
+        record = StreamInfo("st_1", route=f"{name}/m", client_format=name)
         error = ErrorInfo(name, "no", retryable=False)
         unknown: Any = name
         measured.started(record)
@@ -445,7 +445,7 @@ async def test_client_that_is_answered_at_once_is_no_reader(path, body, headers)
 
 async def test_failures_of_records_go_on_where_a_lost_worker_stopped():
     names = Names(build_upstreams(load_settings({}), None))
-    area = Area()
+    area = SharedCounters()
     for failures in (2, 3):
         states = iter([RecordsState(0, 1), RecordsState(0, failures)])
         measured = Metrics(names, [area], process=os.getpid(), records=partial(next, states))
@@ -481,7 +481,7 @@ async def test_loop_that_is_late_is_told(monkeypatch):
 
 
 async def test_full_area_counts_on_what_it_has():
-    area = Area(names_bytes=2600)
+    area = SharedCounters(names_bytes=2600)
     settings = load_settings({})
     measured = Metrics(Names(build_upstreams(settings, None)), [area], process=os.getpid())
     for code in CODES:
@@ -498,7 +498,7 @@ async def test_full_area_counts_on_what_it_has():
 async def test_areas_of_workers_add_up_and_forget_what_the_dead_held():
     settings = load_settings({})
     names = Names(build_upstreams(settings, None))
-    shared = [Area(), Area(), Area()]
+    shared = [SharedCounters(), SharedCounters(), SharedCounters()]
     one, two = (Metrics(names, shared, own, process=os.getpid()) for own in (0, 1))
     for measured, times in ((one, 2), (two, 3)):
         await shown(measured)  # which publishes what it has to say of itself

@@ -6,7 +6,7 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from app.errors import RequestError
-from app.eventlog.stream_info import StreamRecord
+from app.eventlog.stream_info import StreamInfo
 from app.telemetry.observer import Observer, Observers, Refused
 from app.testing.upstream import head, send, serve_upstream
 from tests.serving import chat, serve_relay
@@ -27,7 +27,7 @@ class Noting(Observer):
 
 
 class Broken(Observer):
-    def started(self, record: StreamRecord) -> None:
+    def started(self, record: StreamInfo) -> None:
         raise ArithmeticError("a bug")
 
     def refused(self, refused: Refused) -> None:
@@ -41,7 +41,7 @@ class Silent(Observer):
 def test_what_an_observer_raises_reaches_nobody_and_is_logged_once_a_method():
     noting = Noting()
     observers = Observers([Broken(), noting, Silent()])
-    record = StreamRecord("st_1")
+    record = StreamInfo("st_1")
     refused = Refused(
         owner="", request_id="r", model=None, error=RequestError("invalid_request", "no")
     )

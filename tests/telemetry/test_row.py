@@ -7,13 +7,13 @@ import pytest
 
 from app.errors import CODES
 from app.eventlog.stream_ended import Charge, StreamEnded
-from app.eventlog.stream_info import StreamRecord
+from app.eventlog.stream_info import StreamInfo
 from app.events import ErrorInfo, StreamEnd, TokenCounts
 from app.telemetry.row import StreamRow, pack_row, row_of, unpack_row, with_end
 
 pytestmark = pytest.mark.pure
 
-RECORD = StreamRecord(
+RECORD = StreamInfo(
     "st_1",
     request_id="req",
     tenant="acme",

@@ -13,7 +13,7 @@ from ...errors import ServiceError
 from ...eventlog.stream_ended import Charge
 from ...events import Event, ReasoningDelta, StreamEnd, TextDelta, ToolCallEnd, ToolCallStart
 from ...generation.accounting import FREE, Accounting
-from ...generation.attempt import Attempt, KeptRequest, is_visible
+from ...generation.attempt import Attempt, RetainedRequest, is_visible
 from ...generation.deadlines import Deadlines, Limits
 from ...ledger.accounts import ReservationRequest
 from ...requests import ChatRequest, Function, Tool, UserMessage
@@ -168,7 +168,7 @@ async def ask(
     recorder = _Recorder()
     attempt = Attempt(
         target,
-        KeptRequest(chat, None),
+        RetainedRequest(chat, None),
         number=1,
         client=client,
         limits=limits,

@@ -17,7 +17,7 @@ from .reachability import count_failures, reach
 from .reading import look_at_many, look_at_readers, look_at_reading, look_at_refusals
 from .report import render_json, render_text
 from .requests import ask_as_page, find_body_cap, look_at_requests
-from .session import Exam, GivenUp
+from .session import GivenUp, Session
 from .stopping import look_at_stops
 from .streaming import look_at_stream
 from .via import Via, locate
@@ -96,12 +96,12 @@ def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     return NOT_TRIED if failure else WELL
 
 
-async def _examine_all(exams: Sequence[Exam]) -> list[str]:
+async def _examine_all(exams: Sequence[Session]) -> list[str]:
     """Examine one after the other, so that none disturbs the times of another."""
     return [await examine(exam) for exam in exams]
 
 
-def build_exam(options: argparse.Namespace, environ: Mapping[str, str], text: str) -> Exam:
+def build_exam(options: argparse.Namespace, environ: Mapping[str, str], text: str) -> Session:
     """Read the arguments, for the URL of this text."""
     try:
         url = Url.parse(text)
@@ -116,7 +116,7 @@ def build_exam(options: argparse.Namespace, environ: Mapping[str, str], text: st
         raise CannotTry(f"--key or {CLIENT_KEY}: has characters that no key has")
     if options.origin and not (options.origin.isascii() and options.origin.isprintable()):
         raise CannotTry(f"--origin: {options.origin!r} is no origin")
-    return Exam(
+    return Session(
         Client(
             url,
             credential=(("authorization", f"Bearer {key}"),) if key else (),
@@ -141,7 +141,7 @@ def _open_trust(ca: str | None) -> ssl.SSLContext:
     return trust
 
 
-async def examine(exam: Exam) -> str:
+async def examine(exam: Session) -> str:
     """Try all; return why it could not be tried, if so."""
     watching = asyncio.create_task(exam.lag.watch())
     try:

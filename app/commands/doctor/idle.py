@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from .frames import Frames, read_frames
 from .reachability import judge_redirect
-from .session import LONG, PAUSE, PLAIN, Exam, size, within
+from .session import LONG, PAUSE, PLAIN, Session, size, within
 from .streaming import Stream, judge_delay
 from .wire import Reply
 
@@ -24,7 +24,7 @@ BEHIND_EVENTS = 400
 BEHIND = 0.25
 
 
-async def look_at_silence(exam: Exam) -> None:
+async def look_at_silence(exam: Session) -> None:
     """Watch, side by side, a silent stream, a JSON answer that takes long, and a long stream."""
     if exam.model is not None or not exam.has(PAUSE) or exam.idle_s <= 0:
         return
@@ -40,7 +40,7 @@ async def look_at_silence(exam: Exam) -> None:
     _judge_json(exam, json)
 
 
-async def _tell_time(exam: Exam) -> None:
+async def _tell_time(exam: Session) -> None:
     left = exam.idle_s
     while left > 0:
         exam.say(f"watching silent streams, {left:.0f} s more")
@@ -59,7 +59,7 @@ class Silence:
     """Whether it ended before it was stopped."""
 
 
-async def _watch_silence(exam: Exam) -> Silence | None:
+async def _watch_silence(exam: Session) -> Silence | None:
     """Watch a silent stream; then stop it, to see whether its connection is still alive."""
     opened: list[Reply] = []
 
@@ -86,7 +86,7 @@ async def _watch_silence(exam: Exam) -> Silence | None:
     return Silence(await reading, watched, cut)
 
 
-def judge_silence(exam: Exam, silence: Silence | None, total_s: float | None) -> None:
+def judge_silence(exam: Session, silence: Silence | None, total_s: float | None) -> None:
     """Judge it; a long stream has been cut after `total_s` while it spoke, or has not."""
     if silence is None:
         return
@@ -122,7 +122,7 @@ def _is_near(seconds: float, limit: float | None) -> bool:
     return limit is not None and abs(seconds - limit) < max(NEAR_S, NEAR * limit)
 
 
-def _judge_cut(exam: Exam, reply: Reply, begun: float, beats: list[float]) -> None:
+def _judge_cut(exam: Session, reply: Reply, begun: float, beats: list[float]) -> None:
     whole = ", and looks like a whole answer" if reply.ending == "whole" else ""
     start = reply.connected or reply.began
     lasted = reply.ended - start
@@ -148,7 +148,7 @@ def _judge_cut(exam: Exam, reply: Reply, begun: float, beats: list[float]) -> No
     )
 
 
-def _judge_beats(exam: Exam, frames: Frames, times: list[float]) -> None:
+def _judge_beats(exam: Session, frames: Frames, times: list[float]) -> None:
     """Judge a stream that was not closed, by the times between its first silence and its stop."""
     if exam.found("buffered"):
         return
@@ -165,20 +165,20 @@ def _judge_beats(exam: Exam, frames: Frames, times: list[float]) -> None:
         exam.late("comments", _no_beats(exam, longest), during=[(times[0], times[-1])])
 
 
-def _no_beats(exam: Exam, silent: float) -> str:
+def _no_beats(exam: Session, silent: float) -> str:
     return (
         f"heartbeats do not arrive: {within(silent)} without a byte, where the relay sends a "
         f"comment each {exam.heartbeat_s:g} s"
     )
 
 
-async def _watch_json(exam: Exam) -> Reply:
+async def _watch_json(exam: Session) -> Reply:
     """Wait for a JSON answer, which has no heartbeat."""
     body = exam.chat(model=PAUSE, stream=False, on_disconnect="cancel")
     return await exam.client.ask("POST", "/v1/chat", body=body, within_s=exam.idle_s)
 
 
-def _judge_json(exam: Exam, reply: Reply) -> None:
+def _judge_json(exam: Session, reply: Reply) -> None:
     if reply.ending == "silent":
         exam.measure("JSON answer", f"waited for, {within(exam.idle_s)} at least")
         return
@@ -197,7 +197,7 @@ def _judge_json(exam: Exam, reply: Reply) -> None:
     )
 
 
-async def _watch_length(exam: Exam) -> Stream | None:
+async def _watch_length(exam: Session) -> Stream | None:
     """Read a long stream, for limits on bytes, time and rate."""
     if not exam.has(LONG) or exam.found("buffered"):
         return None
@@ -210,7 +210,7 @@ async def _watch_length(exam: Exam) -> Stream | None:
     return Stream(reply, read_frames(reply.decoded()), state)
 
 
-def judge_length(exam: Exam, long: Stream | None) -> float | None:
+def judge_length(exam: Session, long: Stream | None) -> float | None:
     """Judge it; return after how long it was cut, if it was."""
     if long is None:
         return None
@@ -242,7 +242,7 @@ def judge_length(exam: Exam, long: Stream | None) -> float | None:
     return None
 
 
-def _judge_rate(exam: Exam, long: Stream, after: float) -> None:
+def _judge_rate(exam: Session, long: Stream, after: float) -> None:
     """Compare what had come of a stream that was left with what the relay had by then."""
     told = str(long.state.get("last_event_id")).rpartition(".")[2]
     if long.frames.ended or long.reply.ending != "silent" or not told.isdecimal():

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from urllib.parse import urljoin
 
 from . import path
-from .session import Exam, GivenUp, within
+from .session import GivenUp, Session, within
 from .wire import Client, Reply, Url, reason_of
 
 SOON_DAYS = 14
@@ -18,7 +18,7 @@ CLOCK_S = 30.0
 """Clocks may differ by so much; tokens and keys that end are judged by them."""
 
 
-async def reach(exam: Exam) -> None:
+async def reach(exam: Session) -> None:
     """Find the relay.
 
     Raises:
@@ -53,7 +53,7 @@ async def reach(exam: Exam) -> None:
     await _ask_who_may(exam, reply)
 
 
-async def _try_addresses(exam: Exam) -> None:
+async def _try_addresses(exam: Session) -> None:
     """Connect to each address of the name: clients that meet a dead one wait for it."""
     url = exam.client.url
     try:
@@ -80,7 +80,7 @@ async def _try_addresses(exam: Exam) -> None:
         exam.wrong("address", f"{url.host} has addresses that do not answer: {told}", failed=failed)
 
 
-async def _follow_redirects(exam: Exam, reply: Reply) -> Reply:
+async def _follow_redirects(exam: Session, reply: Reply) -> Reply:
     for _ in range(4):
         if not reply.redirects:
             return reply
@@ -111,7 +111,7 @@ async def _follow_redirects(exam: Exam, reply: Reply) -> Reply:
     raise GivenUp
 
 
-async def _look_at_tls(exam: Exam) -> None:
+async def _look_at_tls(exam: Session) -> None:
     exam.say("looking at TLS")
     url = exam.client.url
     offered = ssl.create_default_context()
@@ -148,7 +148,7 @@ async def _look_at_tls(exam: Exam) -> None:
         )
 
 
-async def _ask_who_may(exam: Exam, health: Reply) -> None:
+async def _ask_who_may(exam: Session, health: Reply) -> None:
     """Ask for the models: whether this is a relay, under which name, and who may ask."""
     exam.say("asking for the models")
     client = exam.client
@@ -201,7 +201,7 @@ async def _ask_who_may(exam: Exam, health: Reply) -> None:
         raise GivenUp
 
 
-def judge_redirect(exam: Exam, reply: Reply) -> bool:
+def judge_redirect(exam: Session, reply: Reply) -> bool:
     """Return whether a request of the relay's API is led elsewhere, and say so."""
     if not reply.redirects:
         return False
@@ -218,13 +218,13 @@ def judge_redirect(exam: Exam, reply: Reply) -> bool:
     return True
 
 
-def _note_page(exam: Exam, health: Reply) -> None:
+def _note_page(exam: Session, health: Reply) -> None:
     exam.wrong(
         "page", f"GET /healthz does not reach the relay: {health.describe()}, where the models do"
     )
 
 
-async def _try_other_header(exam: Exam, refused: Reply) -> Reply:
+async def _try_other_header(exam: Session, refused: Reply) -> Reply:
     """Show the credential where Anthropic's clients do, which fewer proxies touch."""
     client = exam.client
     bearer = client.credential
@@ -247,7 +247,7 @@ def _message(reply: Reply) -> str:
     return str(told or reply.describe())
 
 
-def count_failures(exam: Exam) -> None:
+def count_failures(exam: Session) -> None:
     """Look for a proxy that fails now and then, as before several relays one of which is gone."""
     replies = exam.client.replies
     limited = [reply for reply in replies if reply.limited]
@@ -282,7 +282,7 @@ def count_failures(exam: Exam) -> None:
     )
 
 
-def compare_clocks(exam: Exam, replies: Sequence[Reply], created: object, at: float) -> None:
+def compare_clocks(exam: Session, replies: Sequence[Reply], created: object, at: float) -> None:
     """Compare this machine's clock with the relay's, and with that of who answers.
 
     `created` is the relay's time when a stream began, and `at` the time of it here, by the

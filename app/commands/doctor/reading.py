@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from .frames import read_frames
 from .requests import find_everywhere, judge_twins
-from .session import LONG, PAUSE, PLAIN, Exam, within
+from .session import LONG, PAUSE, PLAIN, Session, within
 from .wire import Reply
 
 TOKENS = 6
@@ -29,7 +29,7 @@ TOGETHER_S = 1.2
 """By so much one reader may be behind another."""
 
 
-async def look_at_reading(exam: Exam) -> None:
+async def look_at_reading(exam: Session) -> None:
     """Read what has ended, from the start and from the middle."""
     exam.say("reading a stream again, from the middle")
     stream = await exam.start(max_tokens=TOKENS)
@@ -71,7 +71,7 @@ async def look_at_reading(exam: Exam) -> None:
         exam.wrong("query", "the query of a URL (?after=...) does not reach the relay")
 
 
-async def _wait_for_end(exam: Exam, stream: str) -> int:
+async def _wait_for_end(exam: Session, stream: str) -> int:
     """Return how many events it has in the end; 0 if that is not known."""
     for _ in range(int(END_S / 0.25)):
         state = await exam.state(stream)
@@ -82,7 +82,7 @@ async def _wait_for_end(exam: Exam, stream: str) -> int:
     return 0
 
 
-async def look_at_readers(exam: Exam) -> None:
+async def look_at_readers(exam: Session) -> None:
     """Have one stream read by two, while it runs; and ask twice how it is."""
     if exam.found("buffered", "replicas") or not exam.has(LONG) or exam.model is not None:
         return
@@ -117,7 +117,7 @@ async def look_at_readers(exam: Exam) -> None:
         )
 
 
-async def _read_by_two(exam: Exam) -> tuple[float, float]:
+async def _read_by_two(exam: Session) -> tuple[float, float]:
     """Return after how many seconds each had its first token; zeros where there was no stream."""
     stream = await exam.start(max_tokens=LONG_TOKENS, model=LONG)
     if not stream:
@@ -140,7 +140,7 @@ def _token_s(reply: Reply) -> float:
     return (deltas[0].at if deltas else reply.ended) - reply.began
 
 
-async def _ask_states(exam: Exam, stream: str) -> list[Reply]:
+async def _ask_states(exam: Session, stream: str) -> list[Reply]:
     replies = []
     for _ in range(2):
         replies.append(await exam.client.ask("GET", f"/v1/streams/{stream}"))
@@ -152,7 +152,7 @@ def _has_token(reply: Reply) -> bool:
     return b"text.delta" in b"".join(data for _, data in reply.pieces)
 
 
-async def look_at_many(exam: Exam) -> None:
+async def look_at_many(exam: Session) -> None:
     """Open more streams at once than a browser would over HTTP/1.1."""
     if exam.found("buffered") or not exam.has(PAUSE) or exam.model is not None:
         return
@@ -193,7 +193,7 @@ async def look_at_many(exam: Exam) -> None:
         )
 
 
-async def look_at_refusals(exam: Exam) -> None:
+async def look_at_refusals(exam: Session) -> None:
     """Tell requests that are too many from those that fail now and then: nginx says 503 of both."""
     if exam.found("concurrency", "rate_limit", "errors", "page"):
         return
@@ -213,7 +213,7 @@ async def look_at_refusals(exam: Exam) -> None:
         )
 
 
-async def _ask_in_turn(exam: Exam, refused: Reply | None) -> int:
+async def _ask_in_turn(exam: Session, refused: Reply | None) -> int:
     """Ask more often than there were streams at once, but each when the one before is answered.
 
     Returns after how many requests `HELD` were `refused` as the streams were, or had to wait; 0
@@ -249,7 +249,7 @@ def _wait_of(reply: Reply) -> float:
     return reply.seconds - ((reply.connected or reply.began) - reply.began)
 
 
-async def _open_many(exam: Exam) -> tuple[list[Reply], list[Reply]]:
+async def _open_many(exam: Session) -> tuple[list[Reply], list[Reply]]:
     """Return those that speak, and the others."""
     open_: list[Reply] = []
     enough = asyncio.Event()
@@ -274,7 +274,7 @@ async def _open_many(exam: Exam) -> tuple[list[Reply], list[Reply]]:
     return open_, [reply for reply in exam.client.replies[before:] if reply not in open_]
 
 
-async def _open(exam: Exam, note: Callable[[Reply], bool], patient: bool) -> Reply:
+async def _open(exam: Session, note: Callable[[Reply], bool], patient: bool) -> Reply:
     body = exam.chat(model=PAUSE, on_disconnect="cancel")
     return await exam.client.ask(
         *("POST", "/v1/chat"), body=body, headers=PLAIN, until=note, within_s=START_S + 5,

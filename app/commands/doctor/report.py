@@ -6,7 +6,7 @@ from typing import Any
 from .advice import advise
 from .findings import Finding
 from .path import Hop
-from .session import Exam
+from .session import Session
 from .via import Via
 
 PROXIES = "docs/proxies.md"
@@ -16,7 +16,7 @@ RELAY = frozenset(("replicas", "prefix", "clock", "busy"))
 
 
 def render_json(
-    exam: Exam, *, url: str, failure: str = "", inner: Sequence[Via] = ()
+    exam: Session, *, url: str, failure: str = "", inner: Sequence[Via] = ()
 ) -> dict[str, Any]:
     """Write the report for programs; `inner` are the examinations of URLs behind that one."""
     wrong = [finding for finding in exam.findings if finding.wrong]
@@ -50,11 +50,11 @@ def render_json(
     }
 
 
-def _advise(exam: Exam, finding: Finding) -> list[tuple[Hop | None, str]]:
+def _advise(exam: Session, finding: Finding) -> list[tuple[Hop | None, str]]:
     return advise(finding.code, finding.suspects(exam.hops), unseen=exam.unseen)
 
 
-def render_text(exam: Exam, *, url: str, failure: str = "", inner: Sequence[Via] = ()) -> str:
+def render_text(exam: Session, *, url: str, failure: str = "", inner: Sequence[Via] = ()) -> str:
     """Write the report for people; `inner` are the examinations of URLs behind that one."""
     lines = [f"seseragi doctor {url}", ""]
     width = max((len(measure.name) for measure in exam.measures), default=0)
@@ -78,7 +78,7 @@ def render_text(exam: Exam, *, url: str, failure: str = "", inner: Sequence[Via]
     return _printable("\n".join(lines)) + "\n"
 
 
-def _render_hops(exam: Exam) -> list[str]:
+def _render_hops(exam: Session) -> list[str]:
     if not exam.hops and not exam.unseen:
         return ["In between: nobody who says so."]
     more = f"  {exam.unseen} more, by X-Forwarded-For, which {MORE}"
@@ -89,7 +89,7 @@ def _render_hops(exam: Exam) -> list[str]:
     ]
 
 
-def _render_finding(exam: Exam, finding: Finding) -> list[str]:
+def _render_finding(exam: Session, finding: Finding) -> list[str]:
     lines = [f"{'WRONG' if finding.wrong else 'note '}  {finding.code}: {finding.says}"]
     if finding.between is not None:
         outer, behind = finding.between

@@ -6,7 +6,7 @@ from typing import Any
 
 from . import path
 from .reachability import judge_redirect
-from .session import DEMO, FAILING, Exam, size
+from .session import DEMO, FAILING, Session, size
 from .wire import Reply
 
 CODE = (
@@ -26,7 +26,7 @@ FIRST_TRY = 64 * 1024
 BODY_S = 30.0
 
 
-async def look_at_requests(exam: Exam) -> None:
+async def look_at_requests(exam: Session) -> None:
     """Find out what a request and a short answer go through."""
     exam.say("looking at how requests arrive")
     await _ask_for_arrival(exam)
@@ -37,7 +37,7 @@ async def look_at_requests(exam: Exam) -> None:
     await _send_headers(exam)
 
 
-async def _ask_for_arrival(exam: Exam) -> None:
+async def _ask_for_arrival(exam: Session) -> None:
     reply = await exam.client.ask(
         "GET", "/v1/arrival", headers=[("last-event-id", "st_1.1"), ("accept-encoding", "gzip")]
     )
@@ -72,14 +72,14 @@ async def _ask_for_arrival(exam: Exam) -> None:
         )
 
 
-async def _ask_twice(exam: Exam) -> None:
+async def _ask_twice(exam: Session) -> None:
     """Ask for the same again: each answer of the relay has an id of its own."""
     for url_path in ("/v1/models", "/healthz", "/v1/streams/st_0000000000000000000000"):
         replies = [await exam.client.ask("GET", url_path) for _ in range(2)]
         await judge_twins(exam, replies, f"GET {url_path}")
 
 
-async def judge_twins(exam: Exam, replies: list[Reply], what: str) -> None:
+async def judge_twins(exam: Session, replies: list[Reply], what: str) -> None:
     """Two answers to the same request must be two answers."""
     first, second = replies
     request_id = first.header("x-request-id")
@@ -93,7 +93,7 @@ async def judge_twins(exam: Exam, replies: list[Reply], what: str) -> None:
         exam.wrong("cached", f"{what} comes from a cache: age: {second.header('age')}")
 
 
-async def _provoke_errors(exam: Exam) -> None:
+async def _provoke_errors(exam: Session) -> None:
     """The relay's errors are JSON, and clients act on them."""
     tries: list[tuple[Reply, int, str]] = [
         (await exam.client.ask("GET", "/v1/streams/st_none/events"), 404, "not_found"),
@@ -126,7 +126,7 @@ async def _provoke_errors(exam: Exam) -> None:
             )
 
 
-async def count_starts(exam: Exam, body: object) -> Reply:
+async def count_starts(exam: Session, body: object) -> Reply:
     """Ask for what fails, and see by the relay's own count how often it was asked.
 
     Others ask too meanwhile, so it is a proxy only if it is so each time, and never without.
@@ -151,7 +151,7 @@ async def count_starts(exam: Exam, body: object) -> Reply:
     return reply
 
 
-async def _count_one(exam: Exam, body: object) -> tuple[int, int, Reply, float]:
+async def _count_one(exam: Session, body: object) -> tuple[int, int, Reply, float]:
     """Return how many requests the relay counted, and how many were sent."""
     before = await _requests_of_today(exam)
     sent = len(exam.client.replies)
@@ -162,14 +162,14 @@ async def _count_one(exam: Exam, body: object) -> tuple[int, int, Reply, float]:
     return counted, sent, reply, reply.ended - reply.began
 
 
-async def _requests_of_today(exam: Exam) -> int | None:
+async def _requests_of_today(exam: Session) -> int | None:
     reply = await exam.client.ask("GET", "/v1/usage")
     today = reply.json().get("today")
     count = today.get("requests") if isinstance(today, dict) else None
     return count if isinstance(count, int) else None
 
 
-async def _send_code(exam: Exam) -> None:
+async def _send_code(exam: Session) -> None:
     """Send what a firewall may take for an attack, in a request that the relay refuses."""
     message = {"role": "user", "content": CODE}
     body = {"model": exam.model or DEMO, "messages": [message], "no_such_field": CODE}
@@ -183,7 +183,7 @@ async def _send_code(exam: Exam) -> None:
         )
 
 
-async def _send_origin(exam: Exam) -> None:
+async def _send_origin(exam: Session) -> None:
     """A page that the relay serves itself may ask it: host and origin agree, if they arrive."""
     origin = ("origin", exam.client.url.origin)
     reply = await exam.client.ask("POST", "/v1/chat", body={"no": 1}, headers=[origin])
@@ -198,7 +198,7 @@ async def _send_origin(exam: Exam) -> None:
     _judge_allowed(exam, reply)
 
 
-def _judge_allowed(exam: Exam, reply: Reply) -> None:
+def _judge_allowed(exam: Session, reply: Reply) -> None:
     allowed = reply.all("access-control-allow-origin")
     if len(allowed) > 1 or (allowed and "," in allowed[0]):
         exam.wrong(
@@ -208,7 +208,7 @@ def _judge_allowed(exam: Exam, reply: Reply) -> None:
         )
 
 
-async def _send_headers(exam: Exam) -> None:
+async def _send_headers(exam: Session) -> None:
     """Send headers that change what the relay does, and see whether they did."""
     client = exam.client
     key = secrets.token_hex(12)
@@ -237,7 +237,7 @@ async def _send_headers(exam: Exam) -> None:
     _look_at_prefix(exam, replies[0])
 
 
-async def find_everywhere(exam: Exam, stream: str) -> bool:
+async def find_everywhere(exam: Session, stream: str) -> bool:
     """Ask for a stream several times: every relay behind the URL has to know it."""
     if exam.found("replicas"):
         return False
@@ -260,7 +260,7 @@ async def find_everywhere(exam: Exam, stream: str) -> bool:
     return not failed
 
 
-async def _send_large_header(exam: Exam) -> None:
+async def _send_large_header(exam: Session) -> None:
     """Send a header as long as a credential of an identity provider may be."""
     reply = await exam.client.ask("GET", "/v1/models", headers=[("x-long", "x" * LONG_HEADER)])
     if reply.status != 200 and not (reply.own or reply.limited or reply.bad_gateway):
@@ -271,7 +271,7 @@ async def _send_large_header(exam: Exam) -> None:
         )
 
 
-def _look_at_prefix(exam: Exam, reply: Reply) -> None:
+def _look_at_prefix(exam: Session, reply: Reply) -> None:
     """URLs that the relay gives have to lead to it through the proxy."""
     prefix = exam.client.url.prefix
     events = reply.json().get("events_url")
@@ -284,7 +284,7 @@ def _look_at_prefix(exam: Exam, reply: Reply) -> None:
         )
 
 
-async def find_body_cap(exam: Exam) -> None:
+async def find_body_cap(exam: Session) -> None:
     """Send bodies as large as the relay takes; find where they are refused, if they are."""
     exam.say("sending a large request")
     limit = exam.arrival.get("max_request_bytes")
@@ -316,7 +316,7 @@ async def find_body_cap(exam: Exam) -> None:
         exam.wrong("body_size", says, passes=low, refused=high)
 
 
-async def _send_body(exam: Exam, length: int) -> Reply | None:
+async def _send_body(exam: Session, length: int) -> Reply | None:
     """Send so many bytes that the relay reads and refuses; return what refused them before it."""
     start, end = b'{"no_such_field":"', b'"}'
     body = start + b"x" * (length - len(start) - len(end)) + end
@@ -333,7 +333,7 @@ async def _send_body(exam: Exam, length: int) -> Reply | None:
     return None if reply.code == "request_too_large" and "max_request_bytes" in told else reply
 
 
-async def ask_as_page(exam: Exam) -> None:
+async def ask_as_page(exam: Session) -> None:
     """Ask as a page of another origin does: first whether it may, then for the answer."""
     origin = exam.origin
     if origin is None:

@@ -35,7 +35,7 @@ class GivenUp(Exception):
 
 
 @dataclass
-class Exam:
+class Session:
     """One examination of one URL."""
 
     client: Client

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from .session import PAUSE, PLAIN, Exam, within
+from .session import PAUSE, PLAIN, Session, within
 
 READ_S = 1.5
 """The ten tokens of `demo-pause` have come by then."""
@@ -10,7 +10,7 @@ SEEN_S = 4.0
 """Within so long a client that left has to be seen by the relay."""
 
 
-async def look_at_stops(exam: Exam) -> None:
+async def look_at_stops(exam: Session) -> None:
     """Stop streams, and see whether they stop."""
     if exam.found("replicas") or not exam.has(PAUSE) or exam.model is not None:
         return
@@ -33,7 +33,7 @@ async def look_at_stops(exam: Exam) -> None:
         await _leave(exam)
 
 
-async def _leave(exam: Exam) -> None:
+async def _leave(exam: Session) -> None:
     """Read a stream that ends with its last reader, and go while it is silent.
 
     A proxy that is writing sees in any case that its client is gone.

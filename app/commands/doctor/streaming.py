@@ -12,7 +12,7 @@ from . import timing
 from .frames import Frames, read_frames
 from .load import BUSY_S, why_not_calm
 from .reachability import compare_clocks, judge_redirect
-from .session import BROWSER, LONG, PLAIN, STREAM, TOKEN_S, Exam, GivenUp, size, within
+from .session import BROWSER, LONG, PLAIN, STREAM, TOKEN_S, GivenUp, Session, size, within
 from .timing import Blocks, Pace, find_blocks
 from .wire import Reply
 
@@ -61,7 +61,7 @@ class Stream:
         return timing.measure(times, written_s=max(0.0, written - FIRST_TOKEN_S))
 
 
-async def look_at_stream(exam: Exam) -> None:
+async def look_at_stream(exam: Session) -> None:
     """Measure one stream as a browser asks for it.
 
     Raises:
@@ -93,19 +93,19 @@ async def look_at_stream(exam: Exam) -> None:
         await _try_http2(exam)
 
 
-def _may_be_the_machine(exam: Exam, seen: Stream) -> bool:
+def _may_be_the_machine(exam: Session, seen: Stream) -> bool:
     """Return whether what looks wrong with the times of a stream may be this machine's doing."""
     if seen.pace.held == "at once":
         return _stood_still(exam, seen)
     return seen.pace.held == "in bursts" or _is_late(exam, seen)
 
 
-def _stood_still(exam: Exam, seen: Stream) -> bool:
+def _stood_still(exam: Session, seen: Stream) -> bool:
     """Return whether this process was away for long while a stream came: all came at once then."""
     return exam.lag.worst(*seen.reply.span) >= BUSY_S
 
 
-async def _read_stream(exam: Exam, headers: tuple[tuple[str, str], ...]) -> Stream:
+async def _read_stream(exam: Session, headers: tuple[tuple[str, str], ...]) -> Stream:
     body = exam.chat(max_tokens=TOKENS)
     within_s = exam.client.timeout_s + MORE_S
     reply = await exam.client.ask("POST", "/v1/chat", body=body, headers=headers, within_s=within_s)
@@ -141,7 +141,7 @@ async def _read_stream(exam: Exam, headers: tuple[tuple[str, str], ...]) -> Stre
     return Stream(reply, frames, await exam.state(stream) if stream else {})
 
 
-async def _read_watched(exam: Exam) -> tuple[Stream, str]:
+async def _read_watched(exam: Session) -> tuple[Stream, str]:
     """Read a stream and see meanwhile whether times mean anything; return why not, if so."""
     began = time.monotonic()
     answers: list[float] = []
@@ -155,21 +155,21 @@ async def _read_watched(exam: Exam) -> tuple[Stream, str]:
     return seen, why_not_calm(exam.lag.worst(began), answers)
 
 
-async def _ask_beside(exam: Exam, answers: list[float]) -> None:
+async def _ask_beside(exam: Session, answers: list[float]) -> None:
     while not exam.client.limited:
         reply = await exam.client.ask("GET", "/healthz", anonymous=True)
         answers.append(reply.ended - reply.began)
         await asyncio.sleep(BESIDE_S)
 
 
-def _is_late(exam: Exam, seen: Stream) -> bool:
+def _is_late(exam: Session, seen: Stream) -> bool:
     """Return whether the first token came later than a network takes."""
     deltas = seen.frames.deltas
     begun = seen.reply.connected or seen.reply.began
     return exam.model is None and bool(deltas) and deltas[0].at - begun > SLOW_S
 
 
-def _judge_first_byte(exam: Exam, seen: Stream) -> None:
+def _judge_first_byte(exam: Session, seen: Stream) -> None:
     reply = seen.reply
     begun = reply.connected or reply.began
     head = (reply.headed or reply.ended) - begun
@@ -194,7 +194,7 @@ def _judge_first_byte(exam: Exam, seen: Stream) -> None:
         exam.wrong("first_byte", f"a connection takes {within(reply.seconds - head)}")
 
 
-async def judge_pace(exam: Exam, seen: Stream, excuse: str) -> None:
+async def judge_pace(exam: Session, seen: Stream, excuse: str) -> None:
     found = seen.pace
     sizes = sorted(len(data) for _, data in seen.reply.pieces)
     middle = sizes[len(sizes) // 2] if sizes else 0
@@ -282,7 +282,7 @@ def _end_of(reply: Reply) -> str:
     return "its length" if reply.all("content-length") else "the connection"
 
 
-async def _find_blocks(exam: Exam) -> Blocks:
+async def _find_blocks(exam: Session) -> Blocks:
     """Read a faster stream, to see in what blocks it comes."""
     if not exam.has(LONG) or exam.model is not None:
         return Blocks(0, 0.0, even=False)
@@ -303,7 +303,7 @@ def _is_timed(found: Pace, blocks: Blocks) -> bool:
     return bool(blocks.bytes) and blocks.period_s > 0.6 * found.period_s
 
 
-def _judge_coding(exam: Exam, asked: Stream, seen: Stream) -> None:
+def _judge_coding(exam: Session, asked: Stream, seen: Stream) -> None:
     coding = asked.reply.coding
     exam.measure("compression", coding or "none", coding=coding)
     if not coding:
@@ -332,7 +332,7 @@ def _held_reads(asked: Stream) -> str:
     return "at once" if spread < timing.AT_ONCE * written or len(times) < timing.ENOUGH else ""
 
 
-def _judge_headers(exam: Exam, reply: Reply) -> None:
+def _judge_headers(exam: Session, reply: Reply) -> None:
     lost = []
     kind = reply.header("content-type").lower()
     if reply.media_type != "text/event-stream":
@@ -352,7 +352,7 @@ def _judge_headers(exam: Exam, reply: Reply) -> None:
         exam.wrong("headers", "headers of the stream were changed: " + "; ".join(lost), lost=lost)
 
 
-def judge_frames(exam: Exam, seen: Stream) -> None:
+def judge_frames(exam: Session, seen: Stream) -> None:
     frames = seen.frames.frames
     if not frames:
         if seen.reply.size and not seen.reply.coding:
@@ -403,7 +403,7 @@ def _asked(text: str, body: dict[str, Any]) -> str:
     return inner if opened and closed and inner != sent else ""
 
 
-def _judge_end(exam: Exam, seen: Stream) -> None:
+def _judge_end(exam: Session, seen: Stream) -> None:
     reply = seen.reply
     if seen.frames.ended or not seen.frames.frames:
         if seen.frames.ended and reply.ending in ("cut", "silent"):
@@ -422,7 +422,7 @@ def _judge_end(exam: Exam, seen: Stream) -> None:
         )
 
 
-def judge_delay(exam: Exam, seen: Stream) -> None:
+def judge_delay(exam: Session, seen: Stream) -> None:
     """Compare how long a stream took here with how long the relay took for it."""
     written = seen.written_s
     if written is None or not seen.frames.ended or exam.found("buffered"):
@@ -439,7 +439,7 @@ def judge_delay(exam: Exam, seen: Stream) -> None:
         )
 
 
-async def _try_http2(exam: Exam) -> None:
+async def _try_http2(exam: Session) -> None:
     """Measure the same over HTTP/2, as browsers speak it where it is offered."""
     client = exam.client
     offered = any(measure.values.get("alpn") == "h2" for measure in exam.measures)
@@ -466,7 +466,7 @@ async def _try_http2(exam: Exam) -> None:
         )
 
 
-async def _read_http2(exam: Exam, reply: Reply) -> None:
+async def _read_http2(exam: Session, reply: Reply) -> None:
     client = exam.client
     try:
         async with (

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .findings import Finding
-from .session import Exam
+from .session import Session
 
 
 @dataclass(frozen=True)
 class Via:
     """The examination of a URL behind the one that was asked for."""
 
-    exam: Exam
+    exam: Session
     url: str
     failure: str
     """Why it was not completed; then it says nothing of any finding."""
@@ -32,7 +32,7 @@ class Via:
         return any((one.code, one.wrong) == (finding.code, finding.wrong) for one in found)
 
 
-def locate(exam: Exam, url: str, inner: Sequence[Via]) -> None:
+def locate(exam: Session, url: str, inner: Sequence[Via]) -> None:
     """Note of each finding between which two URLs it begins, and rule out other programs."""
     tried = [via for via in inner if not via.failure]
     if tried:
@@ -42,7 +42,7 @@ def locate(exam: Exam, url: str, inner: Sequence[Via]) -> None:
         ]
 
 
-def _locate(finding: Finding, exam: Exam, url: str, inner: Sequence[Via]) -> Finding:
+def _locate(finding: Finding, exam: Session, url: str, inner: Sequence[Via]) -> Finding:
     suspects = {hop.program for hop in exam.hops}
     innocent: set[str] = set()
     behind_url = ""

@@ -16,7 +16,7 @@ from ...requests import (
     ToolCall,
 )
 from ...requests import Opaque as OpaqueValue
-from .signature_fields import ProofFields
+from .signature_fields import SignatureFields
 
 AssistantPart = TextPart | RefusalPart | ReasoningPart | OpaquePart
 
@@ -63,12 +63,12 @@ class MessageBuilder:
         if text:
             self._parts.append(TextPart(text))
 
-    def add_reasoning(self, text: str, proof: ProofFields) -> None:
+    def add_reasoning(self, text: str, proof: SignatureFields) -> None:
         proofs = (proof.signature, proof.encrypted, proof.format)
         if text or any(proofs):
             self._parts.append(ReasoningPart(text, *proofs))
 
-    def add_opaque(self, proof: ProofFields) -> None:
+    def add_opaque(self, proof: SignatureFields) -> None:
         self._parts += [OpaquePart(one.format, one.data) for one in proof.opaque or ()]
 
     def add_call(self, call: ToolCall) -> None:

@@ -14,7 +14,7 @@ import msgspec
 _PREFIX: Final = "seseragi."
 
 
-class PackedProof(msgspec.Struct, frozen=True, omit_defaults=True):
+class PackedSignature(msgspec.Struct, frozen=True, omit_defaults=True):
     """`signature` and `encrypted` of a reasoning block, or the `data` of an opaque event."""
 
     format: str | None = None
@@ -25,12 +25,12 @@ class PackedProof(msgspec.Struct, frozen=True, omit_defaults=True):
     """The id of the tool call of the data."""
 
 
-UNPROVED: Final = PackedProof()
+UNPROVED: Final = PackedSignature()
 """For reasoning without a signature: clients return a block unchanged only if it has one, and
 some hosts, such as DeepSeek, require their reasoning back with its calls."""
 
 
-def pack(proof: PackedProof) -> str:
+def pack(proof: PackedSignature) -> str:
     """Pack into a text; `unpack` reads it."""
     return _PREFIX + base64.urlsafe_b64encode(msgspec.json.encode(proof)).decode()
 
@@ -39,12 +39,12 @@ def is_packed(text: str) -> bool:
     return text.startswith(_PREFIX)
 
 
-def unpack(text: str) -> PackedProof | None:
+def unpack(text: str) -> PackedSignature | None:
     """Undo `pack`; return None for any other text."""
     if not is_packed(text):
         return None
     try:
         data = base64.urlsafe_b64decode(text.removeprefix(_PREFIX))
-        return msgspec.json.decode(data, type=PackedProof)
+        return msgspec.json.decode(data, type=PackedSignature)
     except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError, ValueError):
         return None

@@ -5,7 +5,7 @@ import msgspec
 from ...requests import Opaque
 
 
-class ProofFields(msgspec.Struct, frozen=True, omit_defaults=True):
+class SignatureFields(msgspec.Struct, frozen=True, omit_defaults=True):
     """See the events `reasoning.end` and `opaque`."""
 
     signature: str | None = None
@@ -14,12 +14,12 @@ class ProofFields(msgspec.Struct, frozen=True, omit_defaults=True):
     opaque: list[Opaque] | None = None
 
 
-_decoder = msgspec.json.Decoder(ProofFields)
+_decoder = msgspec.json.Decoder(SignatureFields)
 
 
-def parse_proof(text: str | None) -> ProofFields:
+def parse_proof(text: str | None) -> SignatureFields:
     """Parse the text that a client returned; empty if it is not one of the relay's."""
     try:
         return _decoder.decode(text or "{}")
     except (msgspec.MsgspecError, RecursionError):
-        return ProofFields()
+        return SignatureFields()

@@ -8,7 +8,7 @@ that can continue a turn reject a final assistant message.
 
 from typing import Final
 
-from ..answering.packed_signatures import PackedProof, pack
+from ..answering.packed_signatures import PackedSignature, pack
 from ..signature_formats import SUMMARY
 
 TRIGGER: Final = "compaction_trigger"
@@ -39,9 +39,9 @@ _PREFACE: Final = (
 
 def pack_summary(summary: str) -> str:
     """Return a summary as the `encrypted_content` of a compaction item."""
-    return pack(PackedProof(SUMMARY, data=summary))
+    return pack(PackedSignature(SUMMARY, data=summary))
 
 
-def read_summary(proof: PackedProof) -> str | None:
+def read_summary(proof: PackedSignature) -> str | None:
     """Return the user message that replaces a compaction item; None if it is not a summary."""
     return _PREFACE + proof.data if proof.format == SUMMARY and proof.data else None

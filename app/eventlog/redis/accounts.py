@@ -21,7 +21,7 @@ from ...ledger.accounts import (
     reserve,
     with_standing,
 )
-from ..stream_info import StreamRecord, unpack_record
+from ..stream_info import StreamInfo, unpack_record
 from .account_scripts import HELD, ROWS, ROWS_DROPPED, ROWS_DUE, account_key
 from .expiry import Lease
 from .failures import asked
@@ -40,16 +40,14 @@ _encode = msgspec.msgpack.Encoder().encode
 class Hold(NamedTuple):
     """What is held for a stream."""
 
-    record: StreamRecord
+    record: StreamInfo
     held: Reservation
 
 
 # What scripts are given
 
 
-def pack_request(
-    record: StreamRecord, *, given: int | None = None, redis_time: bool = True
-) -> bytes:
+def pack_request(record: StreamInfo, *, given: int | None = None, redis_time: bool = True) -> bytes:
     """Return what CREATE reserves for a stream; nothing where nothing is counted.
 
     One that has been given a length before is given it again, whatever is left. Its day, month

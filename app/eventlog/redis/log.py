@@ -25,7 +25,7 @@ from ..errors import LogUnusable, expired
 from ..lost import REMOVED, Close, LostStream, OnEnded, Passing, close_free
 from ..peers import OnStop
 from ..stream_ended import StreamEnded
-from ..stream_info import Scoped, StreamRecord
+from ..stream_info import Scoped, StreamInfo
 from ..values import Claim, LogSize, LogState, Look, may_see
 from .account_scripts import account_key
 from .accounts import Rows, pack_settlement, state_from
@@ -225,7 +225,7 @@ class RedisLog:
 
     # Streams
 
-    async def create(self, record: StreamRecord, *, over: str | None = None) -> Claim:
+    async def create(self, record: StreamInfo, *, over: str | None = None) -> Claim:
         claim, key = Claim(record.id, record.digest), record.scoped_key
         if key is None:
             await self._create(record)
@@ -257,7 +257,7 @@ class RedisLog:
         run = self._owner.runs.get(claim.stream)
         return claim if run is None else claim._replace(grant=run.grant)
 
-    async def _create(self, record: StreamRecord, **claim: str) -> str:
+    async def _create(self, record: StreamInfo, **claim: str) -> str:
         return await asked(self._owner.create(record, **claim))
 
     async def _may_lack_keys(self) -> bool:
@@ -291,7 +291,7 @@ class RedisLog:
             claim = None if found is None else _claim(found.decode())
         return claim if claim is not None and await self._is_kept(claim.stream) else None
 
-    async def record(self, stream: str) -> StreamRecord:
+    async def record(self, stream: str) -> StreamInfo:
         entry = self._find(stream)
         return await self._pages.record(stream) if entry is None else entry.record
 

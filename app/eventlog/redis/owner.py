@@ -25,7 +25,7 @@ from ..contract import Placed
 from ..entries import Entries
 from ..errors import expired
 from ..peers import OnStop
-from ..stream_info import StreamRecord, pack_record
+from ..stream_info import StreamInfo, pack_record
 from ..supervision import Supervisor
 from .accounts import grant_from, pack_request, refuse
 from .expiry import Lease
@@ -166,7 +166,7 @@ class Owner:
 
     async def create(
         self,
-        record: StreamRecord,
+        record: StreamInfo,
         *,
         key: str = "",
         value: str = "",

@@ -17,7 +17,7 @@ from ..errors import expired, unknown
 from ..lost import UNREADABLE, Close, Passing
 from ..recovery import LOST, closing_events
 from ..stream_ended import StreamEnded
-from ..stream_info import StreamRecord, unpack_record
+from ..stream_info import StreamInfo, unpack_record
 from .accounts import hold_of, pack_settlement
 from .expiry import Lease
 from .failures import asked, away, conflict, parsing
@@ -88,7 +88,7 @@ class Found(NamedTuple):
     page: Page | None
 
 
-def _record(stream: str, found: Sequence[Any], page: Page) -> StreamRecord:
+def _record(stream: str, found: Sequence[Any], page: Page) -> StreamInfo:
     data = found[0][1][1] if found else None
     return unpack_record(data, stream, started_at=page.started_at)
 
@@ -169,7 +169,7 @@ class Pages:
             raise expired(stream, self._lease.retention_s, owner=page.owner)
         return page
 
-    async def record(self, stream: str) -> StreamRecord:
+    async def record(self, stream: str) -> StreamInfo:
         """Return what a stream was created with."""
         sent = self._send_record(stream)  # in the same round trip
         page = await self.look(stream, 0, 0)
@@ -301,7 +301,7 @@ class Pages:
 
         Returns what DELETE says.
         """
-        record: StreamRecord | None = None
+        record: StreamInfo | None = None
         sent = self._send_record(stream)
         hold = await hold_of(self._link, stream)
         page = await self._ask(stream, 0, 0)

@@ -32,7 +32,7 @@ from ..lost import (
 )
 from ..recovery import LOST, closing_events
 from ..stream_ended import StreamEnded
-from ..stream_info import StreamRecord, unpack_record
+from ..stream_info import StreamInfo, unpack_record
 from ..values import Claim, LogState
 from ..waiting_rows import Dropped
 from .accounts import FileBooks
@@ -299,7 +299,7 @@ class Database:
                 break
         return [decode(line) for line in lines[:limit]]
 
-    def record(self, row: Row, id: str) -> StreamRecord:
+    def record(self, row: Row, id: str) -> StreamInfo:
         """Return what a stream was created with."""
         found = self._execute("SELECT record FROM records WHERE stream = ?", (row.key,)).fetchone()
         return unpack_record(found and found[0], id, started_at=row.started_at)

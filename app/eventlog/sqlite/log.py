@@ -28,7 +28,7 @@ from ..errors import expired, full, unknown
 from ..lost import Close, Closing, LostStream, OnEnded, close_free, closing_of
 from ..recovery import LOST, closing_events
 from ..stream_ended import StreamEnded
-from ..stream_info import Scoped, StreamRecord, pack_record
+from ..stream_info import Scoped, StreamInfo, pack_record
 from ..supervision import Supervisor
 from ..values import Claim, LogSize, LogState, Look, may_see
 from .database import SWEPT_AT_ONCE, Database, Gone, Lasting, Row
@@ -212,7 +212,7 @@ class SqliteLog:
     def size(self) -> LogSize:
         return self._entries.measure_all()
 
-    async def create(self, record: StreamRecord, *, over: str | None = None) -> Claim:
+    async def create(self, record: StreamInfo, *, over: str | None = None) -> Claim:
         stream, key = record.id, record.scoped_key
         claim = Claim(stream, record.digest)
         if self._size > self._max_bytes:
@@ -258,7 +258,7 @@ class SqliteLog:
         kept_after = self._wall() - self._retention_s
         return await self._read(partial(self._database.claimed, key, kept_after=kept_after))
 
-    async def record(self, stream: str) -> StreamRecord:
+    async def record(self, stream: str) -> StreamInfo:
         return await self._read(lambda: self._database.record(self._row(stream), stream))
 
     async def name(self, name: Scoped, stream: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 
 from ..errors import LogUnusable
-from ..stream_info import StreamRecord, pack_record
+from ..stream_info import StreamInfo, pack_record
 
 log = structlog.get_logger("seseragi.eventlog")
 
@@ -232,7 +232,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
 
 def _pack_record(stream: str, started_at: float, request: bytes) -> bytes:
     """Return the record of a stream whose request alone was kept."""
-    return pack_record(StreamRecord(stream, created_at=started_at, request=request))
+    return pack_record(StreamInfo(stream, created_at=started_at, request=request))
 
 
 def reason(error: OSError | sqlite3.Error) -> str:

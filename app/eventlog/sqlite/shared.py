@@ -17,7 +17,7 @@ from ...events import Event, Stopper
 from ..broadcast import Place, check_post, too_many
 from ..contract import PAGE, Follower
 from ..peers import OnStop
-from ..stream_info import StreamRecord
+from ..stream_info import StreamInfo
 from ..tail import Tail
 from ..values import Claim, LogState, Look
 from .database import EndedLost, Gone, Row
@@ -84,7 +84,7 @@ class SharedSqliteLog(SqliteLog):
 
     # Streams
 
-    async def create(self, record: StreamRecord, *, over: str | None = None) -> Claim:
+    async def create(self, record: StreamInfo, *, over: str | None = None) -> Claim:
         claim = await super().create(record, over=over)
         self._feed.rouse()
         return claim

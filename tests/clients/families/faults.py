@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.client_connection import CONNECTION
 from app.eventlog.stream_ended import StreamEnded
-from app.eventlog.stream_info import StreamRecord
+from app.eventlog.stream_info import StreamInfo
 from app.telemetry.observer import Observer
 from app.testing.upstream import (
     DONE,
@@ -60,7 +60,7 @@ class Running(Observer):
         self.all: list[str] = []
         """With those that have ended."""
 
-    def started(self, record: StreamRecord) -> None:
+    def started(self, record: StreamInfo) -> None:
         self.streams.add(record.id)
         self.all.append(record.id)
 

@@ -11,7 +11,7 @@ from typing import Any
 from app.commands.doctor.advice import advise
 from app.commands.doctor.command import examine
 from app.commands.doctor.load import BUSY_S
-from app.commands.doctor.session import Exam
+from app.commands.doctor.session import Session
 from app.commands.doctor.wire import Client, Url
 from tests.proxies.programs import Proxy
 from tests.serving import Relay, serve_relay
@@ -31,7 +31,7 @@ TRIES = 2
 class Seen:
     """What an examination said."""
 
-    exam: Exam
+    exam: Session
     failure: str
 
     @property
@@ -113,7 +113,7 @@ async def examine_url(
     trust = ssl.create_default_context(cafile=authority)
     credential = (("authorization", f"Bearer {key}"),) if key else ()
     client = Client(Url.parse(url), credential=credential, trust=trust, timeout_s=timeout_s)
-    exam = Exam(client, idle_s=idle_s, origin=origin)
+    exam = Session(client, idle_s=idle_s, origin=origin)
     return Seen(exam, await examine(exam))
 
 

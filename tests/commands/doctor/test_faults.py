@@ -12,7 +12,7 @@ import pytest
 import trustme
 
 from app.commands.doctor.command import examine
-from app.commands.doctor.session import Exam
+from app.commands.doctor.session import Session
 from app.commands.doctor.wire import Client, Url
 from tests.commands.doctor.exams import (
     HEARTBEAT_S,
@@ -232,7 +232,7 @@ async def test_certificate_of_another_name_is_told_and_nothing_is_sent(tmp_path)
     async with server:
         port = server.sockets[0].getsockname()[1]
         client = Client(Url.parse(f"https://localhost:{port}"), trust=trust, timeout_s=3)
-        exam = Exam(client, idle_s=0)
+        exam = Session(client, idle_s=0)
         seen = Seen(exam, await examine(exam))
 
     await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})  # the server's

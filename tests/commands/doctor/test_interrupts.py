@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.commands.doctor.load import BUSY_S
-from app.commands.doctor.session import Exam
+from app.commands.doctor.session import Session
 from app.commands.doctor.streaming import look_at_stream
 from app.commands.doctor.wire import Client, Reply, Url
 
@@ -43,7 +43,7 @@ async def test_ctrl_c_between_two_measurements_is_not_swallowed():
         task = asyncio.current_task()
         assert task is not None
         client = BusyMachine(task)
-        exam = Exam(client, idle_s=0)
+        exam = Session(client, idle_s=0)
         exam.lag.note(time.monotonic() + 60, 60 + BUSY_S)  # so it looks whether the machine is busy
         try:
             await look_at_stream(exam)

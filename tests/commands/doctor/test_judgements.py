@@ -16,7 +16,7 @@ from app.commands.doctor.path import GO, Hop, count_forwarders, join
 from app.commands.doctor.reachability import count_failures, judge_redirect
 from app.commands.doctor.report import render_text
 from app.commands.doctor.requests import count_starts
-from app.commands.doctor.session import Exam
+from app.commands.doctor.session import Session
 from app.commands.doctor.streaming import Stream, judge_frames, judge_pace
 from app.commands.doctor.via import Via, locate
 from app.commands.doctor.wire import Client, Ending, Reply, Url
@@ -28,10 +28,10 @@ BEAT = b": hb\n\n"
 HTML = [("content-type", "text/html")]
 
 
-def make_exam(*, lag_s: float = 0.0) -> Exam:
+def make_exam(*, lag_s: float = 0.0) -> Session:
     trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client = Client(Url.parse("http://relay.example"), trust=trust, timeout_s=1)
-    exam = Exam(client, idle_s=30)  # the relay's heartbeat is 10 s, as nothing says otherwise
+    exam = Session(client, idle_s=30)  # the relay's heartbeat is 10 s, as nothing says otherwise
     exam.lag.note(1.0, lag_s)
     return exam
 
@@ -52,7 +52,7 @@ def reply_of(
     return reply
 
 
-def codes(exam: Exam) -> dict[str, bool]:
+def codes(exam: Session) -> dict[str, bool]:
     """Return what was found, and whether it is wrong."""
     return {finding.code: finding.wrong for finding in exam.findings}
 

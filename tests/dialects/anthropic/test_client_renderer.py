@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from app import events as e
 from app.dialects.answering.call_ids import show_call
-from app.dialects.answering.packed_signatures import UNPROVED, PackedProof, is_packed, pack, unpack
+from app.dialects.answering.packed_signatures import (
+    UNPROVED,
+    PackedSignature,
+    is_packed,
+    pack,
+    unpack,
+)
 from app.dialects.answering.public_ids import public_token
 from app.dialects.anthropic.client.format import CLIENT_FORMAT
 from app.dialects.anthropic.client.result import render_result
@@ -168,17 +174,17 @@ PAGE = {
 CONTENTS: dict[str, tuple[list[e.Event], list[dict[str, Any]]]] = {
     "signed thinking": (thought(signature="sig", format="anthropic"), [thinking("Hm", "sig")]),
     "thinking that nothing proves": (thought(), [thinking("Hm", pack(UNPROVED))]),
-    "thinking that another provider signed": (thought(encrypted="enc", format="openai"), [thinking("Hm", pack(PackedProof("openai", encrypted="enc")))]),
-    "a signature that nobody owns": (thought(signature="sig"), [thinking("Hm", pack(PackedProof(signature="sig")))]),
+    "thinking that another provider signed": (thought(encrypted="enc", format="openai"), [thinking("Hm", pack(PackedSignature("openai", encrypted="enc")))]),
+    "a signature that nobody owns": (thought(signature="sig"), [thinking("Hm", pack(PackedSignature(signature="sig")))]),
     "thinking whose text is hidden": ([e.Opaque("anthropic", "sig")], [thinking("", "sig")]),
     "redacted thinking": ([e.Opaque("anthropic.redacted_thinking", "x")], [redacted("x")]),
-    "what another provider wants back": ([e.Opaque("gemini", "x")], [redacted(pack(PackedProof("gemini", data="x")))]),
+    "what another provider wants back": ([e.Opaque("gemini", "x")], [redacted(pack(PackedSignature("gemini", data="x")))]),
     "what belongs to a call": (
         [e.ToolCallStart(0, "a", "f"), e.Opaque("gemini", "x", block=0), e.ToolCallEnd(0, "{}")],
-        [use("a"), redacted(pack(PackedProof("gemini", data="x", call="a")))],
+        [use("a"), redacted(pack(PackedSignature("gemini", data="x", call="a")))],
     ),
     "a compaction": ([e.Opaque("anthropic.compaction", '{"type":"compaction","content":"c"}')], [{"type": "compaction", "content": "c"}]),
-    "a compaction that is none": ([e.Opaque("anthropic.compaction", "[")], [redacted(pack(PackedProof("anthropic.compaction", data="[")))]),
+    "a compaction that is none": ([e.Opaque("anthropic.compaction", "[")], [redacted(pack(PackedSignature("anthropic.compaction", data="[")))]),
     "a refusal": (ex.refusal(0, "No"), [text("No")]),
     "a call": (call(0, '{"a"', ":1}"), [use("call_a", '{"a":1}')]),
     "a call without arguments": (call(0), [use("call_a")]),
@@ -328,8 +334,8 @@ def test_full_context_is_told_in_the_words_that_clients_look_for(message: str, s
     assert [expected, expected] == [json.loads(failure.body)["error"], streamed["error"]]
 
 
-@given(st.builds(PackedProof, *[st.none() | st.text()] * 5))
-def test_a_proof_comes_back_as_it_went(proof: PackedProof) -> None:
+@given(st.builds(PackedSignature, *[st.none() | st.text()] * 5))
+def test_a_proof_comes_back_as_it_went(proof: PackedSignature) -> None:
     assert is_packed(pack(proof))
     assert unpack(pack(proof)) == proof
 
@@ -337,7 +343,7 @@ def test_a_proof_comes_back_as_it_went(proof: PackedProof) -> None:
 @given(st.text())
 def test_what_is_no_proof_is_none(junk: str) -> None:
     assert unpack(junk) is None
-    assert unpack(f"seseragi.{junk}") in (None, PackedProof())
+    assert unpack(f"seseragi.{junk}") in (None, PackedSignature())
 
 
 RESUMED = ended(

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from app.dialects.answering.call_ids import pack_id
-from app.dialects.answering.packed_signatures import PackedProof, pack
+from app.dialects.answering.packed_signatures import PackedSignature, pack
 from app.dialects.anthropic.client.format import CLIENT_FORMAT
 from app.dialects.anthropic.client.request import parse_request
 from app.dialects.anthropic.upstream.passthrough import pass_on, pass_on_bedrock
@@ -185,19 +185,19 @@ def test_results_of_tools_stand_before_what_else_the_turn_says() -> None:
 
 
 def test_an_answer_comes_back_with_its_thoughts_and_calls() -> None:
-    theirs = pack(PackedProof("o", encrypted="e"))
+    theirs = pack(PackedSignature("o", encrypted="e"))
     turn = [
         {"type": "thinking", "thinking": "Hm", "signature": "s"},
         {"type": "thinking", "thinking": "", "signature": "hidden"},
         {"type": "thinking", "thinking": "unproved", "signature": ""},
         {"type": "thinking", "thinking": "theirs", "signature": theirs},
         {"type": "redacted_thinking", "data": "r"},
-        {"type": "redacted_thinking", "data": pack(PackedProof("gemini", data="loose"))},
+        {"type": "redacted_thinking", "data": pack(PackedSignature("gemini", data="loose"))},
         text("I look."),
         {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}},
         {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
         use("a", x=1),
-        {"type": "redacted_thinking", "data": pack(PackedProof("gemini", data="g", call="a"))},
+        {"type": "redacted_thinking", "data": pack(PackedSignature("gemini", data="g", call="a"))},
     ]
     call = {
         "id": "a",
@@ -388,8 +388,8 @@ def test_what_other_providers_said_is_not_sent_to_anthropic() -> None:
         {
             "role": "assistant",
             "content": [
-                {"type": "thinking", "thinking": "x", "signature": pack(PackedProof("o"))},
-                {"type": "redacted_thinking", "data": pack(PackedProof("o"))},
+                {"type": "thinking", "thinking": "x", "signature": pack(PackedSignature("o"))},
+                {"type": "redacted_thinking", "data": pack(PackedSignature("o"))},
                 {**text("b"), "citations": [{**own, "encrypted_index": ""}]},
                 {**text("c"), "citations": [own]},
                 {**text("d"), "citations": None},

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.answering.packed_signatures import PackedProof, pack
+from app.dialects.answering.packed_signatures import PackedSignature, pack
 from app.dialects.openai_responses.client.request import parse_request
 from app.dialects.openai_responses.summary import INSTRUCTION, pack_summary
 from app.dialects.openai_responses.upstream.passthrough import pass_on
@@ -65,8 +65,8 @@ def test_citations_of_files_go_on_but_those_without_an_id() -> None:
 
 
 def test_proofs_of_others_are_left_out() -> None:
-    foreign = pack(PackedProof("anthropic", signature="sig"))
-    asked = pack(PackedProof("openai.item", data=json.dumps(SHELL)))
+    foreign = pack(PackedSignature("anthropic", signature="sig"))
+    asked = pack(PackedSignature("openai.item", data=json.dumps(SHELL)))
     found = told(
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]},
         {"type": "reasoning", "summary": [], "encrypted_content": foreign},

@@ -42,7 +42,7 @@ from ....events import (
 from ....requests import Opaque as OpaqueValue
 from ...answering.call_ids import show_call
 from ...answering.public_ids import public_token
-from ...answering.signature_fields import ProofFields
+from ...answering.signature_fields import SignatureFields
 from ...client_format import Frame
 
 VERSION = "1.0"
@@ -103,7 +103,7 @@ class Renderer:
                 return _start_reasoning(self._messages[event.block])
             case ReasoningEnd():
                 opaque = self._opaque.pop(event.block, None)
-                proof = ProofFields(event.signature, event.encrypted, event.format, opaque)
+                proof = SignatureFields(event.signature, event.encrypted, event.format, opaque)
                 return _end_reasoning(self._messages.pop(event.block), proof)
             case ToolCallStart():
                 return (self._start_call(event),)
@@ -146,7 +146,7 @@ class Renderer:
         message = self._messages.pop(block)
         yield {"type": "TEXT_MESSAGE_END", "messageId": message}
         if opaque := self._opaque.pop(block, None):
-            yield _encrypted("message", message, ProofFields(opaque=opaque))
+            yield _encrypted("message", message, SignatureFields(opaque=opaque))
 
     def _start_call(self, event: ToolCallStart) -> RunEvent:
         call = self._calls[event.block] = show_call(self._stream, event.id)
@@ -166,7 +166,7 @@ class Renderer:
         message = f"opaque_{self._token}_{self._count}"
         self._count += 1
         yield from _start_reasoning(message)
-        yield from _end_reasoning(message, ProofFields(opaque=[value]))
+        yield from _end_reasoning(message, SignatureFields(opaque=[value]))
 
     def _end(self, event: StreamEnd) -> Iterable[RunEvent]:
         usage = self._usage(event)
@@ -180,7 +180,7 @@ class Renderer:
         for block, call in self._calls.items():
             yield {"type": "TOOL_CALL_END", "toolCallId": call}
             if opaque := self._opaque.pop(block, None):
-                yield _encrypted("tool-call", call, ProofFields(opaque=opaque))
+                yield _encrypted("tool-call", call, SignatureFields(opaque=opaque))
         outcome: RunEvent = {"type": "cancelled"}
         if event.status == "completed":
             pending = list(self._calls.values())
@@ -223,14 +223,14 @@ def _start_reasoning(message: str) -> Iterable[RunEvent]:
     yield {"type": "REASONING_MESSAGE_START", "messageId": message, "role": "reasoning"}
 
 
-def _end_reasoning(message: str, proof: ProofFields) -> Iterable[RunEvent]:
+def _end_reasoning(message: str, proof: SignatureFields) -> Iterable[RunEvent]:
     yield {"type": "REASONING_MESSAGE_END", "messageId": message}
-    if proof != ProofFields():
+    if proof != SignatureFields():
         yield _encrypted("message", message, proof)
     yield {"type": "REASONING_END", "messageId": message}
 
 
-def _encrypted(subtype: str, entity: str, proof: ProofFields) -> RunEvent:
+def _encrypted(subtype: str, entity: str, proof: SignatureFields) -> RunEvent:
     return {
         "type": "REASONING_ENCRYPTED_VALUE",
         "subtype": subtype,

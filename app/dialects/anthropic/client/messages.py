@@ -28,7 +28,7 @@ from ....requests import (
     convert_body,
 )
 from ...answering.call_ids import unpack_id
-from ...answering.packed_signatures import UNPROVED, PackedProof, unpack
+from ...answering.packed_signatures import UNPROVED, PackedSignature, unpack
 from ...signature_formats import CLAUDE_REDACTED, CLAUDE_THINKING
 from ...writing.cache_marks import last_mark, parse_mark
 from .block_texts import render_gist
@@ -222,7 +222,7 @@ class History:
                     parts += _think(convert_body(block, _Thinking, place=where))
                 case "redacted_thinking":
                     data = convert_body(block, _Redacted, place=where).data
-                    proof = unpack(data) or PackedProof(CLAUDE_REDACTED, data=data)
+                    proof = unpack(data) or PackedSignature(CLAUDE_REDACTED, data=data)
                     parts += _prove(proof, proofs)
                 case "tool_use":
                     uses.append(convert_body(block, _ToolUse, place=where))
@@ -284,7 +284,7 @@ def _think(block: _Thinking) -> list[Answered]:
     return [ReasoningPart(block.thinking, block.signature, format=CLAUDE_THINKING)]
 
 
-def _prove(proof: PackedProof, proofs: dict[str, list[Opaque]]) -> list[Answered]:
+def _prove(proof: PackedSignature, proofs: dict[str, list[Opaque]]) -> list[Answered]:
     """Return an opaque part, or keep it for the call that it belongs to."""
     whose, data = proof.format or "", proof.data or ""
     if proof.call is None:

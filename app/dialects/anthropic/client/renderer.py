@@ -44,7 +44,7 @@ from ....events import (
 from ...answering.call_ids import pack_id, show_call
 from ...answering.costs import render_cost
 from ...answering.end_errors import error_of_end
-from ...answering.packed_signatures import PackedProof, pack
+from ...answering.packed_signatures import PackedSignature, pack
 from ...answering.public_ids import public_token
 from ...client_format import Frame
 from ...reading.json_values import decode, mapping, read_raw, string
@@ -307,7 +307,7 @@ class Payloads:
             thinking.add({"type": "signature_delta", "signature": event.data})
         else:
             call = None if event.block is None else self._calls.get(event.block)
-            proof = pack(PackedProof(event.format, data=event.data, call=call))
+            proof = pack(PackedSignature(event.format, data=event.data, call=call))
             self._whole({"type": "redacted_thinking", "data": proof})
 
     def _provider_tool(self, event: ProviderTool) -> None:
@@ -342,7 +342,7 @@ def _sign(event: ReasoningEnd) -> str:
     """Return Anthropic's signature, or another provider's packed, so that clients return it."""
     if event.signature and event.format == CLAUDE_THINKING and not event.encrypted:
         return event.signature
-    return pack(PackedProof(event.format, event.signature, event.encrypted))
+    return pack(PackedSignature(event.format, event.signature, event.encrypted))
 
 
 def _parse(text: str) -> Payload:

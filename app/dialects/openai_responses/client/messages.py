@@ -35,7 +35,7 @@ from ....requests import (
     convert_body,
 )
 from ...answering.assistant_message import build_message
-from ...answering.packed_signatures import PackedProof, is_packed, unpack
+from ...answering.packed_signatures import PackedSignature, is_packed, unpack
 from ...reading.json_values import mappings, string
 from ...signature_formats import OPENAI_COMPACTION, OPENAI_ENCRYPTED, OPENAI_PHASE
 from ..summary import COMPACTIONS, INSTRUCTION, TRIGGER, read_summary
@@ -358,9 +358,9 @@ class Conversation:
         """Convert a reasoning item; its signature belongs to the last of its texts."""
         texts = [part.text for part in item.summary or item.content or () if part.text]
         encrypted = item.encrypted_content or ""
-        proof = _unpack(encrypted, place=place) if encrypted else PackedProof()
+        proof = _unpack(encrypted, place=place) if encrypted else PackedSignature()
         if proof is None:
-            proof = PackedProof(OPENAI_ENCRYPTED, encrypted=encrypted)
+            proof = PackedSignature(OPENAI_ENCRYPTED, encrypted=encrypted)
         if proof.data is not None:
             self._take_opaque(proof.format or "", proof.data, call=proof.call)
         last = texts.pop() if texts else ""
@@ -394,7 +394,7 @@ _DETAILS: Final[dict[str, Literal["auto", "low", "high"]]] = {
 """Only newer OpenAI models support "original"."""
 
 
-def _unpack(encrypted: str, *, place: str) -> PackedProof | None:
+def _unpack(encrypted: str, *, place: str) -> PackedSignature | None:
     """Reverse `pack`; return None if the relay did not issue the value.
 
     Raises:

@@ -37,7 +37,7 @@ from ....events import (
     Usage,
 )
 from ...answering.call_ids import show_call
-from ...answering.packed_signatures import UNPROVED, PackedProof, pack
+from ...answering.packed_signatures import UNPROVED, PackedSignature, pack
 from ...answering.public_ids import public_token
 from ...answering.token_logprobs import render_logprobs
 from ...reading.json_values import read_raw, string
@@ -320,7 +320,7 @@ class Output:
             return
         encrypted = event.encrypted
         if event.signature or event.format != OPENAI_ENCRYPTED or encrypted is None:
-            encrypted = pack(PackedProof(event.format, event.signature, event.encrypted))
+            encrypted = pack(PackedSignature(event.format, event.signature, event.encrypted))
         reasoning.item["encrypted_content"] = encrypted
         yield from self._close_reasoning("completed")
 
@@ -416,7 +416,7 @@ class Output:
 
     def _begin_signature(self, event: Opaque) -> tuple[_Item, OutputEvent]:
         call = None if event.block is None else self._call_ids.get(event.block)
-        data = pack(PackedProof(event.format, data=event.data, call=call))
+        data = pack(PackedSignature(event.format, data=event.data, call=call))
         return self._begin("reasoning", "rs", summary=[], encrypted_content=data)
 
     def _begin_raw(self, data: dict[str, Any]) -> tuple[_Item, OutputEvent]:

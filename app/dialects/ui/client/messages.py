@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from ....requests import Opaque
-from ...answering.signature_fields import ProofFields
+from ...answering.signature_fields import SignatureFields
 
 KEY = "seseragi"
 """Under which `providerMetadata` holds what is ours."""
@@ -20,7 +20,7 @@ class Part(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Metadata(msgspec.Struct, frozen=True):
-    seseragi: ProofFields = ProofFields()
+    seseragi: SignatureFields = SignatureFields()
 
 
 class Text(Part, frozen=True):
@@ -30,8 +30,8 @@ class Text(Part, frozen=True):
     provider_metadata: Metadata | None = None
 
     @property
-    def proof(self) -> ProofFields:
-        return self.provider_metadata.seseragi if self.provider_metadata else ProofFields()
+    def proof(self) -> SignatureFields:
+        return self.provider_metadata.seseragi if self.provider_metadata else SignatureFields()
 
 
 class File(Part, frozen=True):

@@ -42,7 +42,7 @@ from ....events import (
 from ....requests import Opaque as OpaqueValue
 from ...answering.call_ids import show_call
 from ...answering.public_ids import public_token
-from ...answering.signature_fields import ProofFields
+from ...answering.signature_fields import SignatureFields
 from ...client_format import Frame
 from ...reading.base64_pieces import join_base64
 from ...reading.json_values import clean, decode
@@ -81,7 +81,7 @@ class _Call:
 
     def chunk(self) -> Chunk:
         """Return the complete call, or its error."""
-        metadata = _metadata(ProofFields(opaque=self.opaque)) if self.opaque else {}
+        metadata = _metadata(SignatureFields(opaque=self.opaque)) if self.opaque else {}
         try:
             # Some hosts send NaN and lone surrogates, which `decode` accepts.
             whole = decode(self.arguments)
@@ -148,13 +148,13 @@ class Renderer:
                 start = {"type": "text-start", "id": f"t{event.block}"}
                 return (*self._ended_tools({"output": None}), start)
             case TextEnd() | RefusalEnd():
-                proof = ProofFields(opaque=self._open.pop(event.block) or None)
+                proof = SignatureFields(opaque=self._open.pop(event.block) or None)
                 return ({"type": "text-end", "id": f"t{event.block}", **_metadata(proof)},)
             case ReasoningStart():
                 self._open[event.block] = []
                 return ({"type": "reasoning-start", "id": f"r{event.block}"},)
             case ReasoningEnd():
-                proof = ProofFields(
+                proof = SignatureFields(
                     event.signature,
                     event.encrypted,
                     event.format,
@@ -205,7 +205,11 @@ class Renderer:
         else:
             part = f"o{self._next()}"
             yield {"type": "reasoning-start", "id": part}
-            yield {"type": "reasoning-end", "id": part, **_metadata(ProofFields(opaque=[value]))}
+            yield {
+                "type": "reasoning-end",
+                "id": part,
+                **_metadata(SignatureFields(opaque=[value])),
+            }
 
     def _source(self, event: Source) -> Chunk:
         source = f"source_{self._token}_{self._next()}"
@@ -318,8 +322,8 @@ def _data(event: Event) -> Chunk:
     return {"type": f"data-{KEY}", "data": msgspec.Raw(encode(event)), "transient": True}
 
 
-def _metadata(proof: ProofFields) -> Chunk:
-    return {} if proof == ProofFields() else {"providerMetadata": {KEY: proof}}
+def _metadata(proof: SignatureFields) -> Chunk:
+    return {} if proof == SignatureFields() else {"providerMetadata": {KEY: proof}}
 
 
 def _file(url: str, media_type: str) -> Chunk:
