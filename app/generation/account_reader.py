@@ -6,9 +6,9 @@ from typing import Final
 from ..eventlog.accounts import Accounts
 from ..identity.principal import Principal
 from ..ledger.accounts import Account, AccountState
-from ..ledger.principals import PrincipalAccounts
 from ..ledger.report import Report, report
 from .parts import Parts
+from .principal_accounts import PrincipalAccounts
 
 MAX_ACCOUNTS: Final = 200
 

@@ -29,12 +29,12 @@ from ..ledger.config import LedgerConfig
 from ..ledger.hidden_output import HiddenRates
 from ..ledger.money import to_nano, to_usd
 from ..ledger.prices import PriceBook
-from ..ledger.principals import PrincipalAccounts
 from ..requests import ChatRequest, OutputCeiling, TranslatedRequest
 from ..telemetry.row import pack_row, row_of, unpack_row, with_end
 from ..telemetry.trace_context import TRACEPARENT
 from ..upstreams.routes import Route
 from .deadlines import Quiet
+from .principal_accounts import PrincipalAccounts
 from .token_usage import UNKNOWN_CONTEXT, bound_usage, count_usage
 
 MAX_MODEL = 200

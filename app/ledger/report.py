@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 
@@ -19,7 +20,6 @@ from .accounts import (
     with_standing,
 )
 from .money import to_usd
-from .principals import describe
 
 
 class PeriodReport(msgspec.Struct, frozen=True):
@@ -214,3 +214,15 @@ def _report_period(period: Period, began_at: float, ends_at: float) -> PeriodRep
 
 def _time(at: float) -> str:
     return f"{datetime.fromtimestamp(int(at), UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def describe(account: Account) -> dict[str, str]:
+    """Return the kind and the owner in an account's name."""
+    kind, *parts = map(unquote, account.name.split(":"))
+    match kind, parts:
+        case "user", [tenant, user]:
+            return {"kind": kind, "tenant": tenant, "user": user}
+        case (("tenant" | "key"), [name]):
+            return {"kind": kind, kind: name}
+        case _:  # the name of a client secret has no meaning
+            return {"kind": kind}

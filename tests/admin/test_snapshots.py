@@ -28,10 +28,10 @@ from app.eventlog.stream_ended import StreamEnded
 from app.eventlog.stream_info import StreamInfo
 from app.events import ErrorInfo, Status, StreamEnd
 from app.generation.account_reader import MAX_ACCOUNTS, list_named
+from app.generation.principal_accounts import PrincipalAccounts
 from app.identity.principal import Principal
 from app.ledger.config import LimitsConfig
 from app.ledger.limits import UsageLimits
-from app.ledger.principals import PrincipalAccounts
 from app.telemetry.observer import AttemptFailed, Refused
 from tests.clock import StoppedClock
 

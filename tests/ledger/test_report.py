@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from app.generation.principal_accounts import PrincipalAccounts
 from app.identity.principal import Principal
 from app.ledger.accounts import Account, AccountState, Period, day_of, month_of
 from app.ledger.accounts import month_starts_at as starts_at
 from app.ledger.config import LimitsConfig
-from app.ledger.principals import PrincipalAccounts, describe
-from app.ledger.report import report
+from app.ledger.report import describe, report
 
 pytestmark = pytest.mark.pure
 

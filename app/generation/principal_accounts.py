@@ -6,13 +6,13 @@ authentication is off.
 
 from functools import lru_cache
 from typing import Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from ..identity.principal import Principal
-from .accounts import Account
-from .config import LimitsConfig
-from .limits import UNLIMITED, UsageLimits, over, smaller
-from .money import to_nano
+from ..ledger.accounts import Account
+from ..ledger.config import LimitsConfig
+from ..ledger.limits import UNLIMITED, UsageLimits, over, smaller
+from ..ledger.money import to_nano
 
 REMEMBERED: Final = 4096
 """The maximum number of cached principals: about 1 KiB each."""
@@ -79,18 +79,6 @@ class PrincipalAccounts:
         """Return the account of a user, for whom a credential may have limits."""
         parts = ":".join(quote(part, safe="") for part in (tenant, name))
         return _account(f"user:{parts}", smaller(self.limits.user, own))
-
-
-def describe(account: Account) -> dict[str, str]:
-    """Return the kind and the owner in an account's name."""
-    kind, *parts = map(unquote, account.name.split(":"))
-    match kind, parts:
-        case "user", [tenant, user]:
-            return {"kind": kind, "tenant": tenant, "user": user}
-        case (("tenant" | "key"), [name]):
-            return {"kind": kind, kind: name}
-        case _:  # the name of a client secret has no meaning
-            return {"kind": kind}
 
 
 def _account(name: str, limits: UsageLimits) -> Account:
