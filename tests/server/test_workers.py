@@ -35,7 +35,7 @@ EXITS, IS_KILLED = "os._exit(3)", "os.kill(os.getpid(), signal.SIGKILL)"
 
 def run(folder: Path, *, dies: int, times: int, how: str) -> subprocess.CompletedProcess[str]:
     script = SCRIPT.replace("DIES", str(dies)).replace("TIMES", str(times)).replace("HOW", how)
-    root = str(Path(__file__).parent.parent)
+    root = str(Path(__file__).parents[2])
     return subprocess.run(
         [sys.executable, "-c", script],
         cwd=folder,

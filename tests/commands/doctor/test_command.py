@@ -21,7 +21,7 @@ from tests.commands.doctor.tampering import Faults, tampering, without
 from tests.identities import Table
 from tests.serving import serve_relay
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 async def run(*arguments: str, **environ: str) -> tuple[int, str, str]:
