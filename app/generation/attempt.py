@@ -4,11 +4,10 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Protocol
 
-import msgspec
 import structlog
 
 from ..dialects.reading.errors import read_wait
@@ -20,10 +19,8 @@ from ..eventlog.stream_ended import ProviderReply
 from ..events import (
     ChoiceEnd,
     ContentFilter,
-    ErrorInfo,
     Event,
     Notice,
-    Raw,
     ReasoningDelta,
     RefusalDelta,
     Status,
@@ -41,8 +38,9 @@ from ..upstreams.client import Client
 from ..upstreams.http import FAILURES, MAX_SAID, Head, explain, open_stream, was_sent
 from ..upstreams.targets import Target
 from ..upstreams.transport import Body, Call
-from .admission import RequestMemory
 from .deadlines import Deadlines, Limits
+from .redaction import redact_event
+from .retained_request import RetainedRequest
 from .watch import Watch
 
 REUSE_WAIT_S = 0.2
@@ -74,39 +72,6 @@ class EventSink(Protocol):
 
         Events that end in a `stream.end` are taken. The attempt does not catch what it raises.
         """
-
-
-class RetainedRequest:
-    """A request for as long as an attempt may need it, and the memory that it takes.
-
-    An answer may run for half an hour, and what was asked for it may be megabytes.
-    """
-
-    __slots__ = ("_chat", "_memory")
-
-    def __init__(self, chat: ChatRequest, memory: RequestMemory | None) -> None:
-        self._chat: ChatRequest | None = chat
-        self._memory = memory
-        if memory is not None:
-            memory.kept = True
-
-    @property
-    def chat(self) -> ChatRequest:
-        assert self._chat is not None  # noqa: S101  (who drops it makes no attempt)
-        return self._chat
-
-    def shrink(self, size: int) -> None:
-        """Forget the request; so many bytes of the call that it became are left."""
-        self._chat = None
-        if self._memory is not None:
-            self._memory.shrink(size)
-
-    def drop(self) -> None:
-        """Forget the request; done twice, it does nothing."""
-        self._chat = None
-        memory, self._memory = self._memory, None
-        if memory is not None:
-            memory.release()
 
 
 def _list_calls(chat: ChatRequest) -> frozenset[str]:
@@ -241,7 +206,7 @@ class Attempt:
         parser, name = self.parser, self.target.upstream.name
         model = parser.model or self.target.model
         target = StreamTarget(name, model, self.number, parser.upstream_id, usage)
-        return [self._redact(target), *self._notices]
+        return [redact_event(target, self.target.upstream.redact), *self._notices]
 
     def note_wait(self, error: RelayError) -> None:
         """Give an error within an answer the wait that the head of the reply asks for, if any."""
@@ -378,35 +343,11 @@ class Attempt:
 
         Out of the answer too once its bytes have quoted the key.
         """
-        return [self._redact(e) if self._quotes or isinstance(e, _QUOTING) else e for e in events]
-
-    def _redact(self, event: Event) -> Event:
         redact = self.target.upstream.redact
-        kept = msgspec.structs.asdict(event)
-        found = {n: redact_all(value, redact) for n, value in kept.items() if value is not None}
-        return event if kept == {**kept, **found} else msgspec.structs.replace(event, **found)
-
-
-def redact_all(value: Any, redact: Callable[[str], str]) -> Any:
-    """Redact every text of a value, which may be JSON or an object of an event."""
-    match value:
-        case str():
-            return redact(value)
-        case list():
-            return [redact_all(item, redact) for item in value]
-        case dict():
-            return {redact(str(k)): redact_all(v, redact) for k, v in value.items()}
-        case Raw():
-            return msgspec.structs.replace(value, data=redact(value.data))
-        case ErrorInfo():
-            return msgspec.structs.replace(
-                value,
-                message=redact(value.message),
-                provider_code=value.provider_code and redact(value.provider_code),
-                param=value.param and redact(value.param),
-            )
-        case _:
-            return value
+        return [
+            redact_event(event, redact) if self._quotes or isinstance(event, _QUOTING) else event
+            for event in events
+        ]
 
 
 def is_visible(event: Event) -> bool:

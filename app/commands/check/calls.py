@@ -13,8 +13,9 @@ from ...errors import ServiceError
 from ...eventlog.stream_ended import Charge
 from ...events import Event, ReasoningDelta, StreamEnd, TextDelta, ToolCallEnd, ToolCallStart
 from ...generation.accounting import FREE, Accounting
-from ...generation.attempt import Attempt, RetainedRequest, is_visible
+from ...generation.attempt import Attempt, is_visible
 from ...generation.deadlines import Deadlines, Limits
+from ...generation.retained_request import RetainedRequest
 from ...ledger.accounts import ReservationRequest
 from ...requests import ChatRequest, Function, Tool, UserMessage
 from ...upstreams.client import Client
