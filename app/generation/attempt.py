@@ -38,9 +38,9 @@ from ..upstreams.client import Client
 from ..upstreams.http import FAILURES, MAX_SAID, Head, explain, open_stream, was_sent
 from ..upstreams.targets import Target
 from ..upstreams.transport import Body, Call
+from .admission import RetainedRequest
 from .deadlines import Deadlines, Limits
 from .redaction import redact_event
-from .retained_request import RetainedRequest
 from .watch import Watch
 
 REUSE_WAIT_S = 0.2

@@ -44,13 +44,12 @@ from ..telemetry.progress import Progress
 from ..upstreams.client import Client
 from ..upstreams.routes import Route, Upstreams
 from .accounting import Accounting
-from .admission import RequestMemory
+from .admission import RequestMemory, RetainedRequest
 from .attempt import Attempt, is_visible
 from .deadlines import Deadlines, Limits
 from .failover import Failover
 from .lifecycle import Input, State, after
 from .readers import ReaderCounts
-from .retained_request import RetainedRequest
 from .retry import Step
 from .settlement import RunSettlement
 from .token_usage import count_input

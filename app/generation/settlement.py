@@ -170,7 +170,7 @@ class RunSettlement:
             attempt.target.name,
             told,
             request=self._record.reserve,
-            written=lambda: [*self._produced(), *events],
+            written=[*self._produced(), *events],
             complete=completed and not early,
             quiet=quiet,
             followed=followed,
