@@ -1,4 +1,4 @@
-"""What streams may cost, and what they have cost, by the limits and prices of the settings.
+"""Reservations and charges of streams, by the limits and prices of the settings.
 
 Works once when a stream begins and once when it ends; the log keeps the numbers.
 """

@@ -1,4 +1,4 @@
-"""Who may take how much of this process: streams, starts, readers, and memory for requests.
+"""Shares of this process by client: streams, starts, readers, and memory for requests.
 
 A client is the address that it comes from: an IPv4 address, or the /64 network of an IPv6
 one, which is what a household or a host is given. A peer on this machine that speaks for

@@ -1,4 +1,4 @@
-"""Streams to cassettes: what is in the log, with times where somebody has measured them.
+"""Records streams from the log to cassettes, with times where they were measured.
 
 The log keeps no times of events, and nothing on the way of a token makes any. Whoever reads a
 stream while it runs measures when its batches come; what was there before is spread evenly

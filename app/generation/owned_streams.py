@@ -1,4 +1,4 @@
-"""What one principal may do with streams: start, find, read, cancel and delete its own."""
+"""The streams of one principal: start, find, read, cancel and delete them."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""How a stream is started, beside what is asked."""
+"""Options for the start of a stream, beside its request."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -9,7 +9,7 @@ from .via import RequestSource
 
 
 class StartOptions(msgspec.Struct, frozen=True):
-    """How a stream is started, beside what is asked."""
+    """Options for the start of a stream, beside its request."""
 
     linger_s: float | None
     """Seconds after which it is cancelled once its last reader has left; None lets it run."""

@@ -1,4 +1,4 @@
-"""What an attempt has used: the provider's count as far as it is one, else an estimate. Pure.
+"""Token usage of an attempt: the provider's count if it is plausible, else an estimate. Pure.
 
 A provider's count holds for a whole answer, and for one that was cut as far as it came: Gemini,
 Perplexity and vLLM say on every chunk what was used so far, others only at the end. A number

@@ -1,4 +1,4 @@
-"""Where a request has come from, and how a relay knows one that it has sent itself.
+"""Loop detection: the source of a request, and the name of this process in `Via`.
 
 Each process has a name, which its calls carry: a request that has it has come back.
 """
