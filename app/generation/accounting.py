@@ -157,11 +157,11 @@ class Accounting:
         )
 
     def accounts_of(self, principal: Principal) -> tuple[Account, ...]:
-        """Return the accounts that a stream of whoever asks takes from."""
+        """Return the accounts that a principal's streams draw on."""
         return self.accounts.of(principal)
 
     def _longest(self, route: Route) -> int:
-        """Return how long an answer may be where the request does not say."""
+        """Return the output limit of a request without one of its own."""
         default = self.limits.max_output_tokens
         longest = 0
         for target in route.targets:
@@ -169,13 +169,13 @@ class Accounting:
         return min(default, longest or default)
 
     def _most(self, route: Route) -> int:
-        """Return how long an answer may be, whatever the request asks for."""
+        """Return the largest output limit that a request may ask for."""
         limits = [target.upstream.max_output_tokens for target in route.targets]
         known = [limit for limit in limits if limit is not None]
         return max(known) if len(known) == len(limits) > 0 else self._context(route)
 
     def _context(self, route: Route) -> int:
-        """Return how many tokens the largest model of a route takes."""
+        """Return the largest context length of a route's models, in tokens."""
         largest = 0
         for target in route.targets:
             price = self._prices.price_of(target.name)
@@ -275,7 +275,7 @@ class Accounting:
         request: ReservationRequest | None,
         written: Sequence[Event],
     ) -> TokenCounts | None:
-        """Return what a provider has counted, no more than the call can have taken."""
+        """Return a provider's counts, lowered to the most that the call can have taken."""
         if told is None or request is None:
             return told
         price = self._prices.price_of(target)
@@ -406,7 +406,7 @@ def _with_end(spent: Settlement, ended: StreamEnded) -> Settlement:
 
 
 def _held(held: Reservation, request: ReservationRequest | None) -> Charge:
-    """Return the cost of a stream for which so much was held: its price, if any, is unknown."""
+    """Return the charge for a whole reservation; without a cost if the price is unknown."""
     input_tokens = min(held.tokens, request.input_tokens if request is not None else 0)
     counts = TokenCounts(
         input_tokens=input_tokens,
@@ -420,7 +420,7 @@ def _held(held: Reservation, request: ReservationRequest | None) -> Charge:
 
 
 def _has_options(chat: ChatRequest) -> bool:
-    """Return whether a request has fields of a provider's own."""
+    """Return whether a request has provider-specific fields."""
     return bool(chat.provider_options or (isinstance(chat, TranslatedRequest) and chat.extras))
 
 

@@ -65,12 +65,12 @@ class EventSink(Protocol):
     """The receiver of an attempt's events, a batch for each read."""
 
     def push(self, events: Sequence[Event]) -> bool:
-        """Take them at once, or none of them: False, and `take` comes."""
+        """Take all at once and return True; else take none, and `take` follows."""
 
     async def take(self, events: Sequence[Event]) -> bool:
-        """Take them, or none of them yet: False, and they come again with those that follow.
+        """Take all and return True; else take none, and they come again with later ones.
 
-        Events that end in a `stream.end` are taken. The attempt does not catch what it raises.
+        Events that end in a `stream.end` are always taken. Exceptions end the attempt.
         """
 
 
@@ -92,7 +92,7 @@ def _has_reasoning(chat: ChatRequest) -> bool:
 
 
 class Attempt:
-    """Runs one call; whatever happens to it becomes events, `stream.end` the last."""
+    """Runs one call; its answer and its failure become events, `stream.end` the last."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Attempt:
         headers: Mapping[str, str],
         is_last: bool,
     ) -> None:
-        """Prepare a call, with headers that go with it; the last one drops the request."""
+        """Prepare a call with additional headers; the last attempt drops the request."""
         self.target = target
         self.parser: Parser = target.dialect.parser(
             upstream=target.upstream.name, choices=request.chat.n or 1
@@ -115,7 +115,7 @@ class Attempt:
         self._request = request
         self._is_last = is_last
         self._notices: Sequence[Notice] = ()
-        """What of the request the target is not sent, or is sent otherwise."""
+        """About fields of the request that are dropped or changed for the target."""
         self.number = number
         self._client = client
         self._limits = limits
@@ -137,19 +137,19 @@ class Attempt:
         self._quotes = False
         """Whether the answer has quoted the key."""
         self.cut = False
-        """Whether it ended without a word of the provider: no connection, or silence."""
+        """Whether it ended without an error from the provider: no connection, or silence."""
         self.billable = False
         """Whether the provider may bill it: it was sent the request and has not refused it."""
         self.head: Head | None = None
         """The head of the provider's reply, once it has come."""
         self.late = False
-        """Whether the time of one of our own deadlines has ended it."""
+        """Whether one of the relay's deadlines ended it."""
         self._said = ""
 
     async def run(
         self, sink: EventSink, *, deadlines: Deadlines, headers: Mapping[str, str] = NO_HEADERS
     ) -> None:
-        """Call the target, with these headers too; give its events to the sink as they come."""
+        """Call the target with these headers too; pass its events to the sink as they come."""
         self._sink, self._more_headers = sink, headers
         self.deadlines, self._asked_at = deadlines, self._clock()
         try:
@@ -199,7 +199,7 @@ class Attempt:
     def start(self, usage: TokenCounts | None) -> list[Event]:
         """Return the events before the answer: the target with its input counts, and notices.
 
-        None for a replay, whose own events say it.
+        Empty for a replay, whose own events contain them.
         """
         if self.target.replays:
             return []
@@ -209,7 +209,7 @@ class Attempt:
         return [redact_event(target, self.target.upstream.redact), *self._notices]
 
     def note_wait(self, error: RelayError) -> None:
-        """Give an error within an answer the wait that the head of the reply asks for, if any."""
+        """Set the `Retry-After` of the reply's head on a retryable error within an answer."""
         answered = self.deadlines is not None and self.deadlines.taken
         if answered and self.head and error.retryable and error.retry_after_s is None:
             limited = error.code == "upstream_rate_limited"
@@ -300,7 +300,7 @@ class Attempt:
                 self._waiting += self._redacted(self.parser.feed(tail))
 
     def _push(self, piece: bytes) -> bool:
-        """Take a piece within the read that brought it, if its events can be."""
+        """Take a piece within the read that received it, if the sink can."""
         events = self._parse(piece)
         if not self.parser.ended and (not events or self._sink.push(events)):
             return True
@@ -326,12 +326,12 @@ class Attempt:
         return self._redacted(events)
 
     def _forget(self) -> list[Event]:
-        """Hand over the events that wait."""
+        """Return the waiting events, and forget them."""
         events, self._waiting = self._waiting, []
         return events
 
     def stop(self, status: Status, error: RelayError | None = None) -> list[Event]:
-        """End it from outside; give what is left to tell."""
+        """End it from outside; return the last events."""
         return self._forget() + self._redacted(self.parser.stop(status, error))
 
     def _cut(self, error: RelayError) -> list[Event]:
@@ -339,9 +339,9 @@ class Attempt:
         return self._forget() + self._redacted(self.parser.cut(error))
 
     def _redacted(self, events: list[Event]) -> list[Event]:
-        """Take the upstream's secrets out of what it says beside the answer, and of its ids.
+        """Redact the upstream's secrets in notices, errors and ids.
 
-        Out of the answer too once its bytes have quoted the key.
+        In the answer too, once its bytes have quoted the key.
         """
         redact = self.target.upstream.redact
         return [
@@ -351,7 +351,7 @@ class Attempt:
 
 
 def is_visible(event: Event) -> bool:
-    """Return whether a reader would see a piece of the answer in it."""
+    """Return whether an event shows a reader a piece of the answer."""
     return not isinstance(event, _UNSEEN)
 
 
