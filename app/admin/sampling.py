@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 
 from ..dialects.writing.token_estimate import tokens_of, weigh_event
-from ..generation.accounting import SAMPLED, Accounting
+from ..generation.accounting import Accounting
+from ..generation.token_usage import SAMPLED
 from ..telemetry.progress import Progress
 from .process_snapshot import Live, cut
 

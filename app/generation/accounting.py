@@ -1,18 +1,16 @@
-"""What streams may cost, and what they have cost, by the limits and prices of the settings.
+"""Reservations and charges of streams, by the limits and prices of the settings.
 
 Works once when a stream begins and once when it ends; the log keeps the numbers.
 """
 
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 import structlog
 
 from ..dialects.writing.token_estimate import (
-    estimate_output,
     estimate_tokens,
     has_media,
     has_unsized,
@@ -35,17 +33,13 @@ from ..telemetry.trace_context import TRACEPARENT
 from ..upstreams.routes import Route
 from .deadlines import Quiet
 from .principal_accounts import PrincipalAccounts
-from .token_usage import UNKNOWN_CONTEXT, bound_usage, count_usage
+from .token_usage import UNKNOWN_CONTEXT, bound_usage, count_usage, estimate_answer
 
 MAX_MODEL = 200
 """Characters that are recorded of a model's name as the client gives it."""
 
 LEAST_OUTPUT = 16
 """Tokens below which an answer is refused instead of cut, if more was asked for."""
-
-SAMPLED = 100_000
-"""How many events of an answer are looked at to estimate its length: 10 ms."""
-
 
 log = structlog.get_logger("seseragi.accounting")
 
@@ -163,11 +157,11 @@ class Accounting:
         )
 
     def accounts_of(self, principal: Principal) -> tuple[Account, ...]:
-        """Return the accounts that a stream of whoever asks takes from."""
+        """Return the accounts that a principal's streams draw on."""
         return self.accounts.of(principal)
 
     def _longest(self, route: Route) -> int:
-        """Return how long an answer may be where the request does not say."""
+        """Return the output limit of a request without one of its own."""
         default = self.limits.max_output_tokens
         longest = 0
         for target in route.targets:
@@ -175,13 +169,13 @@ class Accounting:
         return min(default, longest or default)
 
     def _most(self, route: Route) -> int:
-        """Return how long an answer may be, whatever the request asks for."""
+        """Return the largest output limit that a request may ask for."""
         limits = [target.upstream.max_output_tokens for target in route.targets]
         known = [limit for limit in limits if limit is not None]
         return max(known) if len(known) == len(limits) > 0 else self._context(route)
 
     def _context(self, route: Route) -> int:
-        """Return how many tokens the largest model of a route takes."""
+        """Return the largest context length of a route's models, in tokens."""
         largest = 0
         for target in route.targets:
             price = self._prices.price_of(target.name)
@@ -244,7 +238,7 @@ class Accounting:
         told: TokenCounts | None,
         *,
         request: ReservationRequest | None,
-        written: Callable[[], Sequence[Event]] = tuple,
+        written: Sequence[Event] = (),
         complete: bool = False,
         quiet: Quiet | None = None,
         followed: bool = False,
@@ -261,12 +255,12 @@ class Accounting:
         counts = count_usage(
             told,
             request=request,
-            count_output=lambda: _count_output(written()),
+            answer=written,
             complete=complete,
             hidden=0 if cut is None else self._hidden.estimate(target, cut),
         )
         if quiet is not None and quiet.seconds and complete and not counts.estimated:
-            shown = _count_output(written())
+            shown = estimate_answer(written)
             self._hidden.measure(target, counts, shown=shown, quiet=quiet)
         charge = self.price(target, counts)
         if followed or cut is None or not counts.estimated or request is None or not request.strict:
@@ -279,9 +273,9 @@ class Accounting:
         told: TokenCounts | None,
         *,
         request: ReservationRequest | None,
-        written: Callable[[], Sequence[Event]],
+        written: Sequence[Event],
     ) -> TokenCounts | None:
-        """Return what a provider has counted, no more than the call can have taken."""
+        """Return a provider's counts, lowered to the most that the call can have taken."""
         if told is None or request is None:
             return told
         price = self._prices.price_of(target)
@@ -311,9 +305,7 @@ class Accounting:
         output_tokens: int,
     ) -> Charge:
         """Return what an attempt has cost so far, of whose answer so many tokens have come."""
-        counts = count_usage(
-            told, request=request, count_output=lambda: output_tokens, complete=False
-        )
+        counts = count_usage(told, request=request, answer=output_tokens, complete=False)
         return self.price(target, counts)
 
     def price(self, target: str, counts: TokenCounts) -> Charge:
@@ -375,12 +367,12 @@ class Accounting:
             counts = count_usage(
                 ended.end.usage,
                 request=request,
-                count_output=partial(tokens_of, lost.weight),
+                answer=tokens_of(lost.weight),
                 complete=ended.end.status == "completed",
             )
             charge = self.price(ended.target, counts)
         elif request is not None and ended.end.status != "completed":
-            counts = count_usage(None, request=request, count_output=int, complete=False)
+            counts = count_usage(None, request=request, answer=0, complete=False)
             charge = Charge(counts, None if request.unpriced else request.input_nano_usd)
         else:
             charge = FREE
@@ -414,7 +406,7 @@ def _with_end(spent: Settlement, ended: StreamEnded) -> Settlement:
 
 
 def _held(held: Reservation, request: ReservationRequest | None) -> Charge:
-    """Return the cost of a stream for which so much was held: its price, if any, is unknown."""
+    """Return the charge for a whole reservation; without a cost if the price is unknown."""
     input_tokens = min(held.tokens, request.input_tokens if request is not None else 0)
     counts = TokenCounts(
         input_tokens=input_tokens,
@@ -428,7 +420,7 @@ def _held(held: Reservation, request: ReservationRequest | None) -> Charge:
 
 
 def _has_options(chat: ChatRequest) -> bool:
-    """Return whether a request has fields of a provider's own."""
+    """Return whether a request has provider-specific fields."""
     return bool(chat.provider_options or (isinstance(chat, TranslatedRequest) and chat.extras))
 
 
@@ -436,10 +428,3 @@ def _weight(charge: Charge) -> tuple[int, int]:
     counts = charge.counts
     tokens = 0 if counts is None else (counts.input_tokens or 0) + (counts.output_tokens or 0)
     return charge.nano_usd or 0, tokens
-
-
-def _count_output(written: Sequence[Event]) -> int:
-    """Estimate the tokens of an answer; of a very long one by its beginning."""
-    if len(written) <= SAMPLED:
-        return estimate_output(written)
-    return estimate_output(written[:SAMPLED]) * len(written) // SAMPLED

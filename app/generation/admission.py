@@ -1,4 +1,4 @@
-"""Who may take how much of this process: streams, starts, readers, and memory for requests.
+"""Shares of this process by client: streams, starts, readers, and memory for requests.
 
 A client is the address that it comes from: an IPv4 address, or the /64 network of an IPv6
 one, which is what a household or a host is given. A peer on this machine that speaks for
@@ -17,6 +17,7 @@ import msgspec
 
 from ..addresses import name_customer, parse_address
 from ..errors import RequestError, ServiceError
+from ..requests import ChatRequest
 
 LOCAL: Final = "local"
 UNKNOWN: Final = "unknown"
@@ -327,6 +328,39 @@ class RequestMemory:
     def _received(self) -> None:
         self._receiving = False
         self._admission.received(self._address)
+
+
+class RetainedRequest:
+    """A request and its memory, retained for as long as another attempt may need them.
+
+    An answer may run for half an hour, and its request may be megabytes.
+    """
+
+    __slots__ = ("_chat", "_memory")
+
+    def __init__(self, chat: ChatRequest, memory: RequestMemory | None) -> None:
+        self._chat: ChatRequest | None = chat
+        self._memory = memory
+        if memory is not None:
+            memory.kept = True
+
+    @property
+    def chat(self) -> ChatRequest:
+        assert self._chat is not None  # noqa: S101  (after `drop` no attempt is made)
+        return self._chat
+
+    def shrink(self, size: int) -> None:
+        """Drop the request; `size` bytes of the call built from it remain."""
+        self._chat = None
+        if self._memory is not None:
+            self._memory.shrink(size)
+
+    def drop(self) -> None:
+        """Drop the request; further calls do nothing."""
+        self._chat = None
+        memory, self._memory = self._memory, None
+        if memory is not None:
+            memory.release()
 
 
 def _limited(what: str, *, retry_after_s: float = AGAIN_S) -> ServiceError:

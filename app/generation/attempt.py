@@ -4,11 +4,10 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Protocol
 
-import msgspec
 import structlog
 
 from ..dialects.reading.errors import read_wait
@@ -20,10 +19,8 @@ from ..eventlog.stream_ended import ProviderReply
 from ..events import (
     ChoiceEnd,
     ContentFilter,
-    ErrorInfo,
     Event,
     Notice,
-    Raw,
     ReasoningDelta,
     RefusalDelta,
     Status,
@@ -41,8 +38,9 @@ from ..upstreams.client import Client
 from ..upstreams.http import FAILURES, MAX_SAID, Head, explain, open_stream, was_sent
 from ..upstreams.targets import Target
 from ..upstreams.transport import Body, Call
-from .admission import RequestMemory
+from .admission import RetainedRequest
 from .deadlines import Deadlines, Limits
+from .redaction import redact_event
 from .watch import Watch
 
 REUSE_WAIT_S = 0.2
@@ -67,46 +65,13 @@ class EventSink(Protocol):
     """The receiver of an attempt's events, a batch for each read."""
 
     def push(self, events: Sequence[Event]) -> bool:
-        """Take them at once, or none of them: False, and `take` comes."""
+        """Take all at once and return True; else take none, and `take` follows."""
 
     async def take(self, events: Sequence[Event]) -> bool:
-        """Take them, or none of them yet: False, and they come again with those that follow.
+        """Take all and return True; else take none, and they come again with later ones.
 
-        Events that end in a `stream.end` are taken. The attempt does not catch what it raises.
+        Events that end in a `stream.end` are always taken. Exceptions end the attempt.
         """
-
-
-class RetainedRequest:
-    """A request for as long as an attempt may need it, and the memory that it takes.
-
-    An answer may run for half an hour, and what was asked for it may be megabytes.
-    """
-
-    __slots__ = ("_chat", "_memory")
-
-    def __init__(self, chat: ChatRequest, memory: RequestMemory | None) -> None:
-        self._chat: ChatRequest | None = chat
-        self._memory = memory
-        if memory is not None:
-            memory.kept = True
-
-    @property
-    def chat(self) -> ChatRequest:
-        assert self._chat is not None  # noqa: S101  (who drops it makes no attempt)
-        return self._chat
-
-    def shrink(self, size: int) -> None:
-        """Forget the request; so many bytes of the call that it became are left."""
-        self._chat = None
-        if self._memory is not None:
-            self._memory.shrink(size)
-
-    def drop(self) -> None:
-        """Forget the request; done twice, it does nothing."""
-        self._chat = None
-        memory, self._memory = self._memory, None
-        if memory is not None:
-            memory.release()
 
 
 def _list_calls(chat: ChatRequest) -> frozenset[str]:
@@ -127,7 +92,7 @@ def _has_reasoning(chat: ChatRequest) -> bool:
 
 
 class Attempt:
-    """Runs one call; whatever happens to it becomes events, `stream.end` the last."""
+    """Runs one call; its answer and its failure become events, `stream.end` the last."""
 
     def __init__(
         self,
@@ -140,7 +105,7 @@ class Attempt:
         headers: Mapping[str, str],
         is_last: bool,
     ) -> None:
-        """Prepare a call, with headers that go with it; the last one drops the request."""
+        """Prepare a call with additional headers; the last attempt drops the request."""
         self.target = target
         self.parser: Parser = target.dialect.parser(
             upstream=target.upstream.name, choices=request.chat.n or 1
@@ -150,7 +115,7 @@ class Attempt:
         self._request = request
         self._is_last = is_last
         self._notices: Sequence[Notice] = ()
-        """What of the request the target is not sent, or is sent otherwise."""
+        """About fields of the request that are dropped or changed for the target."""
         self.number = number
         self._client = client
         self._limits = limits
@@ -172,19 +137,19 @@ class Attempt:
         self._quotes = False
         """Whether the answer has quoted the key."""
         self.cut = False
-        """Whether it ended without a word of the provider: no connection, or silence."""
+        """Whether it ended without an error from the provider: no connection, or silence."""
         self.billable = False
         """Whether the provider may bill it: it was sent the request and has not refused it."""
         self.head: Head | None = None
         """The head of the provider's reply, once it has come."""
         self.late = False
-        """Whether the time of one of our own deadlines has ended it."""
+        """Whether one of the relay's deadlines ended it."""
         self._said = ""
 
     async def run(
         self, sink: EventSink, *, deadlines: Deadlines, headers: Mapping[str, str] = NO_HEADERS
     ) -> None:
-        """Call the target, with these headers too; give its events to the sink as they come."""
+        """Call the target with these headers too; pass its events to the sink as they come."""
         self._sink, self._more_headers = sink, headers
         self.deadlines, self._asked_at = deadlines, self._clock()
         try:
@@ -234,17 +199,17 @@ class Attempt:
     def start(self, usage: TokenCounts | None) -> list[Event]:
         """Return the events before the answer: the target with its input counts, and notices.
 
-        None for a replay, whose own events say it.
+        Empty for a replay, whose own events contain them.
         """
         if self.target.replays:
             return []
         parser, name = self.parser, self.target.upstream.name
         model = parser.model or self.target.model
         target = StreamTarget(name, model, self.number, parser.upstream_id, usage)
-        return [self._redact(target), *self._notices]
+        return [redact_event(target, self.target.upstream.redact), *self._notices]
 
     def note_wait(self, error: RelayError) -> None:
-        """Give an error within an answer the wait that the head of the reply asks for, if any."""
+        """Set the `Retry-After` of the reply's head on a retryable error within an answer."""
         answered = self.deadlines is not None and self.deadlines.taken
         if answered and self.head and error.retryable and error.retry_after_s is None:
             limited = error.code == "upstream_rate_limited"
@@ -335,7 +300,7 @@ class Attempt:
                 self._waiting += self._redacted(self.parser.feed(tail))
 
     def _push(self, piece: bytes) -> bool:
-        """Take a piece within the read that brought it, if its events can be."""
+        """Take a piece within the read that received it, if the sink can."""
         events = self._parse(piece)
         if not self.parser.ended and (not events or self._sink.push(events)):
             return True
@@ -361,12 +326,12 @@ class Attempt:
         return self._redacted(events)
 
     def _forget(self) -> list[Event]:
-        """Hand over the events that wait."""
+        """Return the waiting events, and forget them."""
         events, self._waiting = self._waiting, []
         return events
 
     def stop(self, status: Status, error: RelayError | None = None) -> list[Event]:
-        """End it from outside; give what is left to tell."""
+        """End it from outside; return the last events."""
         return self._forget() + self._redacted(self.parser.stop(status, error))
 
     def _cut(self, error: RelayError) -> list[Event]:
@@ -374,43 +339,19 @@ class Attempt:
         return self._forget() + self._redacted(self.parser.cut(error))
 
     def _redacted(self, events: list[Event]) -> list[Event]:
-        """Take the upstream's secrets out of what it says beside the answer, and of its ids.
+        """Redact the upstream's secrets in notices, errors and ids.
 
-        Out of the answer too once its bytes have quoted the key.
+        In the answer too, once its bytes have quoted the key.
         """
-        return [self._redact(e) if self._quotes or isinstance(e, _QUOTING) else e for e in events]
-
-    def _redact(self, event: Event) -> Event:
         redact = self.target.upstream.redact
-        kept = msgspec.structs.asdict(event)
-        found = {n: redact_all(value, redact) for n, value in kept.items() if value is not None}
-        return event if kept == {**kept, **found} else msgspec.structs.replace(event, **found)
-
-
-def redact_all(value: Any, redact: Callable[[str], str]) -> Any:
-    """Redact every text of a value, which may be JSON or an object of an event."""
-    match value:
-        case str():
-            return redact(value)
-        case list():
-            return [redact_all(item, redact) for item in value]
-        case dict():
-            return {redact(str(k)): redact_all(v, redact) for k, v in value.items()}
-        case Raw():
-            return msgspec.structs.replace(value, data=redact(value.data))
-        case ErrorInfo():
-            return msgspec.structs.replace(
-                value,
-                message=redact(value.message),
-                provider_code=value.provider_code and redact(value.provider_code),
-                param=value.param and redact(value.param),
-            )
-        case _:
-            return value
+        return [
+            redact_event(event, redact) if self._quotes or isinstance(event, _QUOTING) else event
+            for event in events
+        ]
 
 
 def is_visible(event: Event) -> bool:
-    """Return whether a reader would see a piece of the answer in it."""
+    """Return whether an event shows a reader a piece of the answer."""
     return not isinstance(event, _UNSEEN)
 
 

@@ -1,4 +1,4 @@
-"""Streams to cassettes: what is in the log, with times where somebody has measured them.
+"""Records streams from the log to cassettes, with times where they were measured.
 
 The log keeps no times of events, and nothing on the way of a token makes any. Whoever reads a
 stream while it runs measures when its batches come; what was there before is spread evenly
@@ -54,7 +54,7 @@ log = structlog.get_logger("seseragi.cassettes")
 
 
 class Choice(NamedTuple):
-    """What becomes of a request where there are cassettes."""
+    """The route or cassette that answers a request."""
 
     route: Route
     digest: str = ""
@@ -80,7 +80,7 @@ async def follow(
         yield tape_so_far(events, seconds=latest)
     while not (events and isinstance(events[-1], StreamEnd)):
         events = await read(after)
-        # A wall clock may be set back; a tape does not go backwards.
+        # A wall clock may be set back; the times of a cassette do not decrease.
         latest = max(latest, time.time() - started_at)
         if events:
             after = cursor_after(after, events)
@@ -88,7 +88,7 @@ async def follow(
 
 
 def too_large() -> RequestError:
-    """What is said of a stream that no cassette can hold."""
+    """Return the error for a stream that is too large for a cassette."""
     return RequestError(
         "conflict", f"the stream is larger than a cassette may be, {MAX_BYTES // 2**20} MiB"
     )
@@ -143,7 +143,7 @@ class CassetteRecorder:
         return choice._replace(digest=digest)
 
     async def _replay(self, route: Route, playback: CassetteOptions) -> Choice:
-        # Here too, so that what is wrong with it is told before there is a stream.
+        # Loaded here too, so that a broken cassette fails before the stream exists.
         tape = await asyncio.to_thread(self._folder.load, playback.name)
         replaying = Route(
             route.name,

@@ -1,4 +1,4 @@
-"""What was asked and answered, for the records of routes that are set to have it.
+"""The content of a stream, request and answer, for routes that record it.
 
 Bounded, and made twice a stream: of the request when it starts, since that is dropped once the
 answer has begun, and of the answer when it ends.

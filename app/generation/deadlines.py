@@ -1,4 +1,4 @@
-"""How long the relay waits for an upstream. Pure: the time is passed in.
+"""Deadlines of the wait for an upstream. Pure: the time is passed in.
 
 Three clocks run over one generation, next to the connect timeout of the HTTP client:
 

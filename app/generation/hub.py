@@ -43,10 +43,10 @@ class Hub:
         self.admission = parts.admission
         self.clock = parts.clock
         self.shutdown = Shutdown(self._is_busy)
-        self._attendance = ReaderRegistry(
+        self._reader_registry = ReaderRegistry(
             parts, max_readers=max_readers, drain=self.drain_once, spawn=self._spawn
         )
-        self._runs = Runs(parts, self._attendance, self.shutdown)
+        self._runs = Runs(parts, self._reader_registry, self.shutdown)
         self._starts = Starts(
             parts, self._runs, self.shutdown, spawn=self._spawn, cassette_recorder=cassette_recorder
         )
@@ -85,7 +85,7 @@ class Hub:
         return Load(
             streams=len(self._runs),
             calls=self.calls.count,
-            readers=self._attendance.count,
+            readers=self._reader_registry.count,
             draining=self.shutdown.draining,
             log_healthy=self._log.healthy(),
             log_streams=kept.streams,
@@ -103,7 +103,7 @@ class Hub:
 
     def readers(self, *, most: int) -> dict[str, int]:
         """Return how many readers here some streams of any owner have, for operators."""
-        return self._attendance.some(most)
+        return self._reader_registry.some(most)
 
     def report_refusal(
         self, principal: Principal, request_id: str, model: str | None, error: RelayError

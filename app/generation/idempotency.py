@@ -1,4 +1,4 @@
-"""What an idempotency key leads to: the stream that it has started, unless that came to nothing."""
+"""Idempotency keys: find the stream that a key started, or let a failed one be replaced."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What one principal may do with streams: start, find, read, cancel and delete its own."""
+"""The streams of one principal: start, find, read, cancel and delete them."""
 
 import asyncio
 import contextlib
@@ -23,9 +23,9 @@ STOP_ELSEWHERE_S = 3.0
 
 
 class OwnedStream:
-    """One stream of whoever asks; `state` is how far it was when it was looked up.
+    """One stream of a principal; `state` is as of the lookup.
 
-    `after` is the cursor with which that was done, and which its reader is expected to have.
+    `after` is the cursor of the lookup, which its reader is expected to have.
     Each method raises a RequestError, `forbidden`, if a stream token does not allow it.
     """
 
@@ -52,7 +52,7 @@ class OwnedStream:
 
     @property
     def readable(self) -> bool:
-        """Whether who asks may be told what the stream says."""
+        """Whether the principal may read the events."""
         return self._principal.may != "stop"
 
     def attach(self, address: str, *, counted: bool = True, reads: bool = True) -> Opened:
@@ -72,7 +72,7 @@ class OwnedStream:
         )
 
     async def look(self) -> LogState:
-        """Return how far it is now."""
+        """Return its current state."""
         check_may(self._principal, "read")
         return await self._log.state(self.id)
 
@@ -130,17 +130,17 @@ class OwnedStream:
             state = await self._log.state(self.id)
 
     async def delete(self) -> None:
-        """Stop the generation and forget what it said."""
+        """Stop the generation and delete its events."""
         check_may(self._principal)
         await self.cancel()
         await self._log.delete(self.id)
 
 
 class OwnedStreams:
-    """The streams of one owner: what starts, finds, reads and ends any goes through here.
+    """The streams of one owner: the only way to start, find, read and end them.
 
-    Those of others are answered as if there never were any, and so are all but its own to a
-    stream token. An admin reaches those of others by their ids (`get`), and by nothing else.
+    Streams of other owners are reported as unknown; to a stream token, all but its own are.
+    An admin reaches those of others by their ids (`get`), and by nothing else.
     `request_id` is that of the request that asks.
     """
 
@@ -262,5 +262,5 @@ class OwnedStreams:
 
 
 def _limit(after: int | None) -> int:
-    """Return how many events a look is to give to who has this cursor, if to read from there."""
+    """Return the number of events that a lookup with this cursor fetches."""
     return 0 if after is None else BATCH

@@ -15,7 +15,7 @@ from .via import ViaName
 
 
 class Parts(msgspec.Struct, kw_only=True):
-    """What every stream and call uses."""
+    """Collaborators of every stream and call."""
 
     upstreams: Upstreams
     client: Client

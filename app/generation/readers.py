@@ -1,4 +1,4 @@
-"""The readers of each stream in this process, and what becomes of a stream that has none.
+"""The readers of each stream in this process, and the stop of streams without readers.
 
 A stream that is produced here may be stopped some time after its last reader has left. Before
 that the log is asked whether it has readers in other processes.
@@ -83,7 +83,7 @@ class Reader:
         return await read_all(self._log, self.stream, ending=ending, first=first, last=last)
 
     def leave(self, *, linger_s: float | None = None) -> None:
-        """Say that nobody reads here any more; only the first call counts.
+        """Remove this reader; further calls do nothing.
 
         `linger_s` is how long the stream goes on if this was its last reader, in place of
         what it was started with. A stream that is to run to its end does so all the same.
@@ -106,7 +106,7 @@ class _Lingering:
 
 
 class ReaderCounts(NamedTuple):
-    """How many readers a stream has had here."""
+    """Numbers of readers of a stream in this process."""
 
     readers: int
     resumes: int
@@ -116,7 +116,7 @@ class ReaderCounts(NamedTuple):
 
 
 class ReaderRegistry:
-    """Counts the readers of each stream here, and stops what nobody reads any more."""
+    """Counts the readers of each stream here, and stops streams without readers."""
 
     def __init__(
         self,
@@ -149,8 +149,8 @@ class ReaderRegistry:
         """Forget a stream that is no longer produced here; its readers stay."""
         self._cancel_timer(self._produced.pop(stream))
 
-    def attended(self, stream: str) -> ReaderCounts:
-        """Return how many readers a stream has had that is produced here."""
+    def counts_of(self, stream: str) -> ReaderCounts:
+        """Return the reader counts of a stream that is produced here; zeros for any other."""
         produced = self._produced.get(stream)
         if produced is None:
             return ReaderCounts(0, 0)
@@ -278,7 +278,7 @@ class ReaderRegistry:
         )
 
     async def _stop_unattended(self, stream: str, linger_s: float) -> None:
-        """Stop a stream that nobody has read for its time, in other processes either."""
+        """Stop a stream without readers for its linger time, in any process."""
         try:
             left_s = linger_s + await self._peers.reader_lease_s(stream)
         except RelayError:

@@ -1,4 +1,4 @@
-"""Which target is tried, when, and again or not. Pure: time and chance are passed in.
+"""Retry policy: the order of targets, waits, and breakers. Pure: time and chance are passed in.
 
 Until an answer has begun a failure can be made good by another attempt:
 
@@ -30,9 +30,14 @@ FINAL: Final = frozenset(("content_filtered", "cancelled", "internal", "overload
 
 FAULTS: Final = frozenset(
     (
-        *("upstream_auth", "upstream_billing", "upstream_rate_limited"),
-        *("upstream_unavailable", "upstream_overloaded", "upstream_timeout"),
-        *("upstream_invalid_response", "upstream_truncated"),
+        "upstream_auth",
+        "upstream_billing",
+        "upstream_rate_limited",
+        "upstream_unavailable",
+        "upstream_overloaded",
+        "upstream_timeout",
+        "upstream_invalid_response",
+        "upstream_truncated",
     )
 )
 """Failures that speak against the target, and not against the request. A 404 may be for a file

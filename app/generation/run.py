@@ -1,12 +1,12 @@
-"""One generation: the events of its attempts into the log.
+"""One generation: appends the events of its attempts to the log.
 
 The path of a token: `Decoder.feed` (bytes to messages), `Parser.feed` (messages to
 events), `EventLog.append`. What arrived in one read moves as one batch.
 
 Nothing visible is logged before the target is committed, that is, before the upstream has
-sent a first piece of answer or completed an empty one: until then a failure can still be
-made good by another attempt, or become an HTTP status. Afterwards there is no other attempt.
-What can happen when is in `lifecycle.py`, what it costs in `settlement.py`.
+sent a first piece of the answer or completed an empty one. Until then a failure leads to
+another attempt or an HTTP status; afterwards there is no other attempt.
+`lifecycle.py` has the states, `settlement.py` the cost.
 """
 
 import asyncio
@@ -44,8 +44,8 @@ from ..telemetry.progress import Progress
 from ..upstreams.client import Client
 from ..upstreams.routes import Route, Upstreams
 from .accounting import Accounting
-from .admission import RequestMemory
-from .attempt import Attempt, RetainedRequest, is_visible
+from .admission import RequestMemory, RetainedRequest
+from .attempt import Attempt, is_visible
 from .deadlines import Deadlines, Limits
 from .failover import Failover
 from .lifecycle import Input, State, after
@@ -58,7 +58,7 @@ log = structlog.get_logger("seseragi.relay")
 
 
 class Stopped(NamedTuple):
-    """Why a run ends, where its provider has not ended it."""
+    """The reason for a run that its provider did not end."""
 
     status: Status
     error: RelayError | None
@@ -68,11 +68,10 @@ class Stopped(NamedTuple):
 class Run:
     """Runs one generation, once, and never raises: every end is a `stream.end` in the log.
 
-    `begun` resolves before any upstream is called: to None when the log has the first event, to
-    the error when it does not take that. Then a stream with a key is removed, which leaves that
-    free, and any other one is ended. `committed` resolves as soon as the outcome of the
-    start is known: to None when the answer has begun, to the error when the stream failed before
-    anything visible.
+    `begun` resolves before any upstream is called: to None when the log has the first event,
+    to the error if the log refuses it. A stream with a key is then removed, which frees the
+    key; any other is ended. `committed` resolves with the outcome of the start: to None when
+    the answer has begun, to the error if the stream failed before anything visible.
     """
 
     def __init__(
@@ -87,21 +86,21 @@ class Run:
         limits: Limits,
         observer: Observer,
         accounting: Accounting,
-        attended: Callable[[], ReaderCounts] = lambda: ReaderCounts(0, 0),
+        reader_counts: Callable[[], ReaderCounts] = lambda: ReaderCounts(0, 0),
         headers: Mapping[str, str] | None = None,
         memory: RequestMemory | None = None,
         asks_again_s: float = 0,
         tells_content: bool = False,
     ) -> None:
-        """Prepare it; with `tells_content` the observer is told what was asked and answered.
+        """Prepare a run; with `tells_content` observers get the request and the answer.
 
-        For `asks_again_s` failures that may pass are left to the client: see `StartOptions`.
+        For `asks_again_s` seconds the client retries retryable failures: see `StartOptions`.
         """
         self.stream = record.id
         self._record = record.without_request()
         self._observer = observer
         self._accounting = accounting
-        self._attended = attended
+        self._reader_counts = reader_counts
         self.begun: asyncio.Future[RelayError | None] = asyncio.Future()
         self.committed: asyncio.Future[RelayError | None] = asyncio.Future()
         self._request = RetainedRequest(request, memory)
@@ -119,7 +118,7 @@ class Run:
             request,
             accounting=accounting,
             produced=partial(event_log.produced, record.id),
-            attended=attended,
+            reader_counts=reader_counts,
             clock=clock,
             record_content=route.record_content,
             trace_content=tells_content,
@@ -132,15 +131,14 @@ class Run:
         self._stopped: Stopped | None = None
         self._task: asyncio.Task[None] | None = None
         self._first_event_s: float | None = None
-        """When something visible came."""
+        """Seconds from the start to the first visible event."""
         self._count = 0
         """Events in the log."""
 
     async def run(self) -> None:
         """Relay the whole answer; returns when the `stream.end` is in the log.
 
-        Where not even that can be written the stream stays without an end, which is logged,
-        and which the log's own recovery mends.
+        If the log cannot take that either, the failure is logged, and recovery ends the stream.
         """
         self._task = asyncio.current_task()
         try:
@@ -175,9 +173,9 @@ class Run:
             await self.take(self._attempt.stop(self._stopped.status, self._stopped.error))
 
     async def _begin(self) -> None:
-        """Log the first event; if the log does not take it, free the key of the stream.
+        """Append the first event; if the log refuses it, free the key of the stream.
 
-        Whoever finds that event knows that an upstream may have been called.
+        Once that event is in the log, an upstream may have been called.
         """
         labels, now = self._record.labels, int(self._accounting.wall())
         model = self._route.asked_as or self._route.name
@@ -198,7 +196,7 @@ class Run:
             self.begun.set_result(None)
 
     async def _end_by_log(self, error: RelayError) -> None:
-        """End as failed when the parser is ahead of the log: it knows what has to be closed."""
+        """End as failed, from the events in the log: the parser may be ahead of them."""
         self._enter("refused")
         if self._state == "ended":
             return
@@ -226,7 +224,7 @@ class Run:
         self._state = after(self._state, what)
 
     def _prepare(self, step: Step) -> Attempt:
-        """Make the attempt that a step of the plan asks for; it does not begin yet."""
+        """Create the attempt for a step of the plan; `_try` runs it."""
         target = self._failover.target
         return Attempt(
             target,
@@ -239,7 +237,7 @@ class Run:
         )
 
     async def _try(self) -> None:
-        """Run the attempt that is due, after the wait that goes before it."""
+        """Wait as the step requires, then run the attempt that is due."""
         if (step := self._failover.step) is not None:
             await asyncio.sleep(step.wait_s)
         self._enter("attempt")
@@ -268,10 +266,10 @@ class Run:
             self._failover.end()
 
     def push(self, events: Sequence[Event]) -> bool:
-        """Append a batch within the read that brought it: the way of nearly every token.
+        """Append a batch within the read that received it: the path of nearly every token.
 
-        False, and none is appended, before the target is committed, at the end, and where
-        the log has to be waited for.
+        Return False, with nothing appended, before the target is committed, for the end, and
+        if the log has to be awaited.
         """
         if self._state != "committed" or isinstance(events[-1], StreamEnd):
             return False
@@ -281,7 +279,7 @@ class Run:
         return True
 
     async def take(self, events: Sequence[Event]) -> bool:
-        """Append a batch; False, and none is appended, while nothing visible has come."""
+        """Append a batch; return False, with nothing appended, before the first visible event."""
         if not events:
             return True
         end = events[-1] if isinstance(events[-1], StreamEnd) else None
@@ -305,7 +303,7 @@ class Run:
         return True
 
     def _commit(self, events: Sequence[Event]) -> list[Event]:
-        """Stay with the target from now on; return its first events with what goes before them."""
+        """Commit to the target; return its first events, preceded by the target and notices."""
         self._enter("visible")
         now = self._clock()
         self._first_event_s = now - self._started_at
@@ -315,7 +313,7 @@ class Run:
         return [*self._attempt.start(counts), *events]
 
     async def _retry(self, error: RelayError, end: StreamEnd, events: Sequence[Event]) -> bool:
-        """Let another attempt follow a failure before anything visible; False if none does."""
+        """Prepare an attempt after a failure before anything visible; False if none follows."""
         now, failed = self._clock(), self._attempt
         failed.note_wait(error)
         self._blame(error)
@@ -323,7 +321,7 @@ class Run:
             return False
         cut = failed.cut or error.code == "upstream_truncated"
         in_time = now - self._started_at < self._asks_again_s
-        handed_on = in_time and not cut and self._attended().now > 0
+        handed_on = in_time and not cut and self._reader_counts().now > 0
         step = self._failover.next(error, now, handed_on=handed_on)
         if step is None:
             return False
@@ -351,29 +349,29 @@ class Run:
         return True
 
     def _note(self, end: StreamEnd | None) -> None:
-        """Tell the breaker how an answer that had begun has ended."""
+        """Report the end of an answer that had begun to the breaker."""
         if end is not None and end.status == "completed":
             self._failover.completed(self._clock())
         elif end is not None and end.status == "failed" and end.error is not None:
             self._blame(RelayError.of(end.error))
 
     def _blame(self, error: RelayError) -> None:
-        """Tell the breaker of a failure, unless it came from outside or of too little time."""
+        """Report a failure to the breaker, unless it came from outside or from too little time."""
         self._attempt.code, deadlines = error.code, self._attempt.deadlines
         if self._stopped is None:
             fair = deadlines is None or deadlines.fair
             self._failover.failed(error, self._clock(), fair=fair)
 
     async def _append(self, events: Sequence[Event]) -> None:
-        """Append events that do not end the stream; if they are too many, those that fit.
+        """Append events that do not end the stream; if there are too many, those that fit.
 
         Raises:
-            UpstreamError: they were too many.
+            UpstreamError: there were too many.
         """
         try:
             await self._write(events)
         except StreamTooLong as full:
-            # Stopped meanwhile, it fails all the same: the parser is ahead of the log.
+            # A stop meanwhile changes nothing: the parser is ahead of the log.
             with contextlib.suppress(RelayError, asyncio.CancelledError):
                 for event in events:
                     await self._write([event])
@@ -382,13 +380,13 @@ class Run:
     async def _write(self, events: Sequence[Event]) -> None:
         try:
             await self._log.append(self.stream, events)
-        except asyncio.CancelledError:  # which the append survives
+        except asyncio.CancelledError:  # the append itself completes
             self._added(events)
             raise
         self._added(events)
 
     async def _end(self, end: StreamEnd, events: Sequence[Event]) -> None:
-        """Append the events that end the stream; nothing interrupts that."""
+        """Append the events that end the stream, uninterrupted."""
         self._enter("end")
         events, settlement, ended = self._settlement.settle(
             self._attempt,
@@ -416,7 +414,7 @@ class Run:
         self._observer.ended(ended)
 
     def _added(self, events: Sequence[Event]) -> None:
-        """Note what is in the log now; the first target or the end there is the outcome."""
+        """Count appended events; the first target or the end among them is the outcome."""
         begins = self._count == 0
         self._count += len(events)
         if self.committed.done():
@@ -431,7 +429,7 @@ class Run:
             self.committed.set_result(outcome_of(end))
 
     def progress(self) -> Progress:
-        """Return how far it is now, for somebody who looks."""
+        """Return the current progress."""
         now, attempt, deadlines = self._clock(), self._attempt, self._attempt.deadlines
         began = self._first_event_s is not None
         return Progress(
@@ -465,18 +463,18 @@ class Run:
 
 
 def outcome_of(end: StreamEnd) -> RelayError:
-    """Return the error of a stream that has ended before anything visible."""
+    """Return the error of a stream that ended before anything visible."""
     cancelled = ServiceError("cancelled", "the stream was cancelled before it began")
     return RelayError.of(end.error) if end.error else cancelled
 
 
 def _not_begun() -> ServiceError:
-    """What is told of a stream that somebody else has removed before it could begin."""
+    """Return the error for a stream that was removed before it began."""
     return ServiceError(
         "overloaded", "the stream was lost before it began; try again", retry_after_s=1
     )
 
 
 def shut_down() -> ServiceError:
-    """What a stream ends with when the relay stops before it is complete."""
+    """Return the error of a stream that a shutdown interrupts."""
     return ServiceError("producer_lost", "the relay was shut down before the answer was complete")

@@ -1,6 +1,6 @@
-"""The streams that are produced in this process, each by a relay: begun, read, stopped, ended.
+"""The runs of this process: begun, read, stopped, ended.
 
-Which run here is known here only; what they said is in the log.
+Only the process itself knows which streams it runs; their events are in the log.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from .start_options import StartOptions
 
 
 class _Run:
-    """A stream that is being produced here."""
+    """A run and its task."""
 
     __slots__ = ("address", "relay", "task")
 
@@ -50,14 +50,14 @@ class Opened(NamedTuple):
 
 
 class Runs:
-    """Runs streams, and stops those that somebody has stopped or that nobody reads."""
+    """Runs streams, and stops them on request or without readers."""
 
     def __init__(self, parts: Parts, reader_registry: ReaderRegistry, shutdown: Shutdown) -> None:
         self._parts = parts
         self._log = parts.event_log
         self._admission = parts.admission
         self._observer = parts.observer
-        self._attendance = reader_registry
+        self._reader_registry = reader_registry
         self._shutdown = shutdown
         self._runs: dict[str, _Run] = {}
 
@@ -65,7 +65,7 @@ class Runs:
         return len(self._runs)
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the ids of all that run now, those that began first before others."""
+        """Iterate over the ids of running streams, oldest first."""
         return iter(self._runs)
 
     async def begin(
@@ -97,19 +97,19 @@ class Runs:
             limits=parts.limits,
             observer=parts.observer,
             accounting=parts.accounting,
-            attended=partial(self._attendance.attended, stream),
+            reader_counts=partial(self._reader_registry.counts_of, stream),
             headers=parts.pseudonym.headers(origin),
             memory=terms.memory,
             asks_again_s=terms.asks_again_s,
             tells_content=parts.tells_content,
         )
         run = self._runs[stream] = _Run(relay, address=origin.address)
-        self._attendance.begin(
+        self._reader_registry.begin(
             stream, linger_s=terms.linger_s, stop=partial(relay.stop, "cancelled", by="reader_gone")
         )
         run.task.add_done_callback(lambda _: self._ended(stream))
         found = Look(stream, LogState(0, ended=False, owner=record.owner))
-        reader = self._attendance.join(found, origin.address, reads=not terms.leaves)
+        reader = self._reader_registry.join(found, origin.address, reads=not terms.leaves)
         if record.key is not None or terms.leaves:
             try:
                 await self._await_start(run)
@@ -152,23 +152,20 @@ class Runs:
             ServiceError: `overloaded`, the stream has too many readers; `rate_limited`, its
                 client reads too many streams.
         """
-        self._attendance.check(found.stream, address, guest=guest)
-        reader = self._attendance.join(
+        self._reader_registry.check(found.stream, address, guest=guest)
+        reader = self._reader_registry.join(
             found, address, after=after, counted=counted, guest=guest, reads=reads
         )
         run = self._runs.get(found.stream)
         return Opened(reader, None if run is None else run.relay.committed)
 
     def progress(self, *, most: int) -> Iterator[Progress]:
-        """Return how far some streams are now, those that began first.
-
-        Each is looked at when it is asked for.
-        """
+        """Yield the progress of some streams, oldest first, each as of its iteration."""
         runs = list(islice(self._runs.values(), most))
         return (run.relay.progress() for run in runs)
 
     async def cancel(self, stream: str, by: Stopper) -> bool:
-        """Stop a generation for somebody and wait for its end; False if it does not run here."""
+        """Stop a generation and wait for its end; return False if it does not run here."""
         run = self._runs.get(stream)
         if run is None:
             return False
@@ -177,12 +174,12 @@ class Runs:
         return True
 
     def obey_stop(self, stream: str, by: Stopper) -> None:
-        """Stop what another process has asked to stop, or has ended; see `EventLog.on_stop`."""
+        """Stop a stream that another process stopped or ended; see `Peers.on_stop`."""
         if (run := self._runs.get(stream)) is not None:
             run.relay.stop("cancelled", by=by)
 
     async def stop_all(self) -> None:
-        """Stop whatever runs, and wait until each has written its end, for a short time."""
+        """Stop all runs and wait up to `STOP_S` for their ends."""
         runs = list(self._runs.values())
         for run in runs:
             run.relay.stop("interrupted", shut_down(), by="shutdown")
@@ -192,5 +189,5 @@ class Runs:
     def _ended(self, stream: str) -> None:
         run = self._runs.pop(stream)
         self._admission.leave(run.address)
-        self._attendance.end(stream)
+        self._reader_registry.end(stream)
         self._shutdown.check_drained()

@@ -1,4 +1,4 @@
-"""The settlement of one run: what its attempts cost, who ended it, and its end with both."""
+"""The settlement of one run: the costs of its attempts, and its end with cost and cause."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -35,17 +35,17 @@ class RunSettlement:
         *,
         accounting: Accounting,
         produced: Callable[[], Sequence[Event]],
-        attended: Callable[[], ReaderCounts],
+        reader_counts: Callable[[], ReaderCounts],
         clock: Callable[[], float],
         record_content: bool,
         trace_content: bool,
     ) -> None:
-        """Prepare it; `produced` returns the events that the log has of the stream."""
+        """Prepare it; `produced` returns the stream's events in the log."""
         self._record = record
         self._ceiling = _ceiling_of_budget(request)
         self._accounting = accounting
         self._produced = produced
-        self._attended = attended
+        self._reader_counts = reader_counts
         self._clock = clock
         self._started_at = clock()
         self._record_content = record_content and accounting.keeps_rows
@@ -77,13 +77,13 @@ class RunSettlement:
     ) -> Settled:
         """Return the end of the stream: these events of its last attempt, after `logged` ones."""
         if self._last is None:
-            # Once: of an end that the log does not take another one follows, which knows less.
+            # Once: if the log refuses this end, another follows that knows less.
             began, stopped = first_event_s is not None, stopped_by is not None
             self._last = self._charge(attempt, end, events, began=began, stopped=stopped)
         end = msgspec.structs.replace(end, ended_by=self._ended_by(attempt, end, stopped_by))
         events = [*events[:-1], end]
-        attended = self._attended()
-        # Rows that wait while the records are away have to be small.
+        counts = self._reader_counts()
+        # Rows that wait for an unavailable database have to be small.
         recorded = self._record_content and not self._accounting.records_away()
         content = b""
         if self._content is not None and (recorded or self._trace_content):
@@ -102,8 +102,8 @@ class RunSettlement:
                 duration_s=self._clock() - self._started_at,
                 first_event_s=first_event_s,
                 longest_gap_s=deadlines.longest_gap_s if deadlines else None,
-                readers=attended.readers,
-                resumes=attended.resumes,
+                readers=counts.readers,
+                resumes=counts.resumes,
                 events=logged + len(events),
                 reply=attempt.reply(),
                 content=content if recorded else b"",
@@ -120,9 +120,9 @@ class RunSettlement:
     def _ended_by(
         self, attempt: Attempt, end: StreamEnd, stopped_by: EndedBy | None
     ) -> EndedBy | None:
-        """Return who or what ended the answer; None for one that is complete.
+        """Return the cause of the end; None for a complete answer.
 
-        Here alone it is decided for a stream whose producer lives.
+        The only place that decides it, except for streams with a lost producer.
         """
         ceiling = self._ceiling
         if end.status == "completed":
@@ -133,7 +133,7 @@ class RunSettlement:
             return "budget" if used is None or used >= ceiling.tokens else None
         if stopped_by is not None:
             return stopped_by
-        if end.ended_by is not None:  # a recording says it
+        if end.ended_by is not None:  # from a recording
             return end.ended_by
         if attempt.late:
             return "deadline"
@@ -154,7 +154,7 @@ class RunSettlement:
     ) -> Charge:
         """Return the cost of an attempt that ended with these events.
 
-        Nothing if the provider has refused it, before there was anything to bill.
+        `FREE` if the provider refused it before there was anything to bill.
         """
         parser, deadlines, quiet = attempt.parser, attempt.deadlines, None
         told = end.usage or parser.usage
@@ -162,15 +162,15 @@ class RunSettlement:
             return FREE
         completed, early = end.status == "completed", parser.counted_early
         ended_itself = parser.refused or (completed and early)
-        # Before the head of an answer a client may leave a model that thinks; a provider that has
-        # sent no head by its deadline has most likely done nothing.
+        # A client may leave before the head, while the model thinks; a provider that has sent no
+        # head by its deadline has most likely done nothing.
         if deadlines is not None and (deadlines.taken or stopped) and not ended_itself:
             quiet = deadlines.quiet(self._clock())
         return self._accounting.charge(
             attempt.target.name,
             told,
             request=self._record.reserve,
-            written=lambda: [*self._produced(), *events],
+            written=[*self._produced(), *events],
             complete=completed and not early,
             quiet=quiet,
             followed=followed,
@@ -178,13 +178,13 @@ class RunSettlement:
 
 
 def _with_cost(event: Usage, counts: TokenCounts | None) -> Usage:
-    """Return an event with the cost of what it counts; without one if other counts are billed."""
+    """Return an event with the cost of its counts; without a cost if estimates are billed."""
     if counts is None or counts.estimated:
         return msgspec.structs.replace(event, cost=None, cost_from=None)
     return msgspec.structs.replace(event, cost=counts.cost, cost_from=counts.cost_from)
 
 
 def _ceiling_of_budget(request: ChatRequest) -> OutputCeiling | None:
-    """Return how long the answer may be by limits of usage, unless the request asks for less."""
+    """Return the output ceiling from usage limits, unless the request asks for less."""
     ceiling = request.ceiling if isinstance(request, TranslatedRequest) else None
     return ceiling if ceiling is not None and (ceiling.lowered or not ceiling.asked) else None

@@ -1,4 +1,4 @@
-"""The start of a stream: what is to answer it, what it may cost, and its place in the log."""
+"""The start of a stream: its route, its reservation, its creation in the log."""
 
 import asyncio
 import secrets
@@ -24,7 +24,7 @@ Outcome = Coroutine[Any, Any, RelayError | None]
 
 
 class Starts:
-    """Starts streams, for whoever it is told asks."""
+    """Starts streams for principals."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What an attempt has used: the provider's count as far as it is one, else an estimate. Pure.
+"""Token usage of an attempt: the provider's count if it is plausible, else an estimate. Pure.
 
 A provider's count holds for a whole answer, and for one that was cut as far as it came: Gemini,
 Perplexity and vLLM say on every chunk what was used so far, others only at the end. A number
@@ -7,7 +7,7 @@ at a cut that was said long before. One that is more than this call can have tak
 that. What is lacking is estimated, and then, or if it was lowered, the counts are `estimated`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -34,6 +34,9 @@ MEDIA_WIDTH = 40
 SLACK = 1_000
 """Output tokens beyond a limit, for ends of turns and for the fewest that a provider takes."""
 
+SAMPLED = 100_000
+"""The number of an answer's first events from which its length is estimated: 10 ms."""
+
 STALE = 3
 """How many times as much as a provider has counted before the end may be there, by the estimate,
 until the count is taken for an old one. Tokenizers differ from the estimate by less, in prose."""
@@ -43,13 +46,13 @@ def count_usage(
     told: TokenCounts | None,
     *,
     request: ReservationRequest | None,
-    count_output: Callable[[], int],
+    answer: Sequence[Event] | int,
     complete: bool,
     hidden: int = 0,
 ) -> TokenCounts:
     """Return what was used.
 
-    `count_output` estimates the answer, and is asked only if it matters. `complete`: the answer
+    `answer`: its events, or an estimate of its tokens. `complete`: the answer
     is whole, and so is what was told of it. `hidden` is an estimate of what was generated and not
     shown; with it an answer has at most the length that was reserved, unless more was shown.
     """
@@ -58,7 +61,7 @@ def count_usage(
     if not given and request is not None:
         given = request.input_tokens
     if not (made and complete):
-        written = shown = count_output()
+        written = shown = answer if isinstance(answer, int) else estimate_answer(answer)
         if hidden and request is not None:
             reserved = request.output_tokens * request.choices
             written = max(shown, min(shown + hidden, reserved))
@@ -96,7 +99,7 @@ def bound_usage(
     *,
     request: ReservationRequest,
     context: int | None,
-    written: Callable[[], Sequence[Event]],
+    written: Sequence[Event],
 ) -> TokenCounts:
     """Return a provider's counts, lowered to what one call can have taken; else the same object.
 
@@ -118,10 +121,9 @@ def bound_usage(
         most_made = min(most_made, limit + (told.reasoning_tokens or 0))
     if given <= most_given and made <= most_made:
         return told
-    events = written()
-    turns = 1 + sum(isinstance(event, ProviderTool | Source) for event in events)
+    turns = 1 + sum(isinstance(event, ProviderTool | Source) for event in written)
     given = min(given, most_given * turns)
-    made = min(made, most_made * turns + WIDTH * estimate_output(events))
+    made = min(made, most_made * turns + WIDTH * estimate_output(written))
     if (given, made) == (told.input_tokens or 0, told.output_tokens or 0):
         return told
     return msgspec.structs.replace(
@@ -133,6 +135,13 @@ def believe(tokens: int | None, *, estimate: int = MOST) -> int | None:
     """Return a provider's count of an input that is estimated so; None if it cannot be true."""
     most = min(MOST, WIDTH * estimate + UNKNOWN_CONTEXT)
     return tokens if tokens is None or 0 <= tokens <= most else None
+
+
+def estimate_answer(events: Sequence[Event]) -> int:
+    """Estimate the tokens of an answer; of a very long one by its beginning."""
+    if len(events) <= SAMPLED:
+        return estimate_output(events)
+    return estimate_output(events[:SAMPLED]) * len(events) // SAMPLED
 
 
 def _possible(told: TokenCounts) -> TokenCounts:

@@ -1,4 +1,4 @@
-"""Where a request has come from, and how a relay knows one that it has sent itself.
+"""Loop detection: the source of a request, and the name of this process in `Via`.
 
 Each process has a name, which its calls carry: a request that has it has come back.
 """
@@ -11,18 +11,18 @@ from ..errors import RequestError
 from .admission import LOCAL
 
 VIA_NAME = r"seseragi-[0-9a-f]{8}"
-"""What a process calls itself in headers (RFC 9110, 7.6.3)."""
+"""The name of a process in `Via` (RFC 9110, 7.6.3)."""
 
 
 class RequestSource(msgspec.Struct, frozen=True):
-    """Where a request has come from."""
+    """The source of a request."""
 
     address: str = LOCAL
-    """Whose share it takes."""
+    """The address whose share it takes."""
     via: str = ""
-    """What it has passed, as that header says it."""
+    """Its `Via` header."""
     relays: tuple[str, ...] = ()
-    """The relays among that."""
+    """The relays in that header."""
 
 
 class ViaName:
@@ -34,7 +34,7 @@ class ViaName:
         self.name = f"seseragi-{secrets.token_hex(4)}"
 
     def headers(self, origin: RequestSource) -> dict[str, str]:
-        """Return the headers by which a call can be known that comes back."""
+        """Return the headers that identify a call if it comes back."""
         return {
             "via": f"{origin.via}, 1.1 {self.name}".removeprefix(", "),
             "cdn-loop": ", ".join((*origin.relays, self.name)),

@@ -9,7 +9,8 @@ from app.admin.process_snapshot import Live
 from app.admin.sampling import WEIGHED_AT_ONCE, Sampler
 from app.eventlog.stream_info import StreamInfo
 from app.events import Event, TextDelta, TokenCounts
-from app.generation.accounting import SAMPLED, Accounting
+from app.generation.accounting import Accounting
+from app.generation.token_usage import SAMPLED
 from app.ledger.config import LedgerConfig, PriceConfig
 from app.ledger.prices import PriceBook
 from app.telemetry.progress import Progress

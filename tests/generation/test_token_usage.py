@@ -1,7 +1,6 @@
 """What recorded answers have used, whole and cut anywhere."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import pytest
@@ -44,7 +43,7 @@ def used(events: Sequence[Event]) -> TokenCounts:
     return count_usage(
         end.usage,
         request=REQUEST,
-        count_output=partial(estimate_output, events),
+        answer=events,
         complete=end.status == "completed",
     )
 
@@ -137,7 +136,7 @@ def test_no_count_is_more_than_a_call_can_have_taken(fields, context, events, to
     given, made, *thought = told
     counts = TokenCounts(given, made, reasoning_tokens=thought[0] if thought else None)
     request = ReservationRequest((), 0, **{"input_tokens": 50, "output_tokens": 100, **fields})
-    found = bound_usage(counts, request=request, context=context, written=lambda: events)
+    found = bound_usage(counts, request=request, context=context, written=events)
 
     if bounded is None:
         assert found is counts
@@ -157,5 +156,5 @@ def test_no_count_of_a_recording_is_lowered(row):
         request = ReservationRequest((), 0, 3_000, output_tokens=1_000, limited=limited)
         if end.usage is not None:
             assert end.usage is bound_usage(
-                end.usage, request=request, context=None, written=lambda: events
+                end.usage, request=request, context=None, written=events
             )

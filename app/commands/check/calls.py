@@ -13,7 +13,8 @@ from ...errors import ServiceError
 from ...eventlog.stream_ended import Charge
 from ...events import Event, ReasoningDelta, StreamEnd, TextDelta, ToolCallEnd, ToolCallStart
 from ...generation.accounting import FREE, Accounting
-from ...generation.attempt import Attempt, RetainedRequest, is_visible
+from ...generation.admission import RetainedRequest
+from ...generation.attempt import Attempt, is_visible
 from ...generation.deadlines import Deadlines, Limits
 from ...ledger.accounts import ReservationRequest
 from ...requests import ChatRequest, Function, Tool, UserMessage
@@ -190,7 +191,7 @@ async def ask(
             target.name,
             told,
             request=ReservationRequest((), 0, estimate_tokens(chat), MAX_TOKENS),
-            written=lambda: recorder.events,
+            written=recorder.events,
             complete=end.status == "completed" and not attempt.parser.counted_early,
         )
     return Outcome(
