@@ -20,7 +20,7 @@ import structlog
 
 from .. import __version__
 from ..errors import RelayError, RequestError
-from ..eventlog.broadcast import MAX_POST_BYTES, Broadcast
+from ..eventlog.broadcast import MAX_MESSAGE_BYTES, Broadcast
 from ..eventlog.supervision import Supervisor
 from ..generation.account_reader import AccountReader
 from ..generation.hub import Hub
@@ -168,7 +168,7 @@ class AdminService:
                     self._hear(orders)
                 if WATCH in orders:
                     self._watched_until = loop.time() + WATCH_S
-                    board = pack_board(await self._look(), most=MAX_POST_BYTES)
+                    board = pack_board(await self._look(), most=MAX_MESSAGE_BYTES)
                     await broadcast.post("boards", self._id, board, for_s=BOARD_S)
             await asyncio.sleep(BEAT_S)
 

@@ -54,13 +54,13 @@ class MemoryAccounts:
     async def read_accounts(self, names: Sequence[str]) -> list[AccountState]:
         return [copy(self._accounts.get(name) or AccountState()) for name in names]
 
-    def reserve(self, record: StreamInfo) -> Grant | None:
+    def reserve(self, info: StreamInfo) -> Grant | None:
         """Reserve what a new stream asks for; None if that is nothing.
 
         Raises:
             LimitReached: an account has not enough left; nothing is reserved.
         """
-        request = record.reserve
+        request = info.reserve
         if request is None:
             return None
         states = fresh_states(self._accounts, request.accounts)
@@ -68,17 +68,17 @@ class MemoryAccounts:
         self._accounts |= states
         if len(self._accounts) > self._clean_at:
             self._clean(request.day)
-        self._reserved[record.id] = request.reservation(grant.output_tokens)
+        self._reserved[info.id] = request.reservation(grant.output_tokens)
         return grant
 
-    def settle(self, record: StreamInfo, settlement: Settlement) -> None:
+    def settle(self, info: StreamInfo, settlement: Settlement) -> None:
         """Replace the reservation of a stream by its cost, and keep its row; once for each."""
-        reserved = self._reserved.pop(record.id, None)
-        if reserved is None or record.reserve is None:
+        reserved = self._reserved.pop(info.id, None)
+        if reserved is None or info.reserve is None:
             return
-        settle(self._accounts, record.reserve, reserved, settlement)
+        settle(self._accounts, info.reserve, reserved, settlement)
         if settlement.row:
-            self.rows.add(record.id, settlement.row)
+            self.rows.add(info.id, settlement.row)
 
     def _clean(self, day: int) -> None:
         """Forget accounts that are over; done at twice as many as are left, each costs little."""

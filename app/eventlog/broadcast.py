@@ -7,9 +7,9 @@ from typing import Literal, Protocol
 
 from ..errors import ServiceError
 
-MAX_POSTS = 500
-MAX_POST_BYTES = 512 * 1024
-MAX_POSTS_BYTES = 64 * 2**20
+MAX_MESSAGES = 500
+MAX_MESSAGE_BYTES = 512 * 1024
+MAX_READ_BYTES = 64 * 2**20
 """How much is read of a place at once."""
 
 Place = Literal["orders", "boards"]
@@ -18,7 +18,7 @@ Place = Literal["orders", "boards"]
 class Broadcast(Protocol):
     """What processes that share a log show each other for a while: each post under a name.
 
-    In a place there are at most `MAX_POSTS`, and each has at most `MAX_POST_BYTES`. They say
+    In a place there are at most `MAX_MESSAGES`, and each has at most `MAX_MESSAGE_BYTES`. They say
     nothing of streams, and are not kept when the place of the log is lost.
     """
 
@@ -39,14 +39,14 @@ def check_post(text: bytes) -> None:
     Raises:
         ServiceError: `overloaded`.
     """
-    if len(text) > MAX_POST_BYTES:
+    if len(text) > MAX_MESSAGE_BYTES:
         raise ServiceError(
-            "overloaded", f"a post of {len(text)} bytes is longer than {MAX_POST_BYTES}"
+            "overloaded", f"a post of {len(text)} bytes is longer than {MAX_MESSAGE_BYTES}"
         )
 
 
 def too_many() -> ServiceError:
     """Return what is said where a place has no room for one more."""
     return ServiceError(
-        "overloaded", f"there are {MAX_POSTS} posts, as many as there may be", retry_after_s=5
+        "overloaded", f"there are {MAX_MESSAGES} posts, as many as there may be", retry_after_s=5
     )

@@ -14,8 +14,8 @@ from ..events import Event
 from ..ledger.accounts import Settlement
 from .accounts import Accounts
 from .broadcast import Broadcast
-from .lost import Close, OnEnded
 from .peers import NoPeers, Peers
+from .recovery import Close, OnEnded
 from .stream_info import Scoped, StreamInfo
 from .values import Claim, LogSize, LogState, Look
 from .waiting_rows import WaitingRows
@@ -36,7 +36,7 @@ PAGE = 1000
 class Events(Protocol):
     """The events of each stream, and what it was started with."""
 
-    async def record(self, stream: str) -> StreamInfo:
+    async def info(self, stream: str) -> StreamInfo:
         """Return what the stream was created with."""
 
     def push(self, stream: str, events: Sequence[Event]) -> bool:
@@ -132,7 +132,7 @@ class Events(Protocol):
 class Names(Protocol):
     """Creating streams, and finding them by an idempotency key or a name."""
 
-    async def create(self, record: StreamInfo, *, over: str | None = None) -> Claim:
+    async def create(self, info: StreamInfo, *, over: str | None = None) -> Claim:
         """Open an empty log, and bind an idempotency key to its stream; give that claim.
 
         A key that is bound to a stream which is kept stays so, unless that is `over`, which has
@@ -143,9 +143,9 @@ class Names(Protocol):
         however its process ends. Until then it may be removed for a process that is lost, or
         that the log cannot hear: `append` then raises, and the key is free.
 
-        The record counts among the bytes of the log and goes with the stream.
+        The info counts among the bytes of the log and goes with the stream.
 
-        What the record wants reserved is reserved in the same step, and is held until the stream
+        What the info wants reserved is reserved in the same step, and is held until the stream
         has its end, is removed, or is found never to have begun.
 
         Raises:

@@ -11,7 +11,7 @@ from .accounts import MemoryAccounts
 from .contract import PAGE, Follower, Placed
 from .entries import Entries, Entry
 from .errors import expired, unknown
-from .lost import REMOVED, Close, OnEnded, close_free, closing_of
+from .recovery import REMOVED, Close, OnEnded, close_free, closing_of
 from .stream_info import Scoped, StreamInfo
 from .values import Claim, LogSize, LogState, Look, may_see
 
@@ -75,14 +75,14 @@ class MemoryLog:
     def size(self) -> LogSize:
         return self._entries.measure_all()
 
-    async def create(self, record: StreamInfo, *, over: str | None = None) -> Claim:
-        stream, key = record.id, record.scoped_key
+    async def create(self, info: StreamInfo, *, over: str | None = None) -> Claim:
+        stream, key = info.id, info.scoped_key
         bound = None if key is None else await self.claimed(key)
         if bound is not None and bound.stream != over:
             return bound
-        self._entries.create(record)
+        self._entries.create(info)
         try:
-            grant = self._accounts.reserve(record)
+            grant = self._accounts.reserve(info)
         except BaseException:
             self._entries.drop(stream)
             del self._gone[stream]  # there never was such a stream
@@ -90,16 +90,16 @@ class MemoryLog:
         if bound is not None:
             self._keys.pop(bound.stream, None)
         if key is not None:
-            self._claims[key] = Claim(stream, record.digest)
+            self._claims[key] = Claim(stream, info.digest)
             self._keys[stream] = key
-        return Claim(stream, record.digest, grant)
+        return Claim(stream, info.digest, grant)
 
     async def claimed(self, key: Scoped) -> Claim | None:
         bound = self._claims.get(key)
         return bound if bound is not None and self._entries.find(bound.stream) else None
 
-    async def record(self, stream: str) -> StreamInfo:
-        return self._find(stream).record
+    async def info(self, stream: str) -> StreamInfo:
+        return self._find(stream).info
 
     async def name(self, name: Scoped, stream: str) -> None:
         self._find(stream)
@@ -137,7 +137,7 @@ class MemoryLog:
         entry = self._entries.find_running(stream)
         if entry is not None and events and isinstance(events[-1], StreamEnd):
             # Before anybody is told of the end.
-            self._accounts.settle(entry.record, settlement or NOTHING)
+            self._accounts.settle(entry.info, settlement or NOTHING)
         self._entries.add(stream, events, size=size)
 
     def produced(self, stream: str) -> Sequence[Event]:
@@ -160,7 +160,7 @@ class MemoryLog:
 
     async def look(self, stream: str, after: int, *, limit: int, owner: str | None = None) -> Look:
         entry = self._entries.find(stream)
-        if not may_see(owner, self._gone.get(stream) if entry is None else entry.record.owner):
+        if not may_see(owner, self._gone.get(stream) if entry is None else entry.info.owner):
             raise unknown(stream)
         return Look(stream, self._find(stream).state())
 
@@ -168,9 +168,9 @@ class MemoryLog:
         entry = self._find(stream)
         ended = None
         if entry.ended_at is None and entry.events:
-            lost = entry.lost(end=REMOVED, ended_at=self._wall())
-            ended, settlement = closing_of(lost, self._close)
-            self._accounts.settle(entry.record, settlement)
+            orphan = entry.orphaned(end=REMOVED, ended_at=self._wall())
+            ended, settlement = closing_of(orphan, self._close)
+            self._accounts.settle(entry.info, settlement)
         self._entries.drop(stream)
         if ended is not None:
             self._on_ended(ended)
@@ -190,12 +190,12 @@ class MemoryLog:
         raise unknown(stream)
 
     def _forget(self, entry: Entry) -> None:
-        stream = entry.record.id
-        self._accounts.settle(entry.record, NOTHING)  # one that never began
+        stream = entry.info.id
+        self._accounts.settle(entry.info, NOTHING)  # one that never began
         if (key := self._keys.pop(stream, None)) is not None:
             del self._claims[key]
         for name in self._names.pop(stream, ()):
             del self._named[name]
-        self._gone[stream] = entry.record.owner
+        self._gone[stream] = entry.info.owner
         while len(self._gone) > REMEMBERED_IDS:
             self._gone.popitem(last=False)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ..clock import SYSTEM, Clock
 from .accounts import MemoryAccounts
 from .contract import LogParts
-from .lost import Close
 from .memory import MemoryLog
+from .recovery import Close
 from .sqlite.log import SqliteLog
 from .stream_ended import StreamEnded
 from .waiting_rows import MemoryRows
@@ -72,7 +72,7 @@ def build_log(
 
 
 def prepare_log(
-    url: str, *, on_lost: Callable[[Sequence[StreamEnded]], None], close: Close
+    url: str, *, on_orphans: Callable[[Sequence[StreamEnded]], None], close: Close
 ) -> None:
     """Make a log ready to be opened by several workers; tell of the streams that this ended.
 
@@ -85,7 +85,7 @@ def prepare_log(
     if kind == "sqlite":
         from .sqlite.shared_database import prepare
 
-        prepare(Path(path), now=time.time(), on_lost=on_lost, close=close)
+        prepare(Path(path), now=time.time(), on_orphans=on_orphans, close=close)
 
 
 def _redis_at(url: str) -> "Callable[..., RedisLog]":

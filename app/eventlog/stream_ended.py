@@ -40,7 +40,7 @@ class ProviderReply(msgspec.Struct, frozen=True, kw_only=True):
 class StreamEnded(msgspec.Struct, frozen=True, kw_only=True):
     """A stream that has ended. Of one whose producer is lost, less is known."""
 
-    record: StreamInfo
+    info: StreamInfo
     """Without the request."""
     end: StreamEnd
     """As the log has it: with the usage of the answer and the cost of all attempts."""

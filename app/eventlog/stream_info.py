@@ -1,6 +1,6 @@
 """What is known of a stream from its start on, beside its events.
 
-A log keeps the record as long as the stream, over restarts and for every process that shares
+A log keeps the info as long as the stream, over restarts and for every process that shares
 the log: whoever ends a stream for a process that is lost can say whose it was.
 """
 
@@ -103,7 +103,7 @@ class StreamInfo(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return size
 
     def without_request(self) -> "StreamInfo":
-        """Return the record without what it keeps of the request, which may be large."""
+        """Return the info without what it keeps of the request, which may be large."""
         return msgspec.structs.replace(self, request=b"") if self.request else self
 
 
@@ -111,13 +111,13 @@ _decode = msgspec.msgpack.Decoder(StreamInfo).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def pack_record(record: StreamInfo) -> bytes:
-    """Return a record as the bytes that `unpack_record` reads."""
-    return _encode(record)
+def pack_info(info: StreamInfo) -> bytes:
+    """Return the info as the bytes that `unpack_info` reads."""
+    return _encode(info)
 
 
-def unpack_record(data: bytes | None, stream: str, *, started_at: float) -> StreamInfo:
-    """Return a stream's record; the least that can be said where none, or no whole one, is kept."""
+def unpack_info(data: bytes | None, stream: str, *, started_at: float) -> StreamInfo:
+    """Return a stream's info; the least that can be said where none, or no whole one, is kept."""
     try:
         return _decode(data or b"")
     except (ValueError, msgspec.MsgspecError):

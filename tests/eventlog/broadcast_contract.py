@@ -6,7 +6,7 @@ A test module of a log that processes share imports `*` from here too; see `cont
 import pytest
 
 from app.errors import ServiceError
-from app.eventlog.broadcast import MAX_POST_BYTES, MAX_POSTS, Broadcast
+from app.eventlog.broadcast import MAX_MESSAGE_BYTES, MAX_MESSAGES, Broadcast
 from tests.waiting import until
 
 
@@ -42,14 +42,14 @@ async def test_post_holds_for_its_time(broadcast, clock):
 
 
 async def test_posts_have_bounds(broadcast):
-    await broadcast.post("boards", "a", b"x" * MAX_POST_BYTES, for_s=60)
+    await broadcast.post("boards", "a", b"x" * MAX_MESSAGE_BYTES, for_s=60)
     with pytest.raises(ServiceError, match="longer than"):
-        await broadcast.post("boards", "a", b"x" * (MAX_POST_BYTES + 1), for_s=60)
-    for number in range(MAX_POSTS):
+        await broadcast.post("boards", "a", b"x" * (MAX_MESSAGE_BYTES + 1), for_s=60)
+    for number in range(MAX_MESSAGES):
         await broadcast.post("orders", f"{number}", b"", for_s=60)
-    with pytest.raises(ServiceError, match=f"{MAX_POSTS} posts"):
+    with pytest.raises(ServiceError, match=f"{MAX_MESSAGES} posts"):
         await broadcast.post("orders", "one more", b"", for_s=60)
     await broadcast.post("orders", "7", b"again", for_s=60)
-    assert MAX_POSTS == len(await broadcast.posts("orders"))
+    assert MAX_MESSAGES == len(await broadcast.posts("orders"))
     await broadcast.post("orders", "7", b"", for_s=0)
     await broadcast.post("orders", "one more", b"", for_s=60)

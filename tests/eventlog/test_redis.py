@@ -40,7 +40,7 @@ async def test_requests_count_among_the_bytes_of_the_log(event_log, clock):  # t
         await create(event_log, stream, request=b"x" * 300_000)
         await event_log.append(stream, [START, END])
 
-    requests = [(await event_log.record(f"st_{number}")).request for number in range(5)]
+    requests = [(await event_log.info(f"st_{number}")).request for number in range(5)]
     assert [b"x" * 300_000] * 5 == requests
     kept, size = getattr(event_log, "_there", event_log).size()
     assert (kept < 5, size <= 1_000_000) == (True, True)

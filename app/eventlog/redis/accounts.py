@@ -21,7 +21,7 @@ from ...ledger.accounts import (
     reserve,
     with_standing,
 )
-from ..stream_info import StreamInfo, unpack_record
+from ..stream_info import StreamInfo, unpack_info
 from .account_scripts import HELD, ROWS, ROWS_DROPPED, ROWS_DUE, account_key
 from .expiry import Lease
 from .failures import asked
@@ -40,20 +40,20 @@ _encode = msgspec.msgpack.Encoder().encode
 class Hold(NamedTuple):
     """What is held for a stream."""
 
-    record: StreamInfo
-    held: Reservation
+    info: StreamInfo
+    reserved: Reservation
 
 
 # What scripts are given
 
 
-def pack_request(record: StreamInfo, *, given: int | None = None, redis_time: bool = True) -> bytes:
+def pack_request(info: StreamInfo, *, given: int | None = None, redis_time: bool = True) -> bytes:
     """Return what CREATE reserves for a stream; nothing where nothing is counted.
 
     One that has been given a length before is given it again, whatever is left. Its day, month
     and minute are those of Redis's clock; without `redis_time` those of the request.
     """
-    request = record.reserve
+    request = info.reserve
     if request is None:
         return b""
     return _encode(
@@ -126,8 +126,8 @@ async def hold_of(link: Link, stream: str) -> Hold | None:
     found: list[bytes] | None = await link.run(HOLD, [HELD], stream)
     if found is None:
         return None
-    tokens, nano, record = found
-    return Hold(unpack_record(record, stream, started_at=0), Reservation(int(tokens), int(nano)))
+    tokens, nano, info = found
+    return Hold(unpack_info(info, stream, started_at=0), Reservation(int(tokens), int(nano)))
 
 
 class Rows:

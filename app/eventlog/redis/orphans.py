@@ -17,7 +17,7 @@ HELD_AT_ONCE = 100
 log = structlog.get_logger("seseragi.eventlog")
 
 
-class Burial:
+class OrphanCollector:
     """Ends the streams of lost processes, with `end`, and forgets those processes.
 
     Those too of which Redis has nothing any more but what is held for them.
@@ -40,7 +40,7 @@ class Burial:
         self._tasks = Supervisor()
 
     def open(self) -> None:
-        self._tasks.keep("redis burial", self._keep_burying)
+        self._tasks.keep("redis orphans", self._keep_ending)
 
     async def close(self) -> None:
         await self._tasks.close()
@@ -49,20 +49,20 @@ class Burial:
     def healthy(self) -> bool:
         return self._tasks.healthy
 
-    async def _keep_burying(self) -> None:
+    async def _keep_ending(self) -> None:
         while True:
             await asyncio.sleep(self._lease.renew_s)
             try:
-                while self._settled() and await self._bury():
+                while self._settled() and await self._end_some():
                     pass
-                while self._settled() and await self._let_go():
+                while self._settled() and await self._end_reserved():
                     pass
             except Away:
                 pass
             except Refused as error:
                 log.error("streams of lost processes cannot be looked for", error=str(error))
 
-    async def _bury(self) -> bool:
+    async def _end_some(self) -> bool:
         """End some streams; tell whether there may be more."""
         found: list[Any] = await self._link.run(FIND_LOST, [OWNERS])
         streams = [stream.decode() for stream in found]
@@ -72,7 +72,7 @@ class Burial:
         # Where none could be ended, they are tried again later.
         return bool(left) and not before <= {stream.decode() for stream in left}
 
-    async def _let_go(self) -> bool:
+    async def _end_reserved(self) -> bool:
         """End some streams for which something is held and that nobody runs.
 
         Returns whether there may be more: each is looked after once in a while only.

@@ -2,7 +2,7 @@
 
 A stream has two keys, both in the slot of its id: `log`, a Redis Stream whose entries have
 the ids `<event number>-0` and the event's JSON in the field `e`, after an entry `0-1` whose
-field `r` has the stream's record; and `meta`, a hash of
+field `r` has the stream's info; and `meta`, a hash of
 
 - `owner`, `epoch`: who may append. Whoever ends a lost stream takes the next epoch;
 - `who`: whose the stream is, where that is somebody;
@@ -53,8 +53,8 @@ def log_key(stream: str) -> str:
     return f"{PREFIX}{{{stream}}}:log"
 
 
-RECORD_ID = "0-1"
-"""The id of the entry of a log that is no event: the stream's record."""
+INFO_ID = "0-1"
+"""The id of the entry of a log that is no event: the stream's info."""
 
 
 def inbox_key(owner: str) -> str:
@@ -104,8 +104,8 @@ CREATE = _script(
     + """
 -- KEYS: meta, log; where a key is to lead to the stream its claim; and where that leads to
 -- another, which is gone or has ended, its meta. ARGV: owner, epoch, started, lease ms, ttl ms,
--- ttl ms of a log that runs, its record, whose it is or '', what is to be reserved or '', the
--- record without what it keeps of the request, or '' if that is nothing; the claim's value; the
+-- ttl ms of a log that runs, its info, whose it is or '', what is to be reserved or '', the
+-- info without what it keeps of the request, or '' if that is nothing; the claim's value; the
 -- value it replaces, ttl ms of the mark that is left of that stream.
 -- 1, or a list of what was reserved, if it is ours now, and the claim with it; {-1, a list, the
 -- time} where there is not enough left to reserve; what the claim says if that leads to a stream

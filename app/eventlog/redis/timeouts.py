@@ -34,7 +34,7 @@ class Timer:
             self._act()
 
 
-class Patience:
+class Timeout:
     """What is done in it has so long, as with `asyncio.timeout`."""
 
     def __init__(self, seconds: float) -> None:

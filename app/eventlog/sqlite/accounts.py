@@ -51,7 +51,7 @@ _decode_state = msgspec.msgpack.Decoder(AccountState).decode
 _decode_held = msgspec.msgpack.Decoder(Held).decode
 
 
-class FileBooks:
+class SqliteAccounts:
     """What is in the file of a connection; `begin` and `write` go around each transaction.
 
     `alone` says that no other process writes to the file.

@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 
 from ..errors import LogUnusable
-from ..stream_info import StreamInfo, pack_record
+from ..stream_info import StreamInfo, pack_info
 
 log = structlog.get_logger("seseragi.eventlog")
 
@@ -92,7 +92,7 @@ CREATE TABLE records (
     stream INTEGER PRIMARY KEY,
     record BLOB NOT NULL
 );
-INSERT INTO records SELECT stream, pack_record(id, started_at, request)
+INSERT INTO records SELECT stream, pack_info(id, started_at, request)
     FROM requests JOIN streams ON streams.key = requests.stream;
 DROP TABLE requests;
 """
@@ -225,14 +225,14 @@ def _prepare(connection: sqlite3.Connection) -> None:
         if version < VERSION:
             execute(f"PRAGMA application_id = {APPLICATION_ID}")
             execute(f"PRAGMA user_version = {VERSION}")
-            connection.create_function("pack_record", 3, _pack_record)
+            connection.create_function("pack_info", 3, _pack_info)
             for statement in "".join(STEPS[version:]).split(";\n"):
                 execute(statement)
 
 
-def _pack_record(stream: str, started_at: float, request: bytes) -> bytes:
-    """Return the record of a stream whose request alone was kept."""
-    return pack_record(StreamInfo(stream, created_at=started_at, request=request))
+def _pack_info(stream: str, started_at: float, request: bytes) -> bytes:
+    """Return the info of a stream whose request alone was kept."""
+    return pack_info(StreamInfo(stream, created_at=started_at, request=request))
 
 
 def reason(error: OSError | sqlite3.Error) -> str:

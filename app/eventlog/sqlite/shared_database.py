@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...events import Event, Stopper, decode
-from ..broadcast import MAX_POSTS, MAX_POSTS_BYTES
+from ..broadcast import MAX_MESSAGES, MAX_READ_BYTES
 from ..errors import LogUnusable
-from ..lost import Close, close_free
+from ..recovery import Close, close_free
 from ..stream_ended import StreamEnded
-from .database import ROW, Database, EndedLost, Gone, Row, TailRow
+from .database import ROW, Database, EndedOrphans, Gone, Row, TailRow
 from .presence import Presence, clear
 from .schema import connect, reason
 
@@ -55,7 +55,7 @@ def prepare(
     path: Path,
     *,
     now: float,
-    on_lost: Callable[[Sequence[StreamEnded]], None] = lambda _: None,
+    on_orphans: Callable[[Sequence[StreamEnded]], None] = lambda _: None,
     close: Close = close_free,
 ) -> None:
     """Make the file ready to be shared; end what an earlier life left running, and tell of it.
@@ -65,7 +65,7 @@ def prepare(
     Raises:
         LogUnusable: it cannot be used, or a process uses it already.
     """
-    database = Database.open(path, now=now, on_lost=on_lost, close=close)
+    database = Database.open(path, now=now, on_orphans=on_orphans, close=close)
     clear(path)
     database.close()
 
@@ -86,7 +86,7 @@ class SharedDatabase(Database):
         self.process = process
         self._path = path
         self._presence = presence
-        self._lost: dict[int, Presence] = {}
+        self._dead: dict[int, Presence] = {}
         """Processes that are no more, with their locks, until their streams have ended."""
         self._version = -1
 
@@ -115,7 +115,7 @@ class SharedDatabase(Database):
         with suppress(sqlite3.Error):
             self.transact([partial(self._sign_off, self.process)])
         super().close()
-        for presence in (self._presence, *self._lost.values()):
+        for presence in (self._presence, *self._dead.values()):
             presence.leave()
 
     def _sign_off(self, process: int) -> None:
@@ -238,7 +238,7 @@ class SharedDatabase(Database):
         others = self._execute(
             "SELECT count(*) FROM posts WHERE place = ? AND name <> ?", (place, name)
         ).fetchone()[0]
-        if others >= MAX_POSTS:
+        if others >= MAX_MESSAGES:
             return False
         self._execute(
             "INSERT INTO posts VALUES (?, ?, ?, ?) ON CONFLICT (place, name) DO UPDATE SET "
@@ -256,34 +256,34 @@ class SharedDatabase(Database):
             (place, now),
         ):
             size += len(text)
-            if size > MAX_POSTS_BYTES:
+            if size > MAX_READ_BYTES:
                 break
             found[name] = text
         return found
 
     # Processes that are no more
 
-    def find_lost(self) -> list[int]:
+    def find_dead(self) -> list[int]:
         """Return which processes have ended without leaving."""
         for (process,) in self._execute(
             "SELECT id FROM processes WHERE id <> ?", (self.process,)
         ).fetchall():
-            if process in self._lost:
+            if process in self._dead:
                 continue
             with suppress(OSError):  # no descriptor is free: later, then
                 presence = Presence.take(self._path, process)
                 if presence is not None:
-                    self._lost[process] = presence
-        return list(self._lost)
+                    self._dead[process] = presence
+        return list(self._dead)
 
-    def end_streams_of(self, process: int, *, now: float) -> EndedLost:
+    def end_streams_of(self, process: int, *, now: float) -> EndedOrphans:
         """End some streams of a lost process; none, and it is forgotten, when all have ended."""
-        ended = self.end_lost(process, now=now)
+        ended = self.end_orphans(process, now=now)
         self._version = -1  # `data_version` does not count what this connection writes
         if not ended.dealt_with:
             self.leave_all(process, now=now)
             self._sign_off(process)
-            self._staged.append(lambda: self._lost.pop(process).leave())
+            self._staged.append(lambda: self._dead.pop(process).leave())
         return ended
 
     # What others append
