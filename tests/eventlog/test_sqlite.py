@@ -355,7 +355,7 @@ async def test_file_of_a_newer_version_is_told(path):
         await SqliteLog(path, retention_s=100, max_bytes=1000).open()
 
 
-BOOKS = ("accounts", "held", "waiting_rows", "posts")
+BOOKS = ("accounts", "held", "waiting_rows", "broadcast")
 """The tables of the seventh version, and of the eighth."""
 
 

@@ -452,7 +452,7 @@ async def test_file_of_the_sixth_version_keeps_accounts_from_now_on(path):
     async with opened(path) as event_log:
         await event_log.create(StreamInfo("st_1"))
         await event_log.append("st_1", [BEGUN])
-    tables = ("accounts", "held", "waiting_rows", "posts")
+    tables = ("accounts", "held", "waiting_rows", "broadcast")
     run_sql(path, *(f"DROP TABLE {table}" for table in tables), "PRAGMA user_version = 6")
     async with opened(path) as event_log:
         assert (await event_log.state("st_1")).ended

@@ -279,14 +279,14 @@ async def test_end_that_this_process_has_written_for_another_is_shown_to_its_rea
 async def test_process_that_sleeps_is_not_taken_for_lost(path, monkeypatch):
     monkeypatch.setattr(shared, "LOOK_AFTER_S", 0.01)
     async with joined(path, retention_s=1000, max_bytes=10**9) as here:
-        find_lost = here._database.find_lost
+        find_dead = here._database.find_dead
         looks: list[list[int]] = []
 
         def look() -> list[int]:
-            looks.append(find_lost())
+            looks.append(find_dead())
             return looks[-1]
 
-        here._database.find_lost = look
+        here._database.find_dead = look
         with process("producer", path, 1, "shared") as producer:
             assert producer.stdout
             producer.stdout.readline()

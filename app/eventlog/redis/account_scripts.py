@@ -201,7 +201,7 @@ local function reserve(stream, owner, lease, packed, info)
 end
 """
 )
-"""Needs `now`, by which periods begin. Its request is what `books.pack_request` returns."""
+"""Needs `now`, by which periods begin. Its request is what `accounts.pack_request` returns."""
 
 SETTLE = (
     _ACCOUNTS
@@ -223,7 +223,7 @@ local function keep_row(stream, row)
 end
 
 -- Puts what a stream has cost in the place of what is held for it, if anything is: `spent` is what
--- `books.pack_settlement` makes, or nothing for one that never began.
+-- `accounts.pack_settlement` makes, or nothing for one that never began.
 local function settle(stream, spent)
   local packed = redis.call('HMGET', HELD, stream)[1]
   if not packed then return false end

@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from ...errors import RelayError, RequestError, ServiceError
 from ...events import Event, Stopper
 from ...ledger.accounts import NOTHING, AccountState, Settlement
-from ..broadcast import MAX_MESSAGES, MAX_READ_BYTES, Place, check_post, too_many
+from ..broadcast import MAX_MESSAGES, MAX_READ_BYTES, Channel, channel_full, check_message
 from ..contract import PAGE, Follower, Placed
 from ..cursors import STRIDE, read_all
 from ..entries import Entries, Entry
@@ -39,15 +39,15 @@ from .pages import Page, Pages
 from .scripts import (
     ASK_STOP,
     DELETE,
-    POST,
-    POSTED,
+    MESSAGES,
+    PUBLISH,
     TELL,
+    channel_keys,
     claim_key,
     inbox_key,
     log_key,
     meta_key,
     name_key,
-    posts_keys,
 )
 from .server import check, why
 from .tails import BLOCK_S, INBOX_MESSAGES, INBOX_MS, Tails
@@ -514,25 +514,27 @@ class RedisLog:
         self._stopping = True
         self._tails.stop_all()
 
-    async def post(self, place: Place, name: str, text: bytes, *, for_s: float) -> None:
-        check_post(text)
+    async def publish(self, channel: Channel, name: str, message: bytes, *, for_s: float) -> None:
+        check_message(message)
         for_ms = max(0, round(1000 * for_s))
-        posted = self._link.run(POST, posts_keys(place), name, text, for_ms, MAX_MESSAGES)
-        if not await asked(posted):
-            raise too_many()
+        published = self._link.run(
+            PUBLISH, channel_keys(channel), name, message, for_ms, MAX_MESSAGES
+        )
+        if not await asked(published):
+            raise channel_full()
 
-    async def posts(self, place: Place) -> dict[str, bytes]:
-        kept, until = posts_keys(place)
-        names: list[bytes] = await asked(self._link.run(POSTED, [until]))
+    async def messages(self, channel: Channel) -> dict[str, bytes]:
+        kept, until = channel_keys(channel)
+        names: list[bytes] = await asked(self._link.run(MESSAGES, [until]))
         found: dict[str, bytes] = {}
         size = 0
         for name in names:  # one by one: streams are written over the same connection
-            (text,) = await asked(self._link.send("HMGET", kept, name))
-            size += len(text or b"")
+            (message,) = await asked(self._link.send("HMGET", kept, name))
+            size += len(message or b"")
             if size > MAX_READ_BYTES:
                 break
-            if text is not None:
-                found[name.decode()] = text
+            if message is not None:
+                found[name.decode()] = message
         return found
 
     # In memory

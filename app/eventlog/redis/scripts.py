@@ -10,13 +10,13 @@ field `r` has the stream's info; and `meta`, a hash of
 - `started`, `ended`: unix seconds, the latter from the `stream.end` on;
 - `last`: the number of the last event;
 - `kept`: the number of the owner's last event, where another process ended the stream. The
-  numbers of that end begin beyond whatever the owner may have shown: `contract.Ending`;
+  numbers of that end begin beyond whatever the owner may have shown: `cursors.Ending`;
 - `stop`: who has asked for the end, once somebody did;
 - `attended`: until when readers elsewhere wait for more, in ms of Redis's clock;
 - `gone`: set when the stream was removed; what is left is a mark for the late.
 
 A process has a set of the streams that it runs, and `owners` says of each process until when it
-need not be asked whether it lives, as its streams do. `books_scripts` has what streams cost.
+need not be asked whether it lives, as its streams do. `account_scripts` has the accounts.
 
 Times are those of Redis, since the clocks of replicas differ. Every key has a time to live
 from the step that makes it.
@@ -480,16 +480,16 @@ HOLD = _script(_HOLD)
 TAKE_ROWS = _script(_ALWAYS + _TAKE_ROWS)
 
 
-def posts_keys(place: str) -> list[str]:
-    """Where the posts of a place are, by their names, and until when each holds."""
-    return [f"{PREFIX}posts:{place}", f"{PREFIX}posts:{place}:until"]
+def channel_keys(channel: str) -> list[str]:
+    """Return the keys of a channel: its messages by name, and their expiry times."""
+    return [f"{PREFIX}broadcast:{channel}", f"{PREFIX}broadcast:{channel}:until"]
 
 
-POST = _script(
+PUBLISH = _script(
     _NOW
     + """
--- KEYS: posts, until. ARGV: name, text, ms for which it holds, how many there may be.
--- 0 where there are too many.
+-- KEYS: messages, until. ARGV: name, message, ms until it expires, how many there may be.
+-- Returns 0 if the channel is full.
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now)) do
   redis.call('HDEL', KEYS[1], name)
   redis.call('ZREM', KEYS[2], name)
@@ -511,16 +511,16 @@ return 1
 """
 )
 
-POSTED = _script(
+MESSAGES = _script(
     _ALWAYS
     + _NOW
     + """
--- KEYS: until. Gives the names of the posts that hold.
+-- KEYS: until. Returns the names of the messages that have not expired.
 return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. now, '+inf')
 """
 )
 
 SCRIPTS = (
     *(CREATE, ABANDON, CLAIM, APPEND, RENEW, PAGE, LOOK, END, ASK_STOP, TELL, DELETE),
-    *(BEAT, FIND_LOST, FIND_HELD, HOLD, TAKE_ROWS, POST, POSTED),
+    *(BEAT, FIND_LOST, FIND_HELD, HOLD, TAKE_ROWS, PUBLISH, MESSAGES),
 )

@@ -96,7 +96,7 @@ INSERT INTO records SELECT stream, pack_info(id, started_at, request)
     FROM requests JOIN streams ON streams.key = requests.stream;
 DROP TABLE requests;
 """
-BOOKS = """
+ACCOUNTS = """
 CREATE TABLE accounts (
     name TEXT PRIMARY KEY,
     month INTEGER NOT NULL,             -- in which it was used last
@@ -114,16 +114,16 @@ CREATE TABLE waiting_rows (
     row BLOB NOT NULL
 );
 """
-POSTS = """
-CREATE TABLE posts (
-    place TEXT NOT NULL,
+BROADCAST = """
+CREATE TABLE broadcast (
+    channel TEXT NOT NULL,
     name TEXT NOT NULL,
     until REAL NOT NULL,
-    text BLOB NOT NULL,
-    UNIQUE (place, name)
+    message BLOB NOT NULL,
+    UNIQUE (channel, name)
 );
 """
-STEPS = (SCHEMA, NAMES, CLAIMS, SHARING, REQUESTS, RECORDS, BOOKS, POSTS)
+STEPS = (SCHEMA, NAMES, CLAIMS, SHARING, REQUESTS, RECORDS, ACCOUNTS, BROADCAST)
 """What each version added to the one before; a new file takes all the steps."""
 VERSION = len(STEPS)
 

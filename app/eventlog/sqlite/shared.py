@@ -14,7 +14,7 @@ import structlog
 
 from ...errors import RelayError, shutting_down
 from ...events import Event, Stopper
-from ..broadcast import Place, check_post, too_many
+from ..broadcast import Channel, channel_full, check_message
 from ..contract import PAGE, Follower
 from ..peers import OnStop
 from ..stream_info import StreamInfo
@@ -229,14 +229,16 @@ class SharedSqliteLog(SqliteLog):
         self._on_gone(Gone([stream], 0))
         self._writer.submit(partial(self._database.let_go, stream), _ignore)
 
-    async def post(self, place: Place, name: str, text: bytes, *, for_s: float) -> None:
-        check_post(text)
-        post = partial(self._database.post, place, name, text, now=self._wall(), for_s=for_s)
-        if not await self._write(post):
-            raise too_many()
+    async def publish(self, channel: Channel, name: str, message: bytes, *, for_s: float) -> None:
+        check_message(message)
+        publish = partial(
+            self._database.publish, channel, name, message, now=self._wall(), for_s=for_s
+        )
+        if not await self._write(publish):
+            raise channel_full()
 
-    async def posts(self, place: Place) -> dict[str, bytes]:
-        return await self._read(partial(self._database.posts, place, now=self._wall()))
+    async def messages(self, channel: Channel) -> dict[str, bytes]:
+        return await self._read(partial(self._database.messages, channel, now=self._wall()))
 
     # Processes that are no more, and what all hold
 

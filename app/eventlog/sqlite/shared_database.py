@@ -227,38 +227,39 @@ class SharedDatabase(Database):
         rows = self._execute("SELECT left_at FROM attended WHERE stream = ?", (id,))
         return [left_at for (left_at,) in rows.fetchall()]
 
-    # What processes show each other
+    # Broadcast
 
-    def post(self, place: str, name: str, text: bytes, *, now: float, for_s: float) -> bool:
-        """Leave a post for so many seconds; False where there are too many."""
-        self._execute("DELETE FROM posts WHERE until <= ?", (now,))
+    def publish(self, channel: str, name: str, message: bytes, *, now: float, for_s: float) -> bool:
+        """Publish a message for so many seconds; False if the channel is full."""
+        self._execute("DELETE FROM broadcast WHERE until <= ?", (now,))
         if for_s <= 0:
-            self._execute("DELETE FROM posts WHERE place = ? AND name = ?", (place, name))
+            self._execute("DELETE FROM broadcast WHERE channel = ? AND name = ?", (channel, name))
             return True
         others = self._execute(
-            "SELECT count(*) FROM posts WHERE place = ? AND name <> ?", (place, name)
+            "SELECT count(*) FROM broadcast WHERE channel = ? AND name <> ?", (channel, name)
         ).fetchone()[0]
         if others >= MAX_MESSAGES:
             return False
         self._execute(
-            "INSERT INTO posts VALUES (?, ?, ?, ?) ON CONFLICT (place, name) DO UPDATE SET "
-            "until = excluded.until, text = excluded.text",
-            (place, name, now + for_s, text),
+            "INSERT INTO broadcast VALUES (?, ?, ?, ?) ON CONFLICT (channel, name) DO UPDATE SET "
+            "until = excluded.until, message = excluded.message",
+            (channel, name, now + for_s, message),
         )
         return True
 
-    def posts(self, place: str, *, now: float) -> dict[str, bytes]:
-        """Return those of a place that hold; some of them, if they are very long."""
+    def messages(self, channel: str, *, now: float) -> dict[str, bytes]:
+        """Return the messages of a channel, up to `MAX_READ_BYTES`, those that last longest."""
         found: dict[str, bytes] = {}
         size = 0
-        for name, text in self._execute(
-            "SELECT name, text FROM posts WHERE place = ? AND until > ? ORDER BY until DESC",
-            (place, now),
+        for name, message in self._execute(
+            "SELECT name, message FROM broadcast WHERE channel = ? AND until > ? "
+            "ORDER BY until DESC",
+            (channel, now),
         ):
-            size += len(text)
+            size += len(message)
             if size > MAX_READ_BYTES:
                 break
-            found[name] = text
+            found[name] = message
         return found
 
     # Processes that are no more
