@@ -16,17 +16,16 @@ from .stream_info import Scoped, StreamInfo
 from .values import Claim, LogSize, LogState, Look, may_see
 
 REMEMBERED_IDS = 10_000
-"""How many removed streams are still told from unknown ones (about 150 bytes each)."""
+"""How many removed streams are reported as expired, not unknown (about 150 bytes each)."""
 
 
 class MemoryLog:
     """An `EventLog` in memory.
 
-    Streams that have ended are kept for `retention_s` seconds. When all streams together
-    exceed `max_bytes`, the ended ones go first, oldest first; then `create` refuses. One
-    stream may have `max_stream_bytes` and `max_stream_events`. Bytes are those of memory,
-    estimated. `accounts` are where streams are reserved and settled, by default its own. `now` is
-    a monotonic clock in seconds, `wall` tells unix seconds.
+    Ended streams are stored for `retention_s` seconds. When all streams together exceed
+    `max_bytes`, the oldest ended ones are removed; if that does not suffice, `create` refuses.
+    `max_stream_bytes` and `max_stream_events` limit one stream. Bytes are estimates of memory.
+    `now` is a monotonic clock in seconds, `wall` returns unix seconds.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class MemoryLog:
         """The owners of removed streams."""
         self._claims: dict[Scoped, Claim] = {}
         self._keys: dict[str, Scoped] = {}
-        """What each key is bound to, and the key of each stream that has one."""
+        """The claim of each key, and the key of each stream."""
         self._named: dict[Scoped, str] = {}
         self._names: dict[str, set[Scoped]] = {}
         """The stream of each name, and the names of each stream."""
@@ -126,7 +125,7 @@ class MemoryLog:
         try:
             self._add(stream, events, settlement)
         except ValueError:
-            self._find(stream)  # or there is none, or no longer
+            self._find(stream)  # raises if it is unknown or expired
             raise
         return None
 
@@ -136,7 +135,7 @@ class MemoryLog:
         size = self._entries.measure(stream, events)
         entry = self._entries.find_running(stream)
         if entry is not None and events and isinstance(events[-1], StreamEnd):
-            # Before anybody is told of the end.
+            # Before a follower receives the end.
             self._accounts.settle(entry.info, settlement or NOTHING)
         self._entries.add(stream, events, size=size)
 
