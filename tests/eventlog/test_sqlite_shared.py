@@ -96,7 +96,7 @@ async def test_readers_elsewhere_miss_nothing_that_is_filed_and_swept(path, monk
     monkeypatch.setattr(sqlite, "FILED_EVENTS", 40)
     monkeypatch.setattr(database, "TAIL_ROWS", 5)
     monkeypatch.setattr(database, "SWEPT_AT_ONCE", 3)
-    monkeypatch.setattr(tail, "HELD", 30)
+    monkeypatch.setattr(tail, "RETAINED", 30)
     dice = random.Random(3)
     expected: list[Event] = [START]
     async with joined(path) as there, joined(path) as here, joined(path) as third:

@@ -1,4 +1,4 @@
-"""Streams of processes that are lost, which nobody may ever ask for: they are looked for."""
+"""Periodically ends orphaned streams of dead processes."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,11 +18,10 @@ log = structlog.get_logger("seseragi.eventlog")
 
 
 class OrphanCollector:
-    """Ends the streams of lost processes, with `end`, and forgets those processes.
+    """Ends the streams of dead processes with `end`, and forgets those processes.
 
-    Those too of which Redis has nothing any more but what is held for them.
-
-    `settled` tells whether owners have had the time to come back to a Redis that was away.
+    That includes streams of which Redis has nothing left but the reservation. `settled` returns
+    whether owners have had the time to reconnect to a Redis that was away.
     """
 
     def __init__(
@@ -63,19 +62,19 @@ class OrphanCollector:
                 log.error("streams of lost processes cannot be looked for", error=str(error))
 
     async def _end_some(self) -> bool:
-        """End some streams; tell whether there may be more."""
+        """End some streams; return whether there may be more."""
         found: list[Any] = await self._link.run(FIND_LOST, [OWNERS])
         streams = [stream.decode() for stream in found]
         before = set(streams)
         await asyncio.gather(*(asyncio.shield(self._end(stream)) for stream in streams))
         left: list[Any] = await self._link.run(FIND_LOST, [OWNERS])
-        # Where none could be ended, they are tried again later.
+        # If none could be ended, they are tried again later.
         return bool(left) and not before <= {stream.decode() for stream in left}
 
     async def _end_reserved(self) -> bool:
-        """End some streams for which something is held and that nobody runs.
+        """End some streams that have a reservation and no producer.
 
-        Returns whether there may be more: each is looked after once in a while only.
+        Returns whether there may be more: each is checked every `LOOKS` leases only.
         """
         pause_ms = LOOKS * self._lease.ms
         found: list[bytes] = await self._link.run(
