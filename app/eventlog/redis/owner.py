@@ -1,9 +1,9 @@
-"""The streams that are produced here: their events on the way to Redis, and their leases.
+"""Writes the streams that run in this process to Redis, and renews their leases.
 
-All events of such a stream are in memory as long as it runs. What Redis has of it is a
-number, `acked`: whatever follows is sent until that number says that it is there. So a lost
-reply, a new connection, a Redis that came back empty or that lost its last writes are all
-the same: Redis tells how far it is, and what is missing follows.
+All events of a running stream are in memory. `acked` is the last event that Redis has
+acknowledged; later ones are sent until it acknowledges them. So a lost reply, a new connection,
+and a Redis that came back empty or without its last writes are one case: Redis returns how far
+it is, and the rest is sent again.
 
 Events are shown to readers once Redis has them, unless Redis is away.
 """

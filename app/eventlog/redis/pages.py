@@ -1,4 +1,4 @@
-"""What Redis has of a stream, for whoever asks; streams whose owner is lost are ended then."""
+"""Reads streams from Redis, and ends those it finds orphaned."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ log = structlog.get_logger("seseragi.eventlog")
 
 
 class Page(NamedTuple):
-    """What Redis has of a stream: all of it that matters, and some events."""
+    """The meta of a stream in Redis, and some events."""
 
     started_at: float
     ended_at: float | None
@@ -47,7 +47,7 @@ class Page(NamedTuple):
 
     @property
     def orphaned(self) -> bool:
-        """Whether its owner is lost and nobody has ended it."""
+        """Whether its owner is dead and it has not been ended."""
         return self.ended_at is None and not self.gone and self.lease_s < 0
 
     def events(self, after: int) -> list[Event]:
@@ -81,7 +81,7 @@ class Page(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The stream that a key of Redis leads to, and what there is of it."""
+    """The stream that a key of Redis leads to, and its page."""
 
     stream: str
     page: Page | None
@@ -250,7 +250,7 @@ class Pages:
             if self.settled():
                 await self._end_orphan(stream)
         except (Away, ServiceError):
-            pass  # the log has told of it
+            pass  # already logged
         except Refused as error:
             log.error(
                 "lost stream could not be ended; it is tried again", stream=stream, error=str(error)

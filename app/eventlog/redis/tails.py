@@ -1,8 +1,8 @@
-"""The ends of streams that run elsewhere, for the readers here: one blocking read for all.
+"""The tails of streams that run in other processes: one blocking read for all.
 
-A tail holds the last events of one stream and tells who follows it. Its number is that of
-the log: whoever is behind its first event reads pages. Every second Redis is asked how the
-streams fare that are read here, so that one whose owner is lost is ended soon.
+A tail has the last events of one stream and calls its followers. A reader behind its first
+event reads pages. Every second Redis reports the state of the streams that are read here, so that
+an orphaned one is ended soon.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ INBOX_MS = 60_000
 """How many messages to a process are kept, about, and how long they outlive it."""
 
 RUNS, ENDED, GONE, MISSING, LOST = range(5)
-"""What `LOOK` says of a stream."""
+"""The states that `LOOK` returns."""
 
 log = structlog.get_logger("seseragi.eventlog")
 

@@ -1,7 +1,7 @@
-"""What a SQLite file of a log is asked and told. All sync, for one thread.
+"""The SQLite file of a log: its statements and transactions. All sync, for one thread.
 
-What running streams append goes to the end of `tail`, for all of them the same place, so
-that a commit writes a page or two however many streams take part in it. The events of a
+Running streams all append to the end of `tail`, so that a commit writes a page or two however
+many streams take part in it. The events of a
 stream are filed into `pages` of up to a thousand, and with its end the last of them; ended
 streams are read from there only. Rows of `tail` that are filed are dead and swept from its
 front; the few live ones there move to its end. (One clustered table instead made an append
@@ -51,7 +51,7 @@ PURGED_AT_ONCE = 32
 SWEPT_AT_ONCE = 1_000
 
 REMEMBERED_IDS = 100_000
-"""How many removed streams are still told from unknown ones, and for how long."""
+"""How many removed streams are reported as expired, not unknown, and for how long."""
 REMEMBERED_S = 86_400
 
 ROW = "key, started_at, ended_at, last, gone_at IS NOT NULL, process, owner"
@@ -99,8 +99,8 @@ class EndedOrphans(NamedTuple):
     """Those that had begun."""
 
 
-class Lasting(partial[Any]):
-    """Work whose transaction outlasts a loss of power: it is on the disk when it is done."""
+class Durable(partial[Any]):
+    """Work whose transaction is on the disk when it returns (`synchronous = FULL`)."""
 
 
 class Database:
@@ -144,10 +144,10 @@ class Database:
         on_orphans: Callable[[Sequence[StreamEnded]], None] = lambda _: None,
         close: Close = close_free,
     ) -> "Database":
-        """Open or make the file; end the streams that had no end, and tell of them.
+        """Open or create the file, ending streams that were left running.
 
         Raises:
-            LogUnusable: it cannot be used, which the text tells why.
+            LogUnusable: it cannot be used.
         """
         connection = connect(path)
         try:
@@ -166,7 +166,7 @@ class Database:
         self._staged = []
         self.accounts.begin()
         changes = self._connection.total_changes
-        level = "FULL" if any(isinstance(work, Lasting) for work in works) else "NORMAL"
+        level = "FULL" if any(isinstance(work, Durable) for work in works) else "NORMAL"
         try:
             if level != self._level:
                 self._execute(f"PRAGMA synchronous = {level}")
@@ -324,7 +324,7 @@ class Database:
     # Names
 
     def name(self, name: str, id: str) -> bool:
-        """Return a stream a name; False if it is not kept."""
+        """Bind a name to a stream; False if the stream was removed."""
         added = self._execute(
             "INSERT OR REPLACE INTO names "
             "SELECT ?, id FROM streams WHERE id = ? AND gone_at IS NULL",

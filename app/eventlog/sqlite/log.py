@@ -1,4 +1,4 @@
-"""The log in a SQLite file: what has ended survives a restart, what was running is ended.
+"""The log in a SQLite file: ended streams survive a restart, running ones are ended by it.
 
 Running streams are in memory too, and so are ended ones for a moment: live reading costs
 what it costs there. An event is shown only after its commit, so that a kill takes back
@@ -39,7 +39,7 @@ from ..stream_ended import StreamEnded
 from ..stream_info import Scoped, StreamInfo, pack_info
 from ..supervision import Supervisor
 from ..values import Claim, LogSize, LogState, Look, may_see
-from .database import SWEPT_AT_ONCE, Database, Gone, Lasting, Row
+from .database import SWEPT_AT_ONCE, Database, Durable, Gone, Row
 from .writer import ThreadLostError, Writer
 
 KEEP_S = 10
@@ -93,7 +93,7 @@ class Batch:
         return isinstance(self.events[-1], StreamEnd)
 
     def settle(self, error: BaseException | None = None) -> bool:
-        """Return who appended them how it went; False if nobody waits to hear it."""
+        """Wake the producer with the result; False if it no longer waits."""
         if self.done.done():
             return False
         if error is None:
@@ -305,7 +305,7 @@ class SqliteLog:
         run.ending = batch.ends
         run.batches.append(batch)
         # Once a stream that a key leads to has begun, its upstream is called.
-        work = Lasting if run.bound and batch.first == 1 else partial
+        work = Durable if run.bound and batch.first == 1 else partial
         self._writer.submit(work(self._store, batch), partial(self._stored, batch))
         await batch.done
         return None

@@ -1,4 +1,4 @@
-"""The SQLite file of a log: opening it, its schema, and what may be wrong with it."""
+"""Opens the SQLite file of a log: schema, migrations and errors."""
 
 import shlex
 import sqlite3
@@ -139,7 +139,7 @@ def connect(path: Path, *, alone: bool = True) -> sqlite3.Connection:
     """Open the file, or make it, for this process alone or for several.
 
     Raises:
-        LogUnusable: it cannot be used, which the text tells why.
+        LogUnusable: it cannot be used.
     """
     if not path.parent.is_dir():
         raise LogUnusable(f"{path}: the directory {str(path.parent)!r} does not exist")
@@ -203,7 +203,7 @@ def _check_modes(path: Path, *, warns: bool) -> None:
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
-    """See that the file is one of ours, and bring it up."""
+    """Check that the file is a log of ours, and migrate it."""
     execute = connection.execute
     application, version = (
         execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
@@ -236,7 +236,7 @@ def _pack_info(stream: str, started_at: float, request: bytes) -> bytes:
 
 
 def reason(error: OSError | sqlite3.Error) -> str:
-    """Return what is wrong with the file."""
+    """Explain what is wrong with the file."""
     if isinstance(error, OSError):
         return f"it cannot be made: {error.strerror}"
     name = getattr(error, "sqlite_errorname", "")

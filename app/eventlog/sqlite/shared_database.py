@@ -1,8 +1,8 @@
-"""What a SQLite file is asked and told that several processes share. All sync, for one thread.
+"""The SQLite file of a log that several processes share. All sync, for one thread.
 
-Each process has a range of keys in the tail, so that two never write the same rows there, and
-removes only its own. What one has to tell another about a stream is a note. A process reads
-what others append by looking through their ranges, from the key that it has come to.
+Each process has a range of keys in the tail; it writes and removes rows of its own range only. A
+process sends another a note about a stream. It reads what others append by scanning their
+ranges from the last key that it has seen.
 """
 
 import sqlite3
@@ -95,7 +95,7 @@ class SharedDatabase(Database):
         """Open the file as one process more.
 
         Raises:
-            LogUnusable: it cannot be used, which the text tells why.
+            LogUnusable: it cannot be used.
         """
         connection = connect(path, alone=False)
         try:
@@ -180,7 +180,7 @@ class SharedDatabase(Database):
         rows = self._tails_of([row.key], after=low, end=high)[row.key]
         return list(_events_of(rows, after))[:limit]
 
-    # What processes tell each other
+    # Notes between processes
 
     def ask_stop(self, id: str, by: Stopper) -> None:
         self._note(by, id)
