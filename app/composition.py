@@ -339,8 +339,8 @@ def prepare_log(settings: Settings, observers: Sequence[Observer]) -> None:
         for ended in lost:
             told.ended(ended)
 
-    close = build_accounting(settings).close_lost
-    opening.prepare_log(settings.log, on_lost=tell, close=close)
+    close = build_accounting(settings).close_orphaned
+    opening.prepare_log(settings.log, on_orphans=tell, close=close)
 
 
 def build_authenticator(settings: Settings, clock: Clock = SYSTEM) -> Authenticator | None:

@@ -119,7 +119,7 @@ async def test_an_end_that_is_cancelled_while_it_is_written_is_reported(monkeypa
     assert "completed" == (await end_of(log)).status
     started, committed, first, report = observer.told
     assert [StreamInfo, Committed, FirstEvent, StreamEnded] == [*map(type, observer.told)]
-    assert started == committed.record == first.record == report.record
+    assert started == committed.info == first.info == report.info
     assert ("completed", len(await read_all(log, "st_x"))) == (report.end.status, report.events)
 
 

@@ -64,7 +64,7 @@ class Sampler:
         samples: dict[str, _Sample] = {}
         pause_at = time.perf_counter() + SLICE_S
         for progress in streams:
-            stream = progress.record.id
+            stream = progress.info.id
             sample = samples[stream] = self._samples.get(stream) or _Sample()
             for _ in self._weigh(sample, progress):
                 await asyncio.sleep(0)
@@ -91,7 +91,7 @@ class Sampler:
             sample.weight += sum(map(weigh_event, some))
 
     def _show(self, progress: Progress, sample: _Sample) -> Live:
-        record, now = progress.record, self._clock()
+        record, now = progress.info, self._clock()
         events, output_tokens, nano = progress.events, None, None
         rate = sample.rate(now, events)
         if progress.first_event_s is not None:

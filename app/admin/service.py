@@ -20,7 +20,7 @@ import structlog
 
 from .. import __version__
 from ..errors import RelayError, RequestError
-from ..eventlog.broadcast import MAX_POST_BYTES, Broadcast
+from ..eventlog.broadcast import MAX_MESSAGE_BYTES, Broadcast
 from ..eventlog.supervision import Supervisor
 from ..generation.account_reader import AccountReader
 from ..generation.hub import Hub
@@ -157,19 +157,19 @@ class AdminService:
             await asyncio.wait({self._making})
         if self._watched_until > -math.inf and self._broadcast is not None:
             with contextlib.suppress(RelayError):
-                await self._broadcast.post("boards", self._id, b"", for_s=0)
+                await self._broadcast.publish("snapshots", self._id, b"", for_s=0)
 
     async def _beat(self, broadcast: Broadcast) -> None:
         loop = asyncio.get_running_loop()
         while True:
             with contextlib.suppress(RelayError):  # the log has told of its trouble
-                orders = await broadcast.posts("orders")
+                orders = await broadcast.messages("commands")
                 if orders:
                     self._hear(orders)
                 if WATCH in orders:
                     self._watched_until = loop.time() + WATCH_S
-                    board = pack_board(await self._look(), most=MAX_POST_BYTES)
-                    await broadcast.post("boards", self._id, board, for_s=BOARD_S)
+                    board = pack_board(await self._look(), most=MAX_MESSAGE_BYTES)
+                    await broadcast.publish("snapshots", self._id, board, for_s=BOARD_S)
             await asyncio.sleep(BEAT_S)
 
     def _hear(self, orders: Mapping[str, bytes]) -> None:
@@ -219,12 +219,12 @@ class AdminService:
         now = asyncio.get_running_loop().time()
         waits = now >= self._watched_until
         if now >= self._said_at + WATCH_AGAIN_S:
-            await broadcast.post("orders", WATCH, b"", for_s=WATCH_S)
+            await broadcast.publish("commands", WATCH, b"", for_s=WATCH_S)
             self._said_at = now
         if waits:
             await asyncio.sleep(FIRST_S)
         self._watched_until = self._said_at + WATCH_S
-        boards = await broadcast.posts("boards")
+        boards = await broadcast.messages("snapshots")
         boards.pop(self._id, None)
         for text in islice(boards.values(), MAX_BOARDS):
             with contextlib.suppress(ValueError, msgspec.MsgspecError):  # of another version
@@ -318,7 +318,7 @@ class AdminService:
         name = f"{'try' if action == 'try' else 'rest'} {target}"
         held_s = for_s if action == "rest" else breakers.rests_for(target, now) + ORDER_S
         if self._broadcast is not None:
-            await self._broadcast.post("orders", name, _encode_order(order), for_s=held_s)
+            await self._broadcast.publish("commands", name, _encode_order(order), for_s=held_s)
         self._obeyed[name] = order.id
         self._obey(order)
         log.info("target ordered", target=target, action=action, until=until, by=by or None)

@@ -62,7 +62,7 @@ class Saving:
         """Return a stream of the asker's as a cassette."""
         streams = streams_of(self._hub, request)
         stream = await streams.get(request.path_params["stream"], after=0)
-        record = await stream.record()
+        record = await stream.info()
         wanted = await read_options(
             request, self._hub, policy=self._policy, decoder=_wanted, example=EXAMPLE
         )

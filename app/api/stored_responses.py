@@ -139,7 +139,7 @@ class StoredResponses:
         Raises:
             RequestError: `previous_response_not_found`, those of turns before are gone.
         """
-        stored = unpack((await stream.record()).request)
+        stored = unpack((await stream.info()).request)
         if stored is None:
             return None
         own = [*name_items(stream.id, read_input(stored.input), letter="i")]
@@ -223,7 +223,7 @@ async def _find(streams: OwnedStreams, response: str) -> OwnedStream | None:
 async def _read(stream: OwnedStream) -> _Turn | None:
     """Read what is kept of a response; None where it is not stored, or no longer."""
     try:
-        stored = unpack((await stream.record()).request)
+        stored = unpack((await stream.info()).request)
         if stored is None:
             return None
         result = render_result(stream.id, await stream.events())

@@ -1,4 +1,4 @@
-"""The append-only log of each stream; `contract` has its protocol."""
+"""The append-only log of each stream; `contract` is its protocol."""
 
 from .contract import EventLog, Follower, LogParts
 from .cursors import STRIDE, Ending, cursor_after, read_all

@@ -1,8 +1,7 @@
-"""The accounts beside a log: read by whoever reports usage, changed by the log alone.
+"""The accounts beside a log: only the log changes them.
 
-A log that writes elsewhere reserves and settles in its own transactions. Any other takes a
-`MemoryAccounts` and calls it from three places, with no `await` between the call and the change
-of the stream that it belongs to:
+A log with transactions reserves and settles in those. Any other log calls a `MemoryAccounts`
+from three places, with no `await` between the call and the change of the stream:
 
 - `create` calls `reserve` before the stream can be found; a `LimitReached` leaves no stream.
 - `append` of a `stream.end` calls `settle` before a reader can see that end.
@@ -28,16 +27,16 @@ from .stream_info import StreamInfo
 from .waiting_rows import MemoryRows
 
 FEW_ACCOUNTS = 1000
-"""Accounts that are kept without a look at which of them are over (about 1 KiB each)."""
+"""How many accounts are stored before the first cleanup (about 1 KiB each)."""
 
 
 class Accounts(Protocol):
-    """The numbers of accounts."""
+    """Read access to accounts."""
 
     async def read_accounts(self, names: Sequence[str]) -> list[AccountState]:
-        """Return the numbers of accounts, in the order of the names; 0 for an unknown one.
+        """Return the states of accounts in the order of the names; zeros for an unknown one.
 
-        Periods may be past ones: see `AccountState.turn`.
+        Their periods may be over: see `AccountState.turn`.
         """
 
 
@@ -54,13 +53,13 @@ class MemoryAccounts:
     async def read_accounts(self, names: Sequence[str]) -> list[AccountState]:
         return [copy(self._accounts.get(name) or AccountState()) for name in names]
 
-    def reserve(self, record: StreamInfo) -> Grant | None:
-        """Reserve what a new stream asks for; None if that is nothing.
+    def reserve(self, info: StreamInfo) -> Grant | None:
+        """Reserve `info.reserve` for a new stream; None if there is nothing to reserve.
 
         Raises:
-            LimitReached: an account has not enough left; nothing is reserved.
+            LimitReached: an account lacks room; nothing is reserved.
         """
-        request = record.reserve
+        request = info.reserve
         if request is None:
             return None
         states = fresh_states(self._accounts, request.accounts)
@@ -68,20 +67,20 @@ class MemoryAccounts:
         self._accounts |= states
         if len(self._accounts) > self._clean_at:
             self._clean(request.day)
-        self._reserved[record.id] = request.reservation(grant.output_tokens)
+        self._reserved[info.id] = request.reservation(grant.output_tokens)
         return grant
 
-    def settle(self, record: StreamInfo, settlement: Settlement) -> None:
-        """Replace the reservation of a stream by its cost, and keep its row; once for each."""
-        reserved = self._reserved.pop(record.id, None)
-        if reserved is None or record.reserve is None:
+    def settle(self, info: StreamInfo, settlement: Settlement) -> None:
+        """Replace the reservation of a stream by its cost, and store its row; once per stream."""
+        reserved = self._reserved.pop(info.id, None)
+        if reserved is None or info.reserve is None:
             return
-        settle(self._accounts, record.reserve, reserved, settlement)
+        settle(self._accounts, info.reserve, reserved, settlement)
         if settlement.row:
-            self.rows.add(record.id, settlement.row)
+            self.rows.add(info.id, settlement.row)
 
     def _clean(self, day: int) -> None:
-        """Forget accounts that are over; done at twice as many as are left, each costs little."""
+        """Remove idle accounts of past periods; doubling the threshold keeps this linear."""
         self._accounts = {
             name: state for name, state in self._accounts.items() if not is_over(name, state, day)
         }

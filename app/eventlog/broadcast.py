@@ -1,52 +1,49 @@
-"""Short-lived messages between the processes that share a log.
-
-A log of one process has none: there is nobody to send them to.
-"""
+"""Short-lived named messages between the processes that share a log."""
 
 from typing import Literal, Protocol
 
 from ..errors import ServiceError
 
-MAX_POSTS = 500
-MAX_POST_BYTES = 512 * 1024
-MAX_POSTS_BYTES = 64 * 2**20
-"""How much is read of a place at once."""
+MAX_MESSAGES = 500
+MAX_MESSAGE_BYTES = 512 * 1024
+MAX_READ_BYTES = 64 * 2**20
+"""Limit of one `messages` call."""
 
-Place = Literal["orders", "boards"]
+Channel = Literal["commands", "snapshots"]
 
 
 class Broadcast(Protocol):
-    """What processes that share a log show each other for a while: each post under a name.
+    """Messages that expire, at most one per channel and name.
 
-    In a place there are at most `MAX_POSTS`, and each has at most `MAX_POST_BYTES`. They say
-    nothing of streams, and are not kept when the place of the log is lost.
+    A channel holds up to `MAX_MESSAGES` of up to `MAX_MESSAGE_BYTES`. They do not survive the
+    loss of the log's storage. A log of one process has no broadcast.
     """
 
-    async def post(self, place: Place, name: str, text: bytes, *, for_s: float) -> None:
-        """Leave a post for so many seconds, in the place of one of its name; 0 removes that.
+    async def publish(self, channel: Channel, name: str, message: bytes, *, for_s: float) -> None:
+        """Publish a message for some seconds, replacing that of the same name; 0 removes it.
 
         Raises:
-            ServiceError: `overloaded`, there are too many, or it is too long.
+            ServiceError: `overloaded`, the channel is full or the message too long.
         """
 
-    async def posts(self, place: Place) -> dict[str, bytes]:
-        """Return the posts of a place by their names, some of them if they are very long."""
+    async def messages(self, channel: Channel) -> dict[str, bytes]:
+        """Return the messages of a channel by name, up to `MAX_READ_BYTES` in all."""
 
 
-def check_post(text: bytes) -> None:
-    """Refuse a post that is too long.
+def check_message(message: bytes) -> None:
+    """Refuse a message that is too long.
 
     Raises:
         ServiceError: `overloaded`.
     """
-    if len(text) > MAX_POST_BYTES:
+    if len(message) > MAX_MESSAGE_BYTES:
         raise ServiceError(
-            "overloaded", f"a post of {len(text)} bytes is longer than {MAX_POST_BYTES}"
+            "overloaded", f"a message of {len(message)} bytes is longer than {MAX_MESSAGE_BYTES}"
         )
 
 
-def too_many() -> ServiceError:
-    """Return what is said where a place has no room for one more."""
+def channel_full() -> ServiceError:
+    """Return the error for a channel without room for another name."""
     return ServiceError(
-        "overloaded", f"there are {MAX_POSTS} posts, as many as there may be", retry_after_s=5
+        "overloaded", f"the channel is full: it has {MAX_MESSAGES} messages", retry_after_s=5
     )

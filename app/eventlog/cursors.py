@@ -10,11 +10,11 @@ STRIDE = 10**8
 
 
 class Ending(list[Event]):
-    """Events by which another process has ended a stream for a producer that was lost.
+    """The events by which another process ended an orphaned stream.
 
-    Readers of that producer may have seen more events than were kept, and those have numbers.
-    So that no number means two things, the end of a stream of which n were kept begins with
-    the number (n + 1) * STRIDE + n + 1 and counts from there.
+    Readers of the dead producer may have seen events that were not stored. So that no number
+    names two events, the ending of a stream with n stored events begins at the number
+    (n + 1) * STRIDE + n + 1.
     """
 
     def __init__(self, events: Iterable[Event], *, after: int) -> None:
@@ -24,12 +24,12 @@ class Ending(list[Event]):
 
 
 def before_ending(kept: int) -> int:
-    """Return the number before that of the first event of an `Ending`, if so many were kept."""
+    """Return the number before the first event of an `Ending`, after so many stored events."""
     return (kept + 1) * STRIDE + kept
 
 
 def cursor_after(after: int, events: Sequence[Event]) -> int:
-    """Return the cursor of a reader that has read these events after a cursor."""
+    """Return the cursor after reading these events from a cursor."""
     return (events.after if isinstance(events, Ending) else after) + len(events)
 
 
@@ -43,8 +43,8 @@ async def read_all(
 ) -> list[Event]:
     """Return all events so far, without waiting.
 
-    With `ending` false a last page that is an `Ending` is left out. `first` is a page that was
-    read already. Reading stops at the event number `last`, where it is given, or at the end.
+    Without `ending` an `Ending` is left out. `first` is a page that was already read. Reading
+    stops at event number `last`, if given.
     """
     events: list[Event] = []
     after = 0

@@ -22,13 +22,13 @@ from ..events import (
 )
 from .contract import Follower
 from .errors import StreamTooLong, full
-from .lost import LostStream, Passing
+from .recovery import OrphanedStream, StreamFacts
 from .stream_info import StreamInfo
 from .values import LogSize, LogState
 
 # Measured on CPython 3.11, in bytes; a test holds them against the allocator.
 STREAM_BYTES = 540
-"""What a stream costs beside its events: its name, record and entry, its places in tables."""
+"""What a stream costs beside its events: its name, info and entry, its places in tables."""
 
 ASCII_BYTES = 110
 """What a delta costs beside one byte a character: the object, its text's header, its place
@@ -70,15 +70,15 @@ class Entry:
         "ended_at",
         "events",
         "followers",
-        "record",
+        "info",
         "size",
         "started_at",
         "waiters",
     )
 
-    def __init__(self, started_at: float, *, record: StreamInfo) -> None:
+    def __init__(self, started_at: float, *, info: StreamInfo) -> None:
         self.events: list[Event] = []
-        self.record = record
+        self.info = info
         """Not a part of `size`, which the stream's limit is for."""
         self.size = STREAM_BYTES
         self.waiters: list[asyncio.Future[None]] = []
@@ -91,7 +91,7 @@ class Entry:
     @property
     def whole_size(self) -> int:
         """What the stream takes of the memory for all, in bytes."""
-        return self.size + self.record.size
+        return self.size + self.info.size
 
     def state(self) -> LogState:
         return LogState(
@@ -99,7 +99,7 @@ class Entry:
             self.ended_at is not None,
             self.started_at,
             self.ended_at,
-            owner=self.record.owner,
+            owner=self.info.owner,
         )
 
     async def read(self, after: int, *, timeout_s: float, limit: int) -> Sequence[Event]:
@@ -117,15 +117,17 @@ class Entry:
                     self.waiters.remove(waiter)
         return self.events[after : after + limit]
 
-    def lost(self, *, end: StreamEnd | None = None, ended_at: float | None = None) -> LostStream:
+    def orphaned(
+        self, *, end: StreamEnd | None = None, ended_at: float | None = None
+    ) -> OrphanedStream:
         """Return what there is to tell of the stream, which ends as it has, or as is given."""
-        passing = Passing()
-        *_, last = passing.watch(self.events)
+        facts = StreamFacts()
+        *_, last = facts.watch(self.events)
         if end is None:
             assert isinstance(last, StreamEnd)  # noqa: S101  (or its end would be given)
             end = last
         at = self.ended_at if ended_at is None else ended_at
-        return passing.lost(self.record, end, started_at=self.started_at, ended_at=at or 0)
+        return facts.orphaned(self.info, end, started_at=self.started_at, ended_at=at or 0)
 
     def notify(self, events: Sequence[Event]) -> None:
         """Tell who follows what was added, and wake who waits."""
@@ -180,7 +182,7 @@ class Entries:
             self._timer.cancel()
             self._timer = None
 
-    def create(self, record: StreamInfo) -> Entry:
+    def create(self, info: StreamInfo) -> Entry:
         """Hold a new stream.
 
         Raises:
@@ -189,7 +191,7 @@ class Entries:
         self._make_room()
         if self._size > self._max_bytes:
             raise full()
-        entry = self._running[record.id] = Entry(self._wall(), record=record)
+        entry = self._running[info.id] = Entry(self._wall(), info=info)
         self._size += entry.whole_size
         return entry
 

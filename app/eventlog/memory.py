@@ -11,22 +11,21 @@ from .accounts import MemoryAccounts
 from .contract import PAGE, Follower, Placed
 from .entries import Entries, Entry
 from .errors import expired, unknown
-from .lost import REMOVED, Close, OnEnded, close_free, closing_of
+from .recovery import REMOVED, Close, OnEnded, close_free, closing_of
 from .stream_info import Scoped, StreamInfo
 from .values import Claim, LogSize, LogState, Look, may_see
 
 REMEMBERED_IDS = 10_000
-"""How many removed streams are still told from unknown ones (about 150 bytes each)."""
+"""How many removed streams are reported as expired, not unknown (about 150 bytes each)."""
 
 
 class MemoryLog:
     """An `EventLog` in memory.
 
-    Streams that have ended are kept for `retention_s` seconds. When all streams together
-    exceed `max_bytes`, the ended ones go first, oldest first; then `create` refuses. One
-    stream may have `max_stream_bytes` and `max_stream_events`. Bytes are those of memory,
-    estimated. `accounts` are where streams are reserved and settled, by default its own. `now` is
-    a monotonic clock in seconds, `wall` tells unix seconds.
+    Ended streams are stored for `retention_s` seconds. When all streams together exceed
+    `max_bytes`, the oldest ended ones are removed; if that does not suffice, `create` refuses.
+    `max_stream_bytes` and `max_stream_events` limit one stream. Bytes are estimates of memory.
+    `now` is a monotonic clock in seconds, `wall` returns unix seconds.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class MemoryLog:
         """The owners of removed streams."""
         self._claims: dict[Scoped, Claim] = {}
         self._keys: dict[str, Scoped] = {}
-        """What each key is bound to, and the key of each stream that has one."""
+        """The claim of each key, and the key of each stream."""
         self._named: dict[Scoped, str] = {}
         self._names: dict[str, set[Scoped]] = {}
         """The stream of each name, and the names of each stream."""
@@ -75,14 +74,14 @@ class MemoryLog:
     def size(self) -> LogSize:
         return self._entries.measure_all()
 
-    async def create(self, record: StreamInfo, *, over: str | None = None) -> Claim:
-        stream, key = record.id, record.scoped_key
+    async def create(self, info: StreamInfo, *, over: str | None = None) -> Claim:
+        stream, key = info.id, info.scoped_key
         bound = None if key is None else await self.claimed(key)
         if bound is not None and bound.stream != over:
             return bound
-        self._entries.create(record)
+        self._entries.create(info)
         try:
-            grant = self._accounts.reserve(record)
+            grant = self._accounts.reserve(info)
         except BaseException:
             self._entries.drop(stream)
             del self._gone[stream]  # there never was such a stream
@@ -90,16 +89,16 @@ class MemoryLog:
         if bound is not None:
             self._keys.pop(bound.stream, None)
         if key is not None:
-            self._claims[key] = Claim(stream, record.digest)
+            self._claims[key] = Claim(stream, info.digest)
             self._keys[stream] = key
-        return Claim(stream, record.digest, grant)
+        return Claim(stream, info.digest, grant)
 
     async def claimed(self, key: Scoped) -> Claim | None:
         bound = self._claims.get(key)
         return bound if bound is not None and self._entries.find(bound.stream) else None
 
-    async def record(self, stream: str) -> StreamInfo:
-        return self._find(stream).record
+    async def info(self, stream: str) -> StreamInfo:
+        return self._find(stream).info
 
     async def name(self, name: Scoped, stream: str) -> None:
         self._find(stream)
@@ -126,7 +125,7 @@ class MemoryLog:
         try:
             self._add(stream, events, settlement)
         except ValueError:
-            self._find(stream)  # or there is none, or no longer
+            self._find(stream)  # raises if it is unknown or expired
             raise
         return None
 
@@ -136,8 +135,8 @@ class MemoryLog:
         size = self._entries.measure(stream, events)
         entry = self._entries.find_running(stream)
         if entry is not None and events and isinstance(events[-1], StreamEnd):
-            # Before anybody is told of the end.
-            self._accounts.settle(entry.record, settlement or NOTHING)
+            # Before a follower receives the end.
+            self._accounts.settle(entry.info, settlement or NOTHING)
         self._entries.add(stream, events, size=size)
 
     def produced(self, stream: str) -> Sequence[Event]:
@@ -160,7 +159,7 @@ class MemoryLog:
 
     async def look(self, stream: str, after: int, *, limit: int, owner: str | None = None) -> Look:
         entry = self._entries.find(stream)
-        if not may_see(owner, self._gone.get(stream) if entry is None else entry.record.owner):
+        if not may_see(owner, self._gone.get(stream) if entry is None else entry.info.owner):
             raise unknown(stream)
         return Look(stream, self._find(stream).state())
 
@@ -168,9 +167,9 @@ class MemoryLog:
         entry = self._find(stream)
         ended = None
         if entry.ended_at is None and entry.events:
-            lost = entry.lost(end=REMOVED, ended_at=self._wall())
-            ended, settlement = closing_of(lost, self._close)
-            self._accounts.settle(entry.record, settlement)
+            orphan = entry.orphaned(end=REMOVED, ended_at=self._wall())
+            ended, settlement = closing_of(orphan, self._close)
+            self._accounts.settle(entry.info, settlement)
         self._entries.drop(stream)
         if ended is not None:
             self._on_ended(ended)
@@ -190,12 +189,12 @@ class MemoryLog:
         raise unknown(stream)
 
     def _forget(self, entry: Entry) -> None:
-        stream = entry.record.id
-        self._accounts.settle(entry.record, NOTHING)  # one that never began
+        stream = entry.info.id
+        self._accounts.settle(entry.info, NOTHING)  # one that never began
         if (key := self._keys.pop(stream, None)) is not None:
             del self._claims[key]
         for name in self._names.pop(stream, ()):
             del self._named[name]
-        self._gone[stream] = entry.record.owner
+        self._gone[stream] = entry.info.owner
         while len(self._gone) > REMEMBERED_IDS:
             self._gone.popitem(last=False)

@@ -1,6 +1,6 @@
-"""Which log a URL names: `memory`, `sqlite:///PATH`, or Redis at a `redis...` URL.
+"""Builds the log for a URL: `memory`, `sqlite:///PATH`, or `redis...`.
 
-What only one kind of log needs is imported when that kind is asked for.
+The packages of Redis are imported only for a URL of Redis.
 """
 
 import time
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ..clock import SYSTEM, Clock
 from .accounts import MemoryAccounts
 from .contract import LogParts
-from .lost import Close
 from .memory import MemoryLog
+from .recovery import Close
 from .sqlite.log import SqliteLog
 from .stream_ended import StreamEnded
 from .waiting_rows import MemoryRows
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class LogRefused(ValueError):
-    """No log can be built of what the settings say; the text names the setting, in one line."""
+    """The settings do not allow a log; the message names the setting, in one line."""
 
 
 def build_log(
@@ -36,7 +36,7 @@ def build_log(
     max_stream_events: int,
     clock: Clock = SYSTEM,
 ) -> LogParts:
-    """Build the log at a URL, for one of so many workers; whoever uses it opens it.
+    """Build the log at a URL for one of so many workers, unopened.
 
     Raises:
         LogRefused: the URL cannot be used, or needs a package that is not installed, or
@@ -72,20 +72,20 @@ def build_log(
 
 
 def prepare_log(
-    url: str, *, on_lost: Callable[[Sequence[StreamEnded]], None], close: Close
+    url: str, *, on_orphans: Callable[[Sequence[StreamEnded]], None], close: Close
 ) -> None:
-    """Make a log ready to be opened by several workers; tell of the streams that this ended.
+    """Prepare a log for several workers, ending streams that an earlier life left running.
 
-    `close` says what they have cost.
+    `close` prices them; `on_orphans` receives them.
 
     Raises:
-        LogUnusable: the place of the log cannot be used.
+        LogUnusable: the storage cannot be used.
     """
     kind, _, path = url.partition(":///")
     if kind == "sqlite":
         from .sqlite.shared_database import prepare
 
-        prepare(Path(path), now=time.time(), on_lost=on_lost, close=close)
+        prepare(Path(path), now=time.time(), on_orphans=on_orphans, close=close)
 
 
 def _redis_at(url: str) -> "Callable[..., RedisLog]":

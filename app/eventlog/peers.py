@@ -7,39 +7,39 @@ from typing import Protocol
 from ..events import Stopper
 
 OnStop = Callable[[str, Stopper], None]
-"""Is told of a stream that is to stop, and who has asked for it."""
+"""Receives a stream to stop, and who stops it."""
 
 
 class Peers(Protocol):
-    """What processes that share a log tell each other by it."""
+    """Messages about streams to the other processes."""
 
     def on_stop(self, stop: OnStop) -> None:
-        """Have this told of every stream that is to be produced here no more, and by whom.
+        """Set the callback for streams of this process that another one stops.
 
-        Somebody asked for its end in another process, or has ended or removed it there.
+        It stopped, ended or removed the stream.
         """
 
     async def ask_stop(self, stream: str, by: Stopper = "user") -> None:
-        """Have a running stream stopped by the process that produces it, which takes a moment."""
+        """Ask the process that produces a stream to stop it; returns before it has stopped."""
 
     def readers_here(self, stream: str) -> None:
-        """Say that a stream of another process has readers here, until `readers_gone`."""
+        """Report that a stream of another process has readers here, until `readers_gone`."""
 
     def readers_gone(self, stream: str) -> None:
-        """Say that a stream of another process has no readers here any more."""
+        """Report that a stream of another process has no readers here any more."""
 
     async def reader_lease_s(self, stream: str) -> float:
-        """Return for how many seconds yet a stream is sure to have readers in other processes.
+        """Return for how many more seconds other processes are sure to have readers of a stream.
 
-        Below zero: for how long it has had none.
+        Negative: for how long they have had none.
         """
 
     def release_remote_readers(self) -> None:
-        """Let no reader here wait any longer for streams of other processes: this one stops."""
+        """Wake all readers here of other processes' streams: this process shuts down."""
 
 
 class NoPeers:
-    """The `Peers` of a log that one process has alone."""
+    """The `Peers` of a log of one process."""
 
     def on_stop(self, stop: OnStop) -> None:
         pass

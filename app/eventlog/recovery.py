@@ -1,17 +1,36 @@
-"""How a stream ends whose producer is gone: from its events alone. No I/O."""
+"""Ends orphaned streams: their closing events, their facts and their cost. No I/O.
 
-from collections.abc import Iterable
+A stream is orphaned when its producer is dead, or when another process removes it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+import structlog
 
 from ..dialects.reading.open_blocks import OpenBlocks
+from ..dialects.writing.token_estimate import weigh_event
 from ..errors import CODES
-from ..events import EndedBy, ErrorInfo, Event, Status, StreamEnd
+from ..events import EndedBy, ErrorInfo, Event, Notice, Status, StreamEnd, StreamTarget
+from ..ledger.accounts import Reservation, Settlement
+from .stream_ended import StreamEnded
+from .stream_info import StreamInfo
 
 LOST = ErrorInfo(
     "producer_lost",
     "the relay stopped before the answer was complete",
     CODES["producer_lost"].retryable,
 )
-"""Why a stream is ended for its producer."""
+"""The error in the `stream.end` of an orphaned stream."""
+
+UNREADABLE = StreamEnd("interrupted", "error", None, LOST, ended_by="relay_lost")
+"""The end of an orphaned stream whose events cannot all be read."""
+
+REMOVED = StreamEnd("cancelled", "cancelled", ended_by="user")
+"""The end of a stream that was removed while it ran."""
+
+log = structlog.get_logger("seseragi.eventlog")
 
 
 def closing_events(
@@ -21,9 +40,9 @@ def closing_events(
     error: ErrorInfo | None,
     ended_by: EndedBy = "relay_lost",
 ) -> list[Event]:
-    """Return what has to follow the events, all there are of a stream, to end it well.
+    """Return the events that end a stream which has these events.
 
-    That is the end of every open block, and the `stream.end`; nothing when it is there.
+    They end every open block and finish with the `stream.end`. Empty if the stream has ended.
     """
     blocks = OpenBlocks()
     for event in events:
@@ -33,3 +52,88 @@ def closing_events(
     finish_reason = blocks.finish_reason or ("cancelled" if status == "cancelled" else "error")
     end = StreamEnd(status, finish_reason, blocks.usage, error, ended_by=ended_by)
     return [*blocks.ends(), end]
+
+
+class OrphanedStream(NamedTuple):
+    """A stream ended without its producer, and the basis of its estimated cost."""
+
+    ended: StreamEnded
+    """Without its cost."""
+    weight: int = 0
+    """Size of the answer in the units of `token_estimate.weigh_event`."""
+    spent: Settlement | None = None
+    """The producer's own settlement, if only the write of the end failed."""
+    reserved: Reservation | None = None
+    """The reservation, if the events are unreadable: it becomes the cost."""
+
+
+class Closing(NamedTuple):
+    """An orphaned stream with its cost, and the settlement to store with its end."""
+
+    ended: StreamEnded
+    settlement: Settlement
+
+
+Close = Callable[[OrphanedStream], Closing]
+"""Prices an orphaned stream. Called in any thread."""
+
+OnEnded = Callable[[StreamEnded], None]
+"""Receives each orphaned stream that this process has ended."""
+
+
+def close_free(orphan: OrphanedStream) -> Closing:
+    """Price a stream at nothing: there are no accounts."""
+    return Closing(orphan.ended, orphan.spent or Settlement())
+
+
+_CLOSE_FAILED = (ArithmeticError, LookupError, TypeError, ValueError, msgspec.MsgspecError)
+
+
+def closing_of(orphan: OrphanedStream, close: Close) -> Closing:
+    """Price a stream with `close`; if that fails, the price is unknown."""
+    try:
+        return close(orphan)
+    except _CLOSE_FAILED:
+        log.exception("cost of an orphaned stream is unknown", stream=orphan.ended.info.id)
+        return Closing(orphan.ended, orphan.spent or Settlement(nano_usd=None))
+
+
+class StreamFacts:
+    """Collects the facts of a stream in one pass over its events."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._target: StreamTarget | None = None
+        self._weight = 0
+        self._retries = 0
+
+    def watch(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Yield the events, collecting facts."""
+        for event in events:
+            self.count += 1
+            if isinstance(event, StreamTarget):
+                self._target = event
+            elif isinstance(event, Notice):
+                self._retries += event.code in ("retry", "fallback")
+            else:
+                self._weight += weigh_event(event)
+            yield event
+
+    def orphaned(
+        self, info: StreamInfo, end: StreamEnd, *, started_at: float, ended_at: float
+    ) -> OrphanedStream:
+        """Return the stream with this end."""
+        target = self._target
+        ended = StreamEnded(
+            info=info.without_request(),
+            end=end,
+            target=f"{target.upstream}/{target.model}" if target else None,
+            answered_model=target.model if target else None,
+            attempts=target.attempt if target else 1 + self._retries,
+            started_at=started_at,
+            ended_at=ended_at,
+            duration_s=max(ended_at - started_at, 0),
+            events=self.count,
+            lost=True,
+        )
+        return OrphanedStream(ended, self._weight)

@@ -1,4 +1,4 @@
-"""An ended stream, as one value: the run makes it, or recovery for a producer that is lost.
+"""An ended stream as one value, made by the run or, for an orphaned stream, by `recovery`.
 
 Settlements, rows, log lines, spans and the admin's history are projections of it by field name.
 """
@@ -16,17 +16,17 @@ class Charge(NamedTuple):
     """The cost of one attempt."""
 
     counts: TokenCounts | None
-    """With their cost, and whether they are estimated; None where nothing was used."""
+    """The tokens with their cost; None if none were used."""
     nano_usd: int | None
     """None: the price is unknown."""
     price_version: str = ""
 
 
 class ProviderReply(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of a provider, with what its support asks for."""
+    """One call of a provider, with the ids that its support needs."""
 
     http_status: int | None
-    """None where no reply came."""
+    """None without a reply."""
     request_id: str
     """The provider's id of the call; "" if it sent none."""
     said: str
@@ -34,22 +34,22 @@ class ProviderReply(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float
     """From the request to the end of the attempt."""
     code: str | None = None
-    """Of the attempt's own failure, where that has one."""
+    """The error code of the attempt, if it failed."""
 
 
 class StreamEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """A stream that has ended. Of one whose producer is lost, less is known."""
+    """A stream that has ended. Fields with defaults are unknown for an orphaned one."""
 
-    record: StreamInfo
+    info: StreamInfo
     """Without the request."""
     end: StreamEnd
-    """As the log has it: with the usage of the answer and the cost of all attempts."""
+    """The stored `stream.end`: the usage of the answer, the cost of all attempts."""
     charges: Sequence[Charge] = ()
-    """One for each attempt; the last one is that of the answer."""
+    """One per attempt; the last one is for the answer."""
     nano_usd: int | None = None
-    """Their sum; None where a price is unknown."""
+    """Their sum; None if a price is unknown."""
     target: str | None
-    """`upstream/model` that answered, or was tried last; None where there was none."""
+    """`upstream/model` that answered or was tried last; None if no target was tried."""
     answered_model: str | None = None
     """As the upstream names it."""
     attempts: int = 1
@@ -57,20 +57,20 @@ class StreamEnded(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: float
     """In unix seconds."""
     duration_s: float
-    """By the monotonic clock of its producer, where that lives."""
+    """By the producer's monotonic clock; by wall clocks if it is orphaned."""
     first_event_s: float | None = None
     longest_gap_s: float | None = None
     """Between two pieces of the answer."""
     readers: int = 0
     resumes: int = 0
-    """Readers so far, and those among them with a cursor, in the producer's process."""
+    """Readers in the producer's process, and how many of them came with a cursor."""
     events: int
-    """In the log, with the end."""
+    """How many the log has, with the end."""
     reply: ProviderReply | None = None
-    """Of the last attempt."""
+    """The reply to the last attempt."""
     lost: bool = False
-    """Whether another process or a restart ended it, in place of its producer."""
+    """Whether another process or a restart ended it instead of its producer."""
     content: bytes = b""
-    """Request and answer as JSON (`generation.content`), where the route records them."""
+    """Request and answer as JSON (`generation.content`), if the route records them."""
     traced_content: bytes = b""
-    """The same, where the settings let observers have it."""
+    """The same, if the settings expose it to observers."""

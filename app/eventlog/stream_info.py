@@ -1,7 +1,7 @@
-"""What is known of a stream from its start on, beside its events.
+"""The facts of a stream at its start, stored beside its events.
 
-A log keeps the record as long as the stream, over restarts and for every process that shares
-the log: whoever ends a stream for a process that is lost can say whose it was.
+They survive restarts and are readable by every process that shares the log, so that an orphaned
+stream can be ended and settled for its owner.
 """
 
 from typing import NewType
@@ -11,75 +11,75 @@ import msgspec
 from ..ledger.accounts import ReservationRequest
 
 Scoped = NewType("Scoped", str)
-"""An idempotency key or a name, as a log knows it: of one owner."""
+"""An idempotency key or a name with its owner prefixed."""
 
 _OVERHEAD = 50
-"""What a text takes of memory beside its characters, in bytes."""
+"""The memory of a string beside its characters, in bytes."""
 
 _RESERVE = 300
 _ACCOUNT = 250
-"""What is kept of what was reserved, and of each account, in bytes."""
+"""The memory of a reservation request, and of each of its accounts, in bytes."""
 
 
 def scoped(owner: str, name: str) -> Scoped:
-    """Return a key or name of an owner as a log knows it, which is that of no other owner.
+    """Prefix a key or name with its owner, so that owners cannot collide.
 
-    Without identity there is one owner, "", whose names are as they are. None of those begins
-    with a control character: keys are printable, and names have a prefix that says of what.
+    The owner "" (authentication is off) has no prefix; its names cannot begin with a control
+    character, since keys are printable and names have a prefix of their own.
     """
     return Scoped(f"\x1f{len(owner)}\x1f{owner}{name}" if owner else name)
 
 
 class StreamInfo(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One stream, as it was started. Whoever adds a field gives it a default: logs have older ones.
+    """One stream as it was started. New fields need a default: logs have older infos.
 
-    `owner` is who started it, an opaque text, and "" without identity.
+    `owner` is opaque, and "" if authentication is off.
     """
 
     id: str
     owner: str = ""
     request_id: str = ""
-    """What the client was given as the id of the request that started it."""
+    """The id of the request that started it, as the client received it."""
     route: str = ""
     key: str | None = None
     """The idempotency key, as the client sent it."""
     digest: str = ""
-    """Of the body that it was asked for with."""
+    """The digest of the request body."""
     names: tuple[str, ...] = ()
-    """What it is found by too, among the streams of its owner."""
+    """Further names of the stream, unique to its owner."""
     labels: dict[str, str] | None = None
-    """What its `stream.start` says."""
+    """The labels of its `stream.start`."""
     created_at: float = 0.0
     """In unix seconds."""
     request: bytes = b""
-    """What it keeps of the request, which no reader of its events is given."""
+    """The stored part of the request; readers of events do not receive it."""
     reserve: ReservationRequest | None = None
-    """What has to be reserved for it; None: nothing, and nothing is counted."""
+    """The reservation to make; None: nothing is counted."""
     tenant: str = ""
     user: str = ""
     key_name: str = ""
-    """Who has started it; `owner` is made of some of these."""
+    """The principal that started it; `owner` derives from some of these."""
     model: str = ""
-    """As the request names it."""
+    """The model that the request names."""
     client_format: str = ""
     traceparent: str = ""
-    """The span of the request that started it (W3C Trace Context); "" without traces."""
+    """The span of the request that started it (W3C Trace Context); "" if tracing is off."""
     request_digest: str = ""
-    """What its cassette says it was asked; "" where there are none."""
+    """The digest of the request in its cassette; "" without cassettes."""
 
     @property
     def trace_id(self) -> str:
-        """The trace that it belongs to, in hexadecimal; "" without one."""
+        """Its trace id in hexadecimal; "" without one."""
         return self.traceparent[3:35]
 
     @property
     def scoped_key(self) -> Scoped | None:
-        """The idempotency key as a log knows it; None without one."""
+        """The idempotency key with its owner; None without one."""
         return None if self.key is None else scoped(self.owner, self.key)
 
     @property
     def size(self) -> int:
-        """The memory that its contents take, in bytes, estimated."""
+        """The estimated memory of its contents, in bytes."""
         size = len(self.request) + len(self.digest) + (len(self.key) if self.key else 0)
         if self.request_id:
             size += _OVERHEAD + len(self.request_id)
@@ -103,7 +103,7 @@ class StreamInfo(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return size
 
     def without_request(self) -> "StreamInfo":
-        """Return the record without what it keeps of the request, which may be large."""
+        """Return the info without the stored request, which may be large."""
         return msgspec.structs.replace(self, request=b"") if self.request else self
 
 
@@ -111,13 +111,13 @@ _decode = msgspec.msgpack.Decoder(StreamInfo).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def pack_record(record: StreamInfo) -> bytes:
-    """Return a record as the bytes that `unpack_record` reads."""
-    return _encode(record)
+def pack_info(info: StreamInfo) -> bytes:
+    """Encode an info for `unpack_info`."""
+    return _encode(info)
 
 
-def unpack_record(data: bytes | None, stream: str, *, started_at: float) -> StreamInfo:
-    """Return a stream's record; the least that can be said where none, or no whole one, is kept."""
+def unpack_info(data: bytes | None, stream: str, *, started_at: float) -> StreamInfo:
+    """Decode an info; if it is missing or broken, return one with the id and time alone."""
     try:
         return _decode(data or b"")
     except (ValueError, msgspec.MsgspecError):

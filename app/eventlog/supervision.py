@@ -1,7 +1,7 @@
-"""The background tasks of a log: none of them ends unseen.
+"""Supervises background tasks.
 
-A task that ends before it is told to, however that came about, is reported and started
-again after a pause. Until it has run for a while again, the log it works for is not healthy.
+A task that ends before it is cancelled is logged and restarted after a pause. Until it has run
+steadily again, its owner is unhealthy.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ import structlog
 
 PAUSE_S = 0.05
 PAUSE_MOST_S = 1.0
-"""The pause before a task is started again: it doubles up to the longest."""
+"""The pause before a restart; it doubles up to the maximum."""
 
 STEADY_S = 1.0
-"""A task that has run for so long since is taken for well."""
+"""A restarted task that has run for so long is healthy."""
 
 Work = Callable[[], Coroutine[Any, Any, object]]
 OnFailure = Callable[[BaseException], object]
@@ -24,8 +24,8 @@ OnFailure = Callable[[BaseException], object]
 log = structlog.get_logger("seseragi.eventlog")
 
 
-class _Kept:
-    """A task that is kept running, and how it fares."""
+class _Supervised:
+    """A supervised task."""
 
     __slots__ = ("failing", "name", "on_failure", "pause_s", "task", "timer", "work")
 
@@ -40,29 +40,29 @@ class _Kept:
 
 
 class Supervisor:
-    """Keeps background tasks running until it is stopped."""
+    """Restarts background tasks until it is stopped."""
 
     def __init__(self) -> None:
-        self._kept: list[_Kept] = []
+        self._kept: list[_Supervised] = []
         self._stopped = False
 
     @property
     def healthy(self) -> bool:
-        """Whether all tasks run, and have done so for a while."""
+        """Whether all tasks run steadily."""
         return not any(kept.failing for kept in self._kept)
 
     def keep(self, name: str, work: Work, *, on_failure: OnFailure = lambda error: None) -> None:
-        """Run work that is never to end, and run it again when it does.
+        """Run work that should never end, and restart it if it does.
 
-        `on_failure` is told why it has ended, before it is started again; it is to give
-        those an answer who wait for what the task had taken on.
+        `on_failure` receives the error before the restart; it must answer callers that wait
+        for the task's unfinished work.
         """
-        kept = _Kept(name, work, on_failure)
+        kept = _Supervised(name, work, on_failure)
         self._kept.append(kept)
         self._start(kept)
 
     def stop(self) -> None:
-        """Cancel all tasks, and start none again."""
+        """Cancel all tasks for good."""
         self._stopped = True
         for kept in self._kept:
             if kept.timer is not None:
@@ -76,11 +76,11 @@ class Supervisor:
         tasks = [kept.task for kept in self._kept if kept.task is not None]
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _start(self, kept: _Kept) -> None:
+    def _start(self, kept: _Supervised) -> None:
         kept.timer = None
         try:
             kept.task = asyncio.create_task(kept.work(), name=kept.name)
-        except (MemoryError, RuntimeError) as error:  # there is no room for a task
+        except (MemoryError, RuntimeError) as error:  # out of memory or threads
             self._fail(kept, error)
             return
         kept.task.add_done_callback(partial(self._ended, kept))
@@ -88,17 +88,17 @@ class Supervisor:
             loop = asyncio.get_running_loop()
             kept.timer = loop.call_later(STEADY_S, self._recover, kept)
 
-    def _recover(self, kept: _Kept) -> None:
+    def _recover(self, kept: _Supervised) -> None:
         kept.timer = None
         kept.failing = False
         kept.pause_s = PAUSE_S
 
-    def _ended(self, kept: _Kept, task: "asyncio.Task[object]") -> None:
+    def _ended(self, kept: _Supervised, task: "asyncio.Task[object]") -> None:
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if not self._stopped:
             self._fail(kept, error or RuntimeError("it returned"))
 
-    def _fail(self, kept: _Kept, error: BaseException) -> None:
+    def _fail(self, kept: _Supervised, error: BaseException) -> None:
         if kept.timer is not None:
             kept.timer.cancel()
         kept.failing = True

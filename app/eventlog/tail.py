@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from ..events import Event, StreamEnd
 from .contract import Follower
 
-HELD = 1000
-"""How many events a tail holds at least; what is twice as far back is let go."""
+RETAINED = 1000
+"""A tail drops its oldest events at twice this many, and retains this many."""
 
 
 class Tail:
@@ -17,10 +17,10 @@ class Tail:
         self.last = last
         self.ended = False
         self.over = False
-        """Whether it is to be read no more, for whatever reason: readers read pages."""
+        """Whether it is closed: readers read pages instead."""
         self.missing_since: float | None = None
         self.behind_since: float | None = None
-        """Since when it has not moved though there is more, and whether its stream is away."""
+        """Since when its stream is missing, and since when it lags behind it."""
         self.used_at = now
         self.followers: list[Follower] = []
         self._events: list[Event] = []
@@ -39,19 +39,19 @@ class Tail:
         return self._events[start : start + limit]
 
     def add(self, first: int, events: Sequence[Event]) -> None:
-        """Take the next events, the first of which has this number."""
+        """Add events from this number on; known ones are skipped."""
         events = events[self.last + 1 - first :]
         if not events:
             return
         self._events += events
         self.last += len(events)
-        if len(self._events) > 2 * HELD:
-            del self._events[:-HELD]
+        if len(self._events) > 2 * RETAINED:
+            del self._events[:-RETAINED]
         self.ended = isinstance(events[-1], StreamEnd)
         self._notify(events)
 
     def close(self) -> None:
-        """Send all readers elsewhere."""
+        """Close the tail: its readers read pages instead."""
         self.over = True
         self._notify(())
 

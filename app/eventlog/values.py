@@ -8,7 +8,7 @@ from ..ledger.accounts import Grant
 
 
 class LogSize(NamedTuple):
-    """What a log keeps in memory."""
+    """The memory that a log takes."""
 
     streams: int
     bytes: int
@@ -16,6 +16,8 @@ class LogSize(NamedTuple):
 
 
 class LogState(NamedTuple):
+    """The length of a log, its times and its owner."""
+
     last: int
     """The number of the last event; 0 for an empty log."""
     ended: bool
@@ -25,36 +27,33 @@ class LogState(NamedTuple):
     ended_at: float | None = None
     """When the `stream.end` was added, in unix seconds."""
     kept: int | None = None
-    """The producer's last event, where the stream has an `Ending`: more may have been seen."""
+    """The last stored event of the producer if the stream has an `Ending`, else None."""
     settled: bool = True
-    """Whether there are no later events that are known elsewhere and on their way here."""
+    """False while the producer may still send events that the storage has lost."""
     owner: str = ""
-    """Whose the stream is; "" without identity."""
+    """The owner of the stream; "" if authentication is off."""
 
 
 class Look(NamedTuple):
-    """What a log has of a stream, found in one look."""
+    """The state and some events of a stream, from one round trip."""
 
     stream: str
     state: LogState
     events: Sequence[Event] = ()
-    """Some of those after the cursor, as `read` gives them; none say nothing of whether there
-    are any: those that are in memory are read there."""
+    """Some of those after the cursor, as `read` returns them. Empty does not mean that there are
+    none: events in memory are left to `read`."""
 
 
 class Claim(NamedTuple):
-    """What an idempotency key stands for."""
+    """The stream that an idempotency key is bound to."""
 
     stream: str
     digest: str
-    """Of the body that the stream was asked for with."""
+    """The digest of the request body that started the stream."""
     grant: Grant | None = None
-    """What was reserved for the stream that this call has opened; None of any other."""
+    """The reservation, if this call opened the stream."""
 
 
 def may_see(owner: str | None, whose: str | None) -> bool:
-    """Return whether an owner may be told of a stream, as far as it is known whose that is.
-
-    None may be told of any.
-    """
+    """Return whether `owner` may see a stream of `whose`. None is unknown, or sees all."""
     return owner is None or whose is None or owner == whose

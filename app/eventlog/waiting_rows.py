@@ -9,11 +9,11 @@ from typing import Protocol
 import structlog
 
 MAX_ROWS = 100_000
-"""How many rows a log keeps. One takes about 500 bytes, so these take 50 MB: what a relay with
-ten streams a second ends in three hours without its records."""
+"""How many rows a log stores: about 50 MB at 500 bytes each, three hours without the records
+database at ten streams a second."""
 
-TELL_S = 60
-"""How often it is told that rows were dropped, at most."""
+LOG_EVERY_S = 60
+"""The shortest time between two log lines about dropped rows."""
 
 log = structlog.get_logger("seseragi.eventlog")
 
@@ -42,7 +42,7 @@ class MemoryRows:
         self._dropped = Dropped(now)
 
     def add(self, stream: str, row: bytes) -> None:
-        """Keep a row; beyond `MAX_ROWS` the oldest is dropped."""
+        """Store a row; beyond `MAX_ROWS` the oldest is dropped."""
         self._rows[stream] = row
         if len(self._rows) > MAX_ROWS:
             self._rows.popitem(last=False)
@@ -65,17 +65,17 @@ class Dropped:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._count = 0
-        self._told_at = -float("inf")
+        self._logged_at = -float("inf")
 
     def add(self, count: int) -> None:
         """Count rows that were dropped."""
         self._count += count
         now = self._now()
-        if self._count and now >= self._told_at + TELL_S:
+        if self._count and now >= self._logged_at + LOG_EVERY_S:
             log.error(
                 "rows of ended streams were dropped",
                 reason="the records have not taken them",
                 rows=self._count,
                 kept=MAX_ROWS,
             )
-            self._count, self._told_at = 0, now
+            self._count, self._logged_at = 0, now

@@ -17,7 +17,7 @@ from ..dialects.writing.token_estimate import (
     tokens_of,
 )
 from ..errors import RequestError
-from ..eventlog.lost import Closing, LostStream
+from ..eventlog.recovery import Closing, OrphanedStream
 from ..eventlog.stream_ended import Charge, StreamEnded
 from ..eventlog.stream_info import StreamInfo
 from ..events import Event, TokenCounts
@@ -350,7 +350,7 @@ class Accounting:
         rates = price.tariff.steps[0].rates
         return rates.input, rates.output
 
-    def close_lost(self, lost: LostStream) -> Closing:
+    def close_orphaned(self, lost: OrphanedStream) -> Closing:
         """Return the end and the settlement of a stream whose producer is lost.
 
         Nothing is known of the attempts that failed before the one that answered. Of one that
@@ -360,9 +360,9 @@ class Accounting:
         ended = lost.ended
         if lost.spent is not None:
             return Closing(ended, _with_end(lost.spent, ended))
-        request = ended.record.reserve
-        if lost.held is not None:
-            charge = _held(lost.held, request)
+        request = ended.info.reserve
+        if lost.reserved is not None:
+            charge = _held(lost.reserved, request)
         elif ended.target is not None:
             counts = count_usage(
                 ended.end.usage,

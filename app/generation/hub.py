@@ -135,7 +135,7 @@ class Hub:
             LogUnusable: the place of the log cannot be used.
         """
         self._log.on_ended(self._parts.observer.ended)
-        self._log.close_by(lambda lost: self._parts.accounting.close_lost(lost))
+        self._log.close_by(lambda lost: self._parts.accounting.close_orphaned(lost))
         await self._log.open()
         self._parts.peers.on_stop(self._runs.obey_stop)
 

@@ -203,7 +203,7 @@ class MeteredCall:
         last, now = attempts[-1] if attempts else None, accounting.wall()
         ended, settlement = accounting.close(
             StreamEnded(
-                record=record,
+                info=record,
                 end=end,
                 charges=charges or [FREE],
                 target=None if last is None else last.target,

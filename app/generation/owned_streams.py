@@ -95,14 +95,14 @@ class OwnedStream:
             return self._found.events[:1]
         return await self._log.read(self.id, 0, timeout_s=0, limit=1)
 
-    async def record(self) -> StreamInfo:
+    async def info(self) -> StreamInfo:
         """Return what it was started with.
 
         Raises:
             RequestError: `stream_expired`.
         """
         check_may(self._principal)
-        return await self._log.record(self.id)
+        return await self._log.info(self.id)
 
     async def cancel(self, *, as_operator: bool = False) -> None:
         """Stop the generation; one that has ended stays as it is.

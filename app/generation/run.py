@@ -334,7 +334,7 @@ class Run:
         what = f"asking {target.name!r} {'again' if code == 'retry' else 'instead'}"
         self._observer.attempt_failed(
             AttemptFailed(
-                record=self._record,
+                info=self._record,
                 attempt=failed.number,
                 upstream=failed.target.upstream.name,
                 target=failed.target.name,
@@ -433,7 +433,7 @@ class Run:
         now, attempt, deadlines = self._clock(), self._attempt, self._attempt.deadlines
         began = self._first_event_s is not None
         return Progress(
-            record=self._record,
+            info=self._record,
             target=attempt.target.name,
             attempt=attempt.number,
             age_s=now - self._started_at,
@@ -451,7 +451,7 @@ class Run:
         after_s = now - self._started_at
         self._observer.committed(
             Committed(
-                record=self._record,
+                info=self._record,
                 attempt=attempt.number,
                 target=attempt.target.name,
                 after_s=after_s,

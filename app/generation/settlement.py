@@ -91,7 +91,7 @@ class RunSettlement:
         deadlines = attempt.deadlines
         ended, settlement = self._accounting.close(
             StreamEnded(
-                record=self._record,
+                info=self._record,
                 end=end,
                 charges=[*self._followed, self._last],
                 target=attempt.target.name,

@@ -201,11 +201,11 @@ class Metrics(Observer):
         self._add(f.RETRIES if again else f.FALLBACKS, target)
 
     def first_event(self, first: FirstEvent) -> None:
-        self._note(f.FIRST_EVENT, first.after_s, self._names.route(first.record.route))
+        self._note(f.FIRST_EVENT, first.after_s, self._names.route(first.info.route))
 
     def ended(self, ended: StreamEnded) -> None:
         names, end = self._names, ended.end
-        route, target = names.route(ended.record.route), names.target(ended.target)
+        route, target = names.route(ended.info.route), names.target(ended.target)
         status = end.status if end.status in STATUSES else OTHER
         code = NONE if end.error is None else _code(end.error.code)
         self._add(f.ENDED, route, status, code, end.ended_by or NONE)

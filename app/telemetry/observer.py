@@ -46,7 +46,7 @@ class CallEnded(msgspec.Struct, frozen=True, kw_only=True):
 class AttemptFailed(msgspec.Struct, frozen=True, kw_only=True):
     """An attempt failed before the answer had begun, and another one follows."""
 
-    record: StreamInfo
+    info: StreamInfo
     attempt: int
     upstream: str
     target: str
@@ -62,7 +62,7 @@ class AttemptFailed(msgspec.Struct, frozen=True, kw_only=True):
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
     """The answer has begun: no other target is tried."""
 
-    record: StreamInfo
+    info: StreamInfo
     attempt: int
     target: str
     after_s: float
@@ -74,7 +74,7 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
 class FirstEvent(msgspec.Struct, frozen=True):
     """The first piece of the answer can be read."""
 
-    record: StreamInfo
+    info: StreamInfo
     after_s: float
 
 

@@ -11,7 +11,7 @@ from ..events import Event, TokenCounts
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """One stream, at the moment in which it was looked at."""
 
-    record: StreamInfo
+    info: StreamInfo
     target: str
     """`upstream/model` of the attempt that runs, or is waited for."""
     attempt: int

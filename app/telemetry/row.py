@@ -76,7 +76,7 @@ _end_values = attrgetter(*_OF_END)
 
 def row_of(ended: StreamEnded) -> StreamRow:
     """Return the row of a stream; its counts are those of all attempts."""
-    record, end, charges = ended.record, ended.end, ended.charges
+    record, end, charges = ended.info, ended.end, ended.charges
     counted = [charge.counts for charge in charges if charge.counts is not None]
     estimated = any(counts.estimated for counts in counted)
     return StreamRow(

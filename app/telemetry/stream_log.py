@@ -25,7 +25,7 @@ class StreamLog(Observer):
     def attempt_failed(self, failed: AttemptFailed) -> None:
         log.warning(
             "attempt failed",
-            **_stream_of(failed.record),
+            **_stream_of(failed.info),
             upstream=failed.upstream,
             target=failed.target,
             attempt=failed.attempt,
@@ -47,8 +47,8 @@ class StreamLog(Observer):
         tell(
             "stream ended",
             # Not that of the request which this is told in: it may be any.
-            **_stream_of(ended.record),
-            model=ended.record.route,
+            **_stream_of(ended.info),
+            model=ended.info.route,
             upstream=ended.target,
             attempt=None if ended.target is None else ended.attempts,
             status=end.status,
@@ -74,7 +74,7 @@ def _log_last_attempt(ended: StreamEnded, target: str) -> None:
     tell = log.info if code in CLIENTS_FAULT else log.warning
     tell(
         "attempt failed",
-        **_stream_of(ended.record),
+        **_stream_of(ended.info),
         upstream=target.partition("/")[0],
         target=target,
         attempt=ended.attempts,

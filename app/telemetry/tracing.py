@@ -274,7 +274,7 @@ class Tracing(Observer):
         span.end()
 
     def committed(self, committed: Committed) -> None:
-        stream = self._streams.get(committed.record.id)
+        stream = self._streams.get(committed.info.id)
         if stream is None or stream.attempt is None or committed.answer is None:
             return
         model, its_id = committed.answer.model, committed.answer.upstream_id
@@ -282,13 +282,13 @@ class Tracing(Observer):
         _set(stream.attempt, known)
 
     def first_event(self, first: FirstEvent) -> None:
-        stream = self._streams.get(first.record.id)
+        stream = self._streams.get(first.info.id)
         if stream is not None and stream.attempt is not None:
             seconds = (time.time_ns() - stream.asked_at) / 1e9
             stream.attempt.set_attribute(n.FIRST_CHUNK, seconds)
 
     def attempt_failed(self, failed: AttemptFailed) -> None:
-        stream = self._streams.get(failed.record.id)
+        stream = self._streams.get(failed.info.id)
         if stream is None:
             return
         if stream.attempt is not None:
@@ -308,9 +308,9 @@ class Tracing(Observer):
         )
 
     def ended(self, ended: StreamEnded) -> None:
-        stream = self._streams.pop(ended.record.id, None)
+        stream = self._streams.pop(ended.info.id, None)
         if stream is None:  # of a process that is lost, or of one before this
-            stream = _Stream(self._begin_stream(ended.record, _parent_of(ended.record)))
+            stream = _Stream(self._begin_stream(ended.info, _parent_of(ended.info)))
         if stream.attempt is not None:
             if stream.attempt.is_recording():
                 _add_answer(stream.attempt, ended)

@@ -36,7 +36,7 @@ class Stream:
 
     def progress(self) -> Progress:
         return Progress(
-            record=StreamInfo("st_1"),
+            info=StreamInfo("st_1"),
             target=self.target,
             attempt=1,
             age_s=11.0,

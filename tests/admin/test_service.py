@@ -39,14 +39,14 @@ class Spied:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.log, name)
 
-    async def post(self, place: Any, name: str, text: bytes, *, for_s: float) -> None:
+    async def publish(self, place: Any, name: str, text: bytes, *, for_s: float) -> None:
         self.posted.append((place, name))
-        await self.log.post(place, name, text, for_s=for_s)
+        await self.log.publish(place, name, text, for_s=for_s)
 
-    async def posts(self, place: Any) -> dict[str, bytes]:
+    async def messages(self, place: Any) -> dict[str, bytes]:
         self.looked += 1
         self.fail()
-        found: dict[str, bytes] = await self.log.posts(place)
+        found: dict[str, bytes] = await self.log.messages(place)
         return found
 
     async def read_accounts(self, names: Any) -> Any:
@@ -90,12 +90,12 @@ async def test_nothing_is_left_while_nobody_looks(tmp_path, monkeypatch, spied):
 
         async def has_left_a_board() -> bool:
             [process] = (await look(relay))["processes"]
-            return ("boards", process["id"]) in spied.posted
+            return ("snapshots", process["id"]) in spied.posted
 
         await until(has_left_a_board)
 
         async def nobody_looks() -> bool:
-            return desks.WATCH not in await relay.log.posts("orders")
+            return desks.WATCH not in await relay.log.messages("commands")
 
         await until(nobody_looks)  # it ends by itself
         await spied.beats()
@@ -107,11 +107,11 @@ async def test_nothing_is_left_while_nobody_looks(tmp_path, monkeypatch, spied):
 async def test_board_is_taken_away_at_the_end(tmp_path, spied):
     async with shared(tmp_path, spied) as relay:
         [process] = (await look(relay))["processes"]
-        await until(lambda: ("boards", process["id"]) in spied.posted)
+        await until(lambda: ("snapshots", process["id"]) in spied.posted)
     log = SharedSqliteLog(tmp_path / "log.db", retention_s=1, max_bytes=10**6)
     await log.open()
     try:
-        assert {} == await log.posts("boards")
+        assert {} == await log.messages("snapshots")
     finally:
         await log.close()
 
@@ -120,8 +120,8 @@ async def test_what_others_leave_that_cannot_be_read_harms_nobody(tmp_path, spie
     async with shared(tmp_path, spied) as relay:
         log = relay.log
         for text in (b"", b"\xc1", b"\x81\xa2id\xa1\xff", b"x" * 1000):
-            for place in ("orders", "boards"):
-                await log.post(place, f"rest {len(text)}", text, for_s=60)
+            for place in ("commands", "snapshots"):
+                await log.publish(place, f"rest {len(text)}", text, for_s=60)
         with structlog.testing.capture_logs() as lines:
             assert 1 == len((await look(relay))["processes"])
             await spied.beats()
@@ -159,5 +159,5 @@ async def test_order_is_obeyed_once_and_one_that_was_given_meanwhile_too(tmp_pat
         await order(action="wake")
         await until(lambda: breakers.rests_for("demo/demo", clock()) == 0)
         # A process that begins now is told of the wake, and no more of the rest.
-        names = {name.split()[0] for name in await relay.log.posts("orders")}
+        names = {name.split()[0] for name in await relay.log.messages("commands")}
         assert {"rest"} == names

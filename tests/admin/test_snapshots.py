@@ -23,7 +23,7 @@ from app.admin.process_snapshot import (
 )
 from app.admin.summary import Merged, MoneyView, Summary, render
 from app.errors import CODES, RequestError, UpstreamError
-from app.eventlog.broadcast import MAX_POST_BYTES
+from app.eventlog.broadcast import MAX_MESSAGE_BYTES
 from app.eventlog.stream_ended import StreamEnded
 from app.eventlog.stream_info import StreamInfo
 from app.events import ErrorInfo, Status, StreamEnd
@@ -69,12 +69,12 @@ def refused(code: str = "rate_limited", *, model: str | None = "m", message: str
 def test_board_of_hostile_names_fits_into_a_post():
     worst = "\U0001f9ec" * MAX_TEXT  # four bytes each
     whole = board(live=[live(n, text=worst) for n in range(MAX_STREAMS)], readers={worst: 1})
-    packed = pack_board(whole, most=MAX_POST_BYTES)
+    packed = pack_board(whole, most=MAX_MESSAGE_BYTES)
 
-    assert len(packed) <= MAX_POST_BYTES
+    assert len(packed) <= MAX_MESSAGE_BYTES
     assert whole.live[:10] == unpack_board(packed).live[:10]
     usual = board(live=[live(n, text="acme") for n in range(MAX_STREAMS)])
-    assert usual == unpack_board(pack_board(usual, most=MAX_POST_BYTES))
+    assert usual == unpack_board(pack_board(usual, most=MAX_MESSAGE_BYTES))
 
 
 def test_oldest_streams_of_all_boards_are_told_of():
@@ -164,7 +164,7 @@ def test_hour_has_a_bound_whatever_is_refused():
     assert {MINUTES} == {len(minutes) for minutes in counts.values()}
     assert MAX_LAST == len(kept.last)
     assert {None} == {row.model for row in kept.last}
-    size = len(pack_board(board(refused=counts, last=[*kept.last]), most=MAX_POST_BYTES))
+    size = len(pack_board(board(refused=counts, last=[*kept.last]), most=MAX_MESSAGE_BYTES))
     assert size < 100_000
     clock.now += 3600
     assert {} == kept.counts(failed=False)
@@ -189,7 +189,7 @@ def test_only_what_failed_counts_as_failed():
         record = StreamInfo("st_1", route="fast", owner="o")
         end = StreamEnd(status, "error", None, told)
         times: Any = {"started_at": NOW - 1, "ended_at": NOW, "duration_s": 1.0}
-        kept.ended(StreamEnded(record=record, end=end, target="openai/m", events=1, **times))
+        kept.ended(StreamEnded(info=record, end=end, target="openai/m", events=1, **times))
 
     (minutes,) = kept.counts(failed=True).values()
     assert (2, 4, 2) == (sum(minutes.values()), len(kept.recent), len(kept.last))
@@ -223,7 +223,7 @@ def test_blame_falls_on_targets_of_the_settings_alone():
         record = StreamInfo("st_1")
         kept.attempt_failed(
             AttemptFailed(
-                record=record,
+                info=record,
                 attempt=1,
                 upstream="u",
                 target=target,

@@ -12,7 +12,7 @@ import pytest
 from app.errors import RelayError
 from app.eventlog import EventLog
 from app.eventlog.accounts import Accounts
-from app.eventlog.lost import Closing, LostStream
+from app.eventlog.recovery import Closing, OrphanedStream
 from app.eventlog.stream_info import StreamInfo
 from app.events import StreamEnd, StreamStart, TextDelta
 from app.ledger.accounts import (
@@ -49,7 +49,7 @@ def asking(*accounts: Account, at: float = AT, **fields: Any) -> ReservationRequ
     return ReservationRequest(accounts or (Account("relay"),), at, **{**defaults, **fields})
 
 
-def record(stream: str, request: ReservationRequest, **fields: Any) -> StreamInfo:
+def info(stream: str, request: ReservationRequest, **fields: Any) -> StreamInfo:
     return StreamInfo(stream, created_at=request.at, reserve=request, **fields)
 
 
@@ -94,7 +94,7 @@ def told(error: LimitReached) -> tuple[object, ...]:
 async def run(
     event_log: EventLog, stream: str, request: ReservationRequest, settlement: Settlement = SPENT
 ) -> None:
-    await event_log.create(record(stream, request))
+    await event_log.create(info(stream, request))
     await event_log.append(stream, [BEGUN])
     await event_log.append(stream, [DONE], settlement)
 
@@ -104,7 +104,7 @@ async def test_an_account_that_nobody_used_is_empty(event_log, accounts):
 
 
 async def test_what_a_stream_may_cost_is_held_until_its_end(event_log, accounts):
-    claim = await event_log.create(record("st_1", asking()))
+    claim = await event_log.create(info("st_1", asking()))
     state = await state_of(accounts)
     assert (100, 1, 110, 0) == (
         claim.grant.output_tokens,
@@ -124,11 +124,11 @@ async def test_what_a_stream_may_cost_is_held_until_its_end(event_log, accounts)
 
 async def test_a_budget_is_never_passed_and_the_longest_answer_fits_into_it(event_log):
     account = Account("user:a:u", nano_usd_per_day=150)
-    first = await event_log.create(record("st_1", asking(account)))
-    second = await event_log.create(record("st_2", asking(account)))
+    first = await event_log.create(info("st_1", asking(account)))
+    second = await event_log.create(info("st_2", asking(account)))
     assert (100, 30) == (first.grant.output_tokens, second.grant.output_tokens)
     with pytest.raises(LimitReached) as refused:
-        await event_log.create(record("st_3", asking(account)))
+        await event_log.create(info("st_3", asking(account)))
 
     assert "budget_exceeded" == refused.value.code
     assert ("user:a:u", "usd_per_day") == (refused.value.account, refused.value.kind)
@@ -141,11 +141,11 @@ async def test_budget_of_a_month_outlasts_the_day(event_log, accounts, clock):
     request = asking(account, at=AT)
     await run(event_log, "st_1", request, Settlement(1, 1, 95))
     with pytest.raises(LimitReached) as refused:
-        await event_log.create(record("st_2", request))
+        await event_log.create(info("st_2", request))
     assert "usd_per_day" == refused.value.kind
 
     tomorrow = AT + (refused.value.retry_after_s or 0)
-    claim = await event_log.create(record("st_3", asking(account, at=tomorrow)))
+    claim = await event_log.create(info("st_3", asking(account, at=tomorrow)))
     assert 120 - 95 - 10 == claim.grant.output_tokens
     state = await state_of(accounts)
     assert (0, 25) == (state.day.nano_usd, state.day.held_nano_usd)
@@ -153,7 +153,7 @@ async def test_budget_of_a_month_outlasts_the_day(event_log, accounts, clock):
 
 
 async def test_a_stream_is_settled_in_the_day_in_which_it_began(event_log, accounts):
-    await event_log.create(record("st_1", asking(at=AT)))
+    await event_log.create(info("st_1", asking(at=AT)))
     await event_log.append("st_1", [BEGUN])
     await run(event_log, "st_2", asking(at=AT + 86_400), Settlement(1, 1, 7))
     await event_log.append("st_1", [DONE], SPENT)
@@ -166,16 +166,16 @@ async def test_a_stream_is_settled_in_the_day_in_which_it_began(event_log, accou
 async def test_what_is_free_needs_no_budget(event_log):
     account = Account("relay", nano_usd_per_day=0)
     free = asking(account, input_nano_usd=0, output_nano_usd=0)
-    assert 100 == (await event_log.create(record("st_1", free))).grant.output_tokens
+    assert 100 == (await event_log.create(info("st_1", free))).grant.output_tokens
     with pytest.raises(LimitReached):
-        await event_log.create(record("st_2", asking(account)))
+        await event_log.create(info("st_2", asking(account)))
 
 
 async def test_no_more_requests_than_the_limit_come_in_any_minute(event_log):
     account = Account("key:k", requests_per_minute=3)
     taken = []
     for second in range(150):
-        refused = await refusal(event_log, record(f"st_{second}", asking(account, at=AT + second)))
+        refused = await refusal(event_log, info(f"st_{second}", asking(account, at=AT + second)))
         if refused is None:
             taken.append(second)
         else:
@@ -190,36 +190,36 @@ async def test_whoever_waits_as_long_as_was_said_is_let_in(event_log):
     at = AT
     for number in range(12):
         try:
-            await event_log.create(record(f"st_{number}", asking(account, at=at)))
+            await event_log.create(info(f"st_{number}", asking(account, at=at)))
         except LimitReached as error:
             at += error.retry_after_s or 0
-            await event_log.create(record(f"st_{number}", asking(account, at=at)))
+            await event_log.create(info(f"st_{number}", asking(account, at=at)))
         at += 3
 
 
 async def test_tokens_of_a_minute_are_those_that_were_used_in_the_end(event_log):
     account = Account("user:a:u", tokens_per_minute=200)
-    first = await event_log.create(record("st_1", asking(account)))
+    first = await event_log.create(info("st_1", asking(account)))
     assert (100, 200, 90) == (
         first.grant.output_tokens,
         first.grant.tokens.limit,
         first.grant.tokens.remaining,
     )
-    second = await event_log.create(record("st_2", asking(account)))
+    second = await event_log.create(info("st_2", asking(account)))
     assert 80 == second.grant.output_tokens
     with pytest.raises(LimitReached) as refused:
-        await event_log.create(record("st_3", asking(account)))
+        await event_log.create(info("st_3", asking(account)))
     assert refused.value.standing is not None
     assert (200, 0) == refused.value.standing[:2]
 
     await event_log.append("st_1", [BEGUN])
     await event_log.append("st_1", [DONE], Settlement(10, 20, 0))
-    assert 70 == (await event_log.create(record("st_3", asking(account)))).grant.output_tokens
+    assert 70 == (await event_log.create(info("st_3", asking(account)))).grant.output_tokens
 
 
 async def test_several_answers_are_reserved_for_together(event_log, accounts):
     account = Account("relay", nano_usd_per_day=100, tokens_per_minute=70)
-    claim = await event_log.create(record("st_1", asking(account, choices=3)))
+    claim = await event_log.create(info("st_1", asking(account, choices=3)))
     assert 20 == claim.grant.output_tokens
     assert 70 == period(await state_of(accounts)).held_nano_usd
 
@@ -227,19 +227,19 @@ async def test_several_answers_are_reserved_for_together(event_log, accounts):
 async def test_streams_at_once_are_counted(event_log):
     account = Account("relay", streams=2)
     for number in range(2):
-        await event_log.create(record(f"st_{number}", asking(account)))
+        await event_log.create(info(f"st_{number}", asking(account)))
     with pytest.raises(LimitReached) as refused:
-        await event_log.create(record("st_2", asking(account)))
+        await event_log.create(info("st_2", asking(account)))
     assert ("streams", "rate_limited") == (refused.value.kind, refused.value.code)
 
     await event_log.append("st_0", [BEGUN, DONE], SPENT)
-    await event_log.create(record("st_2", asking(account)))
+    await event_log.create(info("st_2", asking(account)))
 
 
 async def test_all_accounts_give_or_none(event_log, accounts):
     wide, narrow = Account("relay", requests_per_minute=100), Account("key:k", streams=0)
     with pytest.raises(LimitReached) as refused:
-        await event_log.create(record("st_1", asking(wide, narrow)))
+        await event_log.create(info("st_1", asking(wide, narrow)))
     assert "key:k" == refused.value.account
     state = await state_of(accounts)
     assert (0, 0, {}) == (state.running, state.day.held_nano_usd, state.spans)
@@ -247,7 +247,7 @@ async def test_all_accounts_give_or_none(event_log, accounts):
 
 async def test_at_once_no_more_are_let_in_than_a_budget_has_room_for(event_log, accounts):
     account = Account("relay", nano_usd_per_day=10 * 110)
-    asked = [event_log.create(record(f"st_{n}", asking(account))) for n in range(100)]
+    asked = [event_log.create(info(f"st_{n}", asking(account))) for n in range(100)]
     outcomes = await asyncio.gather(*asked, return_exceptions=True)
     assert 10 == sum(not isinstance(outcome, LimitReached) for outcome in outcomes)
     assert 1100 == period(await state_of(accounts)).held_nano_usd
@@ -255,16 +255,16 @@ async def test_at_once_no_more_are_let_in_than_a_budget_has_room_for(event_log, 
 
 async def test_a_key_that_leads_to_a_stream_reserves_nothing(event_log, accounts):
     account = Account("relay", requests_per_minute=1)
-    first = record("st_1", asking(account), key="k", digest="d")
+    first = info("st_1", asking(account), key="k", digest="d")
     await event_log.create(first)
     await event_log.append("st_1", [BEGUN])
-    claim = await event_log.create(record("st_2", asking(account), key="k", digest="d"))
+    claim = await event_log.create(info("st_2", asking(account), key="k", digest="d"))
     assert ("st_1", None) == (claim.stream, claim.grant)
     assert 1 == (await state_of(accounts)).running
 
 
 async def test_a_stream_that_never_began_leaves_nothing_held(event_log, accounts):
-    await event_log.create(record("st_1", asking()))
+    await event_log.create(info("st_1", asking()))
     await event_log.delete("st_1")
     state = await state_of(accounts)
     assert (0, 0, 0, 0) == (
@@ -275,15 +275,15 @@ async def test_a_stream_that_never_began_leaves_nothing_held(event_log, accounts
     )
 
 
-def closing(lost: LostStream) -> Closing:
+def closing(lost: OrphanedStream) -> Closing:
     """Cost as many nano-USD as the answer has quarters of tokens."""
-    row = lost.ended.record.id.encode()
+    row = lost.ended.info.id.encode()
     return Closing(lost.ended, Settlement(10, 1, lost.weight, row=row))
 
 
 async def test_a_stream_that_is_removed_while_it_runs_costs_what_was_used(event_log, accounts):
     event_log.close_by(closing)
-    await event_log.create(record("st_1", asking()))
+    await event_log.create(info("st_1", asking()))
     await event_log.append("st_1", [BEGUN, TextDelta(0, "12345678")])
     await event_log.delete("st_1")
     state = await state_of(accounts)
@@ -291,7 +291,7 @@ async def test_a_stream_that_is_removed_while_it_runs_costs_what_was_used(event_
 
 
 async def test_what_ends_without_a_settlement_holds_nothing(event_log, accounts):
-    await event_log.create(record("st_1", asking()))
+    await event_log.create(info("st_1", asking()))
     await event_log.append("st_1", [BEGUN, DONE])
     state = await state_of(accounts)
     assert (0, 0, 0) == (state.running, state.day.held_nano_usd, period(state).nano_usd)
@@ -347,14 +347,14 @@ async def test_it_counts_as_the_plain_arithmetic_does(event_log, accounts, seed)
         except LimitReached as error:
             wanted = error
         if wanted is not None:
-            got = await refusal(event_log, record(stream, request))
+            got = await refusal(event_log, info(stream, request))
             assert got is not None
             assert told(wanted) == told(got)
             continue
         model |= states
         running[stream] = request
         held[stream] = request.reservation(expected.output_tokens)
-        claim = await event_log.create(record(stream, request))
+        claim = await event_log.create(info(stream, request))
         assert (expected.output_tokens, *map(rounded, expected[1:])) == (
             *(claim.grant.output_tokens, *map(rounded, claim.grant[1:])),
         )
@@ -371,8 +371,8 @@ async def test_it_counts_as_the_plain_arithmetic_does(event_log, accounts, seed)
 
 async def test_a_request_of_yesterday_that_comes_late_leaves_nothing_held(event_log, accounts):
     midnight = 1_700_006_400.0
-    await event_log.create(record("st_1", asking(at=midnight + 0.001)))
-    await event_log.create(record("st_2", asking(at=midnight - 0.001)))
+    await event_log.create(info("st_1", asking(at=midnight + 0.001)))
+    await event_log.create(info("st_2", asking(at=midnight - 0.001)))
     state = await state_of(accounts)
     assert (2, 110, 220) == (state.running, state.day.held_nano_usd, state.month.held_nano_usd)
     for stream in ("st_1", "st_2"):

@@ -1,4 +1,4 @@
-"""The contract of a log with a broadcast: posts hold for their time, and have bounds.
+"""The contract of a log with a broadcast: messages hold for their time, and have bounds.
 
 A test module of a log that processes share imports `*` from here too; see `contract`.
 """
@@ -6,7 +6,7 @@ A test module of a log that processes share imports `*` from here too; see `cont
 import pytest
 
 from app.errors import ServiceError
-from app.eventlog.broadcast import MAX_POST_BYTES, MAX_POSTS, Broadcast
+from app.eventlog.broadcast import MAX_MESSAGE_BYTES, MAX_MESSAGES, Broadcast
 from tests.waiting import until
 
 
@@ -16,40 +16,40 @@ def broadcast(event_log) -> Broadcast:
 
 
 async def test_post_is_read_until_another_takes_its_place_or_it_is_removed(broadcast):
-    await broadcast.post("orders", "a", b"one", for_s=60)
-    await broadcast.post("orders", "b/\u00fc", b"\x00\xff", for_s=60)
-    await broadcast.post("boards", "a", b"board", for_s=60)
-    assert {"a": b"one", "b/\u00fc": b"\x00\xff"} == await broadcast.posts("orders")
-    assert {"a": b"board"} == await broadcast.posts("boards")
+    await broadcast.publish("commands", "a", b"one", for_s=60)
+    await broadcast.publish("commands", "b/\u00fc", b"\x00\xff", for_s=60)
+    await broadcast.publish("snapshots", "a", b"snapshot", for_s=60)
+    assert {"a": b"one", "b/\u00fc": b"\x00\xff"} == await broadcast.messages("commands")
+    assert {"a": b"snapshot"} == await broadcast.messages("snapshots")
 
-    await broadcast.post("orders", "a", b"two", for_s=60)
-    await broadcast.post("boards", "a", b"", for_s=0)
-    await broadcast.post("boards", "never there", b"", for_s=0)
-    assert b"two" == (await broadcast.posts("orders"))["a"]
-    assert {} == await broadcast.posts("boards")
+    await broadcast.publish("commands", "a", b"two", for_s=60)
+    await broadcast.publish("snapshots", "a", b"", for_s=0)
+    await broadcast.publish("snapshots", "never there", b"", for_s=0)
+    assert b"two" == (await broadcast.messages("commands"))["a"]
+    assert {} == await broadcast.messages("snapshots")
 
 
 async def test_post_holds_for_its_time(broadcast, clock):
-    await broadcast.post("orders", "short", b"", for_s=0.05)
-    await broadcast.post("orders", "long", b"", for_s=60)
+    await broadcast.publish("commands", "short", b"", for_s=0.05)
+    await broadcast.publish("commands", "long", b"", for_s=60)
     clock.now += 1  # those that go by another clock take a moment
 
     async def is_gone() -> bool:
-        return "short" not in await broadcast.posts("orders")
+        return "short" not in await broadcast.messages("commands")
 
     await until(is_gone)
-    assert ["long"] == list(await broadcast.posts("orders"))
+    assert ["long"] == list(await broadcast.messages("commands"))
 
 
-async def test_posts_have_bounds(broadcast):
-    await broadcast.post("boards", "a", b"x" * MAX_POST_BYTES, for_s=60)
+async def test_messages_have_bounds(broadcast):
+    await broadcast.publish("snapshots", "a", b"x" * MAX_MESSAGE_BYTES, for_s=60)
     with pytest.raises(ServiceError, match="longer than"):
-        await broadcast.post("boards", "a", b"x" * (MAX_POST_BYTES + 1), for_s=60)
-    for number in range(MAX_POSTS):
-        await broadcast.post("orders", f"{number}", b"", for_s=60)
-    with pytest.raises(ServiceError, match=f"{MAX_POSTS} posts"):
-        await broadcast.post("orders", "one more", b"", for_s=60)
-    await broadcast.post("orders", "7", b"again", for_s=60)
-    assert MAX_POSTS == len(await broadcast.posts("orders"))
-    await broadcast.post("orders", "7", b"", for_s=0)
-    await broadcast.post("orders", "one more", b"", for_s=60)
+        await broadcast.publish("snapshots", "a", b"x" * (MAX_MESSAGE_BYTES + 1), for_s=60)
+    for number in range(MAX_MESSAGES):
+        await broadcast.publish("commands", f"{number}", b"", for_s=60)
+    with pytest.raises(ServiceError, match=f"{MAX_MESSAGES} messages"):
+        await broadcast.publish("commands", "one more", b"", for_s=60)
+    await broadcast.publish("commands", "7", b"again", for_s=60)
+    assert MAX_MESSAGES == len(await broadcast.messages("commands"))
+    await broadcast.publish("commands", "7", b"", for_s=0)
+    await broadcast.publish("commands", "one more", b"", for_s=60)

@@ -50,8 +50,8 @@ class Elsewhere:
         self._there = there
         self._here = here
 
-    async def create(self, record: StreamInfo, *, over: str | None = None) -> Claim:
-        return await self._there.create(record, over=over)
+    async def create(self, info: StreamInfo, *, over: str | None = None) -> Claim:
+        return await self._there.create(info, over=over)
 
     async def append(
         self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
@@ -496,7 +496,7 @@ REQUEST = b'{"input":"\xe3\x81\x9b\xe3\x81\x9b\n\r\x00"}'
 
 async def test_request_is_kept_with_its_stream_and_is_no_event(event_log):
     await create(event_log, "st_1", request=REQUEST)
-    assert REQUEST == (await event_log.record("st_1")).request
+    assert REQUEST == (await event_log.info("st_1")).request
     assert 0 == (await event_log.state("st_1")).last
     reading = asyncio.create_task(event_log.read("st_1", 0, timeout_s=60))
     await let_wait(event_log, reading)
@@ -504,21 +504,21 @@ async def test_request_is_kept_with_its_stream_and_is_no_event(event_log):
     assert [START] == list(await asyncio.wait_for(reading, 20))
     await event_log.append("st_1", [*deltas("a"), END])
 
-    assert REQUEST == (await event_log.record("st_1")).request
+    assert REQUEST == (await event_log.info("st_1")).request
     assert [START, *deltas("a"), END] == await read_to_end(event_log)
     assert 3 == (await event_log.state("st_1")).last
 
 
 async def test_stream_that_keeps_no_request_has_none(event_log):
     await create(event_log, "st_1")
-    assert b"" == (await event_log.record("st_1")).request
+    assert b"" == (await event_log.info("st_1")).request
     with pytest.raises(RequestError) as caught:
-        await event_log.record("st_2")
+        await event_log.info("st_2")
 
     assert "not_found" == caught.value.code
 
 
-RECORD = StreamInfo(
+INFO = StreamInfo(
     "st_1",
     owner="t/u",
     request_id="req_1",
@@ -533,16 +533,16 @@ RECORD = StreamInfo(
 
 
 async def test_record_is_kept_as_long_as_its_stream(event_log):
-    await event_log.create(RECORD)
-    assert RECORD == await event_log.record("st_1")
+    await event_log.create(INFO)
+    assert INFO == await event_log.info("st_1")
     assert "t/u" == (await event_log.state("st_1")).owner
     await event_log.append("st_1", [START, END])
 
-    assert RECORD == await event_log.record("st_1")
+    assert INFO == await event_log.info("st_1")
     assert "t/u" == (await event_log.state("st_1")).owner
     await event_log.delete("st_1")
     with pytest.raises(StreamExpired) as caught:
-        await event_log.record("st_1")
+        await event_log.info("st_1")
     assert "t/u" == caught.value.owner
 
 
@@ -600,22 +600,22 @@ async def test_stream_that_is_removed_while_it_runs_has_ended_by_that(event_log)
     await create(event_log, "st_3")
     await event_log.append("st_3", [START])
     await event_log.delete("st_3")
-    await until(lambda: told[-1].record.id == "st_3")
+    await until(lambda: told[-1].info.id == "st_3")
 
     ended, _ = told
-    assert "st_1" == ended.record.id
-    assert ("o", "r", b"") == (ended.record.owner, ended.record.request_id, ended.record.request)
+    assert "st_1" == ended.info.id
+    assert ("o", "r", b"") == (ended.info.owner, ended.info.request_id, ended.info.request)
     assert ("cancelled", 2) == (ended.end.status, ended.events)
 
 
 async def test_request_of_another_stream_with_the_key_is_not_kept(event_log):
     await create(event_log, "st_1", key="key", digest="d", request=b"first")
     await create(event_log, "st_2", key="key", digest="d", request=b"second")
-    assert b"first" == (await event_log.record("st_1")).request
+    assert b"first" == (await event_log.info("st_1")).request
     await event_log.append("st_1", [START, END])
     await create(event_log, "st_3", key="key", digest="d", over="st_1", request=b"third")
 
-    assert b"third" == (await event_log.record("st_3")).request
+    assert b"third" == (await event_log.info("st_3")).request
 
 
 @pytest.mark.parametrize("how", ["delete", "retention"])
@@ -623,13 +623,13 @@ async def test_request_is_gone_with_its_stream(event_log, clock, how):
     await create(event_log, "st_1", request=REQUEST)
     await event_log.append("st_1", [START, END])
     clock.now += 99
-    assert REQUEST == (await event_log.record("st_1")).request
+    assert REQUEST == (await event_log.info("st_1")).request
     if how == "delete":
         await event_log.delete("st_1")
     else:
         clock.now += 1
     with pytest.raises(RequestError) as caught:
-        await event_log.record("st_1")
+        await event_log.info("st_1")
 
     assert "stream_expired" == caught.value.code
 
@@ -638,7 +638,7 @@ async def test_request_may_be_larger_than_the_events_of_a_stream(event_log):
     await create(event_log, "st_1", request=b"x" * 500_000)
     await event_log.append("st_1", [START, *deltas("x" * 300_000), END])
 
-    assert b"x" * 500_000 == (await event_log.record("st_1")).request
+    assert b"x" * 500_000 == (await event_log.info("st_1")).request
 
 
 async def test_requests_count_among_the_bytes_of_the_log(event_log, clock):

@@ -9,7 +9,7 @@ from app.eventlog.stream_info import StreamInfo, scoped
 async def create(
     event_log: EventLog, stream: str, *, over: str | None = None, **fields: Any
 ) -> Claim:
-    """Open a stream with a record of these fields."""
+    """Open a stream with the info of these fields."""
     return await event_log.create(StreamInfo(stream, **fields), over=over)
 
 

@@ -9,7 +9,7 @@ from app.errors import RelayError
 from app.eventlog.waiting_rows import WaitingRows
 from app.events import TextDelta
 from app.ledger.accounts import Settlement
-from tests.eventlog.accounts_contract import BEGUN, asking, closing, record, run
+from tests.eventlog.accounts_contract import BEGUN, asking, closing, info, run
 
 
 @pytest.fixture
@@ -40,14 +40,14 @@ async def test_rows_outlast_their_streams(event_log, waiting, clock):
 
 
 async def test_stream_that_never_began_has_no_row(event_log, waiting):
-    await event_log.create(record("st_1", asking()))
+    await event_log.create(info("st_1", asking()))
     await event_log.delete("st_1")
     assert [] == await waiting.rows(limit=10)
 
 
 async def test_stream_that_is_removed_while_it_runs_has_a_row(event_log, waiting):
     event_log.close_by(closing)
-    await event_log.create(record("st_1", asking()))
+    await event_log.create(info("st_1", asking()))
     await event_log.append("st_1", [BEGUN, TextDelta(0, "12345678")])
     await event_log.delete("st_1")
     assert [("st_1", b"st_1")] == await waiting.rows(limit=10)

@@ -13,7 +13,7 @@ import sys
 import structlog
 
 from app.errors import RelayError
-from app.eventlog.lost import Closing, LostStream
+from app.eventlog.recovery import Closing, OrphanedStream
 from app.eventlog.sqlite import database
 from app.eventlog.sqlite.log import SqliteLog
 from app.eventlog.sqlite.shared import SharedSqliteLog
@@ -39,7 +39,7 @@ def costing(nano: int) -> Settlement:
     return Settlement(10, 20, nano, row=b"%d" % nano)
 
 
-def close(lost: LostStream) -> Closing:
+def close(lost: OrphanedStream) -> Closing:
     """Have a lost stream cost what it has."""
     return Closing(lost.ended, costing(1_000 + lost.weight))
 

@@ -3,8 +3,7 @@
 import msgspec
 import pytest
 
-from app.eventlog.lost import Passing
-from app.eventlog.recovery import closing_events
+from app.eventlog.recovery import StreamFacts, closing_events
 from app.events import (
     ChoiceEnd,
     ErrorInfo,
@@ -38,7 +37,7 @@ from app.ledger.config import LedgerConfig
 from app.ledger.prices import PriceBook
 from app.telemetry.row import unpack_row
 from tests.dialects.streams import check
-from tests.eventlog.accounts_contract import AT, asking, record
+from tests.eventlog.accounts_contract import AT, asking, info
 
 pytestmark = pytest.mark.pure
 
@@ -158,23 +157,23 @@ def test_finish_reason_of_another_choice_is_not_the_streams() -> None:
 
 
 def test_relay_counts_what_was_held_where_nothing_else_is_known():
-    """As close_lost is told of it."""
+    """As close_orphaned is told of it."""
     accounting = Accounting(LedgerConfig(), PriceBook(()), keeps_rows=True)
     end = StreamEnd("interrupted", "error")
-    kept = record("st_1", asking())
-    lost = Passing().lost(kept, end, started_at=AT, ended_at=AT + 1)
-    lost = lost._replace(held=Reservation(110, 2 * 110))
-    closing = accounting.close_lost(lost)
+    kept = info("st_1", asking())
+    lost = StreamFacts().orphaned(kept, end, started_at=AT, ended_at=AT + 1)
+    lost = lost._replace(reserved=Reservation(110, 2 * 110))
+    closing = accounting.close_orphaned(lost)
     spent = closing.settlement
     assert (10, 100, 220) == (spent.input_tokens, spent.output_tokens, spent.nano_usd)
     assert ("0.00000022", True) == (closing.ended.end.cost, closing.ended.end.usage.estimated)  # type: ignore[union-attr]
     row = unpack_row(spent.row)
     assert (220, "estimate", True) == (row.nano_usd, row.usage_from, row.lost)
 
-    free = accounting.close_lost(lost._replace(held=Reservation(110, 0)))
+    free = accounting.close_orphaned(lost._replace(reserved=Reservation(110, 0)))
     assert 0 == free.settlement.nano_usd
-    unknown = record("st_1", asking(unpriced=True))
-    unpriced = accounting.close_lost(
-        lost._replace(ended=msgspec.structs.replace(lost.ended, record=unknown))
+    unknown = info("st_1", asking(unpriced=True))
+    unpriced = accounting.close_orphaned(
+        lost._replace(ended=msgspec.structs.replace(lost.ended, info=unknown))
     )
     assert None is unpriced.settlement.nano_usd

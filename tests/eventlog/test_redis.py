@@ -40,15 +40,15 @@ async def test_requests_count_among_the_bytes_of_the_log(event_log, clock):  # t
         await create(event_log, stream, request=b"x" * 300_000)
         await event_log.append(stream, [START, END])
 
-    requests = [(await event_log.record(f"st_{number}")).request for number in range(5)]
+    requests = [(await event_log.info(f"st_{number}")).request for number in range(5)]
     assert [b"x" * 300_000] * 5 == requests
     kept, size = getattr(event_log, "_there", event_log).size()
     assert (kept < 5, size <= 1_000_000) == (True, True)
 
 
-async def test_posts_go_with_the_last_of_them(event_log, server):
-    await event_log.post("orders", "a", b"", for_s=60)
-    await event_log.post("orders", "b", b"", for_s=5)
-    for key in ("seseragi:posts:orders", "seseragi:posts:orders:until"):
+async def test_messages_go_with_the_last_of_them(event_log, server):
+    await event_log.publish("commands", "a", b"", for_s=60)
+    await event_log.publish("commands", "b", b"", for_s=5)
+    for key in ("seseragi:broadcast:commands", "seseragi:broadcast:commands:until"):
         left_ms = int(server.ask("PTTL", key).strip(b":\r\n"))
         assert 30_000 < left_ms <= 60_000

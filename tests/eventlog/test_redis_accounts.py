@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.eventlog import Claim, read_all
-from app.eventlog.lost import Closing, LostStream
+from app.eventlog.recovery import Closing, OrphanedStream
 from app.eventlog.redis.account_scripts import HOLDS, ROWS, ROWS_DROPPED, ROWS_DUE, ROWS_KEPT
 from app.eventlog.redis.log import RedisLog
 from app.eventlog.redis.scripts import (
@@ -37,8 +37,8 @@ from tests.eventlog.accounts_contract import (
     MONEY,
     SPENT,
     asking,
+    info,
     period,
-    record,
     refusal,
     run,
     state_of,
@@ -61,20 +61,20 @@ ANSWERED = [
 ]
 
 
-def close(lost: LostStream) -> Closing:
+def close(lost: OrphanedStream) -> Closing:
     """Cost as many nano-USD as the answer has quarters of tokens, or what was held."""
-    record, end, retries = lost.ended.record, lost.ended.end, lost.ended.attempts - 1
+    info, end, retries = lost.ended.info, lost.ended.end, lost.ended.attempts - 1
     end = StreamEnd(end.status, "error", None, end.error, cost=f"0.{lost.weight}")
-    nano = lost.weight if lost.held is None else lost.held.nano_usd
-    row = f"{record.id} {record.route} {retries} {nano}"
+    nano = lost.weight if lost.reserved is None else lost.reserved.nano_usd
+    row = f"{info.id} {info.route} {retries} {nano}"
     return Closing(
         msgspec.structs.replace(lost.ended, end=end), Settlement(10, 1, nano, row=row.encode())
     )
 
 
 def asked(stream: str) -> StreamInfo:
-    """Return a record that keeps something of the request, which is not held with it."""
-    return msgspec.structs.replace(record(stream, asking(), route="fast"), request=b"asked")
+    """Return the info that keeps something of the request, which is not held with it."""
+    return msgspec.structs.replace(info(stream, asking(), route="fast"), request=b"asked")
 
 
 async def rows_of(event_log: RedisLog) -> list[tuple[str, str]]:
@@ -108,12 +108,12 @@ def numbers(state: AccountState) -> tuple[int, ...]:
 async def test_command_whose_answer_is_lost_counts_once(server, script):
     async with wire_to(server.port) as wire, opened(wire.url) as event_log:
         if script is APPEND:
-            await event_log.create(record("st_1", asking()))
+            await event_log.create(info("st_1", asking()))
             await event_log.append("st_1", [BEGUN])
         wire.mute(script.sha.encode())
         doing: asyncio.Task[Any]
         if script is CREATE:
-            doing = asyncio.create_task(event_log.create(record("st_1", asking())))
+            doing = asyncio.create_task(event_log.create(info("st_1", asking())))
         else:
             doing = asyncio.create_task(event_log.append("st_1", [DONE], SPENT))
         taken = b":1" if script is CREATE else b":0"
@@ -136,7 +136,7 @@ async def test_stream_that_never_came_to_be_holds_nothing(server, impatient):
         impatient()
         wire.mute(CREATE.sha.encode())
         with pytest.raises(Exception, match="cannot be reached"):
-            await event_log.create(record("st_1", asking(), key="k", digest="d"))
+            await event_log.create(info("st_1", asking(), key="k", digest="d"))
         assert b":1" in server.ask("HLEN", "seseragi:held")
         wire.cut()
         wire.mend()
@@ -159,9 +159,9 @@ async def test_whoever_ends_a_lost_stream_settles_it(server):
             event_log.on_ended(told.append)
         await first.create(asked("st_1"))
         await first.append("st_1", ANSWERED)
-        await first.create(record("st_2", asking(), key="k", digest="d"))
+        await first.create(info("st_2", asking(), key="k", digest="d"))
         # One without a key may have gone on while Redis was away: who was called, bills it.
-        await first.create(record("st_3", asking()))
+        await first.create(info("st_3", asking()))
         lose(server, first)
         state = await let_go(second)
 
@@ -178,7 +178,7 @@ async def test_owner_that_comes_back_late_settles_nothing(server):
     async with watched(server.url) as (first, second):
         for event_log in (first, second):  # it may be the first one's other half that ends it
             event_log.close_by(close)
-        await first.create(record("st_1", asking()))
+        await first.create(info("st_1", asking()))
         await first.append("st_1", ANSWERED)
         first._owner._tasks.stop()
         outlive(server, first)
@@ -193,10 +193,10 @@ async def test_owner_that_comes_back_late_settles_nothing(server):
 
 async def test_key_that_is_taken_back_lets_go_of_what_was_held(server):
     async with opened(server.url) as first, opened(server.url, lease_s=60) as second:
-        await first.create(record("st_1", asking(), key="key", digest="d"))
+        await first.create(info("st_1", asking(), key="key", digest="d"))
         await first.append("st_1", [BEGUN])
         server.ask("FLUSHALL")  # which nobody is told of
-        await second.create(record("st_2", asking(), key="key", digest="d"))
+        await second.create(info("st_2", asking(), key="key", digest="d"))
         assert (1, CEILING, 0, 0) == numbers(await state_of(first))
         await first.append("st_1", [TextDelta(0, "a")])
 
@@ -210,7 +210,7 @@ async def test_redis_that_comes_back_empty_is_told_what_runs_and_what_has_just_e
     account = Account("relay", nano_usd_per_day=2 * CEILING)
     with redis_server(tmp_path) as own:
         async with opened(own.url) as first, opened(own.url) as second:
-            await first.create(record("st_1", asking(account, output_tokens=60)))
+            await first.create(info("st_1", asking(account, output_tokens=60)))
             await first.append("st_1", [BEGUN])
             await run(first, "st_2", asking(account))
             own.kill()
@@ -227,10 +227,10 @@ async def test_stream_that_runs_is_held_for_anew_whatever_is_left(tmp_path):
     account = Account("relay", nano_usd_per_day=CEILING)
     with redis_server(tmp_path) as own:
         async with opened(own.url) as first, opened(own.url) as second:
-            await first.create(record("st_1", asking(account)))
+            await first.create(info("st_1", asking(account)))
             await first.append("st_1", [BEGUN])
             own.ask("FLUSHALL")
-            await second.create(record("st_2", asking(account)))
+            await second.create(info("st_2", asking(account)))
             await first.append("st_1", [TextDelta(0, "a")])
             assert (2, 2 * CEILING, 0, 0) == numbers(await state_of(first))
             await first.append("st_1", [DONE], SPENT)
@@ -244,7 +244,7 @@ async def test_failover_that_lost_the_last_writes_settles_again(tmp_path):
         redis_server(tmp_path / "replica", "--replicaof", f"127.0.0.1 {master.port}") as replica,
     ):
         async with wire_to(master.port) as wire, opened(wire.url) as first:
-            await first.create(record("st_1", asking()))
+            await first.create(info("st_1", asking()))
             await first.append("st_1", [BEGUN])
             await until(lambda: b"*1" in replica.ask("XRANGE", log_key("st_1"), "1-0", "+"))
             replica.ask("REPLICAOF", "NO", "ONE")
@@ -269,12 +269,12 @@ async def test_nothing_is_held_for_ever_of_relays_that_all_died(server, kept):
         await first.create(asked("st_1"))
         await first.append("st_1", ANSWERED)
         lose(server, first)
-        first._burial._tasks.stop()
+        first._orphans._tasks.stop()
         await expire(server, first, log_key("st_1"), *([] if kept else [meta_key("st_1")]))
         async with opened(server.url, lease_s=LEASE_S) as second:
             told: list[str] = []
             second.close_by(close)
-            second.on_ended(lambda ended: told.append(ended.record.id))
+            second.on_ended(lambda ended: told.append(ended.info.id))
             state = await let_go(second)
 
             assert (0, 0, 1, CEILING) == numbers(state)
@@ -286,7 +286,7 @@ async def test_nothing_is_held_for_ever_of_relays_that_all_died(server, kept):
 async def test_what_runs_is_not_taken_for_what_nobody_runs(server):
     async with watched(server.url) as (first, second):
         second.close_by(close)
-        await first.create(record("st_1", asking()))
+        await first.create(info("st_1", asking()))
         await first.append("st_1", [BEGUN])
         server.ask("DEL", meta_key("st_1"))  # evicted: its owner writes it again
         for _ in range(3):  # the second looks whether anybody runs it
@@ -303,7 +303,7 @@ async def test_unreadable_stream_costs_what_was_held(server):
     async with watched(server.url) as (first, second):
         for event_log in (first, second):  # either may find it
             event_log.close_by(close)
-        await first.create(record("st_1", asking(), route="fast"))
+        await first.create(info("st_1", asking(), route="fast"))
         await first.append("st_1", ANSWERED)
         server.ask("XDEL", log_key("st_1"), "2-0")
         lose(server, first)
@@ -318,8 +318,8 @@ async def test_stream_that_is_removed_while_it_runs_is_settled_once(server, here
         event_log = first if here else second
         for each in (first, second):
             each.close_by(close)
-            each.on_ended(lambda ended: told.append((ended.record.id, ended.events)))
-        await first.create(record("st_1", asking(), route="fast"))
+            each.on_ended(lambda ended: told.append((ended.info.id, ended.events)))
+        await first.create(info("st_1", asking(), route="fast"))
         await first.append("st_1", ANSWERED)
         await event_log.delete("st_1")
         with pytest.raises(Exception, match=r"is gone|has ended"):
@@ -335,13 +335,13 @@ async def test_large_amounts_are_exact(server):
     account = Account("relay", nano_usd_per_day=2**53 - 1)
     async with opened(server.url) as event_log:
         await run(event_log, "st_1", asking(account), Settlement(1, 1, large))
-        refused = await refusal(event_log, record("st_2", asking(account)))
+        refused = await refusal(event_log, info("st_2", asking(account)))
         assert refused is None
         assert large == (await state_of(event_log)).day.nano_usd
         await event_log.append("st_2", [BEGUN, DONE], Settlement(1, 1, 19))
         assert 2**53 - 1 == (await state_of(event_log)).day.nano_usd
         with pytest.raises(LimitReached):
-            await event_log.create(record("st_3", asking(account)))
+            await event_log.create(info("st_3", asking(account)))
 
 
 # Rows
@@ -403,7 +403,7 @@ async def test_all_that_is_kept_of_money_expires(server):
     async with opened(server.url) as event_log:
         await filled(event_log, ["st_1"])
         request: ReservationRequest = asking()
-        await event_log.create(record("st_2", request))
+        await event_log.create(info("st_2", request))
         found = server.ask("KEYS", "seseragi:*").split(b"\r\n")
         keys = [key.decode() for key in found if key.startswith(b"seseragi:")]
         assert {"held", "holds", "rows", "rows:due"} <= {k.partition(":")[2] for k in keys}

@@ -344,7 +344,7 @@ async def test_value_that_the_relay_has_not_written_is_told_in_one_line(
             with pytest.raises(ServiceError, match="the event log failed") as failed:
                 await acts.get(key, lambda: second.read_accounts(["relay"]))()
             await second._pages.end_soon("st_1")
-            await second._burial._bury()
+            await second._orphans._end_some()
             assert second.healthy()
 
         assert "internal" == failed.value.code
@@ -500,12 +500,12 @@ async def test_request_is_written_again_to_a_redis_that_lost_it(server, lost):
     async with opened(server.url) as first, opened(server.url) as second:
         await create(first, "st_1", request=b"asked")
         await first.append("st_1", [START])
-        assert b"asked" == (await second.record("st_1")).request
+        assert b"asked" == (await second.info("st_1")).request
         server.ask(*lost.split())  # which nobody is told of
         await first.append("st_1", deltas("a"))
         await first.append("st_1", [END])
 
-        assert b"asked" == (await second.record("st_1")).request
+        assert b"asked" == (await second.info("st_1")).request
         assert [START, *deltas("a"), END] == await read_all(second, "st_1")
 
 

@@ -37,8 +37,8 @@ from tests.eventlog.accounts_contract import *  # noqa: F403
 from tests.eventlog.contract import *  # noqa: F403
 from tests.eventlog.contract import (
     END,
+    INFO,
     LIMITS,
-    RECORD,
     START,
     Clock,
     code_of,
@@ -355,7 +355,7 @@ async def test_file_of_a_newer_version_is_told(path):
         await SqliteLog(path, retention_s=100, max_bytes=1000).open()
 
 
-BOOKS = ("accounts", "held", "waiting_rows", "posts")
+BOOKS = ("accounts", "held", "waiting_rows", "broadcast")
 """The tables of the seventh version, and of the eighth."""
 
 
@@ -397,17 +397,17 @@ async def test_requests_of_the_fifth_version_are_records(path):
         "PRAGMA user_version = 5",
     )
     async with opened(path) as event_log:
-        record = await event_log.record("st_1")
-        assert ("st_1", "", b"\x00\xff") == (record.id, record.owner, record.request)
-        assert record.created_at == (await event_log.state("st_1")).started_at
+        info = await event_log.info("st_1")
+        assert ("st_1", "", b"\x00\xff") == (info.id, info.owner, info.request)
+        assert info.created_at == (await event_log.state("st_1")).started_at
 
 
 async def test_record_survives_a_restart(path):
     async with opened(path) as event_log:
-        await event_log.create(RECORD)
+        await event_log.create(INFO)
         await event_log.append("st_1", [START])
     async with opened(path) as event_log:
-        assert RECORD == await event_log.record("st_1")
+        assert INFO == await event_log.info("st_1")
         assert "t/u" == (await event_log.state("st_1")).owner
         assert Claim("st_1", "d") == await event_log.claimed(scoped("t/u", "key"))
         assert None is await event_log.claimed(scoped("", "key"))
@@ -780,7 +780,7 @@ async def test_request_survives_a_restart_and_counts_after_it(path, clock):
             await event_log.append(stream, [START, *end])
     async with opened(path, wall=clock) as event_log:
         for stream in ("st_1", "st_2"):
-            assert b"x" * 1000 == (await event_log.record(stream)).request
+            assert b"x" * 1000 == (await event_log.info(stream)).request
         assert 2000 < event_log._size < 3000
         await event_log.delete("st_1")
         await event_log.delete("st_2")

@@ -14,7 +14,7 @@ import structlog
 
 from app.errors import ServiceError
 from app.eventlog import read_all, waiting_rows
-from app.eventlog.lost import Closing, LostStream
+from app.eventlog.recovery import Closing, OrphanedStream
 from app.eventlog.sqlite import accounts, shared
 from app.eventlog.sqlite.log import SqliteLog
 from app.eventlog.sqlite.shared import SharedSqliteLog
@@ -29,7 +29,7 @@ from app.ledger.prices import PriceBook
 from app.telemetry.row import StreamRow, pack_row, unpack_row
 from tests.eventlog import files, spender
 from tests.eventlog.accounts_contract import AT, BEGUN, DONE, SPENT, asking, period, run, state_of
-from tests.eventlog.accounts_contract import record as recorded
+from tests.eventlog.accounts_contract import info as recorded
 from tests.eventlog.files import empty_disk, fail_next, fill_disk, on_file, process, run_sql
 from tests.waiting import until
 
@@ -213,7 +213,7 @@ async def test_stream_that_is_removed_as_it_ends_is_settled_once(path, first):
 
 
 async def test_end_that_is_written_for_a_lost_stream_says_what_it_has_cost(path):
-    def close(lost: LostStream) -> Closing:
+    def close(lost: OrphanedStream) -> Closing:
         assert (3, 2) == (lost.ended.events, lost.weight // 4)
         usage = TokenCounts(1, 2, 3, cost="0.5")
         end = StreamEnd("interrupted", "error", usage, lost.ended.end.error, cost="0.5")
@@ -239,8 +239,8 @@ async def test_end_that_is_written_for_a_lost_stream_says_what_it_has_cost(path)
 
 
 async def test_lost_stream_ends_even_if_nobody_can_say_what_it_cost(path):
-    def fail(lost: LostStream) -> Closing:
-        raise KeyError(lost.ended.record.id)
+    def fail(lost: OrphanedStream) -> Closing:
+        raise KeyError(lost.ended.info.id)
 
     async with opened(path) as event_log:
         await event_log.create(recorded("st_1", asking()))
@@ -282,8 +282,8 @@ ROW = StreamRow(
 USED_UP = Settlement(10, 20, 30_000, row=pack_row(ROW))
 
 
-def close_for_real(lost: LostStream) -> Closing:
-    return Accounting(LedgerConfig(), PriceBook(()), keeps_rows=True).close_lost(lost)
+def close_for_real(lost: OrphanedStream) -> Closing:
+    return Accounting(LedgerConfig(), PriceBook(()), keeps_rows=True).close_orphaned(lost)
 
 
 async def refused_end(event_log: SqliteLog) -> None:
@@ -338,7 +338,7 @@ async def test_full_disk_lets_no_stream_in_and_holds_nothing(path):
         before = await state_of(event_log)
         await fill_disk(event_log)
         records = [recorded(f"st_{n}", asking(), labels={"x": "x" * 5_000}) for n in range(1, 50)]
-        asked = [event_log.create(record) for record in records]
+        asked = [event_log.create(info) for info in records]
         made = await asyncio.gather(*asked, return_exceptions=True)
         assert {"overloaded"} == {getattr(one, "code", None) for one in made}
         await empty_disk(event_log)
@@ -439,7 +439,7 @@ async def test_remembered_accounts_are_few(path, monkeypatch):
     async with opened(path) as event_log:
         for number in range(30):
             await run(event_log, f"st_{number}", asking(Account(f"user:a:{number % 20}")))
-            assert len(event_log._database.books._states) <= 6
+            assert len(event_log._database.accounts._states) <= 6
         for number in range(20):
             state = await state_of(event_log, f"user:a:{number}")
             assert (2 if number < 10 else 1) == state.day.requests
@@ -452,7 +452,7 @@ async def test_file_of_the_sixth_version_keeps_accounts_from_now_on(path):
     async with opened(path) as event_log:
         await event_log.create(StreamInfo("st_1"))
         await event_log.append("st_1", [BEGUN])
-    tables = ("accounts", "held", "waiting_rows", "posts")
+    tables = ("accounts", "held", "waiting_rows", "broadcast")
     run_sql(path, *(f"DROP TABLE {table}" for table in tables), "PRAGMA user_version = 6")
     async with opened(path) as event_log:
         assert (await event_log.state("st_1")).ended

@@ -96,7 +96,7 @@ async def test_readers_elsewhere_miss_nothing_that_is_filed_and_swept(path, monk
     monkeypatch.setattr(sqlite, "FILED_EVENTS", 40)
     monkeypatch.setattr(database, "TAIL_ROWS", 5)
     monkeypatch.setattr(database, "SWEPT_AT_ONCE", 3)
-    monkeypatch.setattr(tail, "HELD", 30)
+    monkeypatch.setattr(tail, "RETAINED", 30)
     dice = random.Random(3)
     expected: list[Event] = [START]
     async with joined(path) as there, joined(path) as here, joined(path) as third:
@@ -279,14 +279,14 @@ async def test_end_that_this_process_has_written_for_another_is_shown_to_its_rea
 async def test_process_that_sleeps_is_not_taken_for_lost(path, monkeypatch):
     monkeypatch.setattr(shared, "LOOK_AFTER_S", 0.01)
     async with joined(path, retention_s=1000, max_bytes=10**9) as here:
-        find_lost = here._database.find_lost
+        find_dead = here._database.find_dead
         looks: list[list[int]] = []
 
         def look() -> list[int]:
-            looks.append(find_lost())
+            looks.append(find_dead())
             return looks[-1]
 
-        here._database.find_lost = look
+        here._database.find_dead = look
         with process("producer", path, 1, "shared") as producer:
             assert producer.stdout
             producer.stdout.readline()

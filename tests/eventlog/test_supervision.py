@@ -199,7 +199,7 @@ async def sharing(folder: Path):
 
 SQLITE = {
     "feed": (lambda log: log._feed, "_look_at_all"),
-    "processes": (lambda log: log._database, "find_lost"),
+    "processes": (lambda log: log._database, "find_dead"),
     "sweeper": (lambda log: log, "sweep"),
     "transaction": (lambda log: log._database, "transact"),
     "reading": (lambda log: log._database, "read_progress"),

@@ -10,7 +10,7 @@ import sys
 import time
 
 from app.errors import RelayError
-from app.eventlog.lost import Closing, LostStream
+from app.eventlog.recovery import Closing, OrphanedStream
 from app.eventlog.redis.address import Address
 from app.eventlog.redis.log import RedisLog
 from app.eventlog.stream_info import StreamInfo
@@ -29,9 +29,9 @@ def asking() -> ReservationRequest:
     return ReservationRequest(ACCOUNTS, time.time(), 10, 100, 5, 1, 10, 1)
 
 
-def close(lost: LostStream) -> Closing:
+def close(lost: OrphanedStream) -> Closing:
     """Cost as many nano-USD as the answer has quarters of tokens, or what was held."""
-    nano = lost.weight if lost.held is None else lost.held.nano_usd
+    nano = lost.weight if lost.reserved is None else lost.reserved.nano_usd
     return Closing(lost.ended, spent(nano))
 
 

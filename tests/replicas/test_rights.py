@@ -150,9 +150,9 @@ async def lose(first: Relay, second: Relay) -> None:
     stream = await start(first, on_disconnect="continue")
     await text_so_far(second, stream, "ab")
     log = first.log
-    for part in (log._owner, log._tails, log._burial):  # type: ignore[attr-defined]
+    for part in (log._owner, log._tails, log._orphans):  # type: ignore[attr-defined]
         part._tasks.stop()
     await until(second, stream, lambda reply: reply.json()["status"] == "interrupted")
-    for part in (log._owner, log._tails, log._burial):  # type: ignore[attr-defined]
+    for part in (log._owner, log._tails, log._orphans):  # type: ignore[attr-defined]
         part.open()  # and hears that its streams have ended
     await eventually(lambda: not first.hub.load().streams)

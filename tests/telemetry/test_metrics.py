@@ -98,7 +98,7 @@ async def shown(measured: Metrics) -> dict[Series, float]:
 
 def ended(record: StreamInfo, end: StreamEnd, **more: Any) -> StreamEnded:
     usual: Any = {"events": 1, "started_at": 0.0, "ended_at": 1.0, "duration_s": 1.0}
-    return StreamEnded(record=record, end=end, **{**usual, **more})
+    return StreamEnded(info=record, end=end, **{**usual, **more})
 
 
 async def test_counters_are_what_the_client_saw():

@@ -82,7 +82,7 @@ async def test_observer_is_told_of_a_stream_in_order_and_of_its_request():
     asked = what["attempt_started"]
     assert (what["started"].id, 2, "openai/m") == (asked.id, asked.attempt, asked.target.name)
     assert {"request-1"} == {
-        what[method].record.request_id
+        what[method].info.request_id
         for method in ("attempt_failed", "committed", "first_event", "ended")
     } | {what["started"].request_id}
     assert ("completed", 2, False) == (

@@ -27,7 +27,7 @@ RECORD = StreamInfo(
 ERROR = ErrorInfo("internal", "broken", CODES["internal"].retryable)
 COUNTS = TokenCounts(1, 2, 3, cached_input_tokens=4, cache_write_tokens=5, reasoning_tokens=6)
 ENDED = StreamEnded(
-    record=RECORD,
+    info=RECORD,
     end=StreamEnd("failed", "error", COUNTS, ERROR, cost="1", ended_by="relay"),
     charges=(Charge(COUNTS, 5, "p2"), Charge(COUNTS, 4, "p1"), Charge(None, 0)),
     nano_usd=9,

@@ -152,7 +152,7 @@ end
 -- the longest answer, the time, and of each account with limits of a minute its number, requests,
 -- tokens and last span.
 -- Whoever was given his length before, `given`, is not refused.
-local function reserve(stream, owner, lease, packed, record)
+local function reserve(stream, owner, lease, packed, info)
   local request = cmsgpack.unpack(packed)
   local at, input, most, _, choices, input_nano, output_nano, given, accounts = unpack(request)
   if at < 0 then at = now end
@@ -192,7 +192,7 @@ local function reserve(stream, owner, lease, packed, record)
     local n = #numbers
     numbers[n + 1], numbers[n + 2], numbers[n + 3] = account[1], day, month
   end
-  local hold = {owner, most, span, held, nano, record, numbers}
+  local hold = {owner, most, span, held, nano, info, numbers}
   redis.call('HSET', HELD, stream, cmsgpack.pack(hold))
   redis.call('ZADD', HOLDS, now + LOOKS * lease, stream)
   redis.call('PEXPIRE', HELD, KEPT_MS)
@@ -201,7 +201,7 @@ local function reserve(stream, owner, lease, packed, record)
 end
 """
 )
-"""Needs `now`, by which periods begin. Its request is what `books.pack_request` returns."""
+"""Needs `now`, by which periods begin. Its request is what `accounts.pack_request` returns."""
 
 SETTLE = (
     _ACCOUNTS
@@ -223,7 +223,7 @@ local function keep_row(stream, row)
 end
 
 -- Puts what a stream has cost in the place of what is held for it, if anything is: `spent` is what
--- `books.pack_settlement` makes, or nothing for one that never began.
+-- `accounts.pack_settlement` makes, or nothing for one that never began.
 local function settle(stream, spent)
   local packed = redis.call('HMGET', HELD, stream)[1]
   if not packed then return false end
@@ -291,7 +291,7 @@ return lost
 """
 
 HOLD = """
--- KEYS: held. ARGV: stream. Gives what is held for it, tokens and nano-USD, and its record; or
+-- KEYS: held. ARGV: stream. Gives what is held for it, tokens and nano-USD, and its info; or
 -- nothing.
 local packed = redis.call('HMGET', KEYS[1], ARGV[1])[1]
 if not packed then return false end

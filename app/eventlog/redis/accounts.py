@@ -1,4 +1,4 @@
-"""Accounts, what is held, and rows, as they go to Redis and come from it."""
+"""Accounts, reservations and rows in Redis: arguments and replies of the scripts."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from ...ledger.accounts import (
     reserve,
     with_standing,
 )
-from ..stream_info import StreamInfo, unpack_record
+from ..stream_info import StreamInfo, unpack_info
 from .account_scripts import HELD, ROWS, ROWS_DROPPED, ROWS_DUE, account_key
 from .expiry import Lease
 from .failures import asked
@@ -31,29 +31,29 @@ from .scripts import HOLD, TAKE_ROWS
 FORGOTTEN_AT_ONCE = 1000
 
 DROPPED_EVERY_S = 60
-"""How often the log says, at most, that rows were dropped."""
+"""The shortest time between two log lines about dropped rows."""
 
 log = structlog.get_logger("seseragi.eventlog")
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class Hold(NamedTuple):
-    """What is held for a stream."""
+    """The reservation of a stream."""
 
-    record: StreamInfo
-    held: Reservation
-
-
-# What scripts are given
+    info: StreamInfo
+    reserved: Reservation
 
 
-def pack_request(record: StreamInfo, *, given: int | None = None, redis_time: bool = True) -> bytes:
-    """Return what CREATE reserves for a stream; nothing where nothing is counted.
+# Arguments of scripts
 
-    One that has been given a length before is given it again, whatever is left. Its day, month
-    and minute are those of Redis's clock; without `redis_time` those of the request.
+
+def pack_request(info: StreamInfo, *, given: int | None = None, redis_time: bool = True) -> bytes:
+    """Pack the reservation for CREATE; empty if nothing is counted.
+
+    A length `given` before is reserved again, even beyond the limit. Day, month and minute go by
+    the clock of Redis; without `redis_time`, by that of the request.
     """
-    request = record.reserve
+    request = info.reserve
     if request is None:
         return b""
     return _encode(
@@ -79,17 +79,17 @@ def _pack_account(account: Account) -> list[str | int]:
 
 
 def pack_settlement(spent: Settlement) -> bytes:
-    """Return what APPEND, END and DELETE put in the place of what is held."""
+    """Pack the settlement for APPEND, END and DELETE."""
     nano = -1 if spent.nano_usd is None else spent.nano_usd
     numbers = (spent.input_tokens, spent.output_tokens, nano, spent.streams)
     return b"%d %d %d %d %s" % (*numbers, spent.row)
 
 
-# What scripts say
+# Replies of scripts
 
 
 def grant_from(reply: Sequence[int], request: ReservationRequest) -> Grant:
-    """Return what CREATE has reserved."""
+    """Unpack the reservation from the reply of CREATE."""
     request = msgspec.structs.replace(request, at=reply[1] / 1000)
     grant = Grant(reply[0])
     for at in range(2, len(reply), 4):
@@ -113,7 +113,7 @@ def refuse(looked: Sequence[bytes], at_ms: int, request: ReservationRequest) -> 
 
 
 def state_from(packed: bytes | None) -> AccountState:
-    """Return the numbers of an account as Redis has them, if it has any."""
+    """Unpack an account; zeros if Redis has none."""
     if not packed:
         return AccountState()
     numbers = [int(number) for (number,) in iter_unpack("<d", packed)]
@@ -122,19 +122,18 @@ def state_from(packed: bytes | None) -> AccountState:
 
 
 async def hold_of(link: Link, stream: str) -> Hold | None:
-    """Ask Redis for what is held for a stream."""
+    """Read the reservation of a stream; None without one."""
     found: list[bytes] | None = await link.run(HOLD, [HELD], stream)
     if found is None:
         return None
-    tokens, nano, record = found
-    return Hold(unpack_record(record, stream, started_at=0), Reservation(int(tokens), int(nano)))
+    tokens, nano, info = found
+    return Hold(unpack_info(info, stream, started_at=0), Reservation(int(tokens), int(nano)))
 
 
 class Rows:
-    """The rows that all processes over a Redis have for the records.
+    """The waiting rows of all processes that share a Redis.
 
-    Each is given to one process at a time: another has it when that has not said for the time
-    of two leases that the records have it.
+    A row is leased to one process at a time, for two leases; then another may take it.
     """
 
     def __init__(self, link: Link, *, lease: Lease) -> None:
@@ -142,22 +141,22 @@ class Rows:
         self._lease = lease
         self._taken: dict[str, bytes] = {}
         self._taken_until = 0.0
-        """Until when nobody else is given those, by the loop's clock."""
+        """Until when they are leased to this process, by the loop's clock."""
         self._dropped = 0
-        self._told_at = float("-inf")
+        self._logged_at = float("-inf")
 
     async def close(self) -> None:
-        """Leave to others what was taken and not forgotten."""
+        """Return the leased rows."""
         if self._taken and not self._link.away:
             back = [part for stream in self._taken for part in (0, stream)]
             try:
                 async with asyncio.timeout(1):
                     await self._link.send("ZADD", ROWS_DUE, "XX", *back)
             except (Away, Refused, TimeoutError):
-                pass  # they have them when the time is over
+                pass  # their lease runs out
 
     async def some(self, *, limit: int) -> list[tuple[str, bytes]]:
-        """Return some rows: those that were taken before first."""
+        """Return some rows, those already leased first."""
         now = asyncio.get_running_loop().time()
         if now >= self._taken_until:
             self._taken.clear()
@@ -178,10 +177,10 @@ class Rows:
         return found
 
     async def forget(self, streams: Sequence[str]) -> None:
-        """Forget rows: the records have them."""
+        """Remove rows that the records database has."""
         for at in range(0, len(streams), FORGOTTEN_AT_ONCE):
             some = streams[at : at + FORGOTTEN_AT_ONCE]
-            # In this order: what is left of a row that is half forgotten is taken out later.
+            # In this order: TAKE_ROWS removes the rest of a row that is half removed.
             forgotten = self._link.send("HDEL", ROWS, *some)
             await asked(self._link.send("ZREM", ROWS_DUE, *some))
             await asked(forgotten)
@@ -190,6 +189,6 @@ class Rows:
 
     def _tell_dropped(self, dropped: int, now: float) -> None:
         self._dropped += dropped
-        if self._dropped and now - self._told_at >= DROPPED_EVERY_S:
+        if self._dropped and now - self._logged_at >= DROPPED_EVERY_S:
             log.error("rows were dropped that the records do not have", rows=self._dropped)
-            self._dropped, self._told_at = 0, now
+            self._dropped, self._logged_at = 0, now

@@ -1,22 +1,21 @@
-"""How long what is held in Redis holds."""
+"""Leases, and expiry times of keys in Redis."""
 
 REMEMBERED_S = 3600
-"""How long an expired stream is still told from an unknown one."""
+"""How long an expired stream is reported as expired, not unknown."""
 
 SPARE_S = 10
-"""Whether a stream has expired is told by its end; Redis removes it a little later."""
-
+"""How much later than a stream expires Redis removes its keys."""
 
 SETTLE_S = 1.5
-"""How long all processes may take, at most, to be connected again to a Redis that is back."""
+"""How long all processes may take to reconnect to a Redis that is back."""
 
 
 class Lease:
-    """The terms on which the process `owner` produces streams.
+    """The lease of the process `owner` on its streams.
 
-    A lease holds for `s` seconds and is renewed every `renew_s`. The `_ms` are times to
-    live in Redis: of an ended log, of its meta, and of a log and whatever else that is no
-    longer renewed. For `settle_s` after Redis was away it may lack what owners know.
+    It lasts `s` seconds and is renewed every `renew_s`. The `_ms` are times to live in Redis:
+    `log_ms` and `meta_ms` after a stream's end, `running_*` while it runs. For `settle_s` after
+    Redis was away, it may lack streams that their owners are about to restore.
     """
 
     def __init__(self, owner: str, *, s: float, retention_s: float) -> None:

@@ -1,4 +1,4 @@
-"""What is said of a Redis that fails, in the words of the log."""
+"""Translates failures of Redis into errors of the log."""
 
 import struct
 from collections.abc import Awaitable, Iterator
@@ -15,9 +15,9 @@ log = structlog.get_logger("seseragi.eventlog")
 
 
 async def asked(reply: Awaitable[T], *, what: str = "") -> T:
-    """Wait for Redis, and say in words of the log what is the matter with it.
+    """Await a reply of Redis, and raise its failures as errors of the log.
 
-    `what` is asked about, for whoever reads that Redis has refused it.
+    `what` names the key in the log line if Redis refuses the command.
     """
     try:
         return await reply
@@ -32,7 +32,7 @@ async def asked(reply: Awaitable[T], *, what: str = "") -> T:
 
 @contextmanager
 def parsing(what: str) -> Iterator[None]:
-    """Report a value that the relay has not written as a failure of the log."""
+    """Raise a failure of the log for a value that the relay cannot have written."""
     try:
         yield
     except (ValueError, TypeError, LookupError, ArithmeticError, struct.error) as error:
@@ -45,7 +45,7 @@ def _failed() -> ServiceError:
 
 
 def away(why: str = "the event log cannot be reached; try again shortly") -> ServiceError:
-    """What is answered that needs Redis while it cannot be reached."""
+    """Return the error for calls that need an unreachable Redis."""
     return ServiceError("overloaded", why, retry_after_s=2)
 
 
@@ -56,7 +56,7 @@ def _full() -> ServiceError:
 
 
 def conflict(stream: str, last: int) -> RequestError:
-    """What a reader is told that has seen events which were lost with their owner."""
+    """Return the error for a cursor at an event that was lost with its owner."""
     return RequestError(
         "conflict",
         f"stream {stream} was kept up to event {last} only: what you have seen after it was "

@@ -27,7 +27,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from ..supervision import Supervisor
 from .scripts import SCRIPTS, Script
-from .timeouts import Patience, Timer
+from .timeouts import Timeout, Timer
 
 REPLY_S = 1.0
 """How long Redis may take over what was sent together."""
@@ -210,7 +210,7 @@ class Link:
     async def _make(self) -> None:
         connection = self._connect()
         try:
-            async with Patience(CONNECT_S):
+            async with Timeout(CONNECT_S):
                 await connection.connect()  # type: ignore[no-untyped-call]
                 for script in SCRIPTS:
                     await connection.send_command("SCRIPT", "LOAD", script.text)
@@ -231,7 +231,7 @@ class Link:
             self._due.clear()
             asks, self._waiting = self._waiting, []
             try:
-                async with Patience(self._reply_s):
+                async with Timeout(self._reply_s):
                     await self._round_trip(asks)
             except BaseException as error:
                 self._again(asks, error)

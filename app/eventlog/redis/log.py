@@ -17,13 +17,13 @@ from redis.exceptions import RedisError
 from ...errors import RelayError, RequestError, ServiceError
 from ...events import Event, Stopper
 from ...ledger.accounts import NOTHING, AccountState, Settlement
-from ..broadcast import MAX_POSTS, MAX_POSTS_BYTES, Place, check_post, too_many
+from ..broadcast import MAX_MESSAGES, MAX_READ_BYTES, Channel, channel_full, check_message
 from ..contract import PAGE, Follower, Placed
 from ..cursors import STRIDE, read_all
 from ..entries import Entries, Entry
 from ..errors import LogUnusable, expired
-from ..lost import REMOVED, Close, LostStream, OnEnded, Passing, close_free
 from ..peers import OnStop
+from ..recovery import REMOVED, Close, OnEnded, OrphanedStream, StreamFacts, close_free
 from ..stream_ended import StreamEnded
 from ..stream_info import Scoped, StreamInfo
 from ..values import Claim, LogSize, LogState, Look, may_see
@@ -33,21 +33,21 @@ from .address import Address
 from .expiry import Lease
 from .failures import asked, away, conflict, parsing
 from .link import OPEN_S, Away, Link, Refused
-from .orphans import Burial
-from .owner import Owner, lost
+from .orphans import OrphanCollector
+from .owner import Owner, taken_over
 from .pages import Page, Pages
 from .scripts import (
     ASK_STOP,
     DELETE,
-    POST,
-    POSTED,
+    MESSAGES,
+    PUBLISH,
     TELL,
+    channel_keys,
     claim_key,
     inbox_key,
     log_key,
     meta_key,
     name_key,
-    posts_keys,
 )
 from .server import check, why
 from .tails import BLOCK_S, INBOX_MESSAGES, INBOX_MS, Tails
@@ -115,7 +115,7 @@ class RedisLog:
         self._tail_link: Link
         self._owner: Owner
         self._pages: Pages
-        self._burial: Burial
+        self._orphans: OrphanCollector
         self._rows: Rows
         self._tails: Tails
         self._back: asyncio.Event
@@ -140,10 +140,10 @@ class RedisLog:
             lease=self._lease,
             wall=self._wall,
             on_ended=lambda ended: self._on_ended(ended),
-            close=lambda lost: self._close(lost),
+            close=lambda orphan: self._close(orphan),
         )
         self._rows = Rows(self._link, lease=self._lease)
-        self._burial = Burial(
+        self._orphans = OrphanCollector(
             self._link, lease=self._lease, settled=self._pages.settled, end=self._pages.end_soon
         )
         self._tails = Tails(
@@ -151,7 +151,7 @@ class RedisLog:
             self._link,
             lease=self._lease,
             on_message=self._hear,
-            on_lost=self._pages.end_soon,
+            on_orphan=self._pages.end_soon,
         )
         try:
             await self._link.open()
@@ -166,7 +166,7 @@ class RedisLog:
             raise
         self._owner.open()
         self._tails.open()
-        self._burial.open()
+        self._orphans.open()
 
     async def _examine(self) -> None:
         """See whether this Redis can be used, and which it is; again if it was away meanwhile."""
@@ -183,7 +183,7 @@ class RedisLog:
     async def close(self) -> None:
         await self._owner.close(within_s=CLOSE_S)
         await self._tails.close()
-        await self._burial.close()
+        await self._orphans.close()
         await self._pages.close()
         await self._rows.close()
         await self._close_links()
@@ -197,7 +197,7 @@ class RedisLog:
         await self._address.close()
 
     def healthy(self) -> bool:
-        parts = (self._link, self._owner, self._tails, self._burial)
+        parts = (self._link, self._owner, self._tails, self._orphans)
         return all(part.healthy for part in parts)
 
     def size(self) -> LogSize:
@@ -225,10 +225,10 @@ class RedisLog:
 
     # Streams
 
-    async def create(self, record: StreamInfo, *, over: str | None = None) -> Claim:
-        claim, key = Claim(record.id, record.digest), record.scoped_key
+    async def create(self, info: StreamInfo, *, over: str | None = None) -> Claim:
+        claim, key = Claim(info.id, info.digest), info.scoped_key
         if key is None:
-            await self._create(record)
+            await self._create(info)
             return self._granted(claim)
         if await self._may_lack_keys():
             bound = await self.claimed(key)
@@ -238,7 +238,7 @@ class RedisLog:
         value, replaced, old = " ".join(claim[:2]), "", ""
         for _ in range(TAKEOVERS):
             bond = {"key": key, "value": value, "over": replaced, "old": old}
-            found = await self._create(record, **bond)
+            found = await self._create(info, **bond)
             if found == value:
                 break
             bound = _claim(found)
@@ -248,7 +248,7 @@ class RedisLog:
         else:
             raise away("others take this Idempotency-Key over all the time; try again")
         if await self._may_lack_keys():  # the command was sent again, to another Redis
-            self._owner.abandon(self._owner.runs[record.id])
+            self._owner.abandon(self._owner.runs[info.id])
             raise _unsettled()
         return self._granted(claim)
 
@@ -257,8 +257,8 @@ class RedisLog:
         run = self._owner.runs.get(claim.stream)
         return claim if run is None else claim._replace(grant=run.grant)
 
-    async def _create(self, record: StreamInfo, **claim: str) -> str:
-        return await asked(self._owner.create(record, **claim))
+    async def _create(self, info: StreamInfo, **claim: str) -> str:
+        return await asked(self._owner.create(info, **claim))
 
     async def _may_lack_keys(self) -> bool:
         """Return whether owners may be about to write keys again that Redis has lost."""
@@ -291,9 +291,9 @@ class RedisLog:
             claim = None if found is None else _claim(found.decode())
         return claim if claim is not None and await self._is_kept(claim.stream) else None
 
-    async def record(self, stream: str) -> StreamInfo:
+    async def info(self, stream: str) -> StreamInfo:
         entry = self._find(stream)
-        return await self._pages.record(stream) if entry is None else entry.record
+        return await self._pages.info(stream) if entry is None else entry.info
 
     async def name(self, name: Scoped, stream: str) -> None:
         await self.state(stream)
@@ -320,8 +320,8 @@ class RedisLog:
         run = self._owner.runs.get(stream)
         if run is not None and run.ended_at is None:
             return await self._owner.append(run, events, settlement) if events else None
-        if stream in self._owner.lost:
-            raise lost()
+        if stream in self._owner.taken_over:
+            raise taken_over()
         await self.state(stream)
         raise ValueError(f"stream {stream} has ended; nothing can be added to it")
 
@@ -380,7 +380,7 @@ class RedisLog:
         """Return the owner of a stream that is in memory."""
         run = self._owner.runs.get(stream)
         entry = self._entries.find(stream) if run is None else run.entry
-        return None if entry is None else entry.record.owner
+        return None if entry is None else entry.info.owner
 
     def _state_here(self, stream: str) -> LogState | None:
         """Return how far a stream goes that is in memory."""
@@ -422,10 +422,10 @@ class RedisLog:
         elif not state.ended and state.last == 0:
             seen = 0
         elif not state.ended:
-            lost = await self._removed(stream, state)
-            if lost is None:
+            orphan = await self._removed(stream, state)
+            if orphan is None:
                 return await asked(self._pages.remove_unreadable(stream, REMOVED))
-            ended, settlement = self._close(lost)
+            ended, settlement = self._close(orphan)
         keys = [meta_key(stream), log_key(stream)]
         spent = pack_settlement(settlement)
         found: Any = await asked(self._link.run(DELETE, keys, self._lease.meta_ms, spent, seen))
@@ -436,20 +436,20 @@ class RedisLog:
                 run.settle()
         return found
 
-    async def _removed(self, stream: str, state: LogState) -> LostStream | None:
+    async def _removed(self, stream: str, state: LogState) -> OrphanedStream | None:
         """Return what there is to tell of a stream that is removed; None if it cannot be read."""
         try:
-            record = await self.record(stream)
+            info = await self.info(stream)
             events = self.produced(stream) or await read_all(self, stream, ending=False)
         except RelayError:
             return None
         if not events:
             return None
-        passing = Passing()
-        for _ in passing.watch(events):
+        facts = StreamFacts()
+        for _ in facts.watch(events):
             pass
         times = {"started_at": state.started_at, "ended_at": self._wall()}
-        return passing.lost(record, REMOVED, **times)
+        return facts.orphaned(info, REMOVED, **times)
 
     def _drop(self, stream: str) -> None:
         """Let go of all that is in memory of a stream which has been removed."""
@@ -514,25 +514,27 @@ class RedisLog:
         self._stopping = True
         self._tails.stop_all()
 
-    async def post(self, place: Place, name: str, text: bytes, *, for_s: float) -> None:
-        check_post(text)
+    async def publish(self, channel: Channel, name: str, message: bytes, *, for_s: float) -> None:
+        check_message(message)
         for_ms = max(0, round(1000 * for_s))
-        posted = self._link.run(POST, posts_keys(place), name, text, for_ms, MAX_POSTS)
-        if not await asked(posted):
-            raise too_many()
+        published = self._link.run(
+            PUBLISH, channel_keys(channel), name, message, for_ms, MAX_MESSAGES
+        )
+        if not await asked(published):
+            raise channel_full()
 
-    async def posts(self, place: Place) -> dict[str, bytes]:
-        kept, until = posts_keys(place)
-        names: list[bytes] = await asked(self._link.run(POSTED, [until]))
+    async def messages(self, channel: Channel) -> dict[str, bytes]:
+        kept, until = channel_keys(channel)
+        names: list[bytes] = await asked(self._link.run(MESSAGES, [until]))
         found: dict[str, bytes] = {}
         size = 0
         for name in names:  # one by one: streams are written over the same connection
-            (text,) = await asked(self._link.send("HMGET", kept, name))
-            size += len(text or b"")
-            if size > MAX_POSTS_BYTES:
+            (message,) = await asked(self._link.send("HMGET", kept, name))
+            size += len(message or b"")
+            if size > MAX_READ_BYTES:
                 break
-            if text is not None:
-                found[name.decode()] = text
+            if message is not None:
+                found[name.decode()] = message
         return found
 
     # In memory
@@ -545,7 +547,7 @@ class RedisLog:
         # Its end is not in Redis yet, which is away for longer than it is kept otherwise.
         if run.ended_at is not None and run.ended_at <= self._wall() - self._retention_s:
             self._owner.drop(stream)
-            raise expired(stream, self._retention_s, owner=run.entry.record.owner)
+            raise expired(stream, self._retention_s, owner=run.entry.info.owner)
         return run.entry
 
     # In Redis

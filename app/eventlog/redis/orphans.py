@@ -1,4 +1,4 @@
-"""Streams of processes that are lost, which nobody may ever ask for: they are looked for."""
+"""Periodically ends orphaned streams of dead processes."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,12 +17,11 @@ HELD_AT_ONCE = 100
 log = structlog.get_logger("seseragi.eventlog")
 
 
-class Burial:
-    """Ends the streams of lost processes, with `end`, and forgets those processes.
+class OrphanCollector:
+    """Ends the streams of dead processes with `end`, and forgets those processes.
 
-    Those too of which Redis has nothing any more but what is held for them.
-
-    `settled` tells whether owners have had the time to come back to a Redis that was away.
+    That includes streams of which Redis has nothing left but the reservation. `settled` returns
+    whether owners have had the time to reconnect to a Redis that was away.
     """
 
     def __init__(
@@ -40,7 +39,7 @@ class Burial:
         self._tasks = Supervisor()
 
     def open(self) -> None:
-        self._tasks.keep("redis burial", self._keep_burying)
+        self._tasks.keep("redis orphans", self._keep_ending)
 
     async def close(self) -> None:
         await self._tasks.close()
@@ -49,33 +48,33 @@ class Burial:
     def healthy(self) -> bool:
         return self._tasks.healthy
 
-    async def _keep_burying(self) -> None:
+    async def _keep_ending(self) -> None:
         while True:
             await asyncio.sleep(self._lease.renew_s)
             try:
-                while self._settled() and await self._bury():
+                while self._settled() and await self._end_some():
                     pass
-                while self._settled() and await self._let_go():
+                while self._settled() and await self._end_reserved():
                     pass
             except Away:
                 pass
             except Refused as error:
                 log.error("streams of lost processes cannot be looked for", error=str(error))
 
-    async def _bury(self) -> bool:
-        """End some streams; tell whether there may be more."""
+    async def _end_some(self) -> bool:
+        """End some streams; return whether there may be more."""
         found: list[Any] = await self._link.run(FIND_LOST, [OWNERS])
         streams = [stream.decode() for stream in found]
         before = set(streams)
         await asyncio.gather(*(asyncio.shield(self._end(stream)) for stream in streams))
         left: list[Any] = await self._link.run(FIND_LOST, [OWNERS])
-        # Where none could be ended, they are tried again later.
+        # If none could be ended, they are tried again later.
         return bool(left) and not before <= {stream.decode() for stream in left}
 
-    async def _let_go(self) -> bool:
-        """End some streams for which something is held and that nobody runs.
+    async def _end_reserved(self) -> bool:
+        """End some streams that have a reservation and no producer.
 
-        Returns whether there may be more: each is looked after once in a while only.
+        Returns whether there may be more: each is checked every `LOOKS` leases only.
         """
         pause_ms = LOOKS * self._lease.ms
         found: list[bytes] = await self._link.run(

@@ -1,9 +1,9 @@
-"""The streams that are produced here: their events on the way to Redis, and their leases.
+"""Writes the streams that run in this process to Redis, and renews their leases.
 
-All events of such a stream are in memory as long as it runs. What Redis has of it is a
-number, `acked`: whatever follows is sent until that number says that it is there. So a lost
-reply, a new connection, a Redis that came back empty or that lost its last writes are all
-the same: Redis tells how far it is, and what is missing follows.
+All events of a running stream are in memory. `acked` is the last event that Redis has
+acknowledged; later ones are sent until it acknowledges them. So a lost reply, a new connection,
+and a Redis that came back empty or without its last writes are one case: Redis returns how far
+it is, and the rest is sent again.
 
 Events are shown to readers once Redis has them, unless Redis is away.
 """
@@ -25,7 +25,7 @@ from ..contract import Placed
 from ..entries import Entries
 from ..errors import expired
 from ..peers import OnStop
-from ..stream_info import StreamInfo, pack_record
+from ..stream_info import StreamInfo, pack_info
 from ..supervision import Supervisor
 from .accounts import grant_from, pack_request, refuse
 from .expiry import Lease
@@ -64,7 +64,7 @@ BYTES_AT_ONCE = 2**22
 PUSHED = 64
 """How many batches of a stream may wait for Redis before its producer does too."""
 
-LOST_IDS = 1000
+TAKEN_OVER_IDS = 1000
 """How many streams that others have ended are told from others that have ended."""
 
 ABANDONED = 10_000
@@ -121,7 +121,7 @@ class Owner:
         self._due = asyncio.Event()
         self._renewal_due = asyncio.Event()
         self._tasks = Supervisor()
-        self.lost: OrderedDict[str, None] = OrderedDict()
+        self.taken_over: OrderedDict[str, None] = OrderedDict()
         """Streams that others have ended, some."""
         self.refused = False
         """Whether Redis takes nothing, though it is there."""
@@ -166,7 +166,7 @@ class Owner:
 
     async def create(
         self,
-        record: StreamInfo,
+        info: StreamInfo,
         *,
         key: str = "",
         value: str = "",
@@ -184,8 +184,8 @@ class Owner:
         """
         if self._link.away:
             raise Away
-        stream = record.id
-        run = Run(stream, self._entries.create(record), pledged=bool(key))
+        stream = info.id
+        run = Run(stream, self._entries.create(info), pledged=bool(key))
         keys, parts = [], []
         if key:
             run.keys[claim_key(key)] = value
@@ -196,10 +196,10 @@ class Owner:
             found = await self._create(run, *parts, keys=keys)
             if found == 0:
                 raise Refused(f"there is a stream {stream!r} already")
-            if isinstance(found, list) and record.reserve is not None:
+            if isinstance(found, list) and info.reserve is not None:
                 if found[0] == -1:
-                    refuse(found[1], found[2], record.reserve)
-                run.grant = grant_from(found, record.reserve)
+                    refuse(found[1], found[2], info.reserve)
+                run.grant = grant_from(found, info.reserve)
             with parsing(keys[0] if keys else meta_key(stream)):
                 bound = found.decode() if isinstance(found, bytes) else value
         except (Away, Broken, asyncio.CancelledError):  # which the script may survive
@@ -217,13 +217,13 @@ class Owner:
     def _create(
         self, run: Run, *claim: str, keys: Sequence[str] = ()
     ) -> "asyncio.Future[int | bytes | list[Any]]":
-        lease, record = self._lease, run.entry.record
+        lease, info = self._lease, run.entry.info
         started = repr(run.entry.started_at)
         parts: list[Part] = [lease.owner, EPOCH, started, lease.ms, lease.running_ms]
         given = None if run.grant is None else run.grant.output_tokens
-        reserve = pack_request(record, given=given, redis_time=self._redis_time)
-        kept = pack_record(record.without_request()) if reserve and record.request else b""
-        parts += [lease.running_log_ms, pack_record(record), record.owner, reserve, kept, *claim]
+        reserve = pack_request(info, given=given, redis_time=self._redis_time)
+        kept = pack_info(info.without_request()) if reserve and info.request else b""
+        parts += [lease.running_log_ms, pack_info(info), info.owner, reserve, kept, *claim]
         return self._link.run(CREATE, [meta_key(run.stream), log_key(run.stream), *keys], *parts)
 
     def abandon(self, run: Run) -> None:
@@ -313,7 +313,7 @@ class Owner:
         self._dirty.pop(stream, None)
         self._ended.pop(stream, None)
         if run is not None:
-            owner = run.entry.record.owner
+            owner = run.entry.info.owner
             run.settle(expired(stream, self._lease.retention_s, owner=owner))
         if self._entries.find(stream) is not None:
             self._entries.drop(stream)
@@ -475,10 +475,10 @@ class Owner:
         """
         _warn(run, "stream was ended elsewhere", kept=kept)
         self.runs.pop(run.stream, None)
-        self.lost[run.stream] = None
-        if len(self.lost) > LOST_IDS:
-            self.lost.popitem(last=False)
-        run.settle(lost())
+        self.taken_over[run.stream] = None
+        if len(self.taken_over) > TAKEN_OVER_IDS:
+            self.taken_over.popitem(last=False)
+        run.settle(taken_over())
         if self._entries.find(run.stream) is not None:
             self._entries.drop(run.stream)
         self._on_stop(run.stream, "user")
@@ -522,10 +522,10 @@ class Owner:
 
 def _warn(run: Run, what: str, **fields: object) -> None:
     """Log what has happened to a stream, with the request that has started it."""
-    request_id = run.entry.record.request_id
+    request_id = run.entry.info.request_id
     log.warning(what, request_id=request_id, stream=run.stream, **fields)
 
 
-def lost() -> ServiceError:
+def taken_over() -> ServiceError:
     """What a producer is told whose stream another process has ended."""
     return ServiceError("producer_lost", "the stream was ended elsewhere: its lease was over")

@@ -1,4 +1,4 @@
-"""What Redis has of a stream, for whoever asks; streams whose owner is lost are ended then."""
+"""Reads streams from Redis, and ends those it finds orphaned."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -14,15 +14,14 @@ from ...ledger.accounts import NOTHING
 from ..contract import PAGE
 from ..cursors import STRIDE, Ending, before_ending
 from ..errors import expired, unknown
-from ..lost import UNREADABLE, Close, Passing
-from ..recovery import LOST, closing_events
+from ..recovery import LOST, UNREADABLE, Close, StreamFacts, closing_events
 from ..stream_ended import StreamEnded
-from ..stream_info import StreamInfo, unpack_record
+from ..stream_info import StreamInfo, unpack_info
 from .accounts import hold_of, pack_settlement
 from .expiry import Lease
 from .failures import asked, away, conflict, parsing
 from .link import Away, Link, Part, Refused
-from .scripts import DELETE, END, RECORD_ID, log_key, meta_key
+from .scripts import DELETE, END, INFO_ID, log_key, meta_key
 from .scripts import PAGE as PAGE_SCRIPT
 from .tails import number_of
 
@@ -33,7 +32,7 @@ log = structlog.get_logger("seseragi.eventlog")
 
 
 class Page(NamedTuple):
-    """What Redis has of a stream: all of it that matters, and some events."""
+    """The meta of a stream in Redis, and some events."""
 
     started_at: float
     ended_at: float | None
@@ -47,8 +46,8 @@ class Page(NamedTuple):
     entries: Sequence[tuple[bytes, Sequence[bytes]]]
 
     @property
-    def lost(self) -> bool:
-        """Whether its owner is lost and nobody has ended it."""
+    def orphaned(self) -> bool:
+        """Whether its owner is dead and it has not been ended."""
         return self.ended_at is None and not self.gone and self.lease_s < 0
 
     def events(self, after: int) -> list[Event]:
@@ -82,15 +81,15 @@ class Page(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The stream that a key of Redis leads to, and what there is of it."""
+    """The stream that a key of Redis leads to, and its page."""
 
     stream: str
     page: Page | None
 
 
-def _record(stream: str, found: Sequence[Any], page: Page) -> StreamInfo:
+def _info(stream: str, found: Sequence[Any], page: Page) -> StreamInfo:
     data = found[0][1][1] if found else None
-    return unpack_record(data, stream, started_at=page.started_at)
+    return unpack_info(data, stream, started_at=page.started_at)
 
 
 def _decoded(entries: Sequence[tuple[bytes, Sequence[bytes]]]) -> list[Event]:
@@ -157,7 +156,7 @@ class Pages:
         return await self._check(found.stream, found.page, after, limit)
 
     async def _check(self, stream: str, page: Page | None, after: int, limit: int) -> Page:
-        if page is not None and page.lost and self.settled():
+        if page is not None and page.orphaned and self.settled():
             await asyncio.shield(self.end_soon(stream))
             page = await asked(self._ask(stream, after, limit))
         if page is None:
@@ -169,14 +168,14 @@ class Pages:
             raise expired(stream, self._lease.retention_s, owner=page.owner)
         return page
 
-    async def record(self, stream: str) -> StreamInfo:
+    async def info(self, stream: str) -> StreamInfo:
         """Return what a stream was created with."""
-        sent = self._send_record(stream)  # in the same round trip
+        sent = self._send_info(stream)  # in the same round trip
         page = await self.look(stream, 0, 0)
-        return _record(stream, await asked(sent), page)
+        return _info(stream, await asked(sent), page)
 
-    def _send_record(self, stream: str) -> "asyncio.Future[list[Any]]":
-        return self._link.send("XRANGE", log_key(stream), RECORD_ID, RECORD_ID)
+    def _send_info(self, stream: str) -> "asyncio.Future[list[Any]]":
+        return self._link.send("XRANGE", log_key(stream), INFO_ID, INFO_ID)
 
     async def _ask(
         self, stream: str, after: int, limit: int, *, owner: str | None = None
@@ -249,15 +248,15 @@ class Pages:
     async def _end(self, stream: str) -> None:
         try:
             if self.settled():
-                await self._end_lost(stream)
+                await self._end_orphan(stream)
         except (Away, ServiceError):
-            pass  # the log has told of it
+            pass  # already logged
         except Refused as error:
             log.error(
                 "lost stream could not be ended; it is tried again", stream=stream, error=str(error)
             )
 
-    async def _end_lost(self, stream: str) -> None:
+    async def _end_orphan(self, stream: str) -> None:
         """End it as its owner would have, or remove it where its events are not all there."""
         events: list[Event] = []
         page = await self._ask(stream, 0, PAGE)
@@ -267,31 +266,31 @@ class Pages:
                 page = await self._ask(stream, len(events), PAGE)
         except (ValueError, msgspec.MsgspecError):
             page = None if page is None else page._replace(last=-1)
-        if page is not None and page.lost and len(events) == page.last:
+        if page is not None and page.orphaned and len(events) == page.last:
             await self._end_whole(stream, page, events)
-        elif page is None or page.gone or page.lost:
+        elif page is None or page.gone or page.orphaned:
             await self.remove_unreadable(stream, UNREADABLE)
 
     async def _end_whole(self, stream: str, page: Page, events: Sequence[Event]) -> None:
         """End a stream of which these are all events."""
         lease, now = self._lease, self._wall()
-        record = _record(stream, await self._send_record(stream), page)
-        passing = Passing()
-        ending = closing_events(passing.watch(events), status="interrupted", error=LOST)
+        info = _info(stream, await self._send_info(stream), page)
+        facts = StreamFacts()
+        ending = closing_events(facts.watch(events), status="interrupted", error=LOST)
         *before, end = ending
         assert isinstance(end, StreamEnd)  # noqa: S101  (as `closing_events` says)
-        passing.count += len(ending)
-        lost = passing.lost(record, end, started_at=page.started_at, ended_at=now)
-        ended, settlement = lost.ended, NOTHING
+        facts.count += len(ending)
+        orphan = facts.orphaned(info, end, started_at=page.started_at, ended_at=now)
+        ended, settlement = orphan.ended, NOTHING
         # Without a key it may have gone on while Redis was away, and is not free.
-        if events or record.key is None:
-            ended, settlement = self._close(lost)
+        if events or info.key is None:
+            ended, settlement = self._close(orphan)
         times: list[Part] = [repr(now), lease.log_ms, lease.meta_ms, pack_settlement(settlement)]
         seen = (page.epoch, page.last)
         keys = [meta_key(stream), log_key(stream)]
         written = map(encode, [*before, ended.end])
         if await self._link.run(END, keys, lease.owner, *seen, *times, *written):
-            request_id = record.request_id
+            request_id = info.request_id
             log.warning("stream of a lost process ended", request_id=request_id, stream=stream)
             if events:
                 self._on_ended(ended)
@@ -301,30 +300,30 @@ class Pages:
 
         Returns what DELETE says.
         """
-        record: StreamInfo | None = None
-        sent = self._send_record(stream)
+        info: StreamInfo | None = None
+        sent = self._send_info(stream)
         hold = await hold_of(self._link, stream)
         page = await self._ask(stream, 0, 0)
         if hold is not None:
-            record = hold.record
+            info = hold.info
         elif page is not None and not page.gone:
-            record = _record(stream, await sent, page)
-        if record is None:
+            info = _info(stream, await sent, page)
+        if info is None:
             return None
-        lost = Passing().lost(
-            record,
+        orphan = StreamFacts().orphaned(
+            info,
             end,
-            started_at=record.created_at if page is None or page.gone else page.started_at,
+            started_at=info.created_at if page is None or page.gone else page.started_at,
             ended_at=self._wall(),
         )
-        closing = self._close(lost._replace(held=None if hold is None else hold.held))
+        closing = self._close(orphan._replace(reserved=hold and hold.reserved))
         keys = [meta_key(stream), log_key(stream)]
         spent = pack_settlement(closing.settlement)
         found: list[Any] | None = await self._link.run(DELETE, keys, self._lease.meta_ms, spent, -1)
         if found is not None and found[1]:
             log.error(
                 "stream in Redis cannot be read and is removed",
-                request_id=record.request_id,
+                request_id=info.request_id,
                 stream=stream,
             )
             self._on_ended(closing.ended)

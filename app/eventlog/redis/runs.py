@@ -1,4 +1,4 @@
-"""One stream that is produced here, and how much of it Redis has. No I/O."""
+"""A stream that runs in this process, and how much of it Redis has. No I/O."""
 
 import asyncio
 from collections import deque
@@ -11,11 +11,11 @@ from ..entries import Entry
 from .accounts import pack_settlement
 
 EVENTS_AT_ONCE = 1000
-"""How many events of one stream one script is given."""
+"""The limit of events of one stream in one script."""
 
 
 class Batch:
-    """Events that no reader has been shown."""
+    """Events that no reader has seen."""
 
     __slots__ = ("at", "done", "events", "last", "memory")
 
@@ -36,7 +36,7 @@ class Batch:
 
 
 class Run:
-    """A stream that is produced here, until Redis has its end."""
+    """A stream that runs in this process, until Redis has its end."""
 
     __slots__ = (
         "acked",
@@ -60,21 +60,21 @@ class Run:
         may be shown any, since the stream may be removed and the key begin another one."""
         self.batches: deque[Batch] = deque()
         self.taken = 0
-        """The number of the last event that was taken, and of the last that Redis has."""
+        """The numbers of the last event appended and of the last that Redis has."""
         self.acked = 0
         self.grant: Grant | None = None
-        """What was reserved for it."""
+        """Its reservation."""
         self.ended_at: float | None = None
-        """When the `stream.end` was taken."""
+        """When the `stream.end` was appended."""
         self.settlement = NOTHING
-        """What it has cost, once it has ended."""
+        """Its settlement, once it has ended."""
         self.placed: asyncio.Future[None] = asyncio.Future()
-        """Whether Redis has the end: see `Placed`."""
+        """Done once Redis has the end: see `Placed`."""
         self.keys: dict[str, str] = {}
-        """The keys of Redis that lead to the stream, with what stands there."""
+        """The keys of Redis that lead to the stream, with their values."""
 
     def settle(self, error: RelayError | None = None) -> None:
-        """Answer who waits: all events are in their place, or with an error, none more will be."""
+        """Wake waiting producers: Redis has all events, or with an error, will have none more."""
         waits = [batch.done for batch in self.batches if batch.done is not None]
         self.batches.clear()
         for done in waits:
@@ -91,17 +91,17 @@ class Run:
             self.placed.set_result(None)
 
     def events(self) -> list[Event]:
-        """Return all events that were taken, those that no reader has been shown too."""
+        """Return all appended events, with those that no reader has seen."""
         return [*self.entry.events, *(event for batch in self.batches for event in batch.events)]
 
     def ending(self, sent: int) -> bytes:
-        """Return what Redis is told with the `stream.end`; nothing if so many do not reach it."""
+        """Pack end time and settlement, if sending so many events reaches the `stream.end`."""
         if self.ended_at is None or self.acked + sent != self.taken:
             return b""
         return b"%s %s" % (repr(self.ended_at).encode(), pack_settlement(self.settlement))
 
     def unsent(self, most: int) -> list[bytes]:
-        """Encode the first of the events that Redis does not have, about so many bytes."""
+        """Encode the next events that Redis lacks, about `most` bytes."""
         written: list[bytes] = []
         size = 0
         shown = self.entry.events

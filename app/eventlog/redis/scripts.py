@@ -2,7 +2,7 @@
 
 A stream has two keys, both in the slot of its id: `log`, a Redis Stream whose entries have
 the ids `<event number>-0` and the event's JSON in the field `e`, after an entry `0-1` whose
-field `r` has the stream's record; and `meta`, a hash of
+field `r` has the stream's info; and `meta`, a hash of
 
 - `owner`, `epoch`: who may append. Whoever ends a lost stream takes the next epoch;
 - `who`: whose the stream is, where that is somebody;
@@ -10,13 +10,13 @@ field `r` has the stream's record; and `meta`, a hash of
 - `started`, `ended`: unix seconds, the latter from the `stream.end` on;
 - `last`: the number of the last event;
 - `kept`: the number of the owner's last event, where another process ended the stream. The
-  numbers of that end begin beyond whatever the owner may have shown: `contract.Ending`;
+  numbers of that end begin beyond whatever the owner may have shown: `cursors.Ending`;
 - `stop`: who has asked for the end, once somebody did;
 - `attended`: until when readers elsewhere wait for more, in ms of Redis's clock;
 - `gone`: set when the stream was removed; what is left is a mark for the late.
 
 A process has a set of the streams that it runs, and `owners` says of each process until when it
-need not be asked whether it lives, as its streams do. `books_scripts` has what streams cost.
+need not be asked whether it lives, as its streams do. `account_scripts` has the accounts.
 
 Times are those of Redis, since the clocks of replicas differ. Every key has a time to live
 from the step that makes it.
@@ -53,8 +53,8 @@ def log_key(stream: str) -> str:
     return f"{PREFIX}{{{stream}}}:log"
 
 
-RECORD_ID = "0-1"
-"""The id of the entry of a log that is no event: the stream's record."""
+INFO_ID = "0-1"
+"""The id of the entry of a log that is no event: the stream's info."""
 
 
 def inbox_key(owner: str) -> str:
@@ -104,8 +104,8 @@ CREATE = _script(
     + """
 -- KEYS: meta, log; where a key is to lead to the stream its claim; and where that leads to
 -- another, which is gone or has ended, its meta. ARGV: owner, epoch, started, lease ms, ttl ms,
--- ttl ms of a log that runs, its record, whose it is or '', what is to be reserved or '', the
--- record without what it keeps of the request, or '' if that is nothing; the claim's value; the
+-- ttl ms of a log that runs, its info, whose it is or '', what is to be reserved or '', the
+-- info without what it keeps of the request, or '' if that is nothing; the claim's value; the
 -- value it replaces, ttl ms of the mark that is left of that stream.
 -- 1, or a list of what was reserved, if it is ours now, and the claim with it; {-1, a list, the
 -- time} where there is not enough left to reserve; what the claim says if that leads to a stream
@@ -480,16 +480,16 @@ HOLD = _script(_HOLD)
 TAKE_ROWS = _script(_ALWAYS + _TAKE_ROWS)
 
 
-def posts_keys(place: str) -> list[str]:
-    """Where the posts of a place are, by their names, and until when each holds."""
-    return [f"{PREFIX}posts:{place}", f"{PREFIX}posts:{place}:until"]
+def channel_keys(channel: str) -> list[str]:
+    """Return the keys of a channel: its messages by name, and their expiry times."""
+    return [f"{PREFIX}broadcast:{channel}", f"{PREFIX}broadcast:{channel}:until"]
 
 
-POST = _script(
+PUBLISH = _script(
     _NOW
     + """
--- KEYS: posts, until. ARGV: name, text, ms for which it holds, how many there may be.
--- 0 where there are too many.
+-- KEYS: messages, until. ARGV: name, message, ms until it expires, how many there may be.
+-- Returns 0 if the channel is full.
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now)) do
   redis.call('HDEL', KEYS[1], name)
   redis.call('ZREM', KEYS[2], name)
@@ -511,16 +511,16 @@ return 1
 """
 )
 
-POSTED = _script(
+MESSAGES = _script(
     _ALWAYS
     + _NOW
     + """
--- KEYS: until. Gives the names of the posts that hold.
+-- KEYS: until. Returns the names of the messages that have not expired.
 return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. now, '+inf')
 """
 )
 
 SCRIPTS = (
     *(CREATE, ABANDON, CLAIM, APPEND, RENEW, PAGE, LOOK, END, ASK_STOP, TELL, DELETE),
-    *(BEAT, FIND_LOST, FIND_HELD, HOLD, TAKE_ROWS, POST, POSTED),
+    *(BEAT, FIND_LOST, FIND_HELD, HOLD, TAKE_ROWS, PUBLISH, MESSAGES),
 )

@@ -1,4 +1,4 @@
-"""Whether a Redis can be used, and what is wrong with it if not. No URL in any message."""
+"""Checks that a Redis is usable and explains why it is not. No URL in any message."""
 
 import structlog
 
@@ -12,7 +12,7 @@ log = structlog.get_logger("seseragi.eventlog")
 
 
 async def check(link: Link) -> None:
-    """Refuse a Redis that cannot do what is needed, and warn of what it may do.
+    """Refuse a Redis that lacks a needed feature; warn if it may evict keys.
 
     Raises:
         LogUnusable: it cannot be used; the text says why.
@@ -34,11 +34,11 @@ async def check(link: Link) -> None:
 
 
 def why(error: Exception) -> str:
-    """Return what is wrong with a Redis that could not be connected to or asked."""
+    """Explain why a Redis could not be connected to or queried."""
     text = str(error)
     if isinstance(error, SLOW):
         return "Redis does not answer; check the URL and that it runs"
-    for sign, told in (
+    for sign, reason in (
         ("WRONGPASS", "Redis refuses the user name or password"),
         ("invalid username-password", "Redis refuses the user name or password"),
         ("NOAUTH", "Redis asks for a password; put it into the URL"),
@@ -48,5 +48,5 @@ def why(error: Exception) -> str:
         ("DB index", "Redis has no database of this number"),
     ):
         if sign.lower() in text.lower():
-            return told
+            return reason
     return f"Redis cannot be used: {text}"

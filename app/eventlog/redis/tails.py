@@ -1,8 +1,8 @@
-"""The ends of streams that run elsewhere, for the readers here: one blocking read for all.
+"""The tails of streams that run in other processes: one blocking read for all.
 
-A tail holds the last events of one stream and tells who follows it. Its number is that of
-the log: whoever is behind its first event reads pages. Every second Redis is asked how the
-streams fare that are read here, so that one whose owner is lost is ended soon.
+A tail has the last events of one stream and calls its followers. A reader behind its first
+event reads pages. Every second Redis reports the state of the streams that are read here, so that
+an orphaned one is ended soon.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ INBOX_MS = 60_000
 """How many messages to a process are kept, about, and how long they outlive it."""
 
 RUNS, ENDED, GONE, MISSING, LOST = range(5)
-"""What `LOOK` says of a stream."""
+"""The states that `LOOK` returns."""
 
 log = structlog.get_logger("seseragi.eventlog")
 
@@ -55,7 +55,7 @@ class Tails:
     """All tails of a process.
 
     `link` is for this alone: it is blocked nearly always. `asking` is the common one.
-    `on_message` is told what others have to say of a stream: `stop`, `gone`. `on_lost` is told
+    `on_message` is told what others have to say of a stream: `stop`, `gone`. `on_orphan` is told
     of streams whose owner is lost.
     """
 
@@ -66,13 +66,13 @@ class Tails:
         *,
         lease: Lease,
         on_message: Callable[[str, str], None],
-        on_lost: Callable[[str], object],
+        on_orphan: Callable[[str], object],
     ) -> None:
         self._link = link
         self._asking = asking
         self._lease = lease
         self._on_message = on_message
-        self._on_lost = on_lost
+        self._on_orphan = on_orphan
         self._tails: dict[str, Tail] = {}
         self._attended: dict[str, float] = {}
         """Streams that have readers here, and when Redis was told last."""
@@ -229,7 +229,7 @@ class Tails:
     def _take_state(self, stream: str, state: int, now: float) -> None:
         tail = self._tails.get(stream)
         if state == LOST:
-            self._on_lost(stream)
+            self._on_orphan(stream)
         if tail is None:
             return
         if state == MISSING:  # its owner may be about to write it again

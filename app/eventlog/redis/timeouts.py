@@ -1,15 +1,15 @@
-"""Times in which Redis has to answer, as this process has lived through them."""
+"""Timeouts that ignore the time the event loop was blocked."""
 
 import asyncio
 from collections.abc import Callable
 from types import TracebackType
 
 LATE_S = 0.1
-"""A timer that comes so late says that the loop stood still, and not what came meanwhile."""
+"""A timer that fires so late means that the loop was blocked, and replies may be unread."""
 
 
 class Timer:
-    """Acts when a time is over, and once more after it where the loop stood still at its end."""
+    """Calls `act` after a delay; if the loop was blocked at its end, it waits once more."""
 
     def __init__(self, seconds: float, act: Callable[[], None]) -> None:
         self._seconds = seconds
@@ -19,7 +19,7 @@ class Timer:
         self._arm()
 
     def cancel(self) -> None:
-        """Never act."""
+        """Cancel the call."""
         self._handle.cancel()
 
     def _arm(self) -> None:
@@ -34,8 +34,8 @@ class Timer:
             self._act()
 
 
-class Patience:
-    """What is done in it has so long, as with `asyncio.timeout`."""
+class Timeout:
+    """An `asyncio.timeout` on a `Timer`."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

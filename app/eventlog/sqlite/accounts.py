@@ -1,4 +1,4 @@
-"""The accounts in a SQLite file, what is held for streams, and the rows that wait there.
+"""The accounts, reservations and waiting rows in a SQLite file.
 
 All sync, in a transaction of `Database.transact`. An account is read once in a transaction and
 written once at its end, however many of the streams in it take from it. Where other processes
@@ -26,20 +26,20 @@ from ...ledger.accounts import (
 from .. import waiting_rows
 
 FORGOTTEN_AT_ONCE = 500
-"""How many accounts of past months one transaction forgets."""
+"""How many accounts of past months one transaction removes."""
 
 REMEMBERED = 1_000
 """How many accounts a process that has the file alone remembers, about 2 KB each: to read them
 again for every stream took 40 us of 280."""
 
 MAX_NUMBER = 2**63 - 1
-"""What a file holds of a number: 9 billion dollars in nano-USD."""
+"""SQLite's largest integer: 9 billion dollars in nano-USD."""
 
 log = structlog.get_logger("seseragi.eventlog")
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True):
-    """What is held for a stream that runs."""
+    """The reservation of a running stream."""
 
     request: ReservationRequest
     output_tokens: int
@@ -51,7 +51,7 @@ _decode_state = msgspec.msgpack.Decoder(AccountState).decode
 _decode_held = msgspec.msgpack.Decoder(Held).decode
 
 
-class FileBooks:
+class SqliteAccounts:
     """What is in the file of a connection; `begin` and `write` go around each transaction.
 
     `alone` says that no other process writes to the file.
@@ -103,14 +103,14 @@ class FileBooks:
         return grant
 
     def hold(self, key: int, request: ReservationRequest, grant: Grant) -> None:
-        """Note what was reserved for a stream."""
+        """Store the reservation of a stream."""
         held = _encode(Held(request, grant.output_tokens))
         self._execute("INSERT INTO held VALUES (?, ?)", (key, held))
 
     def settle(self, key: int, stream: str, settlement: Settlement) -> bool:
-        """Settle what is held for a stream, and keep its row; False if nothing is held.
+        """Settle a stream and store its row; False if it has no reservation left.
 
-        That is so when it has been settled, by whichever process.
+        Then this or another process has settled it.
         """
         found = self._execute("DELETE FROM held WHERE stream = ? RETURNING held", (key,)).fetchall()
         if not found:
@@ -129,7 +129,7 @@ class FileBooks:
         return True
 
     def forget_idle(self, *, now: float) -> None:
-        """Forget some accounts that nobody has used since the month before this one."""
+        """Remove some accounts that were last used before the previous month."""
         self._execute(
             "DELETE FROM accounts WHERE name IN "
             "(SELECT name FROM accounts WHERE month < ? AND running = 0 LIMIT ?)",
@@ -187,7 +187,7 @@ def _pack_state(state: AccountState) -> bytes:
 
 
 def _limit(state: AccountState) -> None:
-    """Bring the numbers of an account down to what a file holds."""
+    """Cap the numbers of an account at `MAX_NUMBER`."""
     for period in (state.day, state.month):
         for name in Period.__struct_fields__:
             setattr(period, name, min(MAX_NUMBER, getattr(period, name)))

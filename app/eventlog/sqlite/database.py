@@ -1,7 +1,7 @@
-"""What a SQLite file of a log is asked and told. All sync, for one thread.
+"""The SQLite file of a log: its statements and transactions. All sync, for one thread.
 
-What running streams append goes to the end of `tail`, for all of them the same place, so
-that a commit writes a page or two however many streams take part in it. The events of a
+Running streams all append to the end of `tail`, so that a commit writes a page or two however
+many streams take part in it. The events of a
 stream are filed into `pages` of up to a thousand, and with its end the last of them; ended
 streams are read from there only. Rows of `tail` that are filed are dead and swept from its
 front; the few live ones there move to its end. (One clustered table instead made an append
@@ -21,21 +21,22 @@ import structlog
 from ...events import Event, StreamEnd, decode, encode
 from ...ledger.accounts import NOTHING, LimitReached, ReservationRequest
 from ..errors import LogUnusable
-from ..lost import (
+from ..recovery import (
+    LOST,
     REMOVED,
     UNREADABLE,
     Close,
-    LostStream,
-    Passing,
+    OrphanedStream,
+    StreamFacts,
     close_free,
+    closing_events,
     closing_of,
 )
-from ..recovery import LOST, closing_events
 from ..stream_ended import StreamEnded
-from ..stream_info import StreamInfo, unpack_record
+from ..stream_info import StreamInfo, unpack_info
 from ..values import Claim, LogState
 from ..waiting_rows import Dropped
-from .accounts import FileBooks
+from .accounts import SqliteAccounts
 from .schema import VERSION, connect, reason
 
 PAGE_BYTES = 2**18
@@ -50,7 +51,7 @@ PURGED_AT_ONCE = 32
 SWEPT_AT_ONCE = 1_000
 
 REMEMBERED_IDS = 100_000
-"""How many removed streams are still told from unknown ones, and for how long."""
+"""How many removed streams are reported as expired, not unknown, and for how long."""
 REMEMBERED_S = 86_400
 
 ROW = "key, started_at, ended_at, last, gone_at IS NOT NULL, process, owner"
@@ -85,21 +86,21 @@ class Gone(NamedTuple):
 
     ids: list[str]
     size: int
-    lost: Sequence[StreamEnded] = ()
+    ended_streams: Sequence[StreamEnded] = ()
     """Those that had begun and had not ended."""
 
 
-class EndedLost(NamedTuple):
+class EndedOrphans(NamedTuple):
     """Streams of a lost process that have been ended."""
 
     dealt_with: int
     """How many; 0 when all have ended."""
-    lost: Sequence[StreamEnded]
+    ended_streams: Sequence[StreamEnded]
     """Those that had begun."""
 
 
-class Lasting(partial[Any]):
-    """Work whose transaction outlasts a loss of power: it is on the disk when it is done."""
+class Durable(partial[Any]):
+    """Work whose transaction is on the disk when it returns (`synchronous = FULL`)."""
 
 
 class Database:
@@ -118,8 +119,8 @@ class Database:
     ) -> None:
         self._connection = connection
         self._execute = connection.execute
-        self._close_lost = close
-        self.books = FileBooks(connection, alone=not process)
+        self._close_orphan = close
+        self.accounts = SqliteAccounts(connection, alone=not process)
         self._dropped = Dropped()
         self._process = process
         self._oldest = self._next = first_key
@@ -140,18 +141,18 @@ class Database:
         path: Path,
         *,
         now: float,
-        on_lost: Callable[[Sequence[StreamEnded]], None] = lambda _: None,
+        on_orphans: Callable[[Sequence[StreamEnded]], None] = lambda _: None,
         close: Close = close_free,
     ) -> "Database":
-        """Open or make the file; end the streams that had no end, and tell of them.
+        """Open or create the file, ending streams that were left running.
 
         Raises:
-            LogUnusable: it cannot be used, which the text tells why.
+            LogUnusable: it cannot be used.
         """
         connection = connect(path)
         try:
             database = cls(connection, close=close)
-            database.recover(now, on_lost)
+            database.recover(now, on_orphans)
         except sqlite3.Error as error:
             connection.close()
             raise LogUnusable(f"{path}: {reason(error)}") from None
@@ -163,9 +164,9 @@ class Database:
     def transact(self, works: Sequence[Callable[[], Any]]) -> list[Any]:
         """Do the works in one transaction: all or none."""
         self._staged = []
-        self.books.begin()
+        self.accounts.begin()
         changes = self._connection.total_changes
-        level = "FULL" if any(isinstance(work, Lasting) for work in works) else "NORMAL"
+        level = "FULL" if any(isinstance(work, Durable) for work in works) else "NORMAL"
         try:
             if level != self._level:
                 self._execute(f"PRAGMA synchronous = {level}")
@@ -173,21 +174,21 @@ class Database:
             with self._connection:
                 self._execute("BEGIN IMMEDIATE")
                 results = [work() for work in works]
-                self.books.write()
+                self.accounts.write()
                 surplus = self._next - self._oldest - 2 * self._live - TAIL_ROWS
                 if surplus > 0:
                     self.sweep_tail(surplus + SWEPT_AT_ONCE)
         except BaseException:
-            self.books.undo()
+            self.accounts.undo()
             self.healthy = False
             raise
         # One that changes nothing succeeds on a full disk too.
         if self._connection.total_changes > changes:
             self.healthy = True
-        self.books.written()
+        self.accounts.written()
         for change in self._staged:
             change()
-        self._dropped.add(self.books.dropped)
+        self._dropped.add(self.accounts.dropped)
         return results
 
     def touch(self) -> None:
@@ -206,7 +207,7 @@ class Database:
         kept_after: float,
         over: str | None = None,
         owner: str = "",
-        record: bytes = b"",
+        info: bytes = b"",
         reserve: ReservationRequest | None = None,
     ) -> tuple[Claim, int | None] | LimitReached:
         """Add a running stream, bound to an idempotency key, and give its own key.
@@ -221,7 +222,7 @@ class Database:
         grant = None
         if reserve is not None:
             try:
-                grant = self.books.reserve(reserve)
+                grant = self.accounts.reserve(reserve)
             except LimitReached as refused:
                 return refused
         row = self._execute(
@@ -231,9 +232,9 @@ class Database:
         assert row is not None  # noqa: S101  (it is an INSERT)
         if key is not None:
             self._execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (key, *claim[:2]))
-        self._execute("INSERT INTO records VALUES (?, ?)", (row, record))
+        self._execute("INSERT INTO records VALUES (?, ?)", (row, info))
         if reserve is not None and grant is not None:
-            self.books.hold(row, reserve, grant)
+            self.accounts.hold(row, reserve, grant)
         self._staged.append(lambda: self._filed.update({row: 0}))
         return claim._replace(grant=grant), row
 
@@ -299,10 +300,10 @@ class Database:
                 break
         return [decode(line) for line in lines[:limit]]
 
-    def record(self, row: Row, id: str) -> StreamInfo:
+    def info(self, row: Row, id: str) -> StreamInfo:
         """Return what a stream was created with."""
         found = self._execute("SELECT record FROM records WHERE stream = ?", (row.key,)).fetchone()
-        return unpack_record(found and found[0], id, started_at=row.started_at)
+        return unpack_info(found and found[0], id, started_at=row.started_at)
 
     def kept(self) -> int:
         """Add up the sizes of the ended streams that are kept."""
@@ -323,7 +324,7 @@ class Database:
     # Names
 
     def name(self, name: str, id: str) -> bool:
-        """Return a stream a name; False if it is not kept."""
+        """Bind a name to a stream; False if the stream was removed."""
         added = self._execute(
             "INSERT OR REPLACE INTO names "
             "SELECT ?, id FROM streams WHERE id = ? AND gone_at IS NULL",
@@ -342,24 +343,24 @@ class Database:
         row = self.find(id)
         if row is None or row.gone:
             return Gone([], 0)
-        lost = self._removed(row, id, now=now) if row.ended_at is None else None
-        ended = [] if lost is None else [self._settle_lost(row.key, lost)]
+        orphan = self._removed(row, id, now=now) if row.ended_at is None else None
+        ended = [] if orphan is None else [self._settle_orphan(row.key, orphan)]
         size = self._execute("SELECT size FROM streams WHERE key = ?", (row.key,)).fetchone()[0]
         self._execute("DELETE FROM tail WHERE stream = ?", (row.key,))
         gone = self._forget([(row.key, id, size)], now=now)
-        return gone._replace(lost=ended)
+        return gone._replace(ended_streams=ended)
 
-    def _removed(self, row: Row, id: str, *, now: float) -> LostStream | None:
+    def _removed(self, row: Row, id: str, *, now: float) -> OrphanedStream | None:
         """Return what there is to tell of a stream that is removed while it runs."""
-        passing = Passing()
+        facts = StreamFacts()
         live = [data for first, data in self._tails_of([row.key])[row.key] if first > row.last]
         if not (row.last or live):
             return None
         with contextlib.suppress(msgspec.MsgspecError):
-            for _ in passing.watch(self._logged(row.key, live)):
+            for _ in facts.watch(self._logged(row.key, live)):
                 pass
-        record = self.record(row, id)
-        return passing.lost(record, REMOVED, started_at=row.started_at, ended_at=now)
+        info = self.info(row, id)
+        return facts.orphaned(info, REMOVED, started_at=row.started_at, ended_at=now)
 
     def forget_ended(self, until: float, *, now: float) -> Gone:
         """Remove streams that ended by then, some at a time."""
@@ -392,7 +393,7 @@ class Database:
             )
             self._execute("DELETE FROM claims WHERE stream = ?", (stream,))
             self._execute("DELETE FROM names WHERE stream = ?", (stream,))
-            self.books.settle(key, stream, NOTHING)  # if it never began
+            self.accounts.settle(key, stream, NOTHING)  # if it never began
             self._staged.append(partial(self._settle, key))
         return Gone([stream for _, stream, _ in rows], sum(size for *_, size in rows))
 
@@ -422,7 +423,7 @@ class Database:
             "ORDER BY gone_at DESC LIMIT -1 OFFSET ?) AND size = 0",
             (REMEMBERED_IDS,),
         )
-        self.books.forget_idle(now=now)
+        self.accounts.forget_idle(now=now)
 
     def tail_end(self) -> int:
         """Return the key that the next row of the tail has, if any row there is dead; else 0."""
@@ -453,12 +454,12 @@ class Database:
 
     # After a process that ended without ending its streams
 
-    def recover(self, now: float, on_lost: Callable[[Sequence[StreamEnded]], None]) -> None:
+    def recover(self, now: float, on_orphans: Callable[[Sequence[StreamEnded]], None]) -> None:
         """End all streams that run, and empty the tail: there is no other process."""
         count = 0
-        while (ended := self.transact([partial(self.end_lost, now=now)])[0]).dealt_with:
+        while (ended := self.transact([partial(self.end_orphans, now=now)])[0]).dealt_with:
             count += ended.dealt_with
-            on_lost(ended.lost)
+            on_orphans(ended.ended_streams)
         with self._connection:
             self._execute("BEGIN IMMEDIATE")
             for table in ("tail", "processes", "notes", "attended"):
@@ -466,7 +467,7 @@ class Database:
         if count:
             log.warning("streams of a lost process ended", streams=count)
 
-    def end_lost(self, process: int | None = None, *, now: float) -> EndedLost:
+    def end_orphans(self, process: int | None = None, *, now: float) -> EndedOrphans:
         """End some streams that nobody produces any more, of one process or of all."""
         keys = [
             key
@@ -476,14 +477,14 @@ class Database:
                 (process, RECOVERED_AT_ONCE),
             ).fetchall()
         ]
-        lost: list[StreamEnded] = []
+        ended: list[StreamEnded] = []
         for key, tail in self._tails_of(keys).items():
-            found = self._end_lost(key, tail, now)
+            found = self._end_orphan(key, tail, now)
             if found is not None:
-                lost.append(found)
-        return EndedLost(len(keys), lost)
+                ended.append(found)
+        return EndedOrphans(len(keys), ended)
 
-    def _end_lost(self, key: int, tail: Sequence[TailRow], now: float) -> StreamEnded | None:
+    def _end_orphan(self, key: int, tail: Sequence[TailRow], now: float) -> StreamEnded | None:
         pages = self._execute(
             "SELECT first, events FROM pages WHERE stream = ? ORDER BY first DESC LIMIT 1", (key,)
         ).fetchone()
@@ -492,25 +493,25 @@ class Database:
         stream = self._execute("SELECT id FROM streams WHERE key = ?", (key,)).fetchone()[0]
         row = self.find(stream)
         assert row is not None  # noqa: S101  (it has just been found)
-        passing = Passing()
+        facts = StreamFacts()
         tell = partial(
-            passing.lost, self.record(row, stream), started_at=row.started_at, ended_at=now
+            facts.orphaned, self.info(row, stream), started_at=row.started_at, ended_at=now
         )
         try:
-            events = passing.watch(self._logged(key, live))
+            events = facts.watch(self._logged(key, live))
             ending = closing_events(events, status="interrupted", error=LOST)
         except msgspec.MsgspecError as error:
             log.error("stream cannot be read and is removed", key=key, error=str(error))
             ending = []
         if not ending or not (filed or live):  # nobody has seen anything of it
-            unread = self._settle_lost(key, tell(UNREADABLE)) if filed or live else None
+            unread = self._settle_orphan(key, tell(UNREADABLE)) if filed or live else None
             found = self._execute("SELECT key, id, size FROM streams WHERE key = ?", (key,))
             self._forget(found.fetchall(), now=now)
             return unread
         end = ending[-1]
         assert isinstance(end, StreamEnd)  # noqa: S101  (as `closing_events` says)
-        passing.count += len(ending)
-        ended = self._settle_lost(key, tell(end))
+        facts.count += len(ending)
+        ended = self._settle_orphan(key, tell(end))
         data = b"\n".join([*live, _pack([*ending[:-1], ended.end])])
         self._execute("INSERT INTO pages VALUES (?, ?, ?)", (key, filed + 1, data))
         last = filed + data.count(b"\n") + 1
@@ -522,10 +523,10 @@ class Database:
         self.end(key, at=now, last=last, size=int(size))
         return ended
 
-    def _settle_lost(self, key: int, lost: LostStream) -> StreamEnded:
+    def _settle_orphan(self, key: int, orphan: OrphanedStream) -> StreamEnded:
         """Settle a stream that is ended for its producer; return it with its cost."""
-        ended, settlement = closing_of(lost, self._close_lost)
-        self.books.settle(key, ended.record.id, settlement)
+        ended, settlement = closing_of(orphan, self._close_orphan)
+        self.accounts.settle(key, ended.info.id, settlement)
         return ended
 
     def _logged(self, key: int, live: Iterable[bytes]) -> Iterator[Event]:

@@ -1,7 +1,7 @@
-"""The streams that other processes append to a file, for the readers here: one look for all.
+"""Polls the file for streams of other processes: one poll for all readers here.
 
-A look asks the file what has come since the one before. It is taken every `LOOK_S` while
-somebody waits for such a stream, and costs a page read where nobody has written.
+A poll reads what was added since the last one, every `LOOK_S` while a reader waits. It costs a
+page read if nothing was written.
 """
 
 import asyncio

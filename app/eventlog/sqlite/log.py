@@ -1,4 +1,4 @@
-"""The log in a SQLite file: what has ended survives a restart, what was running is ended.
+"""The log in a SQLite file: ended streams survive a restart, running ones are ended by it.
 
 Running streams are in memory too, and so are ended ones for a moment: live reading costs
 what it costs there. An event is shown only after its commit, so that a kill takes back
@@ -25,13 +25,21 @@ from ...ledger.accounts import NOTHING, AccountState, LimitReached, Settlement
 from ..contract import PAGE, Follower, Placed
 from ..entries import Entries, Entry, size_of
 from ..errors import expired, full, unknown
-from ..lost import Close, Closing, LostStream, OnEnded, close_free, closing_of
-from ..recovery import LOST, closing_events
+from ..recovery import (
+    LOST,
+    Close,
+    Closing,
+    OnEnded,
+    OrphanedStream,
+    close_free,
+    closing_events,
+    closing_of,
+)
 from ..stream_ended import StreamEnded
-from ..stream_info import Scoped, StreamInfo, pack_record
+from ..stream_info import Scoped, StreamInfo, pack_info
 from ..supervision import Supervisor
 from ..values import Claim, LogSize, LogState, Look, may_see
-from .database import SWEPT_AT_ONCE, Database, Gone, Lasting, Row
+from .database import SWEPT_AT_ONCE, Database, Durable, Gone, Row
 from .writer import ThreadLostError, Writer
 
 KEEP_S = 10
@@ -85,7 +93,7 @@ class Batch:
         return isinstance(self.events[-1], StreamEnd)
 
     def settle(self, error: BaseException | None = None) -> bool:
-        """Return who appended them how it went; False if nobody waits to hear it."""
+        """Wake the producer with the result; False if it no longer waits."""
         if self.done.done():
             return False
         if error is None:
@@ -107,9 +115,9 @@ class _Run:
         "filing",
         "key",
         "last",
-        "lost",
         "settlement",
         "size",
+        "write_error",
     )
 
     def __init__(self, key: int, entry: Entry, *, bound: bool = False, size: int = 0) -> None:
@@ -121,7 +129,7 @@ class _Run:
         self.last = 0
         """The number of the last event that was taken, written or not."""
         self.ending = False
-        self.lost: BaseException | None = None
+        self.write_error: BaseException | None = None
         """Why a batch was not written, until its producer knows: none after it is either."""
         self.filed = 0
         self.size = size
@@ -170,7 +178,7 @@ class SqliteLog:
         """Streams whose end the file refused and has to be told again: ended in memory only."""
         self._unwanted: set[str] = set()
         """Streams that never began, and that the file did not remove."""
-        self._close_lost: Close = close_free
+        self._close_orphan: Close = close_free
         self._size = 0
         """Bytes of events in the file, of streams that are kept."""
         self._due = asyncio.Event()
@@ -196,7 +204,7 @@ class SqliteLog:
 
     def _open_file(self) -> None:
         self._database = Database.open(
-            self._path, now=self._wall(), on_lost=self._report_lost_soon, close=self._say_cost
+            self._path, now=self._wall(), on_orphans=self._report_orphans_soon, close=self._price
         )
         self._size = self._database.kept()
 
@@ -212,9 +220,9 @@ class SqliteLog:
     def size(self) -> LogSize:
         return self._entries.measure_all()
 
-    async def create(self, record: StreamInfo, *, over: str | None = None) -> Claim:
-        stream, key = record.id, record.scoped_key
-        claim = Claim(stream, record.digest)
+    async def create(self, info: StreamInfo, *, over: str | None = None) -> Claim:
+        stream, key = info.id, info.scoped_key
+        claim = Claim(stream, info.digest)
         if self._size > self._max_bytes:
             await self._make_room()
             if self._size > self._max_bytes:
@@ -222,8 +230,8 @@ class SqliteLog:
                 if bound is not None and bound.stream != over:
                     return bound
                 raise full()
-        data = pack_record(record)
-        entry = self._entries.create(record.without_request())
+        data = pack_info(info)
+        entry = self._entries.create(info.without_request())
         make = partial(
             self._database.create,
             claim,
@@ -231,9 +239,9 @@ class SqliteLog:
             over=over,
             now=entry.started_at,
             kept_after=entry.started_at - self._retention_s,
-            owner=record.owner,
-            record=data,
-            reserve=record.reserve,
+            owner=info.owner,
+            info=data,
+            reserve=info.reserve,
         )
         try:
             made = await self._write(make)
@@ -258,8 +266,8 @@ class SqliteLog:
         kept_after = self._wall() - self._retention_s
         return await self._read(partial(self._database.claimed, key, kept_after=kept_after))
 
-    async def record(self, stream: str) -> StreamInfo:
-        return await self._read(lambda: self._database.record(self._row(stream), stream))
+    async def info(self, stream: str) -> StreamInfo:
+        return await self._read(lambda: self._database.info(self._row(stream), stream))
 
     async def name(self, name: Scoped, stream: str) -> None:
         state = await self.state(stream)
@@ -285,8 +293,8 @@ class SqliteLog:
         if run is None or run.ending:
             await self.state(stream)
             raise ValueError(f"stream {stream} has ended; nothing can be added to it")
-        if run.lost is not None:
-            error, run.lost = run.lost, None
+        if run.write_error is not None:
+            error, run.write_error = run.write_error, None
             raise error
         memory = self._entries.measure(stream, events)
         if not events:
@@ -297,7 +305,7 @@ class SqliteLog:
         run.ending = batch.ends
         run.batches.append(batch)
         # Once a stream that a key leads to has begun, its upstream is called.
-        work = Lasting if run.bound and batch.first == 1 else partial
+        work = Durable if run.bound and batch.first == 1 else partial
         self._writer.submit(work(self._store, batch), partial(self._stored, batch))
         await batch.done
         return None
@@ -326,7 +334,7 @@ class SqliteLog:
 
     async def look(self, stream: str, after: int, *, limit: int, owner: str | None = None) -> Look:
         entry = self._find(stream)
-        if entry is not None and may_see(owner, entry.record.owner):
+        if entry is not None and may_see(owner, entry.info.owner):
             return Look(stream, entry.state())
         return await self._look_elsewhere(stream, after, limit, owner)
 
@@ -360,31 +368,31 @@ class SqliteLog:
     # Accounts and rows
 
     def close_by(self, close: Close) -> None:
-        self._close_lost = close
+        self._close_orphan = close
 
-    def _say_cost(self, lost: LostStream) -> Closing:
-        return self._close_lost(lost)
+    def _price(self, orphan: OrphanedStream) -> Closing:
+        return self._close_orphan(orphan)
 
     async def read_accounts(self, names: Sequence[str]) -> list[AccountState]:
-        return await self._read(lambda: self._database.books.accounts(names))
+        return await self._read(lambda: self._database.accounts.accounts(names))
 
     async def rows(self, *, limit: int) -> list[tuple[str, bytes]]:
-        return await self._read(lambda: self._database.books.rows(limit))
+        return await self._read(lambda: self._database.accounts.rows(limit))
 
     async def forget_rows(self, streams: Sequence[str]) -> None:
-        await self._write(lambda: self._database.books.forget_rows(streams))
+        await self._write(lambda: self._database.accounts.forget_rows(streams))
 
     async def count_rows(self) -> int:
-        return await self._read(lambda: self._database.books.count_rows())
+        return await self._read(lambda: self._database.accounts.count_rows())
 
     # Streams that go
 
-    def _report_lost_soon(self, lost: Sequence[StreamEnded]) -> None:
+    def _report_orphans_soon(self, streams: Sequence[StreamEnded]) -> None:
         """Report of streams that were ended in the writer's thread."""
-        self._loop.call_soon_threadsafe(self._report_lost, lost)
+        self._loop.call_soon_threadsafe(self._report_orphans, streams)
 
-    def _report_lost(self, lost: Sequence[StreamEnded]) -> None:
-        for stream in lost:
+    def _report_orphans(self, streams: Sequence[StreamEnded]) -> None:
+        for stream in streams:
             self._on_ended(stream)
 
     async def sweep(self) -> None:
@@ -417,7 +425,7 @@ class SqliteLog:
             return entry
         entry = self._owed[stream].entry
         if entry.ended_at is not None and entry.ended_at <= self._wall() - self._retention_s:
-            raise expired(stream, self._retention_s, owner=entry.record.owner)
+            raise expired(stream, self._retention_s, owner=entry.info.owner)
         return entry
 
     def _on_gone(self, gone: Gone) -> None:
@@ -429,7 +437,7 @@ class SqliteLog:
                 self._size -= run.size
             if self._entries.find(stream) is not None:
                 self._entries.drop(stream)
-        self._report_lost(gone.lost)
+        self._report_orphans(gone.ended_streams)
 
     def _on_unwanted(self, stream: str, _: object, error: BaseException | None) -> None:
         """Remove a stream later that never began, if the file does not do it now."""
@@ -441,7 +449,7 @@ class SqliteLog:
     def _store(self, batch: Batch) -> int | None:
         """Write a batch and give its size; None if one before it is lost."""
         run = batch.run
-        if run.lost is not None:
+        if run.write_error is not None:
             return None
         size = self._database.append(run.key, batch.first, batch.events)
         if batch.ends:
@@ -450,7 +458,7 @@ class SqliteLog:
             self._database.file(run.key, run.filed + 1, unfiled)
             last = run.filed + len(unfiled)
             self._database.end(run.key, at=batch.at, last=last, size=run.size + size)
-            self._database.books.settle(run.key, batch.stream, batch.settlement or NOTHING)
+            self._database.accounts.settle(run.key, batch.stream, batch.settlement or NOTHING)
         return size
 
     def _end_late(self, run: _Run) -> bool:
@@ -458,14 +466,14 @@ class SqliteLog:
         events, at = run.entry.events, run.entry.ended_at
         self._database.file(run.key, run.filed + 1, events[run.filed :])
         ended = self._database.end(run.key, at=at or 0, last=len(events), size=run.size)
-        self._database.books.settle(run.key, run.entry.record.id, run.settlement)
+        self._database.accounts.settle(run.key, run.entry.info.id, run.settlement)
         return ended
 
     def _forget_owed(self, stream: str, run: _Run) -> Gone:
         """Remove a stream whose end the file did not take; it costs what it has cost."""
-        self._database.books.settle(run.key, stream, run.settlement)
+        self._database.accounts.settle(run.key, stream, run.settlement)
         gone = self._database.forget(stream, now=self._wall())
-        return gone._replace(lost=[run.entry.lost().ended] if gone.ids else [])
+        return gone._replace(ended_streams=[run.entry.orphaned().ended] if gone.ids else [])
 
     def _file(self, run: _Run) -> int | None:
         """File what has gathered and give the number of its last event."""
@@ -498,7 +506,7 @@ class SqliteLog:
         run, stream = batch.run, batch.stream
         run.batches.popleft()
         if self._runs.get(stream) is not run:
-            owner = run.entry.record.owner
+            owner = run.entry.info.owner
             batch.settle(expired(stream, self._retention_s, owner=owner))
         elif size is not None:
             run.size += size
@@ -506,16 +514,16 @@ class SqliteLog:
             self._show(batch)
             if not batch.ends:
                 self._file_soon(run)
-        elif batch.ends and run.lost is None:
+        elif batch.ends and run.write_error is None:
             self._owed[stream] = run
-            self._show_lost(batch)
+            self._show_orphaned(batch)
             batch.settle(explain(error))
         else:
-            error = run.lost = run.lost or explain(error)
+            error = run.write_error = run.write_error or explain(error)
             run.last = len(run.entry.events)
             run.ending = False
             if batch.settle(error) and not run.batches:
-                run.lost = None
+                run.write_error = None
 
     def _show(self, batch: Batch) -> None:
         self._entries.add(batch.stream, batch.events, size=batch.memory, ended_at=batch.at)
@@ -523,7 +531,7 @@ class SqliteLog:
             del self._runs[batch.stream]
         batch.settle()
 
-    def _show_lost(self, batch: Batch) -> None:
+    def _show_orphaned(self, batch: Batch) -> None:
         """End a stream whose end was refused as a restart would: from what the file has of it.
 
         Cursors stay true whether the file takes this end later or the process is killed. What
@@ -539,8 +547,8 @@ class SqliteLog:
         self._entries.add(batch.stream, ending, size=size, ended_at=batch.at)
         del self._runs[batch.stream]
         if batch.settlement is not None:
-            lost = run.entry.lost()._replace(spent=batch.settlement)
-            run.settlement = closing_of(lost, self._close_lost).settlement
+            orphan = run.entry.orphaned()._replace(spent=batch.settlement)
+            run.settlement = closing_of(orphan, self._close_orphan).settlement
 
     def _file_soon(self, run: _Run) -> None:
         """File a stream that has gathered enough, unless more of it is being written."""
@@ -583,7 +591,7 @@ class SqliteLog:
     def _on_paid(self, stream: str, run: _Run, ended: bool) -> None:
         self._owed.pop(stream, None)
         if ended:
-            self._on_ended(run.entry.lost().ended)
+            self._on_ended(run.entry.orphaned().ended)
 
     async def _keep_swept(self) -> None:
         while True:

@@ -1,8 +1,7 @@
-"""Which of the processes that share a file live: each holds a lock while it does.
+"""Liveness of the processes that share a file: each holds a kernel lock on a file of its own.
 
-The lock is the kernel's, on a file of the process's own beside the shared one. It goes with
-the process however that ends, and a process that sleeps keeps it: nobody is taken for lost
-who will go on, and no clock is asked.
+The kernel releases the lock however the process ends. A suspended process retains it, so that it
+is never taken for dead, and no clock is involved.
 """
 
 import fcntl
@@ -19,7 +18,7 @@ class Presence:
 
     @classmethod
     def take(cls, shared: Path, process: int) -> "Presence | None":
-        """Take the lock of a process; None if that one lives.
+        """Take the lock of a process; None if that process is alive.
 
         Raises:
             OSError: the file cannot be made.
@@ -38,12 +37,12 @@ class Presence:
         return cls(path, file)
 
     def leave(self) -> None:
-        """Give up the lock, and remove its file."""
+        """Release the lock and remove its file."""
         self._path.unlink(missing_ok=True)
         self._file.close()
 
 
 def clear(shared: Path) -> None:
-    """Remove what processes left that are gone; there must be none that lives."""
+    """Remove the files of dead processes; none may be alive."""
     for path in shared.parent.glob(f"{shared.name}-process-*"):
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The SQLite file of a log: opening it, its schema, and what may be wrong with it."""
+"""Opens the SQLite file of a log: schema, migrations and errors."""
 
 import shlex
 import sqlite3
@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 
 from ..errors import LogUnusable
-from ..stream_info import StreamInfo, pack_record
+from ..stream_info import StreamInfo, pack_info
 
 log = structlog.get_logger("seseragi.eventlog")
 
@@ -92,11 +92,11 @@ CREATE TABLE records (
     stream INTEGER PRIMARY KEY,
     record BLOB NOT NULL
 );
-INSERT INTO records SELECT stream, pack_record(id, started_at, request)
+INSERT INTO records SELECT stream, pack_info(id, started_at, request)
     FROM requests JOIN streams ON streams.key = requests.stream;
 DROP TABLE requests;
 """
-BOOKS = """
+ACCOUNTS = """
 CREATE TABLE accounts (
     name TEXT PRIMARY KEY,
     month INTEGER NOT NULL,             -- in which it was used last
@@ -114,16 +114,16 @@ CREATE TABLE waiting_rows (
     row BLOB NOT NULL
 );
 """
-POSTS = """
-CREATE TABLE posts (
-    place TEXT NOT NULL,
+BROADCAST = """
+CREATE TABLE broadcast (
+    channel TEXT NOT NULL,
     name TEXT NOT NULL,
     until REAL NOT NULL,
-    text BLOB NOT NULL,
-    UNIQUE (place, name)
+    message BLOB NOT NULL,
+    UNIQUE (channel, name)
 );
 """
-STEPS = (SCHEMA, NAMES, CLAIMS, SHARING, REQUESTS, RECORDS, BOOKS, POSTS)
+STEPS = (SCHEMA, NAMES, CLAIMS, SHARING, REQUESTS, RECORDS, ACCOUNTS, BROADCAST)
 """What each version added to the one before; a new file takes all the steps."""
 VERSION = len(STEPS)
 
@@ -139,7 +139,7 @@ def connect(path: Path, *, alone: bool = True) -> sqlite3.Connection:
     """Open the file, or make it, for this process alone or for several.
 
     Raises:
-        LogUnusable: it cannot be used, which the text tells why.
+        LogUnusable: it cannot be used.
     """
     if not path.parent.is_dir():
         raise LogUnusable(f"{path}: the directory {str(path.parent)!r} does not exist")
@@ -203,7 +203,7 @@ def _check_modes(path: Path, *, warns: bool) -> None:
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
-    """See that the file is one of ours, and bring it up."""
+    """Check that the file is a log of ours, and migrate it."""
     execute = connection.execute
     application, version = (
         execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
@@ -225,18 +225,18 @@ def _prepare(connection: sqlite3.Connection) -> None:
         if version < VERSION:
             execute(f"PRAGMA application_id = {APPLICATION_ID}")
             execute(f"PRAGMA user_version = {VERSION}")
-            connection.create_function("pack_record", 3, _pack_record)
+            connection.create_function("pack_info", 3, _pack_info)
             for statement in "".join(STEPS[version:]).split(";\n"):
                 execute(statement)
 
 
-def _pack_record(stream: str, started_at: float, request: bytes) -> bytes:
-    """Return the record of a stream whose request alone was kept."""
-    return pack_record(StreamInfo(stream, created_at=started_at, request=request))
+def _pack_info(stream: str, started_at: float, request: bytes) -> bytes:
+    """Return the info of a stream whose request alone was kept."""
+    return pack_info(StreamInfo(stream, created_at=started_at, request=request))
 
 
 def reason(error: OSError | sqlite3.Error) -> str:
-    """Return what is wrong with the file."""
+    """Explain what is wrong with the file."""
     if isinstance(error, OSError):
         return f"it cannot be made: {error.strerror}"
     name = getattr(error, "sqlite_errorname", "")

@@ -14,13 +14,13 @@ import structlog
 
 from ...errors import RelayError, shutting_down
 from ...events import Event, Stopper
-from ..broadcast import Place, check_post, too_many
+from ..broadcast import Channel, channel_full, check_message
 from ..contract import PAGE, Follower
 from ..peers import OnStop
 from ..stream_info import StreamInfo
 from ..tail import Tail
 from ..values import Claim, LogState, Look
-from .database import EndedLost, Gone, Row
+from .database import EndedOrphans, Gone, Row
 from .feed import Feed
 from .log import Batch, SqliteLog, explain
 from .shared_database import Note, Progress, SharedDatabase, WatchPosition
@@ -68,7 +68,7 @@ class SharedSqliteLog(SqliteLog):
         )
 
     def _open_file(self) -> None:
-        self._database = SharedDatabase.join(self._path, close=self._say_cost)
+        self._database = SharedDatabase.join(self._path, close=self._price)
         self._size = self._database.kept()
 
     async def close(self) -> None:
@@ -84,8 +84,8 @@ class SharedSqliteLog(SqliteLog):
 
     # Streams
 
-    async def create(self, record: StreamInfo, *, over: str | None = None) -> Claim:
-        claim = await super().create(record, over=over)
+    async def create(self, info: StreamInfo, *, over: str | None = None) -> Claim:
+        claim = await super().create(info, over=over)
         self._feed.rouse()
         return claim
 
@@ -229,14 +229,16 @@ class SharedSqliteLog(SqliteLog):
         self._on_gone(Gone([stream], 0))
         self._writer.submit(partial(self._database.let_go, stream), _ignore)
 
-    async def post(self, place: Place, name: str, text: bytes, *, for_s: float) -> None:
-        check_post(text)
-        post = partial(self._database.post, place, name, text, now=self._wall(), for_s=for_s)
-        if not await self._write(post):
-            raise too_many()
+    async def publish(self, channel: Channel, name: str, message: bytes, *, for_s: float) -> None:
+        check_message(message)
+        publish = partial(
+            self._database.publish, channel, name, message, now=self._wall(), for_s=for_s
+        )
+        if not await self._write(publish):
+            raise channel_full()
 
-    async def posts(self, place: Place) -> dict[str, bytes]:
-        return await self._read(partial(self._database.posts, place, now=self._wall()))
+    async def messages(self, channel: Channel) -> dict[str, bytes]:
+        return await self._read(partial(self._database.messages, channel, now=self._wall()))
 
     # Processes that are no more, and what all hold
 
@@ -245,7 +247,7 @@ class SharedSqliteLog(SqliteLog):
         tallied_at = loop.time()
         while True:
             with contextlib.suppress(RelayError):
-                for process in await self._read(self._database.find_lost):
+                for process in await self._read(self._database.find_dead):
                     await self._end_streams_of(process)
                 if loop.time() >= tallied_at + TALLY_S:
                     await self._tally()
@@ -255,13 +257,13 @@ class SharedSqliteLog(SqliteLog):
     async def _end_streams_of(self, process: int) -> None:
         streams = 0
         end_some = partial(self._database.end_streams_of, process, now=self._wall())
-        while (ended := await self._write(end_some, self._on_lost_ended)).dealt_with:
+        while (ended := await self._write(end_some, self._on_orphans_ended)).dealt_with:
             streams += ended.dealt_with
         if streams:
             log.warning("streams of a lost process ended", process=process, streams=streams)
 
-    def _on_lost_ended(self, ended: EndedLost) -> None:
-        self._report_lost(ended.lost)
+    def _on_orphans_ended(self, ended: EndedOrphans) -> None:
+        self._report_orphans(ended.ended_streams)
 
     async def _tally(self) -> None:
         await self._write(partial(self._database.tally, self._own()), self._take_tally)

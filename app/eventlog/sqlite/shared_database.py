@@ -1,8 +1,8 @@
-"""What a SQLite file is asked and told that several processes share. All sync, for one thread.
+"""The SQLite file of a log that several processes share. All sync, for one thread.
 
-Each process has a range of keys in the tail, so that two never write the same rows there, and
-removes only its own. What one has to tell another about a stream is a note. A process reads
-what others append by looking through their ranges, from the key that it has come to.
+Each process has a range of keys in the tail; it writes and removes rows of its own range only. A
+process sends another a note about a stream. It reads what others append by scanning their
+ranges from the last key that it has seen.
 """
 
 import sqlite3
@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...events import Event, Stopper, decode
-from ..broadcast import MAX_POSTS, MAX_POSTS_BYTES
+from ..broadcast import MAX_MESSAGES, MAX_READ_BYTES
 from ..errors import LogUnusable
-from ..lost import Close, close_free
+from ..recovery import Close, close_free
 from ..stream_ended import StreamEnded
-from .database import ROW, Database, EndedLost, Gone, Row, TailRow
+from .database import ROW, Database, EndedOrphans, Gone, Row, TailRow
 from .presence import Presence, clear
 from .schema import connect, reason
 
@@ -55,7 +55,7 @@ def prepare(
     path: Path,
     *,
     now: float,
-    on_lost: Callable[[Sequence[StreamEnded]], None] = lambda _: None,
+    on_orphans: Callable[[Sequence[StreamEnded]], None] = lambda _: None,
     close: Close = close_free,
 ) -> None:
     """Make the file ready to be shared; end what an earlier life left running, and tell of it.
@@ -65,7 +65,7 @@ def prepare(
     Raises:
         LogUnusable: it cannot be used, or a process uses it already.
     """
-    database = Database.open(path, now=now, on_lost=on_lost, close=close)
+    database = Database.open(path, now=now, on_orphans=on_orphans, close=close)
     clear(path)
     database.close()
 
@@ -86,7 +86,7 @@ class SharedDatabase(Database):
         self.process = process
         self._path = path
         self._presence = presence
-        self._lost: dict[int, Presence] = {}
+        self._dead: dict[int, Presence] = {}
         """Processes that are no more, with their locks, until their streams have ended."""
         self._version = -1
 
@@ -95,7 +95,7 @@ class SharedDatabase(Database):
         """Open the file as one process more.
 
         Raises:
-            LogUnusable: it cannot be used, which the text tells why.
+            LogUnusable: it cannot be used.
         """
         connection = connect(path, alone=False)
         try:
@@ -115,7 +115,7 @@ class SharedDatabase(Database):
         with suppress(sqlite3.Error):
             self.transact([partial(self._sign_off, self.process)])
         super().close()
-        for presence in (self._presence, *self._lost.values()):
+        for presence in (self._presence, *self._dead.values()):
             presence.leave()
 
     def _sign_off(self, process: int) -> None:
@@ -180,7 +180,7 @@ class SharedDatabase(Database):
         rows = self._tails_of([row.key], after=low, end=high)[row.key]
         return list(_events_of(rows, after))[:limit]
 
-    # What processes tell each other
+    # Notes between processes
 
     def ask_stop(self, id: str, by: Stopper) -> None:
         self._note(by, id)
@@ -227,63 +227,64 @@ class SharedDatabase(Database):
         rows = self._execute("SELECT left_at FROM attended WHERE stream = ?", (id,))
         return [left_at for (left_at,) in rows.fetchall()]
 
-    # What processes show each other
+    # Broadcast
 
-    def post(self, place: str, name: str, text: bytes, *, now: float, for_s: float) -> bool:
-        """Leave a post for so many seconds; False where there are too many."""
-        self._execute("DELETE FROM posts WHERE until <= ?", (now,))
+    def publish(self, channel: str, name: str, message: bytes, *, now: float, for_s: float) -> bool:
+        """Publish a message for so many seconds; False if the channel is full."""
+        self._execute("DELETE FROM broadcast WHERE until <= ?", (now,))
         if for_s <= 0:
-            self._execute("DELETE FROM posts WHERE place = ? AND name = ?", (place, name))
+            self._execute("DELETE FROM broadcast WHERE channel = ? AND name = ?", (channel, name))
             return True
         others = self._execute(
-            "SELECT count(*) FROM posts WHERE place = ? AND name <> ?", (place, name)
+            "SELECT count(*) FROM broadcast WHERE channel = ? AND name <> ?", (channel, name)
         ).fetchone()[0]
-        if others >= MAX_POSTS:
+        if others >= MAX_MESSAGES:
             return False
         self._execute(
-            "INSERT INTO posts VALUES (?, ?, ?, ?) ON CONFLICT (place, name) DO UPDATE SET "
-            "until = excluded.until, text = excluded.text",
-            (place, name, now + for_s, text),
+            "INSERT INTO broadcast VALUES (?, ?, ?, ?) ON CONFLICT (channel, name) DO UPDATE SET "
+            "until = excluded.until, message = excluded.message",
+            (channel, name, now + for_s, message),
         )
         return True
 
-    def posts(self, place: str, *, now: float) -> dict[str, bytes]:
-        """Return those of a place that hold; some of them, if they are very long."""
+    def messages(self, channel: str, *, now: float) -> dict[str, bytes]:
+        """Return the messages of a channel, up to `MAX_READ_BYTES`, those that last longest."""
         found: dict[str, bytes] = {}
         size = 0
-        for name, text in self._execute(
-            "SELECT name, text FROM posts WHERE place = ? AND until > ? ORDER BY until DESC",
-            (place, now),
+        for name, message in self._execute(
+            "SELECT name, message FROM broadcast WHERE channel = ? AND until > ? "
+            "ORDER BY until DESC",
+            (channel, now),
         ):
-            size += len(text)
-            if size > MAX_POSTS_BYTES:
+            size += len(message)
+            if size > MAX_READ_BYTES:
                 break
-            found[name] = text
+            found[name] = message
         return found
 
     # Processes that are no more
 
-    def find_lost(self) -> list[int]:
+    def find_dead(self) -> list[int]:
         """Return which processes have ended without leaving."""
         for (process,) in self._execute(
             "SELECT id FROM processes WHERE id <> ?", (self.process,)
         ).fetchall():
-            if process in self._lost:
+            if process in self._dead:
                 continue
             with suppress(OSError):  # no descriptor is free: later, then
                 presence = Presence.take(self._path, process)
                 if presence is not None:
-                    self._lost[process] = presence
-        return list(self._lost)
+                    self._dead[process] = presence
+        return list(self._dead)
 
-    def end_streams_of(self, process: int, *, now: float) -> EndedLost:
+    def end_streams_of(self, process: int, *, now: float) -> EndedOrphans:
         """End some streams of a lost process; none, and it is forgotten, when all have ended."""
-        ended = self.end_lost(process, now=now)
+        ended = self.end_orphans(process, now=now)
         self._version = -1  # `data_version` does not count what this connection writes
         if not ended.dealt_with:
             self.leave_all(process, now=now)
             self._sign_off(process)
-            self._staged.append(lambda: self._lost.pop(process).leave())
+            self._staged.append(lambda: self._dead.pop(process).leave())
         return ended
 
     # What others append

@@ -1,6 +1,6 @@
-"""One thread that a database lives in, and transactions that hold all that waits.
+"""The thread of a database, and transactions that batch all pending work.
 
-While a transaction runs, what is submitted waits and becomes the next one, in order.
+Work submitted during a transaction becomes the next one, in order.
 Reads take turns, one at a time, so that a commit never waits for more than one of them.
 """
 
@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, TypeVar
 from ..supervision import Supervisor
 
 LOOK_S = 1.0
-"""How often the thread is looked after while it has something to do."""
+"""How often the thread is checked."""
 
 STUCK_S = 15.0
-"""One that works at the same thing for so long hangs: nothing waits for a lock for longer."""
+"""Work that takes so long hangs: no lock is waited for longer."""
 
 T = TypeVar("T")
 Work = Callable[[], Any]
@@ -150,7 +150,7 @@ class Writer:
         self._alive = threading.current_thread()
 
     def _do(self, work: Callable[[], T]) -> "asyncio.Future[T]":
-        """Return the thread something to do."""
+        """Run work in the thread."""
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(self._thread, work)
         self._running[future] = loop.time()

@@ -65,7 +65,7 @@ class Running(Observer):
         self.all.append(record.id)
 
     def ended(self, ended: StreamEnded) -> None:
-        self.streams.discard(ended.record.id)
+        self.streams.discard(ended.info.id)
 
 
 async def _cancel(relay: Relay, running: Running) -> None:
