@@ -68,7 +68,7 @@ class Relay:
         routes: Sequence[BaseRoute],
         authenticator: Authenticator | None,
         metrics: Metrics | None,
-        desk: AdminService | None,
+        admin_service: AdminService | None,
     ) -> None:
         self.settings = settings
         self.app = app
@@ -80,7 +80,7 @@ class Relay:
         self.metrics = metrics
         self._parts = parts
         self._authenticator = authenticator
-        self._desk = desk
+        self._admin_service = admin_service
 
     @classmethod
     @asynccontextmanager
@@ -137,17 +137,17 @@ class Relay:
         )
         keys = tuple if authenticator is None else authenticator.keys
         accounts = AccountReader(parts, log_parts.accounts, keys)
-        desk = None
+        admin_service = None
         if history is not None:
             about = describe_process(settings, recorder)
-            desk = AdminService(parts, hub, accounts, history, log_parts.broadcast, about)
+            admin_service = AdminService(parts, hub, accounts, history, log_parts.broadcast, about)
         routes = build_routes(
             settings,
             hub,
             tokens=None if authenticator is None else authenticator.tokens,
             accounts=accounts,
             measured=metrics,
-            desk=desk,
+            admin_service=admin_service,
             with_session=identify is not None,
         )
         app = build_app(
@@ -166,7 +166,7 @@ class Relay:
             stack.push_async_callback(parts.client.aclose)
             await hub.open()
             stack.push_async_callback(parts.event_log.close)
-            for service in (recorder, desk):
+            for service in (recorder, admin_service):
                 if service is not None:
                     await service.open()
                     stack.push_async_callback(service.close)
@@ -185,7 +185,7 @@ class Relay:
                 routes=routes,
                 authenticator=authenticator,
                 metrics=metrics,
-                desk=desk,
+                admin_service=admin_service,
             )
 
     async def reconfigure(self, reloaded: Reloaded) -> None:
@@ -193,8 +193,8 @@ class Relay:
         parts = self._parts
         parts.upstreams.become(reloaded.upstreams)
         parts.accounting = parts.accounting.with_config(reloaded.ledger, reloaded.prices)
-        if self._desk is not None:
-            self._desk.reconfigure()
+        if self._admin_service is not None:
+            self._admin_service.reconfigure()
         if self.metrics is not None:
             self.metrics.rename(Names(parts.upstreams))
         if self._authenticator is not None and reloaded.authenticator is not None:

@@ -27,7 +27,7 @@ SESSION: Final = b'data-credential="session"'
 """In the page: whether it asks for a key first, or the host application knows its user."""
 
 
-class Order(Body, frozen=True):
+class TargetCommand(Body, frozen=True):
     """What is to become of a target."""
 
     target: Annotated[str, Meta(min_length=1, max_length=3000)]
@@ -35,19 +35,25 @@ class Order(Body, frozen=True):
     for_s: Annotated[float, Meta(ge=1, le=86_400)] = 300
 
 
-_order = msgspec.json.Decoder(Order)
+_command = msgspec.json.Decoder(TargetCommand)
 
 
 class Admin:
     """The endpoints; they hold what all their requests share."""
 
     def __init__(
-        self, desk: AdminService, hub: Hub, policy: HttpSettings, page: Path, *, with_session: bool
+        self,
+        service: AdminService,
+        hub: Hub,
+        http_settings: HttpSettings,
+        page: Path,
+        *,
+        with_session: bool,
     ) -> None:
         """Serve a desk; `with_session`: requests of the page need no key of its own."""
-        self._desk = desk
+        self._service = service
         self._hub = hub
-        self._policy = policy
+        self._http_settings = http_settings
         self._page = page
         self._with_session = with_session
 
@@ -55,18 +61,20 @@ class Admin:
         """Tell how all processes fare."""
         check_admin(request, "this call needs")
         headers = {"cache-control": "no-store"}
-        return Response(await self._desk.summary(), headers=headers, media_type="application/json")
+        return Response(
+            await self._service.summary(), headers=headers, media_type="application/json"
+        )
 
     async def targets(self, request: Request) -> Response:
         """Order something of a target."""
         check_admin(request, "this call needs")
-        order = await read_options(
-            request, self._hub, policy=self._policy, decoder=_order, example=EXAMPLE
+        command = await read_options(
+            request, self._hub, http_settings=self._http_settings, decoder=_command, example=EXAMPLE
         )
         principal = principal_of(request)
         by = principal.key or principal.user
-        ordered = await self._desk.order(order.target, order.action, for_s=order.for_s, by=by)
-        return document(ordered, status_code=202)
+        sent = await self._service.order(command.target, command.action, for_s=command.for_s, by=by)
+        return document(sent, status_code=202)
 
     async def page(self, request: Request) -> Response:
         """Send the page, which asks for a key and has no data of its own."""
@@ -79,9 +87,14 @@ class Admin:
 
 
 def routes(
-    desk: AdminService, hub: Hub, policy: HttpSettings, static: Path, *, with_session: bool
+    service: AdminService,
+    hub: Hub,
+    http_settings: HttpSettings,
+    static: Path,
+    *,
+    with_session: bool,
 ) -> list[Route]:
-    admin = Admin(desk, hub, policy, static / "admin.html", with_session=with_session)
+    admin = Admin(service, hub, http_settings, static / "admin.html", with_session=with_session)
     return [
         Route(ADMIN_PAGE, admin.page, methods=["GET"], middleware=[COMPRESSED]),
         Route("/v1/admin/summary", admin.summary, methods=["GET"]),

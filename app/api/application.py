@@ -171,11 +171,11 @@ def build_routes(
     tokens: Tokens | None,
     accounts: AccountReader,
     measured: Metrics | None,
-    desk: AdminService | None,
+    admin_service: AdminService | None,
     with_session: bool,
 ) -> list[BaseRoute]:
     """List all routes of the HTTP interface; `with_session`: a host application knows users."""
-    policy = HttpSettings(
+    http_settings = HttpSettings(
         gate_s=settings.gate_s,
         heartbeat_s=settings.heartbeat_s,
         retry_ms=settings.retry_ms,
@@ -188,24 +188,26 @@ def build_routes(
         client_secret_s=settings.identity.auth.client_secret_s,
     )
     routes: list[BaseRoute] = [
-        *generation.routes(hub, policy, tokens),
-        *cassettes.routes(hub, policy),
-        *client_secrets.routes(hub, policy, tokens),
-        *counting.routes(hub, policy),
-        *embeddings.routes(hub, policy),
-        *messages.routes(hub, policy, tokens),
-        *responses.routes(hub, policy, tokens),
-        *share.routes(hub, policy, tokens),
-        *streams.routes(hub, policy),
-        *ui.routes(hub, policy),
+        *generation.routes(hub, http_settings, tokens),
+        *cassettes.routes(hub, http_settings),
+        *client_secrets.routes(hub, http_settings, tokens),
+        *counting.routes(hub, http_settings),
+        *embeddings.routes(hub, http_settings),
+        *messages.routes(hub, http_settings, tokens),
+        *responses.routes(hub, http_settings, tokens),
+        *share.routes(hub, http_settings, tokens),
+        *streams.routes(hub, http_settings),
+        *ui.routes(hub, http_settings),
         *models.routes(hub),
         *usage.routes(accounts, tokens),
-        *request_echo.routes(policy),
+        *request_echo.routes(http_settings),
         *health.routes(hub),
         *(metrics.routes(measured, accounts) if measured else ()),
         *(
-            admin.routes(desk, hub, policy, static_folder(), with_session=with_session)
-            if desk
+            admin.routes(
+                admin_service, hub, http_settings, static_folder(), with_session=with_session
+            )
+            if admin_service
             else ()
         ),
         *page.routes(static_folder()),

@@ -25,7 +25,7 @@ def respond(
     headers: Sequence[tuple[bytes, bytes]],
     *,
     heartbeat: bytes,
-    policy: HttpSettings,
+    http_settings: HttpSettings,
     stopping: anyio.Event,
 ) -> EventSourceResponse:
     """Return the response that sends the pieces, and heartbeats between them.
@@ -37,11 +37,11 @@ def respond(
     response = EventSourceResponse(
         pieces,
         sep="\n",
-        ping=policy.heartbeat_s,
+        ping=http_settings.heartbeat_s,
         ping_message_factory=lambda: ping,
-        send_timeout=policy.send_timeout_s,
+        send_timeout=http_settings.send_timeout_s,
         shutdown_event=stopping,
-        shutdown_grace_period=policy.drain_s + GRACE_S,
+        shutdown_grace_period=http_settings.drain_s + GRACE_S,
     )
     # Its own have `connection`, which HTTP/2 forbids.
     response.raw_headers = list(headers)

@@ -48,7 +48,7 @@ _CREDENTIAL = re.compile(rb"[!-~]+")
 SEND = "send it as 'Authorization: Bearer ...', or in the header x-api-key"
 
 
-class _Shown(NamedTuple):
+class _Credentials(NamedTuple):
     """The credentials of a request."""
 
     header: str | None
@@ -112,8 +112,10 @@ class Authentication:
 async def _authenticate(
     scope: Scope, authenticator: Authenticator, *, token_only: bool = False
 ) -> Principal:
-    shown = _Shown(None, _check(_read_token(scope))) if token_only else read_credentials(scope)
-    principal = await _resolve(shown, authenticator)
+    credentials = (
+        _Credentials(None, _check(_read_token(scope))) if token_only else read_credentials(scope)
+    )
+    principal = await _resolve(credentials, authenticator)
     if principal.origins:
         _check_origin(principal, scope)
     if principal.stream is not None and not path_of(scope).startswith(STREAMS):
@@ -133,7 +135,7 @@ def is_public(scope: Scope) -> bool:
     return path in (PAGE, ADMIN_PAGE, DOCS_PAGE) or path.startswith(STATIC)
 
 
-def read_credentials(scope: Scope) -> _Shown:
+def read_credentials(scope: Scope) -> _Credentials:
     """Read what the head of a request shows.
 
     Raises:
@@ -145,14 +147,14 @@ def read_credentials(scope: Scope) -> _Shown:
             continue
         if name == b"authorization":
             if authorization not in (None, value):
-                raise _several()
+                raise _conflicting()
             authorization = value
             kind, _, value = value.partition(b" ")
             value = value.strip(b" \t")
             if kind.lower() != b"bearer" or not value:
                 continue  # a proxy's own, such as Basic, may stand beside a key
         if credential not in (None, value):
-            raise _several()
+            raise _conflicting()
         credential = value
     token = _read_token(scope)
     if credential is None and token is None:
@@ -161,7 +163,7 @@ def read_credentials(scope: Scope) -> _Shown:
                 "unauthenticated", "Authorization: send 'Bearer', a space and the credential"
             )
         raise RequestError("unauthenticated", f"a credential is needed: {SEND}")
-    return _Shown(_check(credential), _check(token))
+    return _Credentials(_check(credential), _check(token))
 
 
 def _read_token(scope: Scope) -> bytes | None:
@@ -175,7 +177,7 @@ def _read_token(scope: Scope) -> bytes | None:
     tokens = {unquote_to_bytes(field[len(TOKEN) :]) for field in fields if field.startswith(TOKEN)}
     tokens.discard(b"")
     if len(tokens) > 1:
-        raise _several()
+        raise _conflicting()
     return tokens.pop() if tokens else None
 
 
@@ -192,12 +194,12 @@ def _check(credential: bytes | None) -> str | None:
     return credential.decode()
 
 
-async def _resolve(shown: _Shown, authenticator: Authenticator) -> Principal:
+async def _resolve(credentials: _Credentials, authenticator: Authenticator) -> Principal:
     by_header = by_token = None
-    if shown.header is not None:
-        by_header = await authenticator.authenticate(shown.header)
-    if shown.token is not None:
-        by_token = await authenticator.authenticate(shown.token)
+    if credentials.header is not None:
+        by_header = await authenticator.authenticate(credentials.header)
+    if credentials.token is not None:
+        by_token = await authenticator.authenticate(credentials.token)
         if by_token.stream is None:  # it would be in the logs of every proxy
             raise RequestError("unauthenticated", f"token: the query is for stream tokens; {SEND}")
     if by_header is None:
@@ -205,11 +207,11 @@ async def _resolve(shown: _Shown, authenticator: Authenticator) -> Principal:
         return by_token
     # A client with a key that takes the URL of an answer as it is shows both.
     if by_token is not None and by_token.owner != by_header.owner:
-        raise _several()
+        raise _conflicting()
     return by_header
 
 
-def _several() -> RequestError:
+def _conflicting() -> RequestError:
     return RequestError("unauthenticated", "there are two different credentials; send one")
 
 

@@ -106,7 +106,7 @@ async def read_options(
     request: Request,
     hub: Hub,
     *,
-    policy: HttpSettings,
+    http_settings: HttpSettings,
     decoder: msgspec.json.Decoder[T],
     example: str,
 ) -> T:
@@ -120,7 +120,7 @@ async def read_options(
             request,
             memory,
             max_bytes=MAX_OPTIONS,
-            timeout_s=policy.body_timeout_s,
+            timeout_s=http_settings.body_timeout_s,
             stopping=hub.shutdown.stopping,
             may_be_empty=True,
         )

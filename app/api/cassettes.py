@@ -39,7 +39,7 @@ EXAMPLE: Final = '{"follow": true}'
 MEDIA_TYPE: Final = "application/jsonl"
 
 
-class Wanted(Body, frozen=True):
+class CassetteOptions(Body, frozen=True):
     """What the cassette is to hold."""
 
     follow: bool | None = None
@@ -48,30 +48,30 @@ class Wanted(Body, frozen=True):
 
 log = structlog.get_logger("seseragi.cassettes")
 
-_wanted = msgspec.json.Decoder(Wanted)
+_options = msgspec.json.Decoder(CassetteOptions)
 
 
-class Saving:
+class CassetteDownload:
     """The endpoint; it holds what all its requests share."""
 
-    def __init__(self, hub: Hub, policy: HttpSettings) -> None:
+    def __init__(self, hub: Hub, http_settings: HttpSettings) -> None:
         self._hub = hub
-        self._policy = policy
+        self._http_settings = http_settings
 
     async def post(self, request: Request) -> Response:
         """Return a stream of the asker's as a cassette."""
         streams = streams_of(self._hub, request)
         stream = await streams.get(request.path_params["stream"], after=0)
         record = await stream.record()
-        wanted = await read_options(
-            request, self._hub, policy=self._policy, decoder=_wanted, example=EXAMPLE
+        options = await read_options(
+            request, self._hub, http_settings=self._http_settings, decoder=_options, example=EXAMPLE
         )
         state = stream.state
         events = await stream.events()
         model = next((one.model for one in events if isinstance(one, StreamStart)), record.route)
         make = partial(make_head, model, request_digest=record.request_digest)
         headers = _headers(model)
-        if wanted.follow and not state.ended:
+        if options.follow and not state.ended:
             head = make(measured_from=len(events) + 1)
             address = address_of(request.scope.get("client"))
             return _Following(stream.attach(address).reader, head, events, state, headers)
@@ -135,5 +135,11 @@ def _headers(model: str) -> dict[str, str]:
     return {"cache-control": "no-store", "content-disposition": f'attachment; filename="{name}"'}
 
 
-def routes(hub: Hub, policy: HttpSettings) -> list[Route]:
-    return [Route("/v1/streams/{stream}/cassette", Saving(hub, policy).post, methods=["POST"])]
+def routes(hub: Hub, http_settings: HttpSettings) -> list[Route]:
+    return [
+        Route(
+            "/v1/streams/{stream}/cassette",
+            CassetteDownload(hub, http_settings).post,
+            methods=["POST"],
+        )
+    ]

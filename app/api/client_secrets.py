@@ -38,7 +38,7 @@ class ExpiresAfter(Body, frozen=True):
     anchor: Literal["created_at"] = "created_at"
 
 
-class Wanted(Body, frozen=True):
+class SecretOptions(Body, frozen=True):
     """What a client secret is to be narrowed to."""
 
     user: Name | None = None
@@ -50,15 +50,15 @@ class Wanted(Body, frozen=True):
     expires_after: ExpiresAfter | None = None
 
 
-_wanted = msgspec.json.Decoder(Wanted)
+_options = msgspec.json.Decoder(SecretOptions)
 
 
 class ClientSecrets:
     """The endpoint; it holds what all its requests share."""
 
-    def __init__(self, hub: Hub, policy: HttpSettings, tokens: Tokens | None) -> None:
+    def __init__(self, hub: Hub, http_settings: HttpSettings, tokens: Tokens | None) -> None:
         self._hub = hub
-        self._policy = policy
+        self._http_settings = http_settings
         self._tokens = tokens
 
     async def post(self, request: Request) -> Response:
@@ -76,17 +76,17 @@ class ClientSecrets:
                 "this credential makes no client secrets; ask from your backend, with a key that "
                 "has the role 'client_secrets'",
             )
-        wanted = await read_options(
-            request, self._hub, policy=self._policy, decoder=_wanted, example=EXAMPLE
+        options = await read_options(
+            request, self._hub, http_settings=self._http_settings, decoder=_options, example=EXAMPLE
         )
-        for place, name in (("user", wanted.user), ("tenant", wanted.tenant)):
+        for place, name in (("user", options.user), ("tenant", options.tenant)):
             if name is not None and not is_visible(name):
                 raise RequestError(
                     "invalid_request",
                     f"{place}: {name[:80]!r} has to be of visible characters, so that no "
                     "two look the same",
                 )
-        user, secret = wanted.user or principal.user, ""
+        user, secret = options.user or principal.user, ""
         if not user:
             # Without one all who are given a secret of this key would own each other's streams.
             secret = secrets.token_urlsafe(16)
@@ -94,27 +94,27 @@ class ClientSecrets:
         value = self._tokens.make_client_secret(
             principal,
             user=user,
-            tenant=wanted.tenant,
-            models=wanted.models,
-            origins=wanted.origins or (),
-            limits=wanted.limits or UNLIMITED,
+            tenant=options.tenant,
+            models=options.models,
+            origins=options.origins or (),
+            limits=options.limits or UNLIMITED,
             secret=secret,
-            expires_at=self._hub.clock.wall() + self._seconds(wanted),
+            expires_at=self._hub.clock.wall() + self._seconds(options),
         )
-        made = await self._tokens.verify(value)
-        assert made is not None  # noqa: S101
-        return document(_render(value, made))
+        resolved = await self._tokens.verify(value)
+        assert resolved is not None  # noqa: S101
+        return document(_render(value, resolved))
 
-    def _seconds(self, wanted: Wanted) -> float:
+    def _seconds(self, options: SecretOptions) -> float:
         """Return how long a secret is to be valid."""
-        most, place = self._policy.client_secret_s, "expires_in_s"
-        seconds = wanted.expires_in_s
-        if wanted.expires_after is not None:
+        most, place = self._http_settings.client_secret_s, "expires_in_s"
+        seconds = options.expires_in_s
+        if options.expires_after is not None:
             if seconds is not None:
                 raise RequestError(
                     "invalid_request", "expires_in_s, expires_after: send one of them"
                 )
-            place, seconds = "expires_after.seconds", wanted.expires_after.seconds
+            place, seconds = "expires_after.seconds", options.expires_after.seconds
         if seconds is None:
             return min(DEFAULT_S, most)
         if seconds > most:
@@ -126,19 +126,23 @@ class ClientSecrets:
         return seconds
 
 
-def _render(value: str, made: Principal) -> dict[str, object]:
+def _render(value: str, resolved: Principal) -> dict[str, object]:
     """Return the secret and what it is narrowed to."""
-    limits = {"limits": made.user_limits} if made.user_limits else {}
+    limits = {"limits": resolved.user_limits} if resolved.user_limits else {}
     return {
         "value": value,
-        "expires_at": int(made.expires_at or 0),
-        "user": made.user,
-        "tenant": made.tenant or None,
-        "models": made.models,
-        "origins": made.origins or None,
+        "expires_at": int(resolved.expires_at or 0),
+        "user": resolved.user,
+        "tenant": resolved.tenant or None,
+        "models": resolved.models,
+        "origins": resolved.origins or None,
         **limits,
     }
 
 
-def routes(hub: Hub, policy: HttpSettings, tokens: Tokens | None = None) -> list[Route]:
-    return [Route("/v1/client_secrets", ClientSecrets(hub, policy, tokens).post, methods=["POST"])]
+def routes(hub: Hub, http_settings: HttpSettings, tokens: Tokens | None = None) -> list[Route]:
+    return [
+        Route(
+            "/v1/client_secrets", ClientSecrets(hub, http_settings, tokens).post, methods=["POST"]
+        )
+    ]

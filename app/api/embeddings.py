@@ -14,11 +14,11 @@ from .http_settings import HttpSettings
 from .single_call import ESTIMATED, IGNORED, SingleCall, Work
 
 
-def routes(hub: Hub, policy: HttpSettings) -> list[Route]:
-    asked = SingleCall(hub, policy, kind="embeddings")
+def routes(hub: Hub, http_settings: HttpSettings) -> list[Route]:
+    call = SingleCall(hub, http_settings, kind="embeddings")
 
     async def embeddings(request: Request) -> Response:
-        return await asked.answer(request, _embed)
+        return await call.answer(request, _embed)
 
     return [Route("/v1/embeddings", embeddings, methods=["POST"])]
 

@@ -68,7 +68,7 @@ class EventStream(Response):
         reader: Reader,
         writer: FrameWriter,
         *,
-        policy: HttpSettings,
+        http_settings: HttpSettings,
         headers: Mapping[str, str],
         breaks_off: bool = False,
         snapshot: bool = False,
@@ -85,7 +85,7 @@ class EventStream(Response):
         self._writer = writer
         self._after = writer.begin if begun is None else begun.after
         self._begun = () if begun is None else begun.frames
-        self._policy = policy
+        self._http_settings = http_settings
         self._breaks_off = breaks_off
         self._snapshot = snapshot
         self._end = None if begun is None else begun.end
@@ -158,7 +158,7 @@ class EventStream(Response):
         loop = asyncio.get_running_loop()
         self._caught_up = loop.create_future()
         self._sent_at = loop.time()
-        self._timer = loop.call_later(self._policy.heartbeat_s, self._beat)
+        self._timer = loop.call_later(self._http_settings.heartbeat_s, self._beat)
         try:
             await self._caught_up
         finally:
@@ -172,22 +172,22 @@ class EventStream(Response):
             return
         try:
             feed = self._writer.feed
-            taken = self._connection.write(b"".join([feed(event) for event in events]))
+            writable = self._connection.write(b"".join([feed(event) for event in events]))
         except Exception as failure:  # of this reader: the stream goes on
             self._caught_up.set_exception(failure)
             return
         self._sent_at = self._caught_up.get_loop().time()
         self._note(events)
-        if self._end is not None or not taken or not events:
+        if self._end is not None or not writable or not events:
             self._caught_up.set_result(None)
 
     def _beat(self) -> None:
         """Send a heartbeat if nothing was sent for its time, and come back when it is due."""
         loop = self._caught_up.get_loop()
-        due = self._sent_at + self._policy.heartbeat_s
+        due = self._sent_at + self._http_settings.heartbeat_s
         if due <= loop.time():
             self._connection.write(HEARTBEAT)
-            due = loop.time() + self._policy.heartbeat_s
+            due = loop.time() + self._http_settings.heartbeat_s
         self._timer = loop.call_at(due, self._beat)
 
     # Under any other server
@@ -207,7 +207,7 @@ class EventStream(Response):
             self._read_pieces(),
             self.raw_headers,
             heartbeat=HEARTBEAT,
-            policy=self._policy,
+            http_settings=self._http_settings,
             stopping=stopping,
         )
 
@@ -224,7 +224,7 @@ class EventStream(Response):
 
     async def _drain_at(self, stopping: "anyio.Event") -> None:
         await stopping.wait()
-        await self._reader.drain(self._policy.drain_s)
+        await self._reader.drain(self._http_settings.drain_s)
 
     async def _read_pieces(self) -> AsyncIterator[bytes]:
         """Yield everything up to the `stream.end`."""
@@ -250,7 +250,7 @@ class EventStream(Response):
 
     async def _read(self) -> Sequence[Event]:
         """Return what comes after the cursor; nothing, if none came within a heartbeat."""
-        events = await self._reader.read(self._after, timeout_s=self._policy.heartbeat_s)
+        events = await self._reader.read(self._after, timeout_s=self._http_settings.heartbeat_s)
         if isinstance(events, Ending):
             self._writer.skip(events.after - self._after)
             self._after = events.after
@@ -307,7 +307,7 @@ async def read_from(
     client_format: ClientFormat,
     after: int,
     *,
-    policy: HttpSettings,
+    http_settings: HttpSettings,
     retry_ms: int,
     snapshot: bool = False,
     suffix: bool = False,
@@ -345,7 +345,7 @@ async def read_from(
     return EventStream(
         reader,
         writer,
-        policy=policy,
+        http_settings=http_settings,
         headers=client_format.headers,
         breaks_off=client_format.breaks_off,
         snapshot=snapshot,
@@ -357,15 +357,15 @@ def _beyond(
     stream: str, client_format: ClientFormat, after: int, last: int, state: LogState
 ) -> RelayError:
     """Return why a cursor after the last frame that is known cannot be read from."""
-    seen, known = (frame_id(stream, client_format.letter, number) for number in (after, last))
+    seen, latest = (frame_id(stream, client_format.letter, number) for number in (after, last))
     if state.kept is not None:
         return RequestError(
             "conflict",
-            f"what you have seen after {known!r} was lost before it could be stored; "
+            f"what you have seen after {latest!r} was lost before it could be stored; "
             "read the stream again from its beginning",
         )
     if not state.settled:
         return ServiceError(
             "overloaded", "the event log is being restored; try again shortly", retry_after_s=2
         )
-    return RequestError("conflict", f"the stream has no event {seen!r} yet; its last is {known!r}")
+    return RequestError("conflict", f"the stream has no event {seen!r} yet; its last is {latest!r}")

@@ -8,11 +8,15 @@ from ..ledger.accounts import RateLimitState
 
 _KINDS: Final = ("requests", "tokens")
 RATE_LIMIT_HEADERS: Final = (
-    *(f"x-ratelimit-{what}-{kind}" for kind in _KINDS for what in ("limit", "remaining", "reset")),
     *(
-        f"anthropic-ratelimit-{kind}-{what}"
+        f"x-ratelimit-{field}-{kind}"
         for kind in _KINDS
-        for what in ("limit", "remaining", "reset")
+        for field in ("limit", "remaining", "reset")
+    ),
+    *(
+        f"anthropic-ratelimit-{kind}-{field}"
+        for kind in _KINDS
+        for field in ("limit", "remaining", "reset")
     ),
 )
 """All of them."""
@@ -23,18 +27,18 @@ def rate_limit_headers(
 ) -> dict[str, str]:
     """Return the headers of a dialect: Anthropic's are its own, all others have OpenAI's."""
     headers = {}
-    for kind, standing in zip(_KINDS, (requests, tokens), strict=True):
-        if standing is None:
+    for kind, state in zip(_KINDS, (requests, tokens), strict=True):
+        if state is None:
             continue
         if client_format == "anthropic":
             begin, end = f"anthropic-ratelimit-{kind}-", ""
-            reset = datetime.fromtimestamp(time.time() + standing.reset_s, UTC)
+            reset = datetime.fromtimestamp(time.time() + state.reset_s, UTC)
             reset_at = f"{reset:%Y-%m-%dT%H:%M:%SZ}"
         else:
             begin, end = "x-ratelimit-", f"-{kind}"
-            reset_at = _duration(standing.reset_s)
-        headers[f"{begin}limit{end}"] = str(standing.limit)
-        headers[f"{begin}remaining{end}"] = str(standing.remaining)
+            reset_at = _duration(state.reset_s)
+        headers[f"{begin}limit{end}"] = str(state.limit)
+        headers[f"{begin}remaining{end}"] = str(state.remaining)
         headers[f"{begin}reset{end}"] = reset_at
     return headers
 

@@ -14,7 +14,7 @@ from .. import __version__
 from .body import document
 from .http_settings import HttpSettings
 
-TOLD: Final = frozenset(
+ECHOED: Final = frozenset(
     (
         *("host", "via", "forwarded", "cdn-loop", "connection", "te"),
         *("x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto"),
@@ -26,21 +26,21 @@ MAX_VALUE: Final = 512
 MAX_HEADERS: Final = 40
 
 
-def routes(policy: HttpSettings) -> list[Route]:
+def routes(http_settings: HttpSettings) -> list[Route]:
     async def arrival(request: Request) -> Response:
-        told = [
+        headers = [
             [name.decode("latin-1"), value.decode("latin-1")[:MAX_VALUE]]
             for name, value in request.scope["headers"]
-            if name.decode("latin-1") in TOLD
+            if name.decode("latin-1") in ECHOED
         ]
         return document(
             {
                 "version": __version__,
                 "http_version": request.scope["http_version"],
                 "client": request.client.host if request.client else None,
-                "headers": told[:MAX_HEADERS],
-                "heartbeat_s": policy.heartbeat_s,
-                "max_request_bytes": policy.max_request_bytes,
+                "headers": headers[:MAX_HEADERS],
+                "heartbeat_s": http_settings.heartbeat_s,
+                "max_request_bytes": http_settings.max_request_bytes,
             }
         )
 

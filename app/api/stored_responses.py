@@ -94,8 +94,8 @@ class _Room:
 class StoredResponses:
     """Looks up what requests refer to, in the log while it keeps it."""
 
-    def __init__(self, policy: HttpSettings, *, wall: Callable[[], float]) -> None:
-        self._policy = policy
+    def __init__(self, http_settings: HttpSettings, *, wall: Callable[[], float]) -> None:
+        self._http_settings = http_settings
         self._wall = wall
 
     async def resolve(
@@ -116,16 +116,18 @@ class StoredResponses:
             own = read_input(head.input)
         except (msgspec.MsgspecError, RecursionError):  # the parser says what is wrong
             return Resolved(body, None, b"")
-        room = _Room(self._policy.max_request_bytes, memory=memory, base=estimate_memory(body))
+        room = _Room(
+            self._http_settings.max_request_bytes, memory=memory, base=estimate_memory(body)
+        )
         previous = _previous(head)
         chain = None if previous is None else await self._gather(streams, previous, room)
         earlier = [] if chain is None else chain.items
         known = {item.id: item.data for item in earlier}
         own = await _replace(streams, own, known=known, room=room)
         whole = replace_input(body, [*(item.data for item in earlier), *own])
-        if len(whole) > self._policy.max_request_bytes:
+        if len(whole) > self._http_settings.max_request_bytes:
             raise _too_large(
-                f"it is larger than the limit of {self._policy.max_request_bytes} bytes"
+                f"it is larger than the limit of {self._http_settings.max_request_bytes} bytes"
             )
         memory.resize(estimate_memory(whole))
         stored = Stored(join_items(own), previous)
@@ -145,7 +147,7 @@ class StoredResponses:
         own = [*name_items(stream.id, read_input(stored.input), letter="i")]
         if stored.previous is None:
             return [*name_items(stream.id, stored.carried or [], letter="c"), *own]
-        room = _Room(self._policy.max_request_bytes)
+        room = _Room(self._http_settings.max_request_bytes)
         chain = await self._gather(streams, stored.previous, room)
         return [*chain.items, *own]
 
@@ -171,7 +173,7 @@ class StoredResponses:
 
     def _is_long(self, chain: _Chain) -> bool:
         age_s = self._wall() - chain.since
-        return chain.links >= MAX_LINKS or age_s > self._policy.retention_s / 2
+        return chain.links >= MAX_LINKS or age_s > self._http_settings.retention_s / 2
 
 
 async def _replace(

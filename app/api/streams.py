@@ -37,9 +37,9 @@ NO_STORE: Final = {"cache-control": "no-store"}
 class Streams:
     """The endpoints; they hold what all their requests share."""
 
-    def __init__(self, hub: Hub, policy: HttpSettings) -> None:
+    def __init__(self, hub: Hub, http_settings: HttpSettings) -> None:
         self._hub = hub
-        self._policy = policy
+        self._http_settings = http_settings
 
     async def events(self, request: Request) -> Response:
         """Send the events after the cursor: live, again, or both."""
@@ -71,8 +71,8 @@ class Streams:
                 reader,
                 client_format,
                 after or 0,
-                policy=self._policy,
-                retry_ms=self._policy.retry(spread=self._hub.shutdown.draining),
+                http_settings=self._http_settings,
+                retry_ms=self._http_settings.retry(spread=self._hub.shutdown.draining),
                 snapshot=start is not None and after is None,
                 suffix=suffix is not None,
             )
@@ -80,7 +80,7 @@ class Streams:
             # EventSource gives up for good at any status but 200.
             if "text/event-stream" not in request.headers.get("accept", ""):
                 raise
-            retry_ms = self._policy.retry(spread=True, least_s=error.retry_after_s or 0)
+            retry_ms = self._http_settings.retry(spread=True, least_s=error.retry_after_s or 0)
             return Response(f"retry: {retry_ms}\n\n", media_type="text/event-stream")
 
     async def show(self, request: Request) -> Response:
@@ -145,8 +145,8 @@ def _cursor(text: str, client_format: ClientFormat, stream: str) -> int:
     return number
 
 
-def routes(hub: Hub, policy: HttpSettings) -> list[Route]:
-    streams = Streams(hub, policy)
+def routes(hub: Hub, http_settings: HttpSettings) -> list[Route]:
+    streams = Streams(hub, http_settings)
     return [
         Route("/v1/streams/{stream}/events", streams.events, methods=["GET"]),
         Route("/v1/streams/{stream}", streams.show, methods=["GET"]),

@@ -18,9 +18,9 @@ from .request import streams_of
 class Chats:
     """The endpoints; they hold what all their requests share."""
 
-    def __init__(self, hub: Hub, policy: HttpSettings) -> None:
+    def __init__(self, hub: Hub, http_settings: HttpSettings) -> None:
         self._hub = hub
-        self._policy = policy
+        self._http_settings = http_settings
 
     async def resume(self, request: Request) -> Response:
         """Send the chat's last stream from its beginning, as far as it goes and then live."""
@@ -30,8 +30,10 @@ class Chats:
         if stream.state.ended and await _continues(stream):
             return _nothing()
         reader = stream.attach(address_of(request.scope.get("client"))).reader
-        retry_ms = self._policy.retry(spread=self._hub.shutdown.draining)
-        return await read_from(reader, CLIENT_FORMAT, 0, policy=self._policy, retry_ms=retry_ms)
+        retry_ms = self._http_settings.retry(spread=self._hub.shutdown.draining)
+        return await read_from(
+            reader, CLIENT_FORMAT, 0, http_settings=self._http_settings, retry_ms=retry_ms
+        )
 
     async def stop(self, request: Request) -> Response:
         """Stop what runs for the chat; doing it twice, or too late, changes nothing."""
@@ -59,8 +61,8 @@ def _nothing() -> Response:
     return Response(status_code=204, headers={"cache-control": "no-store"})
 
 
-def routes(hub: Hub, policy: HttpSettings) -> list[Route]:
-    chats = Chats(hub, policy)
+def routes(hub: Hub, http_settings: HttpSettings) -> list[Route]:
+    chats = Chats(hub, http_settings)
     # A chat's id may have any characters, an escaped slash too.
     return [
         Route("/v1/ui/chat/{chat:path}/stream", chats.resume, methods=["GET"]),
