@@ -85,12 +85,12 @@ def _show_records(arguments: list[str]) -> None:
         from .commands import records
     except ImportError:
         fail("records: SQLAlchemy is not installed; in the checkout: pip install '.[records]'")
-    with _reporting():
+    with _report_errors():
         records.run(arguments, os.environ, parser_of=_Parser)
 
 
 @contextlib.contextmanager
-def _reporting() -> Iterator[None]:
+def _report_errors() -> Iterator[None]:
     """Around a command that prints a report: end it in one line, or quietly at a closed pipe."""
     try:
         yield
@@ -125,7 +125,7 @@ def _check_targets(arguments: list[str]) -> None:
     check_command.add_arguments(parser)
     options = parser.parse_args(arguments)
     status = 1
-    with _reporting():
+    with _report_errors():
         settings = load_settings(os.environ, config=options.config)
         configure_logs(format=settings.log_format, level="error")  # the report says the rest
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -133,7 +133,7 @@ def _check_targets(arguments: list[str]) -> None:
     raise SystemExit(status)
 
 
-def _examine(arguments: list[str]) -> None:
+def _run_doctor(arguments: list[str]) -> None:
     from .commands.doctor import command  # the relay has no need of it
 
     parser = _Parser(
@@ -150,7 +150,7 @@ def _examine(arguments: list[str]) -> None:
     raise SystemExit(status)
 
 
-def _tell_why(arguments: list[str]) -> None:
+def _explain_stream(arguments: list[str]) -> None:
     from .commands import why  # the relay has no need of it
 
     parser = _Parser(
@@ -162,7 +162,7 @@ def _tell_why(arguments: list[str]) -> None:
     why.add_arguments(parser)
     options = parser.parse_args(arguments)
     status = 0
-    with _reporting():
+    with _report_errors():
         status = why.run(options, os.environ)
     raise SystemExit(status)
 
@@ -172,8 +172,8 @@ COMMANDS: Final[Mapping[str, Callable[[list[str]], None]]] = {
     "records": _show_records,
     "prices": _show_prices,
     "check": _check_targets,
-    "doctor": _examine,
-    "why": _tell_why,
+    "doctor": _run_doctor,
+    "why": _explain_stream,
 }
 """What runs instead of the relay, by the first argument."""
 

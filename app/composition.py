@@ -76,8 +76,8 @@ def build_metrics(
     upstreams: Upstreams,
     recorder: "Recorder | None" = None,
     *,
-    areas: Sequence[SharedCounters] = (),
-    own: int = 0,
+    shared_counters: Sequence[SharedCounters] = (),
+    own_index: int = 0,
 ) -> Metrics | None:
     """Build what measures this process; None if the settings want none.
 
@@ -85,11 +85,13 @@ def build_metrics(
     """
     if not settings.metrics:
         return None
-    records = None if recorder is None else partial(_state_of_records, recorder)
-    return Metrics(Names(upstreams), areas, own, process=os.getpid(), records=records)
+    records = None if recorder is None else partial(_records_state, recorder)
+    return Metrics(
+        Names(upstreams), shared_counters, own_index, process=os.getpid(), records=records
+    )
 
 
-def _state_of_records(recorder: "Recorder") -> RecordsState:
+def _records_state(recorder: "Recorder") -> RecordsState:
     return RecordsState(recorder.state.waiting, recorder.state.failures)
 
 
@@ -333,14 +335,14 @@ def prepare_log(settings: Settings, observers: Sequence[Observer]) -> None:
     Raises:
         LogUnusable: the place of the log cannot be used.
     """
-    told = Observers(observers)
+    fan_out = Observers(observers)
 
-    def tell(lost: Sequence[StreamEnded]) -> None:
+    def on_lost(lost: Sequence[StreamEnded]) -> None:
         for ended in lost:
-            told.ended(ended)
+            fan_out.ended(ended)
 
     close = build_accounting(settings).close_lost
-    opening.prepare_log(settings.log, on_lost=tell, close=close)
+    opening.prepare_log(settings.log, on_lost=on_lost, close=close)
 
 
 def build_authenticator(settings: Settings, clock: Clock = SYSTEM) -> Authenticator | None:

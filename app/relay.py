@@ -91,8 +91,8 @@ class Relay:
         substitutes: Substitutes = NO_SUBSTITUTES,
         identify: Identify | None = None,
         lines: LineCounter | None = None,
-        areas: Sequence[SharedCounters] = (),
-        own: int = 0,
+        shared_counters: Sequence[SharedCounters] = (),
+        own_index: int = 0,
     ) -> AsyncIterator[Self]:
         """Open a relay, and close it at the end of the `async with`.
 
@@ -115,7 +115,13 @@ class Relay:
             settings, substitutes.clock
         )
         history = History((), ()) if settings.admin else None
-        metrics = build_metrics(settings, upstreams, recorder, areas=areas, own=own)
+        metrics = build_metrics(
+            settings,
+            upstreams,
+            recorder,
+            shared_counters=shared_counters,
+            own_index=own_index,
+        )
         tracing = build_tracing(settings)
         if metrics is not None and lines is not None:
             lines.count_by(metrics.logged)

@@ -25,7 +25,7 @@ from .settings.bootstrap_access import Start, settle_identity
 from .settings.limits import list_budgeted, list_idle
 from .upstreams.routes import Upstreams
 
-TAKEN: Final = (
+RELOADABLE: Final = (
     *("upstreams", "routes", "ledger", "default_model", "passthrough", "attempts", "url_schemes"),
 )
 """The settings that can change, beside the keys and issuers of `identity`."""
@@ -37,12 +37,12 @@ class Configuration:
     """The settings of a running relay, and how they are read again."""
 
     def __init__(
-        self, load: Callable[[], Settings], given: Settings, start: Start, settings: Settings
+        self, load: Callable[[], Settings], loaded: Settings, start: Start, settings: Settings
     ) -> None:
         """Take what was `given`, what the `start` made of that, and the `settings` in use."""
         self.settings = settings
         self._load = load
-        self._given = given
+        self._loaded = loaded
         self._start = start
         self._had_terminal = _has_terminal()
 
@@ -51,15 +51,15 @@ class Configuration:
         """Whether the terminal of this process has gone, whose end sends SIGHUP too."""
         return self._had_terminal and not _has_terminal()
 
-    def read(self, *, tells: bool = True) -> Reloaded | None:
+    def read(self, *, logs: bool = True) -> Reloaded | None:
         """Read the settings again, and build what can change. It may be called in any thread.
 
         None, and one line in the log, where they cannot be used; then nothing has changed. Where
         they can, `tells` says whether there is a line too.
         """
         try:
-            given = self._load()
-            settings = self._merge(given)
+            loaded = self._load()
+            settings = self._merge(loaded)
             folder = None if settings.cassettes is None else Folder(Path(settings.cassettes))
             reloaded = Reloaded(
                 settings.ledger,
@@ -71,44 +71,46 @@ class Configuration:
             log.error("settings are not reloaded, the relay keeps those it has", why=str(error))
             return None
         self.settings = settings
-        if not tells:
+        if not logs:
             return reloaded
         warn_of_limits(settings, reloaded.upstreams, reloaded.prices)
-        if ignored := self._differing(given):
+        if ignored := self._list_ignored(loaded):
             log.warning("settings are reloaded, but some need a restart", settings=ignored)
         else:
             log.info("settings are reloaded")
         return reloaded
 
-    def _merge(self, given: Settings) -> Settings:
+    def _merge(self, loaded: Settings) -> Settings:
         """Return the settings in use, with what can change as it is given now.
 
         Raises:
             SettingsError: others could call the relay than before, or a key cannot be used.
         """
-        taken = {name: getattr(given, name) for name in TAKEN}
-        settings = msgspec.structs.replace(self.settings, **taken, identity=given.identity)
+        reloadable = {name: getattr(loaded, name) for name in RELOADABLE}
+        settings = msgspec.structs.replace(self.settings, **reloadable, identity=loaded.identity)
         start, before = settle_identity(settings), self._start
-        if _kind(start) != _kind(before):
+        if _access_kind(start) != _access_kind(before):
             raise SettingsError(
                 f"auth: access is {before.access!r} and would be {start.access!r}; restart it"
             )
         identity = self.settings.identity
         if start.key is None:
-            auth = msgspec.structs.replace(identity.auth, keys_file=given.identity.auth.keys_file)
-            identity = msgspec.structs.replace(given.identity, auth=auth)
+            auth = msgspec.structs.replace(identity.auth, keys_file=loaded.identity.auth.keys_file)
+            identity = msgspec.structs.replace(loaded.identity, auth=auth)
         return msgspec.structs.replace(settings, identity=identity)
 
-    def _differing(self, given: Settings) -> list[str]:
+    def _list_ignored(self, loaded: Settings) -> list[str]:
         """Return the settings that need a restart to be as they are given now."""
-        names = [name for name in Settings.__struct_fields__ if name not in (*TAKEN, "identity")]
-        found = [name for name in names if getattr(given, name) != getattr(self._given, name)]
+        names = [
+            name for name in Settings.__struct_fields__ if name not in (*RELOADABLE, "identity")
+        ]
+        ignored = [name for name in names if getattr(loaded, name) != getattr(self._loaded, name)]
         for name in ("signing_key", "client_secret_s"):
-            if getattr(given.identity.auth, name) != getattr(self._given.identity.auth, name):
-                found.append(f"auth.{name}")
-        if find_longest_s(given) > find_longest_s(self._given):  # stream tokens would end before
-            found.append("total_timeout_s of a target")
-        return found
+            if getattr(loaded.identity.auth, name) != getattr(self._loaded.identity.auth, name):
+                ignored.append(f"auth.{name}")
+        if find_longest_s(loaded) > find_longest_s(self._loaded):  # stream tokens would end before
+            ignored.append("total_timeout_s of a target")
+        return ignored
 
 
 def warn_of_limits(settings: Settings, upstreams: Upstreams, prices: PriceBook) -> None:
@@ -140,7 +142,7 @@ def warn_of_limits(settings: Settings, upstreams: Upstreams, prices: PriceBook) 
         )
 
 
-def _kind(start: Start) -> object:
+def _access_kind(start: Start) -> object:
     """Return what decides of which parts an authenticator is made, and who may call without one."""
     identity = start.settings.identity
     if identity.configured and start.key is None:

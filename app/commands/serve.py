@@ -29,8 +29,8 @@ OTHER_FILES = 100
 def start_relay(load: Callable[[], Settings], *, until: int | None) -> None:
     """Serve by the settings that `load` reads, until a signal comes or the file `until` ends."""
     try:
-        given = load()
-        start = settle_identity(given)
+        loaded = load()
+        start = settle_identity(loaded)
         settings = start.settings
         upstreams = build_upstreams(settings, open_cassettes(settings))
     except SettingsError as error:
@@ -53,15 +53,17 @@ def start_relay(load: Callable[[], Settings], *, until: int | None) -> None:
         structlog.get_logger("seseragi").warning(
             "these times have no effect, since the other one is over first", times=ineffective[:20]
         )
-    configuration = Configuration(load, given, start, settings)
-    say_listening = partial(_say_listening, upstreams, listener, operator, start)
+    configuration = Configuration(load, loaded, start, settings)
+    announce = partial(_announce, upstreams, listener, operator, start)
     with listener, operator or contextlib.nullcontext():
         serving = (configuration, listener, operator, lines)
         if settings.workers == 1:
-            serve(*serving, on_listening=say_listening, until=until)
+            serve(*serving, on_listening=announce, until=until)
         else:
-            said = partial(say_listening, workers=settings.workers)
-            code = run_workers(*serving, upstreams=upstreams, on_listening=said, until=until)
+            on_listening = partial(announce, workers=settings.workers)
+            code = run_workers(
+                *serving, upstreams=upstreams, on_listening=on_listening, until=until
+            )
             raise SystemExit(code)
 
 
@@ -104,7 +106,7 @@ def _url(listener: socket.socket) -> str:
     return write_url(*listener.getsockname()[:2])
 
 
-def _say_listening(
+def _announce(
     upstreams: Upstreams,
     listener: socket.socket,
     operator: socket.socket | None,

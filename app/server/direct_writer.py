@@ -67,7 +67,7 @@ class DirectWriter:
             self.on_lost()
 
 
-class UnchunkedConnection(DirectWriter):
+class UnchunkedWriter(DirectWriter):
     """For a client of HTTP/1.0, which knows no chunks: the body ends with the connection."""
 
     __slots__ = ()
@@ -94,7 +94,7 @@ class UnchunkedConnection(DirectWriter):
         return not cycle.flow.write_paused
 
 
-class CountedConnection(DirectWriter):
+class CountingWriter(DirectWriter):
     """For the access log alone: it costs a token another call."""
 
     __slots__ = ()
@@ -104,7 +104,7 @@ class CountedConnection(DirectWriter):
         return super().write(piece)
 
 
-class CountedUnchunkedConnection(UnchunkedConnection):
+class CountingUnchunkedWriter(UnchunkedWriter):
     """The same, for a client of HTTP/1.0."""
 
     __slots__ = ()

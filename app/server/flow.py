@@ -26,7 +26,7 @@ class Flow(FlowControl):
         min_reader_rate: float,
     ) -> None:
         super().__init__(transport)
-        self.held = b""
+        self.unparsed = b""
         """What came and is not parsed yet."""
         self.was_paused = False
         self._loop = loop
@@ -45,7 +45,7 @@ class Flow(FlowControl):
         super().pause_reading()
 
     def resume_reading(self) -> None:
-        if not self.held:
+        if not self.unparsed:
             super().resume_reading()
 
     # What the client takes
@@ -62,9 +62,9 @@ class Flow(FlowControl):
     def watch_reader(self) -> None:
         """See after the time how much of what waits has been taken."""
         if self._timer is None:
-            self._waiting = untaken(self._transport)
+            self._waiting = count_unsent(self._transport)
             self._waiting_since = self._loop.time()
-            self._timer = self._loop.call_later(self._send_timeout_s, self._judge_reader)
+            self._timer = self._loop.call_later(self._send_timeout_s, self._check_reader)
 
     def forget_reader(self) -> None:
         """Stop watching a client that has gone."""
@@ -72,30 +72,30 @@ class Flow(FlowControl):
             self._timer.cancel()
             self._timer = None
 
-    def _judge_reader(self) -> None:
+    def _check_reader(self) -> None:
         self._timer = None
-        self._judge(self._waiting - untaken(self._transport), self._send_timeout_s)
+        self._drop_if_slow(self._waiting - count_unsent(self._transport), self._send_timeout_s)
         self.watch_reader()
 
     def _count_taken(self, timer: asyncio.TimerHandle) -> None:
         """Add up what was taken in waits that were too short to be judged alone."""
         timer.cancel()
         self._timer = None
-        self._taken += self._waiting - untaken(self._transport)
+        self._taken += self._waiting - count_unsent(self._transport)
         self._waited_s += self._loop.time() - self._waiting_since
         if self._waited_s >= self._send_timeout_s:
-            self._judge(self._taken, self._waited_s)
+            self._drop_if_slow(self._taken, self._waited_s)
             self._taken, self._waited_s = 0, 0.0
         if self._transport.is_closing():
             self.watch_reader()
 
-    def _judge(self, taken: int, seconds: float) -> None:
+    def _drop_if_slow(self, taken: int, seconds: float) -> None:
         if taken < max(1, self._min_reader_rate * seconds):
             log.info("slow reader dropped", after_s=round(seconds, 3), taken=taken)
             self._transport.abort()
 
 
-def untaken(transport: asyncio.Transport) -> int:
+def count_unsent(transport: asyncio.Transport) -> int:
     """Count what has been sent and not been taken, in bytes."""
     waiting = transport.get_write_buffer_size()
     try:

@@ -19,17 +19,17 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from ..api.client_connection import CONNECTION
 from ..errors import RelayError, RequestError
 from .direct_writer import (
-    CountedConnection,
-    CountedUnchunkedConnection,
+    CountingUnchunkedWriter,
+    CountingWriter,
     DirectWriter,
-    UnchunkedConnection,
+    UnchunkedWriter,
 )
 from .flow import Flow
 from .peers import Peers
-from .refusals import answer, check_head, too_large, too_slow
+from .refusals import check_head, render_error, too_large, too_slow
 
 MAX_HEAD_BYTES = 128 * 1024
-MAX_LOOSE_BYTES = 16 * 1024
+MAX_OVERHEAD_BYTES = 16 * 1024
 """Extensions of a chunk, or fields after the last one: what comes without a piece of the body."""
 
 PIECE_BYTES = 8 * 1024
@@ -48,12 +48,12 @@ REST_BYTES = 16 * 2**20
 CLOCK_S = 0.002
 """A timer goes off that much too early at most."""
 
-OF_UPGRADE = (b"connection", b"upgrade", b"http2-settings")
+UPGRADE_HEADERS = (b"connection", b"upgrade", b"http2-settings")
 
 log = structlog.get_logger("seseragi.server")
 
 
-class _Place(Enum):
+class _ParseState(Enum):
     """What the next byte is part of."""
 
     BETWEEN = auto()
@@ -75,7 +75,7 @@ class _Wait(Enum):
     """That the client takes the last of its answer; then it is closed."""
 
 
-class _Transport:
+class _ResponseTransport:
     """What uvicorn sends an answer over, and closes: see `Protocol.finish`."""
 
     __slots__ = ("_protocol", "write")
@@ -104,10 +104,10 @@ class Protocol(HttpToolsProtocol):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self._kinds: tuple[type[DirectWriter], type[DirectWriter]] = (
-            (CountedConnection, CountedUnchunkedConnection)
+        self._writers: tuple[type[DirectWriter], type[DirectWriter]] = (
+            (CountingWriter, CountingUnchunkedWriter)
             if count_bytes
-            else (DirectWriter, UnchunkedConnection)
+            else (DirectWriter, UnchunkedWriter)
         )
         self._send_timeout_s = send_timeout_s
         self._min_reader_rate = min_reader_rate
@@ -124,18 +124,18 @@ class Protocol(HttpToolsProtocol):
             min_reader_rate=self._min_reader_rate,
         )
         self._responses: list[DirectWriter] = []
-        self._place = _Place.BETWEEN
-        self._loose = 0
+        self._state = _ParseState.BETWEEN
+        self._overhead = 0
         """Bytes since the last that were of use: the end of a head, a piece of a body."""
         self._unused = 0
         """Bytes that came after an answer and will not be looked at."""
         self._last = False
         """Whether nothing that comes from here on is a request."""
-        self._leaves = False
+        self._closing = False
         """Whether the next request is the last."""
         self.finished = False
         """Whether the last answer has been sent."""
-        self._sender = _Transport(self)
+        self._response_transport = _ResponseTransport(self)
         self._wait: _Wait | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -144,12 +144,12 @@ class Protocol(HttpToolsProtocol):
         try:
             self._peer = self._peers.enter(self.client[0] if self.client else None)
         except RelayError as error:
-            if told := self._peers.refusals(self.loop.time()):
-                log.warning("connections refused", count=told, latest=error.message)
+            if count := self._peers.refusals(self.loop.time()):
+                log.warning("connections refused", count=count, latest=error.message)
             self._last = True
-            transport.write(answer(error))
+            transport.write(render_error(error))
             transport.close()
-        self._settle()
+        self._update_wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._peer is not None:
@@ -173,7 +173,7 @@ class Protocol(HttpToolsProtocol):
         would not send it again. After an answer that has begun the proxy would take the
         connection for its next request, when the relay already refuses it.
         """
-        self._leaves = True
+        self._closing = True
         if self._wait is _Wait.ANSWER:
             self.cycle.keep_alive = False
             self._last = True
@@ -190,20 +190,20 @@ class Protocol(HttpToolsProtocol):
             if self._unused > REST_BYTES:
                 self.transport.close()
         if not self._last:
-            self._parse(self.flow.held + data if self.flow.held else data)
-        self._settle()
+            self._parse(self.flow.unparsed + data if self.flow.unparsed else data)
+        self._update_wait()
 
     def _parse(self, data: bytes) -> None:
         """Parse what came, as far as it is its turn; the rest is held and nothing more read."""
-        self.flow.held = b""
+        self.flow.unparsed = b""
         view = memoryview(data)
         while view and not self._last:
             if self.pipeline:
                 self.flow.pause_reading()
-                self.flow.held = bytes(view)
+                self.flow.unparsed = bytes(view)
                 return
             piece = view[:PIECE_BYTES]
-            self._loose += len(piece)
+            self._overhead += len(piece)
             try:
                 view = view[self._feed(piece) :]
             except httptools.HttpParserError as error:
@@ -214,7 +214,7 @@ class Protocol(HttpToolsProtocol):
                 if not self._last:
                     self._refuse(reason)
                 return
-            self._check_loose()
+            self._check_overhead()
 
     def _feed(self, piece: memoryview) -> int:
         """Parse a piece; give how much of it has been."""
@@ -236,17 +236,17 @@ class Protocol(HttpToolsProtocol):
         """
         version = self.parser.get_http_version().encode()
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
-        lines += [b"%b: %b" % field for field in self.headers if field[0] not in OF_UPGRADE]
+        lines += [b"%b: %b" % field for field in self.headers if field[0] not in UPGRADE_HEADERS]
         return b"\r\n".join((*lines, b"connection: close\r\n\r\n"))
 
-    def _check_loose(self) -> None:
+    def _check_overhead(self) -> None:
         """Bound what the parser takes without giving anything."""
-        if self._place is not _Place.BODY:
-            if self._loose > MAX_HEAD_BYTES:
+        if self._state is not _ParseState.BODY:
+            if self._overhead > MAX_HEAD_BYTES:
                 self._refuse(too_large("the head of the request is", MAX_HEAD_BYTES))
-        elif self._loose > MAX_LOOSE_BYTES:
+        elif self._overhead > MAX_OVERHEAD_BYTES:
             what = "the extension of a chunk, or the fields after the body, are"
-            self._refuse(too_large(what, MAX_LOOSE_BYTES))
+            self._refuse(too_large(what, MAX_OVERHEAD_BYTES))
 
     # What the parser finds
 
@@ -254,12 +254,12 @@ class Protocol(HttpToolsProtocol):
         if self._last:
             raise RequestError("invalid_request", "there was a request before that was the last")
         super().on_message_begin()
-        self._place = _Place.HEAD
+        self._state = _ParseState.HEAD
         self._wait = None
         self._unused = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._place is _Place.HEAD:  # not after the body, past all that checked the head
+        if self._state is _ParseState.HEAD:  # not after the body, past all that checked the head
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -269,26 +269,26 @@ class Protocol(HttpToolsProtocol):
             return  # the same head comes again without it
         check_head(self.headers, self.parser.get_http_version())
         super().on_headers_complete()
-        if self._leaves:
+        if self._closing:
             self.cycle.keep_alive = False
-        self._place = _Place.BODY
-        self._loose = 0
-        self.cycle.transport = self._sender  # type: ignore[assignment]  # what it uses of one
-        kind = self._kinds[self.scope["http_version"] != "1.1"]
-        connection = kind(self.transport, self.cycle)
-        self.scope["extensions"] = {CONNECTION: connection}  # type: ignore[dict-item]
+        self._state = _ParseState.BODY
+        self._overhead = 0
+        self.cycle.transport = self._response_transport  # type: ignore[assignment]
+        writer_type = self._writers[self.scope["http_version"] != "1.1"]
+        writer = writer_type(self.transport, self.cycle)
+        self.scope["extensions"] = {CONNECTION: writer}  # type: ignore[dict-item]
         self._responses = [r for r in self._responses if not r.cycle.response_complete]
-        self._responses.append(connection)
+        self._responses.append(writer)
 
     def on_body(self, body: bytes) -> None:
-        self._loose = 0
+        self._overhead = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         if self.parser.should_upgrade():
             return
-        self._place = _Place.BETWEEN
-        self._loose = 0
+        self._state = _ParseState.BETWEEN
+        self._overhead = 0
         self._last = not self.cycle.keep_alive
         super().on_message_complete()
 
@@ -296,22 +296,22 @@ class Protocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
-        if not self._sender.is_closing():
+        if not self._response_transport.is_closing():
             if self.pipeline:
                 self._start_asgi_task(*self.pipeline.pop())
-            if self.flow.held and not self.pipeline:
-                self._parse(self.flow.held)
+            if self.flow.unparsed and not self.pipeline:
+                self._parse(self.flow.unparsed)
             if not self.pipeline:
                 self.flow.resume_reading()
-        self._settle()
+        self._update_wait()
 
     def _refuse(self, error: RelayError) -> None:
         """Read no further, and say why if that cannot be taken for another answer."""
         log.debug("request refused", detail=error.message)
-        cycle, within = self.cycle, self._place is _Place.BODY
+        cycle, within = self.cycle, self._state is _ParseState.BODY
         if not within:  # no body is on its way that the client has to get rid of first
             self._unused = REST_BYTES - MAX_HEAD_BYTES
-        self._place, self._last = _Place.BETWEEN, True
+        self._state, self._last = _ParseState.BETWEEN, True
         if within and cycle.response_complete:
             self.finish()
         elif within and (cycle.response_started or self.pipeline):
@@ -321,7 +321,7 @@ class Protocol(HttpToolsProtocol):
         else:
             if within:
                 self._responses[-1].lose()
-            self.transport.write(answer(error))
+            self.transport.write(render_error(error))
             self.finish()
 
     def finish(self) -> None:
@@ -333,14 +333,14 @@ class Protocol(HttpToolsProtocol):
         if self.finished or self.transport.is_closing():
             return
         self.finished = self._last = True
-        self.flow.held = b""
+        self.flow.unparsed = b""
         self.transport.write_eof()
         self.flow.resume_reading()
-        self._settle()
+        self._update_wait()
 
     # Deadlines
 
-    def _settle(self) -> None:
+    def _update_wait(self) -> None:
         """Note what is waited for now, and until when."""
         wait = self._next()
         if wait is self._wait:
@@ -366,9 +366,9 @@ class Protocol(HttpToolsProtocol):
             return _Wait.READER
         if self.finished:
             return _Wait.REST
-        if self._place is _Place.HEAD:
+        if self._state is _ParseState.HEAD:
             return _Wait.HEAD
-        if self._place is _Place.BODY:
+        if self._state is _ParseState.BODY:
             return _Wait.REST if cycle.response_complete else _Wait.BODY
         return _Wait.REQUEST if cycle is None or cycle.response_complete else _Wait.ANSWER
 
@@ -388,7 +388,7 @@ class Protocol(HttpToolsProtocol):
 
     def _on_time(self) -> None:
         self._timer = None
-        self._settle()  # that the transport is closing is not always told
+        self._update_wait()  # that the transport is closing is not always told
         now = self.loop.time()
         if self._wait in (_Wait.ANSWER, _Wait.READER):
             self._due = now + REST_S
@@ -408,4 +408,4 @@ class Protocol(HttpToolsProtocol):
             self._refuse(too_slow("body", BODY_S))
         else:
             self.transport.close()
-        self._settle()
+        self._update_wait()

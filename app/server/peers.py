@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from ..addresses import name_customer, parse_address
 from ..errors import RequestError, ServiceError
 
-TELL_S = 60
+LOG_INTERVAL_S = 60
 """Refusals are told of this often, with their number."""
 
 
@@ -26,7 +26,7 @@ class Peers:
         self._total = 0
         self._counts: Counter[str] = Counter()
         self._refused = 0
-        self._told_at: float | None = None
+        self._logged_at: float | None = None
 
     def enter(self, address: str | None) -> str:
         """Take a place; give the name under which it has to be left.
@@ -59,11 +59,11 @@ class Peers:
     def refusals(self, now: float) -> int:
         """Note one more refusal; give how many there were, or 0 if that need not be told yet."""
         self._refused += 1
-        if self._told_at is not None and now < self._told_at + TELL_S:
+        if self._logged_at is not None and now < self._logged_at + LOG_INTERVAL_S:
             return 0
-        self._told_at = now
-        told, self._refused = self._refused, 0
-        return told
+        self._logged_at = now
+        count, self._refused = self._refused, 0
+        return count
 
     def _place(self, address: str | None) -> tuple[str, int]:
         """Name what counts as one address, with its limit."""

@@ -45,7 +45,7 @@ def too_slow(what: str, seconds: float) -> RequestError:
     return RequestError("invalid_request", f"the {what} did not come within {seconds:g} s")
 
 
-def answer(error: RelayError) -> bytes:
+def render_error(error: RelayError) -> bytes:
     """Write the whole answer to what never becomes a request to the app."""
     status, body, media_type = client_format_of("/").render_failure(error, "")
     head = (

@@ -75,7 +75,7 @@ class Server(uvicorn.Server):
         self._drain = drain
         self._stop_now = stop_now
         self._signals = 0
-        self._hastened = False
+        self._stopping_now = False
         self._draining: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -113,26 +113,26 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         if self._signals and self._draining is None:
             self._draining = asyncio.create_task(self._drain_all())
-        if self._signals > 1 and not self._hastened:
-            self._hastened = True
+        if self._signals > 1 and not self._stopping_now:
+            self._stopping_now = True
             self._stop_now()
         return await super().on_tick(counter)
 
-    async def _turn_away(self) -> None:
+    async def _close_listeners(self) -> None:
         """Take no further connection, and tell those that there are to go.
 
         Whoever has connected by now is accepted first: closing would reset it.
         """
-        await _take_turns()
+        await _run_loop()
         for listening in self.servers:
             listening.close()
-        await _take_turns()  # an accepted one is made into a connection in the next of them
+        await _run_loop()  # an accepted one is made into a connection in the next of them
         for connection in list(self.server_state.connections):
             cast(Protocol, connection).take_last(within_s=ON_ITS_WAY_S)
 
     async def _drain_all(self) -> None:
         if self._others_answer():
-            await self._turn_away()
+            await self._close_listeners()
             await asyncio.sleep(ON_ITS_WAY_S)
         try:
             await self._drain()
@@ -140,7 +140,7 @@ class Server(uvicorn.Server):
             self.should_exit = True
 
 
-async def _take_turns() -> None:
+async def _run_loop() -> None:
     """Let the loop look at its sockets, and do what comes of that."""
     for _ in range(5):
         await asyncio.sleep(0)

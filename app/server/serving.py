@@ -26,7 +26,7 @@ from ..telemetry.shared_counters import SharedCounters
 from ..upstreams.routes import Upstreams
 from .peers import Peers
 from .server import Server
-from .workers import RELOAD, SERVES, STOP_NOW, Workers
+from .workers import RELOAD, SERVING, STOP_NOW, Workers
 
 MAX_CONNECTIONS = 65_536
 """The limit even where more files may be open: 640 MiB at 10 KiB for an idle connection."""
@@ -120,8 +120,8 @@ class Process:
         lines: LineCounter,
         *,
         on_listening: Callable[[], None],
-        areas: Sequence[SharedCounters] = (),
-        own: int = 0,
+        shared_counters: Sequence[SharedCounters] = (),
+        own_index: int = 0,
         link: socket.socket | None = None,
     ) -> None:
         """Prepare it; a worker has a `link` to its parent, its `own` number and the `areas`."""
@@ -130,11 +130,11 @@ class Process:
         self._operator = operator
         self._lines = lines
         self._on_listening = on_listening
-        self._areas = areas
-        self._own = own
+        self._shared_counters = shared_counters
+        self._own_index = own_index
         self._link = link
         self._hangup = asyncio.Event()
-        self._all_stop = False
+        self._all_stopping = False
         """Whether the parent has said to stop, and so to every worker."""
 
     def run(self) -> None:
@@ -150,7 +150,12 @@ class Process:
         if self._link is None and hasattr(signal, "SIGHUP"):  # not on Windows
             loop.add_signal_handler(signal.SIGHUP, self._hangup.set)
         settings = self._configuration.settings
-        opening = Relay.open(settings, lines=self._lines, areas=self._areas, own=self._own)
+        opening = Relay.open(
+            settings,
+            lines=self._lines,
+            shared_counters=self._shared_counters,
+            own_index=self._own_index,
+        )
         async with contextlib.AsyncExitStack() as stack:
             relay = await stack.enter_async_context(opening)
             # What has been made so far stays: a collection need not look at it again. 4 % of the
@@ -165,8 +170,8 @@ class Process:
                 stop_now=(lambda: None) if self._link else relay.hub.shutdown.cut_short,
             )
             if self._link is not None:
-                loop.add_reader(self._link, self._obey, self._link, server, relay)
-            hangups = asyncio.create_task(self._obey_hangups(server, relay))
+                loop.add_reader(self._link, self._on_message, self._link, server, relay)
+            hangups = asyncio.create_task(self._handle_hangups(server, relay))
             stack.callback(hangups.cancel)
             if self._operator is not None:
                 operator_server = _build_operator_server(relay)
@@ -176,9 +181,9 @@ class Process:
     def _others_answer(self, settings: Settings) -> bool:
         """Return whether other processes take the connections that this one does not."""
         is_worker = self._link is not None
-        return settings.log.startswith("redis") or (is_worker and not self._all_stop)
+        return settings.log.startswith("redis") or (is_worker and not self._all_stopping)
 
-    async def _obey_hangups(self, server: Server, relay: Relay) -> None:
+    async def _handle_hangups(self, server: Server, relay: Relay) -> None:
         """Reload the settings at each SIGHUP, or stop if the terminal has gone."""
         alone = self._link is None
         while True:
@@ -187,25 +192,25 @@ class Process:
             if alone and self._configuration.lost_terminal:
                 server.stop()
                 continue
-            reloaded = await asyncio.to_thread(self._configuration.read, tells=alone)
+            reloaded = await asyncio.to_thread(self._configuration.read, logs=alone)
             if reloaded is not None:
                 await relay.reconfigure(reloaded)
 
-    def _obey(self, link: socket.socket, server: Server, relay: Relay) -> None:
+    def _on_message(self, link: socket.socket, server: Server, relay: Relay) -> None:
         """Do what the parent says; when it is gone, stop at once."""
         try:
-            said = link.recv(16)
+            message = link.recv(16)
         except ConnectionResetError:  # it has died before it heard that this one serves
-            said = b""
-        if RELOAD in said:
+            message = b""
+        if RELOAD in message:
             self._hangup.set()
-        if said and not said.strip(RELOAD):
+        if message and not message.strip(RELOAD):
             return
-        self._all_stop = True
+        self._all_stopping = True
         server.stop()
-        if STOP_NOW in said or not said:
+        if STOP_NOW in message or not message:
             relay.hub.shutdown.cut_short()
-        if not said:
+        if not message:
             asyncio.get_running_loop().remove_reader(link)
 
 
@@ -238,18 +243,22 @@ def run_workers(
     if not hasattr(os, "fork"):
         fail("several workers need a system that can fork a process, as Linux and macOS can")
     settings = configuration.settings
-    areas = [
+    shared_counters = [
         SharedCounters() for _ in range(settings.workers + 1)
     ]  # the last is this process's own
     try:
-        _prepare_log(settings, upstreams, lines, areas)
+        _prepare_log(settings, upstreams, lines, shared_counters)
     except (SettingsError, LogUnusable) as error:
         fail(str(error))
 
     def work(link: socket.socket, number: int) -> None:
         structlog.contextvars.bind_contextvars(worker=number)  # each line of its log says it
-        on_listening = partial(_tell_parent, link)
-        shared: dict[str, Any] = {"areas": areas, "own": number - 1, "link": link}
+        on_listening = partial(_notify_parent, link)
+        shared: dict[str, Any] = {
+            "shared_counters": shared_counters,
+            "own_index": number - 1,
+            "link": link,
+        }
         Process(configuration, listener, operator, lines, on_listening=on_listening, **shared).run()
 
     def reload() -> bool:
@@ -263,7 +272,7 @@ def run_workers(
         settings.workers,
         on_serving=on_listening,
         on_stop=listener.close,  # else connections that no worker takes would wait there
-        on_end=lambda number: areas[number - 1].leave(),
+        on_end=lambda number: shared_counters[number - 1].leave(),
         on_hangup=reload,
         stop_s=settings.drain_s + STOP_WITHIN_S + (settings.last_scrape_s if operator else 0),
         until=until,
@@ -271,10 +280,15 @@ def run_workers(
 
 
 def _prepare_log(
-    settings: Settings, upstreams: Upstreams, lines: LineCounter, areas: Sequence[SharedCounters]
+    settings: Settings,
+    upstreams: Upstreams,
+    lines: LineCounter,
+    shared_counters: Sequence[SharedCounters],
 ) -> None:
     """Make the log ready for the workers, and count the lost streams that this ends."""
-    metrics = build_metrics(settings, upstreams, areas=areas, own=settings.workers)
+    metrics = build_metrics(
+        settings, upstreams, shared_counters=shared_counters, own_index=settings.workers
+    )
     if metrics is not None:
         lines.count_by(metrics.logged)
     tracing = build_tracing(settings)
@@ -288,9 +302,9 @@ def _prepare_log(
             tracing.close()
 
 
-def _tell_parent(link: socket.socket) -> None:
+def _notify_parent(link: socket.socket) -> None:
     with contextlib.suppress(OSError):  # that the parent is gone is heard there
-        link.send(SERVES)
+        link.send(SERVING)
 
 
 def _stop_at_end_of(file: int) -> None:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 import structlog
 
-SERVES, STOP, STOP_NOW, RELOAD = b"r", b"s", b"h", b"l"
+SERVING, STOP, STOP_NOW, RELOAD = b"r", b"s", b"h", b"l"
 """What a worker says, and what it is told."""
 
 FIRST_PAUSE_S = 0.5
@@ -39,7 +39,7 @@ class _Worker:
         self.number = number
         self.pid = 0
         self.link: socket.socket | None = None
-        self.serves = False
+        self.serving = False
         self.started_at = 0.0
         self.due_at = 0.0
         """When it is to be started, if it is not running."""
@@ -76,9 +76,9 @@ class Workers:
         self._on_end = on_end
         self._on_hangup = on_hangup
         self._stop_s = stop_s
-        self._waits = True
+        self._starting = True
         """Whether some worker has not served yet."""
-        self._can_serve = False
+        self._has_served = False
         """Whether one has: until then what is wrong for the first is wrong for all."""
         self._stop_by: float | None = None
         self._stopping_now = False
@@ -88,14 +88,14 @@ class Workers:
         """Return the exit code: 0, or that of a worker that could not start."""
         with _signals_to(self._waker):
             # One alone first: what is wrong for it is wrong for all, and is said once.
-            while not self._workers[0].serves and self._stop_by is None:
+            while not self._workers[0].serving and self._stop_by is None:
                 self._start(self._workers[0])
-                if code := self._attend(self._workers[:1]):
+                if code := self._wait(self._workers[:1]):
                     return code
             while self._stop_by is None or any(worker.pid for worker in self._workers):
                 for worker in self._workers:
                     self._start(worker)
-                if code := self._attend(self._workers):
+                if code := self._wait(self._workers):
                     return self._give_up(code)
         return 0
 
@@ -107,22 +107,22 @@ class Workers:
         with _blocked_signals():
             pid = os.fork()
             if pid == 0:
-                self._become(worker.number, theirs, ours)
+                self._run_child(worker.number, theirs, ours)
         theirs.close()
         worker.pid, worker.link = pid, ours
-        worker.serves = False
+        worker.serving = False
         worker.started_at = time.monotonic()
 
-    def _become(self, number: int, link: socket.socket, other: socket.socket) -> None:
+    def _run_child(self, number: int, link: socket.socket, other: socket.socket) -> None:
         """Run the worker in the new process, which ends with it."""
         signal.set_wakeup_fd(-1)
         for signal_number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signal_number, signal.SIG_DFL)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the parent says what it means
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _signals())
-        for held in (other, self._wakeup, self._waker, *(w.link for w in self._workers)):
-            if held is not None:
-                held.close()
+        for inherited in (other, self._wakeup, self._waker, *(w.link for w in self._workers)):
+            if inherited is not None:
+                inherited.close()
         code = 1
         try:
             self._serve(link, number)
@@ -135,7 +135,7 @@ class Workers:
             sys.stderr.flush()
             os._exit(code)
 
-    def _attend(self, workers: list[_Worker]) -> int:
+    def _wait(self, workers: list[_Worker]) -> int:
         """Wait for something to happen; give the exit code of a worker that ends all."""
         links = {worker.link: worker for worker in workers if worker.link is not None}
         watched: list[socket.socket | int] = [self._wakeup, *links]
@@ -150,12 +150,12 @@ class Workers:
                 if number != signal.SIGHUP:
                     self._stop()
                 elif self._on_hangup():
-                    self._tell(RELOAD)
+                    self._send(RELOAD)
         for link in ready:
             if (
                 isinstance(link, socket.socket)
                 and link in links
-                and (code := self._hear(links[link]))
+                and (code := self._receive(links[link]))
             ):
                 return code
         if self._stop_by is not None and time.monotonic() >= self._stop_by:
@@ -169,21 +169,21 @@ class Workers:
             due = [self._stop_by]
         return max(0, min(due) - time.monotonic()) if due else None
 
-    def _hear(self, worker: _Worker) -> int:
+    def _receive(self, worker: _Worker) -> int:
         assert worker.link is not None  # noqa: S101  (for mypy)
         try:
-            said = worker.link.recv(1)
+            message = worker.link.recv(1)
         except ConnectionResetError:  # it has not heard all that it was told
-            said = b""
-        if said != SERVES:
-            return self._note_end(worker)
-        worker.serves = self._can_serve = True
-        if self._waits and all(worker.serves for worker in self._workers):
-            self._waits = False
+            message = b""
+        if message != SERVING:
+            return self._reap(worker)
+        worker.serving = self._has_served = True
+        if self._starting and all(worker.serving for worker in self._workers):
+            self._starting = False
             self._on_serving()
         return 0
 
-    def _note_end(self, worker: _Worker) -> int:
+    def _reap(self, worker: _Worker) -> int:
         """Note the end of a worker; return its exit code if no worker could start."""
         assert worker.link is not None  # noqa: S101  (for mypy)
         worker.link.close()
@@ -193,7 +193,7 @@ class Workers:
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if self._stop_by is not None:
             return 0
-        if not self._can_serve:
+        if not self._has_served:
             return code if code > 0 else 1
         now = time.monotonic()
         if now - worker.started_at >= STABLE_S:
@@ -216,16 +216,16 @@ class Workers:
         if self._stop_by is None:
             self._stop_by = time.monotonic() + self._stop_s
             self._on_stop()
-            self._tell(STOP)
+            self._send(STOP)
         elif not self._stopping_now:
             self._stopping_now = True
-            self._tell(STOP_NOW)
+            self._send(STOP_NOW)
 
-    def _tell(self, what: bytes) -> None:
+    def _send(self, message: bytes) -> None:
         for worker in self._workers:
             if worker.link is not None:
                 try:
-                    worker.link.send(what)
+                    worker.link.send(message)
                 except OSError:  # it has just ended
                     continue
 
@@ -241,7 +241,7 @@ class Workers:
         self._stop()
         self._stop()
         while any(worker.pid for worker in self._workers):
-            self._attend(self._workers)
+            self._wait(self._workers)
         return code
 
 

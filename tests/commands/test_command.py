@@ -43,7 +43,7 @@ from app.testing.upstream import (
 )
 from tests.waiting import wait_until
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 COMMAND = [sys.executable, "-m", "app"]
 
 
