@@ -1,11 +1,10 @@
-"""One connection of a client: uvicorn's HTTP/1, where that leaves something open or unbounded.
+"""HTTP/1 for one connection: uvicorn's protocol with bounds and deadlines.
 
-- What comes is one request after the other and nothing else: an upgrade is not taken, fields
-  after the body are ignored, and after the last request nothing is read as another one.
-- Whatever a connection waits for has a time by which it must have come, and all that is
-  read ahead of its use has a bound.
-- What is no request is answered once, if nobody can take that for the answer to something
-  else, and the connection closes.
+- Input is a sequence of requests: upgrades are declined, trailers are ignored, and nothing after
+  the last request is parsed as another one.
+- Every wait of a connection has a deadline, and everything read ahead has a bound.
+- Malformed input is answered once, unless the answer could be taken for that to another request,
+  and the connection closes.
 """
 
 import asyncio
@@ -30,23 +29,23 @@ from .refusals import check_head, render_error, too_large, too_slow
 
 MAX_HEAD_BYTES = 128 * 1024
 MAX_OVERHEAD_BYTES = 16 * 1024
-"""Extensions of a chunk, or fields after the last one: what comes without a piece of the body."""
+"""The most bytes of chunk extensions or trailers without a piece of the body."""
 
 PIECE_BYTES = 8 * 1024
-"""How much is parsed at once: of pipelined requests no more are begun ahead of their turn."""
+"""Bytes parsed at once; it bounds the pipelined requests that begin ahead of their turn."""
 
 HEAD_S = 30
 """How long the head of a request may take, and a connection may be open without one."""
 
 BODY_S = 60
-"""How long a body may take. Who reads it gives up sooner; this is for those that do not."""
+"""How long a body may take, for endpoints that do not read it; those that do give up sooner."""
 
 REST_S = 30
 REST_BYTES = 16 * 2**20
-"""What is still read of a client that has its answer: many read it after they have sent all."""
+"""Seconds and bytes of input after an answer: many clients read it only after sending all."""
 
 CLOCK_S = 0.002
-"""A timer goes off that much too early at most."""
+"""How early a timer may fire."""
 
 UPGRADE_HEADERS = (b"connection", b"upgrade", b"http2-settings")
 
@@ -54,7 +53,7 @@ log = structlog.get_logger("seseragi.server")
 
 
 class _ParseState(Enum):
-    """What the next byte is part of."""
+    """The part of a request that the next byte belongs to."""
 
     BETWEEN = auto()
     HEAD = auto()
@@ -62,21 +61,21 @@ class _ParseState(Enum):
 
 
 class _Wait(Enum):
-    """What a connection waits for."""
+    """The event that a connection waits for."""
 
     REQUEST = auto()
     HEAD = auto()
     BODY = auto()
     REST = auto()
-    """The end of what a client sends that has its answer already."""
+    """The end of the input of a client that has its answer already."""
     ANSWER = auto()
-    """The app; what that waits for has its own limits."""
+    """The app, which has its own deadlines."""
     READER = auto()
-    """That the client takes the last of its answer; then it is closed."""
+    """The client, which takes the rest of its answer before the connection closes."""
 
 
 class _ResponseTransport:
-    """What uvicorn sends an answer over, and closes: see `Protocol.finish`."""
+    """The transport that uvicorn's cycle writes to; `close` calls `Protocol.finish`."""
 
     __slots__ = ("_protocol", "write")
 
@@ -92,7 +91,7 @@ class _ResponseTransport:
 
 
 class Protocol(HttpToolsProtocol):
-    """Offers `CONNECTION` to the app; what it gives a reader for time is in `Flow`."""
+    """The HTTP protocol, which offers `CONNECTION` to the app; `Flow` limits slow readers."""
 
     def __init__(
         self,
@@ -126,11 +125,11 @@ class Protocol(HttpToolsProtocol):
         self._responses: list[DirectWriter] = []
         self._state = _ParseState.BETWEEN
         self._overhead = 0
-        """Bytes since the last that were of use: the end of a head, a piece of a body."""
+        """Bytes since the end of the last head or piece of a body."""
         self._unused = 0
-        """Bytes that came after an answer and will not be looked at."""
+        """Bytes received after an answer, and dropped."""
         self._last = False
-        """Whether nothing that comes from here on is a request."""
+        """Whether no further request is parsed."""
         self._closing = False
         """Whether the next request is the last."""
         self.finished = False
@@ -169,9 +168,9 @@ class Protocol(HttpToolsProtocol):
     def take_last(self, *, within_s: float) -> None:
         """Close after the current answer, or after the next if there is none.
 
-        An idle connection closes after the time: a request may be on its way, from a proxy that
-        would not send it again. After an answer that has begun the proxy would take the
-        connection for its next request, when the relay already refuses it.
+        An idle connection closes after `within_s`: a proxy may have a request on its way that it
+        would not send again. After an answer that has begun, the proxy would send its next
+        request over the connection when the relay already refuses it.
         """
         self._closing = True
         if self._wait is _Wait.ANSWER:
@@ -182,7 +181,7 @@ class Protocol(HttpToolsProtocol):
         elif self._wait is _Wait.REQUEST:
             self._arm(within_s)
 
-    # What the client sends
+    # Input
 
     def data_received(self, data: bytes) -> None:
         if self._last or self._wait is _Wait.REST:
@@ -194,7 +193,7 @@ class Protocol(HttpToolsProtocol):
         self._update_wait()
 
     def _parse(self, data: bytes) -> None:
-        """Parse what came, as far as it is its turn; the rest is held and nothing more read."""
+        """Parse input up to a pipelined request; keep the rest unparsed and pause reading."""
         self.flow.unparsed = b""
         view = memoryview(data)
         while view and not self._last:
@@ -217,7 +216,7 @@ class Protocol(HttpToolsProtocol):
             self._check_overhead()
 
     def _feed(self, piece: memoryview) -> int:
-        """Parse a piece; give how much of it has been."""
+        """Parse a piece; return the number of bytes parsed."""
         try:
             self.parser.feed_data(piece)
         except httptools.HttpParserUpgrade as upgrade:
@@ -229,10 +228,10 @@ class Protocol(HttpToolsProtocol):
         return len(piece)
 
     def _head_without_upgrade(self) -> bytes:
-        """Write the head again, as that of a request without an upgrade, which is the last.
+        """Render the head without its upgrade, with `connection: close`.
 
-        Whoever offers an upgrade may go on in another protocol, or have others do so: what
-        follows the request is no other request, whatever it looks like.
+        A client that offers an upgrade may continue in another protocol: bytes after the request
+        must not be parsed as another one.
         """
         version = self.parser.get_http_version().encode()
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
@@ -240,7 +239,7 @@ class Protocol(HttpToolsProtocol):
         return b"\r\n".join((*lines, b"connection: close\r\n\r\n"))
 
     def _check_overhead(self) -> None:
-        """Bound what the parser takes without giving anything."""
+        """Bound the input that the parser consumes without a callback."""
         if self._state is not _ParseState.BODY:
             if self._overhead > MAX_HEAD_BYTES:
                 self._refuse(too_large("the head of the request is", MAX_HEAD_BYTES))
@@ -248,7 +247,7 @@ class Protocol(HttpToolsProtocol):
             what = "the extension of a chunk, or the fields after the body, are"
             self._refuse(too_large(what, MAX_OVERHEAD_BYTES))
 
-    # What the parser finds
+    # Callbacks of the parser
 
     def on_message_begin(self) -> None:
         if self._last:
@@ -259,7 +258,7 @@ class Protocol(HttpToolsProtocol):
         self._unused = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._state is _ParseState.HEAD:  # not after the body, past all that checked the head
+        if self._state is _ParseState.HEAD:  # trailers would bypass the checks of the head
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -306,10 +305,10 @@ class Protocol(HttpToolsProtocol):
         self._update_wait()
 
     def _refuse(self, error: RelayError) -> None:
-        """Read no further, and say why if that cannot be taken for another answer."""
+        """Stop reading, and answer with the error unless that could pass for another answer."""
         log.debug("request refused", detail=error.message)
         cycle, within = self.cycle, self._state is _ParseState.BODY
-        if not within:  # no body is on its way that the client has to get rid of first
+        if not within:  # the client has no body left to send first
             self._unused = REST_BYTES - MAX_HEAD_BYTES
         self._state, self._last = _ParseState.BETWEEN, True
         if within and cycle.response_complete:
@@ -327,8 +326,8 @@ class Protocol(HttpToolsProtocol):
     def finish(self) -> None:
         """Send no more, and close when the client does.
 
-        Closed at once, what is on its way from the client would break off the answer: the
-        system resets a connection that is closed with something unread.
+        Closing at once would cut off the answer if more input is on its way: the system resets a
+        connection that is closed with unread input.
         """
         if self.finished or self.transport.is_closing():
             return
@@ -341,7 +340,7 @@ class Protocol(HttpToolsProtocol):
     # Deadlines
 
     def _update_wait(self) -> None:
-        """Note what is waited for now, and until when."""
+        """Update the wait and its deadline."""
         wait = self._next()
         if wait is self._wait:
             return
@@ -373,7 +372,7 @@ class Protocol(HttpToolsProtocol):
         return _Wait.REQUEST if cycle is None or cycle.response_complete else _Wait.ANSWER
 
     def _arm(self, seconds: float) -> None:
-        """Set the time; a timer that goes off too early for it is left, and set again then."""
+        """Set the deadline; a timer that fires before it is kept and started again."""
         self.flow.was_paused = self.flow.read_paused
         self._due = self.loop.time() + seconds
         if self._timer is not None:
@@ -388,13 +387,13 @@ class Protocol(HttpToolsProtocol):
 
     def _on_time(self) -> None:
         self._timer = None
-        self._update_wait()  # that the transport is closing is not always told
+        self._update_wait()  # a closing transport does not always call back
         now = self.loop.time()
         if self._wait in (_Wait.ANSWER, _Wait.READER):
             self._due = now + REST_S
         elif self._due <= now + CLOCK_S:
             self._due = now + REST_S
-            if self.flow.was_paused:  # by the relay: what did not come could not
+            if self.flow.was_paused:  # by the relay, so the client could not send
                 self.flow.was_paused = self.flow.read_paused
             else:
                 self._expire()
