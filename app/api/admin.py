@@ -1,4 +1,4 @@
-"""`/admin` and what its page asks: `GET /v1/admin/summary` and `POST /v1/admin/targets`."""
+"""`/admin`, and its API: `GET /v1/admin/summary` and `POST /v1/admin/targets`."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -24,11 +24,11 @@ EXAMPLE: Final = '{"target": "openai/gpt-6", "action": "rest", "for_s": 300}'
 
 KEY: Final = b'data-credential="key"'
 SESSION: Final = b'data-credential="session"'
-"""In the page: whether it asks for a key first, or the host application knows its user."""
+"""Attributes of the page: it asks for a key, or the host application identifies the user."""
 
 
 class TargetCommand(Body, frozen=True):
-    """What is to become of a target."""
+    """A command for a target."""
 
     target: Annotated[str, Meta(min_length=1, max_length=3000)]
     action: Action
@@ -39,7 +39,7 @@ _command = msgspec.json.Decoder(TargetCommand)
 
 
 class Admin:
-    """The endpoints; they hold what all their requests share."""
+    """The endpoints of the admin page."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Admin:
         *,
         with_session: bool,
     ) -> None:
-        """Serve a desk; `with_session`: requests of the page need no key of its own."""
+        """`with_session`: a host application identifies the user, so the page asks for no key."""
         self._service = service
         self._hub = hub
         self._http_settings = http_settings
@@ -58,7 +58,7 @@ class Admin:
         self._with_session = with_session
 
     async def summary(self, request: Request) -> Response:
-        """Tell how all processes fare."""
+        """Return the state of all processes."""
         check_admin(request, "this call needs")
         headers = {"cache-control": "no-store"}
         return Response(
@@ -66,7 +66,7 @@ class Admin:
         )
 
     async def targets(self, request: Request) -> Response:
-        """Order something of a target."""
+        """Send a command for a target to all processes."""
         check_admin(request, "this call needs")
         command = await read_options(
             request, self._hub, http_settings=self._http_settings, decoder=_command, example=EXAMPLE
@@ -77,7 +77,7 @@ class Admin:
         return document(sent, status_code=202)
 
     async def page(self, request: Request) -> Response:
-        """Send the page, which asks for a key and has no data of its own."""
+        """Send the page, which has no data of its own."""
         if not self._page.is_file():
             raise RequestError("not_found", "there is nothing at '/admin'")
         if self._with_session:

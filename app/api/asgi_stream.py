@@ -8,7 +8,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from .http_settings import HttpSettings
 
 GRACE_S = 2
-"""How long readers get to take what is left after the drain."""
+"""How long readers have for the rest of their output after the drain."""
 
 
 class _Heartbeat(ServerSentEvent):
@@ -30,8 +30,8 @@ def respond(
 ) -> EventSourceResponse:
     """Return the response that sends the pieces, and heartbeats between them.
 
-    `stopping` is set when the server stops, where that can be known; what has not come to its
-    end after the time for that is cut off.
+    sse-starlette sets `stopping` when it can tell that the server stops; a response that has not
+    ended `drain_s` later is cut off.
     """
     ping = _Heartbeat(heartbeat)
     response = EventSourceResponse(
@@ -43,6 +43,6 @@ def respond(
         shutdown_event=stopping,
         shutdown_grace_period=http_settings.drain_s + GRACE_S,
     )
-    # Its own have `connection`, which HTTP/2 forbids.
+    # sse-starlette adds `connection`, which HTTP/2 forbids.
     response.raw_headers = list(headers)
     return response

@@ -1,4 +1,4 @@
-"""`POST /v1/streams/{id}/cassette`: a stream as a small text file that can be replayed."""
+"""`POST /v1/streams/{id}/cassette`: a stream as a text file that can be replayed."""
 
 import asyncio
 import time
@@ -40,10 +40,10 @@ MEDIA_TYPE: Final = "application/jsonl"
 
 
 class CassetteOptions(Body, frozen=True):
-    """What the cassette is to hold."""
+    """The options of a cassette."""
 
     follow: bool | None = None
-    """Whether a stream that runs is waited for, and its times are measured."""
+    """Whether to wait for the end of a running stream, and to measure its times."""
 
 
 log = structlog.get_logger("seseragi.cassettes")
@@ -52,14 +52,14 @@ _options = msgspec.json.Decoder(CassetteOptions)
 
 
 class CassetteDownload:
-    """The endpoint; it holds what all its requests share."""
+    """The endpoint that returns cassettes."""
 
     def __init__(self, hub: Hub, http_settings: HttpSettings) -> None:
         self._hub = hub
         self._http_settings = http_settings
 
     async def post(self, request: Request) -> Response:
-        """Return a stream of the asker's as a cassette."""
+        """Return a stream of the caller's as a cassette."""
         streams = streams_of(self._hub, request)
         stream = await streams.get(request.path_params["stream"], after=0)
         record = await stream.record()
@@ -83,9 +83,9 @@ class CassetteDownload:
 
 
 class _Following(StreamingResponse):
-    """Sends a cassette while its stream runs; it counts as a reader, and cuts off what is too long.
+    """A cassette sent while its stream runs; it counts as a reader, and its size is bounded.
 
-    A body that ends before the `stream.end` is one of a recording that was cut short.
+    A body that ends before the `stream.end` is a recording that was cut short.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""`POST /v1/client_secrets`: what a backend hands to its own page, in OpenAI's form."""
+"""`POST /v1/client_secrets`: short-lived credentials for pages, in OpenAI's form."""
 
 import secrets
 from typing import Annotated, Final, Literal
@@ -21,7 +21,7 @@ from .http_settings import HttpSettings
 from .request import principal_of
 
 DEFAULT_S: Final = 600
-"""How long a secret is valid that says nothing of it, unless `client_secret_s` is less."""
+"""The default lifetime of a secret, unless `client_secret_s` is less."""
 
 MAX_MODELS: Final = 32
 MAX_ORIGINS: Final = 16
@@ -32,14 +32,14 @@ Name = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
 class ExpiresAfter(Body, frozen=True):
-    """How OpenAI's clients say it."""
+    """The lifetime in the form of OpenAI's clients."""
 
     seconds: Annotated[float, Meta(ge=1)]
     anchor: Literal["created_at"] = "created_at"
 
 
 class SecretOptions(Body, frozen=True):
-    """What a client secret is to be narrowed to."""
+    """The restrictions of a client secret."""
 
     user: Name | None = None
     tenant: Name | None = None
@@ -54,7 +54,7 @@ _options = msgspec.json.Decoder(SecretOptions)
 
 
 class ClientSecrets:
-    """The endpoint; it holds what all its requests share."""
+    """The endpoint that makes client secrets."""
 
     def __init__(self, hub: Hub, http_settings: HttpSettings, tokens: Tokens | None) -> None:
         self._hub = hub
@@ -62,7 +62,7 @@ class ClientSecrets:
         self._tokens = tokens
 
     async def post(self, request: Request) -> Response:
-        """Make a client secret by a key that has the role for it."""
+        """Make a client secret for a key with the role `client_secrets`."""
         principal = principal_of(request)
         if self._tokens is None:
             raise RequestError(
@@ -88,7 +88,7 @@ class ClientSecrets:
                 )
         user, secret = options.user or principal.user, ""
         if not user:
-            # Without one all who are given a secret of this key would own each other's streams.
+            # Without a user, all holders of secrets of this key would own each other's streams.
             secret = secrets.token_urlsafe(16)
             user = f"visitor_{secret}"
         value = self._tokens.make_client_secret(
@@ -106,7 +106,7 @@ class ClientSecrets:
         return document(_render(value, resolved))
 
     def _seconds(self, options: SecretOptions) -> float:
-        """Return how long a secret is to be valid."""
+        """Return the lifetime of a secret in seconds."""
         most, place = self._http_settings.client_secret_s, "expires_in_s"
         seconds = options.expires_in_s
         if options.expires_after is not None:
@@ -127,7 +127,7 @@ class ClientSecrets:
 
 
 def _render(value: str, resolved: Principal) -> dict[str, object]:
-    """Return the secret and what it is narrowed to."""
+    """Return the secret with its restrictions."""
     limits = {"limits": resolved.user_limits} if resolved.user_limits else {}
     return {
         "value": value,

@@ -1,4 +1,4 @@
-"""How many tokens a request takes, in the words of Anthropic and of OpenAI's Responses."""
+"""Token counts of requests, for Anthropic's Messages and OpenAI's Responses."""
 
 from typing import Final
 
@@ -24,7 +24,7 @@ from .single_call import ESTIMATED, SingleCall, Work
 from .stored_responses import StoredResponses
 
 NOT_NEEDED: Final = {ANTHROPIC.name: "max_tokens", RESPONSES.name: "input"}
-"""By the dialect, the field that a generation needs and a count does not."""
+"""The field that a generation needs and a count does not, by dialect."""
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -34,11 +34,11 @@ class Counted(msgspec.Struct, omit_defaults=True):
 
     input_tokens: int
     object: str | None = None
-    """What the answer is, in the words of Responses."""
+    """The type of the object, for Responses."""
 
 
 class Counting:
-    """The endpoints; they hold what all their requests share."""
+    """The endpoints that count tokens."""
 
     def __init__(self, hub: Hub, http_settings: HttpSettings) -> None:
         self._hub = hub
@@ -47,7 +47,7 @@ class Counting:
         self._stored = StoredResponses(http_settings, wall=hub.clock.wall)
 
     async def messages(self, request: Request) -> Response:
-        """Count what a request for a message would take, which need not say `max_tokens`."""
+        """Count the tokens of a request for a message; `max_tokens` is optional."""
         betas = ",".join(request.headers.getlist(BETA))
 
         def count(body: bytes) -> Work:
@@ -57,7 +57,7 @@ class Counting:
         return await self._messages.answer(request, count)
 
     async def responses(self, request: Request) -> Response:
-        """Count what a request for a response would take, which need not say `input`."""
+        """Count the tokens of a request for a response; `input` is optional."""
         streams = streams_of(self._hub, request)
 
         def count(body: bytes) -> Work:
@@ -82,7 +82,7 @@ async def _count(
 
 
 def _default(body: bytes, name: str, text: bytes) -> bytes:
-    """Add a field that generations need and a count does not, to a request without it."""
+    """Add a field to a request that lacks it."""
     completed = parse_body(body, _fields, example='{"model": "demo", ...}')
     present = {field: value for field, value in completed.items() if bytes(value) != b"null"}
     return msgspec.json.encode({name: msgspec.Raw(text), **present})

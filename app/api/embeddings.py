@@ -1,4 +1,4 @@
-"""`POST /v1/embeddings`, in OpenAI's words whoever makes the vectors."""
+"""`POST /v1/embeddings`, in OpenAI's form for every provider."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,7 +24,7 @@ def routes(hub: Hub, http_settings: HttpSettings) -> list[Route]:
 
 
 def _embed(body: bytes) -> Work:
-    """Read a request for embeddings."""
+    """Parse a request for embeddings."""
     request = parse_request(body)
 
     async def work(context: CallContext, memory: RequestMemory) -> Response:
