@@ -114,7 +114,7 @@ class Configuration:
 
 
 def warn_of_limits(settings: Settings, upstreams: Upstreams, prices: PriceBook) -> None:
-    """Warn of limits that hold for nobody, and of models that a budget refuses altogether."""
+    """Warn of limits without effect, and of models that a budget always refuses."""
     identity = settings.identity
     keys: tuple[KeyConfig, ...] = ()
     if identity.auth.keys_file is not None:
@@ -122,9 +122,9 @@ def warn_of_limits(settings: Settings, upstreams: Upstreams, prices: PriceBook) 
             keys = read_keys_file(Path(identity.auth.keys_file)).file.keys
     if idle := list_idle(settings.ledger.limits, identity, keys):
         log.warning(
-            "these limits hold for nobody: no key is of that tenant"
+            "these limits have no effect: no key belongs to that tenant"
             if identity.configured
-            else "these limits hold for nobody, since nobody has to say who he is; set [auth]",
+            else "these limits have no effect: authentication is off; set [auth]",
             tables=idle[:20],
         )
     budgets = list_budgeted(settings.ledger.limits, identity, keys)

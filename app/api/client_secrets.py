@@ -67,14 +67,14 @@ class ClientSecrets:
         if self._tokens is None:
             raise RequestError(
                 "forbidden",
-                "there are no client secrets where nobody has to say who he is: make a key with "
-                "`seseragi key new --role client_secrets`, and name its file in [auth] keys_file",
+                "client secrets need authentication, which is off: create a key with `seseragi key "
+                "new --role client_secrets`, and set [auth] keys_file to its file",
             )
         if "client_secrets" not in principal.roles or principal.stream is not None:
             raise RequestError(
                 "forbidden",
-                "this credential makes no client secrets; ask from your backend, with a key that "
-                "has the role 'client_secrets'",
+                "this credential cannot create client secrets; call from your backend, with a key "
+                "that has the role 'client_secrets'",
             )
         options = await read_options(
             request, self._hub, http_settings=self._http_settings, decoder=_options, example=EXAMPLE

@@ -1,4 +1,4 @@
-"""Starting a generation, whatever dialect the client speaks: request in, stream or JSON out."""
+"""The endpoints that start a generation in any dialect, and answer with a stream or JSON."""
 
 import asyncio
 import hashlib
@@ -38,34 +38,34 @@ from .request import last_event_id, principal_of, root_of, streams_of
 from .via import origin_of
 
 OWN: Final = ("openai_responses", "anthropic")
-"""The dialects whose calls need more than one endpoint; they have files of their own."""
+"""Dialects with more than one endpoint, which have modules of their own."""
 
 MODEL: Final = "seseragi.model"
-"""Where the scope has the model that a request names, once its body was read."""
+"""The key in the scope of the model that a request names, once its body was read."""
 
 
 class DeliveryMode(NamedTuple):
-    """How an answer is to be delivered."""
+    """The delivery of an answer that a request asks for."""
 
     streams: bool
     respond_async: bool
     seconds: float
-    """How long it may go on without a reader, if the request says so in seconds."""
+    """How long it may run without a reader, if the request says so in seconds."""
     early_linger_s: float | None
-    """The same for a client that leaves before it knows the stream's id, which can come back
-    by its key only; None for what the stream was started with."""
+    """The same if the client leaves before it knows the stream's id, and so can return only by
+    its idempotency key; None for the value that the stream was started with."""
 
 
 class StoredRequest(NamedTuple):
-    """What a stream is to keep of the request for it."""
+    """The part of a request that is stored with its stream."""
 
     request: bytes
     name_of: Callable[[str], str]
-    """What it is found by too, made of its id."""
+    """Returns a second name for the stream, from its id."""
 
 
 class Generation:
-    """One endpoint that starts generations; it holds what all its requests share."""
+    """An endpoint that starts generations in one dialect."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Generation:
         self._tokens = tokens
 
     async def post(self, request: Request) -> Response:
-        """Start a generation, or read on in the one that the request names."""
+        """Start a generation, or resume reading the one that `Last-Event-ID` names."""
         try:
             return await self._post(request)
         except ClientDisconnect:
@@ -100,10 +100,10 @@ class Generation:
         return await self._answer(request, opened, mode)
 
     async def _answer(self, request: Request, opened: Opened, mode: DeliveryMode) -> Response:
-        """Answer with the stream, with its result, or with the place where it is."""
+        """Answer with the stream, its result, or its URLs."""
         reader = opened.reader
         if mode.respond_async:
-            # However shortly it may go on without a reader: its first one needs time to come.
+            # At least `linger_s`, since the first reader needs time to come.
             reader.leave(linger_s=max(mode.seconds, self._http_settings.linger_s))
             return self._accepted(request, opened)
         try:
@@ -126,7 +126,7 @@ class Generation:
     async def _open(
         self, request: Request, streams: OwnedStreams, *, origin: RequestSource, key: str | None
     ) -> tuple[Opened, DeliveryMode]:
-        """Start what the body asks for; nothing of it is kept here, for as long as it runs."""
+        """Parse the body and start its stream; nothing here refers to the body while that runs."""
         with self._hub.admission.receive(origin.address) as memory:
             body = await self._read(request, memory)
             memory.expect(body)
@@ -166,11 +166,11 @@ class Generation:
     async def _parse(
         self, streams: OwnedStreams, body: bytes, *, memory: RequestMemory
     ) -> tuple[ParsedRequest, StoredRequest | None]:
-        """Read what a body asks for, which may take of the memory for requests."""
+        """Parse a body, which may reserve memory for requests."""
         return self._client_format.parse_request(body), None
 
     def _digest(self, request: Request, body: bytes) -> str:
-        """Hash all that says which answer is wanted: the dialect, headers of it, the body."""
+        """Hash the parts of a request that determine its answer: dialect, its headers, body."""
         values = [
             ",".join(request.headers.getlist(name)) for name in self._client_format.asking_headers
         ]
@@ -179,7 +179,7 @@ class Generation:
         return digest.hexdigest()
 
     def _answers_at_once(self, parsed: ParsedRequest) -> bool:
-        """Return whether the client is told where the stream is, instead of reading it."""
+        """Return whether the answer names the stream instead of waiting for it."""
         return False
 
     def _asks_again_s(self, mode: DeliveryMode) -> float:
@@ -202,7 +202,7 @@ class Generation:
     async def _stream(
         self, request: Request, opened: Opened, *, linger_s: float | None
     ) -> Response:
-        """Hold the status until the outcome is known, or the gate's time is over."""
+        """Wait for the outcome for at most `gate_s` before sending the status."""
         reader, outcome = opened.reader, opened.outcome
         if outcome is not None:
             if not await _wait_for(request, outcome, timeout_s=self._http_settings.gate_s):
@@ -225,7 +225,7 @@ class Generation:
         )
 
     async def _read_on(self, streams: OwnedStreams, cursor: str, *, address: str) -> Response:
-        """Answer a POST that some client sent again after it had lost its connection."""
+        """Answer a POST that a client repeats with a cursor after a lost connection."""
         stream, after = parse_frame_id(cursor, letter=self._client_format.letter)
         if stream is None:
             raise RequestError("invalid_request", f"Last-Event-ID: {cursor[:80]!r} names no stream")
@@ -243,7 +243,7 @@ class Generation:
     async def _result(
         self, request: Request, opened: Opened, *, linger_s: float | None
     ) -> Response:
-        """Wait for the end and answer with the whole."""
+        """Wait for the end and return the whole answer."""
         reader = opened.reader
         reading = asyncio.ensure_future(_read_to_end(reader))
         try:
@@ -268,7 +268,7 @@ class Generation:
         )
 
     def _accepted(self, request: Request, opened: Opened) -> Response:
-        """Say where the stream is, by URLs that work without a header where it has an owner."""
+        """Return the URLs of the stream; with an owner, they have tokens."""
         stream = opened.reader.stream
         url = f"{root_of(request.scope)}/v1/streams/{stream}"
         body = {
@@ -301,7 +301,7 @@ class Generation:
         return failure(self._client_format, error, request, headers=headers)
 
     def _stream_headers(self, opened: Opened) -> dict[str, str]:
-        """Return what the headers say of a stream that the request has started."""
+        """Return the headers on a stream that the request has started."""
         grant = opened.grant
         headers = {"seseragi-cassette": opened.cassette} if opened.cassette else {}
         if grant is None or (grant.requests is None and grant.tokens is None):
@@ -313,7 +313,7 @@ class Generation:
 async def _wait_for(
     request: Request, outcome: "asyncio.Future[Any]", *, timeout_s: float | None
 ) -> bool:
-    """Wait for the outcome at most so long; tell whether the client is still there."""
+    """Wait for the outcome or the timeout; return whether the client is still connected."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[bool] = loop.create_future()
 
@@ -333,7 +333,7 @@ async def _wait_for(
 
 
 async def _failed_start(reader: Reader) -> RelayError | None:
-    """Return why a stream that has ended never began, None if it did; read no further."""
+    """Return the error of an ended stream that never reached a target; None if it did."""
     after = 0
     while events := await reader.read(after, timeout_s=0):
         if after == 0:
@@ -355,7 +355,7 @@ async def _read_to_end(reader: Reader) -> list[Event]:
 
 
 def _delivery_mode(request: Request, chat: ChatRequest, key: str | None) -> DeliveryMode:
-    """Return how an answer is to be delivered, by the head of a request and by its body."""
+    """Return the delivery that the head and the body of a request ask for."""
     on_disconnect = chat.on_disconnect
     return DeliveryMode(
         streams=chat.streams,
@@ -366,7 +366,7 @@ def _delivery_mode(request: Request, chat: ChatRequest, key: str | None) -> Deli
 
 
 def _prefers_async(request: Request) -> bool:
-    """RFC 7240: `Prefer: respond-async`, alone or in a list."""
+    """Return whether there is `Prefer: respond-async` (RFC 7240), alone or in a list."""
     preferences = request.headers.getlist("prefer")
     if not preferences:
         return False
@@ -375,7 +375,7 @@ def _prefers_async(request: Request) -> bool:
 
 
 def _idempotency_key(request: Request) -> str | None:
-    """Read the header of draft-ietf-httpapi-idempotency-key-header."""
+    """Return `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header)."""
     key = request.headers.get("idempotency-key")
     if key is not None and not re.fullmatch(r"[!-~]{1,255}", key):
         raise RequestError(
@@ -385,12 +385,12 @@ def _idempotency_key(request: Request) -> str | None:
 
 
 def _client_closed() -> Response:
-    """Answer a client that has gone; the status is nginx's for it, seen in logs only."""
+    """Return the response for a disconnected client: nginx's 499, which only logs show."""
     return Response(status_code=499)
 
 
 def routes(hub: Hub, http_settings: HttpSettings, tokens: Tokens | None = None) -> list[Route]:
-    """List the endpoints that start generations, a path for each dialect."""
+    """Return the routes that start generations, one for each dialect."""
     return [
         Route(
             client_format.path,

@@ -16,7 +16,7 @@ from .http_settings import HttpSettings
 
 
 class Messages:
-    """The endpoint; it holds what all its requests share."""
+    """The endpoint of Anthropic's Messages."""
 
     def __init__(self, hub: Hub, http_settings: HttpSettings, tokens: Tokens | None) -> None:
         self._hub = hub
@@ -24,7 +24,7 @@ class Messages:
         self._tokens = tokens
 
     async def post(self, request: Request) -> Response:
-        """Start a generation; the betas that the client names are part of what it says."""
+        """Start a generation; the betas in the header are part of the request."""
         betas = ",".join(request.headers.getlist(BETA))
         client_format = CLIENT_FORMAT._replace(parse_request=partial(parse_request, betas=betas))
         generation = Generation(self._hub, self._http_settings, client_format, tokens=self._tokens)

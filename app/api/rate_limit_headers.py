@@ -1,4 +1,4 @@
-"""How near a limit of a minute is, in the headers that official SDKs know."""
+"""Rate limit headers, as the official SDKs read them."""
 
 import time
 from datetime import UTC, datetime
@@ -19,13 +19,13 @@ RATE_LIMIT_HEADERS: Final = (
         for field in ("limit", "remaining", "reset")
     ),
 )
-"""All of them."""
+"""The names of all of them."""
 
 
 def rate_limit_headers(
     client_format: str, requests: RateLimitState | None, tokens: RateLimitState | None
 ) -> dict[str, str]:
-    """Return the headers of a dialect: Anthropic's are its own, all others have OpenAI's."""
+    """Return the headers for a dialect: Anthropic's own, or OpenAI's for all others."""
     headers = {}
     for kind, state in zip(_KINDS, (requests, tokens), strict=True):
         if state is None:
@@ -44,6 +44,6 @@ def rate_limit_headers(
 
 
 def _duration(seconds: float) -> str:
-    """Write a duration as OpenAI does: `8.64s`, `1m4.5s`."""
+    """Format a duration as OpenAI does: `8.64s`, `1m4.5s`."""
     minutes, rest = divmod(round(seconds, 3), 60)
     return f"{minutes:.0f}m{rest:g}s" if minutes else f"{rest:g}s"

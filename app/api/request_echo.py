@@ -1,7 +1,7 @@
-"""`GET /v1/arrival`: how a request came, for who looks for what a proxy has made of it.
+"""`GET /v1/arrival`: echoes the request's headers, to debug proxies.
 
-Only headers by which proxies name themselves or which clients of the relay depend on are told:
-others may be secrets that a proxy adds.
+Only headers that identify proxies or that clients of the relay depend on are echoed: others may
+be secrets that a proxy adds.
 """
 
 from typing import Final
@@ -22,7 +22,7 @@ ECHOED: Final = frozenset(
     )
 )
 MAX_VALUE: Final = 512
-"""Characters of a header; what is longer is cut."""
+"""The most characters of a header; longer ones are cut."""
 MAX_HEADERS: Final = 40
 
 

@@ -44,11 +44,11 @@ from .stored_responses import StoredResponses
 
 PAGE: Final = 20
 MAX_PAGE: Final = 100
-"""How many items a list has, unless told otherwise, and at most."""
+"""The default and the greatest `limit` of a list of items."""
 
 
 class Create(Generation):
-    """Starts responses; one in the background is not waited for."""
+    """The endpoint that starts responses; it does not wait for one in the background."""
 
     def __init__(self, hub: Hub, http_settings: HttpSettings, tokens: Tokens | None) -> None:
         super().__init__(hub, http_settings, CLIENT_FORMAT, tokens=tokens)
@@ -80,7 +80,7 @@ class Create(Generation):
 
 
 class Compact(Create):
-    """One request to compact a conversation: a response that is not stored, shown otherwise."""
+    """One request to compact a conversation: a response that is not stored, in another form."""
 
     async def _parse(
         self, streams: OwnedStreams, body: bytes, *, memory: RequestMemory
@@ -97,7 +97,7 @@ class Compact(Create):
 
 
 class Responses:
-    """The endpoints of one response; they hold what all their requests share."""
+    """The endpoints of one response."""
 
     def __init__(self, hub: Hub, http_settings: HttpSettings) -> None:
         self._hub = hub
@@ -105,7 +105,7 @@ class Responses:
         self._stored = StoredResponses(http_settings, wall=hub.clock.wall)
 
     async def retrieve(self, request: Request) -> Response:
-        """Report of a response, or stream it after a sequence number, or from its beginning."""
+        """Return a response, or stream it from its beginning or after a sequence number."""
         last = read_query(request, "starting_after")
         if read_query(request, "stream", "").lower() == "true":
             address = address_of(request.scope.get("client"))
@@ -119,7 +119,7 @@ class Responses:
         return _json(result, stream=stream.id)
 
     async def list_input(self, request: Request) -> Response:
-        """List the items that a response was made from, those of the turns before first of all."""
+        """List the input items of a response, those of earlier turns first."""
         streams = streams_of(self._hub, request)
         items = await self._stored.list_input(streams, await self._find(request))
         if items is None:
@@ -127,13 +127,13 @@ class Responses:
         return _json(_page(items, request))
 
     async def cancel(self, request: Request) -> Response:
-        """Stop a response; doing it twice, or too late, changes nothing."""
+        """Stop a response; idempotent."""
         stream = await self._find(request)
         await stream.cancel()
         return _show(stream.id, await stream.events())
 
     async def delete(self, request: Request) -> Response:
-        """Stop a response and forget what it said."""
+        """Stop a response and delete it."""
         await (await self._find(request)).delete()
         body = {"id": request.path_params["response_id"], "object": "response", "deleted": True}
         return _json(body)
@@ -142,7 +142,7 @@ class Responses:
         """Find the stream that was started as the response of the path.
 
         Raises:
-            RequestError: `not_found`, there is none, or none any more.
+            RequestError: `not_found`, there is none, or it is deleted.
         """
         response = request.path_params["response_id"]
         streams = streams_of(self._hub, request)
@@ -159,13 +159,13 @@ class Responses:
             reader, CLIENT_FORMAT, after, http_settings=self._http_settings, retry_ms=retry_ms
         )
         if response.status_code == 204:
-            # The official clients take no answer without a body for a stream.
+            # The official clients do not accept a 204 for a stream.
             return Response(media_type="text/event-stream", headers=dict(response.headers))
         return response
 
 
 def _echo_previous(parsed: ParsedRequest, response: str) -> ParsedRequest:
-    """Have the response say which one it goes on from."""
+    """Add `previous_response_id` to the fields that the response echoes."""
     echo = msgspec.json.decode(parsed.labels.get(ECHO, "{}")) | {"previous_response_id": response}
     labels = {**parsed.labels, ECHO: msgspec.json.encode(echo).decode()}
     return msgspec.structs.replace(parsed, labels=labels)
@@ -177,10 +177,10 @@ def _not_found(request: Request) -> RequestError:
 
 
 def _page(items: list[Item], request: Request) -> dict[str, Any]:
-    """Return the part of the items that the query asks for, the last ones first by default.
+    """Return the page of items that the query asks for, by default the last items first.
 
     Raises:
-        RequestError: `invalid_request`, the query cannot be understood.
+        RequestError: `invalid_request`, a parameter is not valid.
     """
     limit = read_query(request, "limit", str(PAGE))
     if not re.fullmatch(r"0*[1-9][0-9]{0,2}", limit, re.ASCII) or int(limit) > MAX_PAGE:
@@ -209,7 +209,7 @@ def _page(items: list[Item], request: Request) -> dict[str, Any]:
 
 
 def _cursor(sequence_number: str | None) -> int:
-    """Return the number of the frame that was seen last: events are counted from 0."""
+    """Return the number of the last frame seen; sequence numbers start at 0."""
     if sequence_number is None:
         return 0
     if not sequence_number.isdecimal() or len(sequence_number) > 15:

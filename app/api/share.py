@@ -1,4 +1,4 @@
-"""`POST /v1/streams/{id}/share`: a link by which others may read a stream, and do nothing else."""
+"""`POST /v1/streams/{id}/share`: read-only links to a stream."""
 
 from typing import Annotated, Final
 
@@ -19,13 +19,13 @@ from .http_settings import HttpSettings
 from .request import principal_of, root_of, streams_of
 
 DEFAULT_S: Final = 86_400
-"""How long a link is valid that says nothing of it, if its stream is kept for so long."""
+"""The default lifetime of a link, unless its stream is deleted before."""
 
 EXAMPLE: Final = '{"expires_in_s": 3600}'
 
 
 class ShareOptions(Body, frozen=True):
-    """What the link is to be."""
+    """The options of a link."""
 
     expires_in_s: Annotated[float, Meta(ge=1, le=31_536_000)] | None = None
     format: str | None = None
@@ -35,7 +35,7 @@ _options = msgspec.json.Decoder(ShareOptions)
 
 
 class ShareLinks:
-    """The endpoint; it holds what all its requests share."""
+    """The endpoint that makes share links."""
 
     def __init__(self, hub: Hub, http_settings: HttpSettings, tokens: Tokens | None) -> None:
         self._hub = hub
@@ -43,16 +43,16 @@ class ShareLinks:
         self._tokens = tokens
 
     async def post(self, request: Request) -> Response:
-        """Make a link to a stream of the asker's."""
+        """Make a link to a stream of the caller's."""
         principal = principal_of(request)
         if principal.stream is not None:
             raise RequestError(
                 "forbidden",
-                "a link makes no other links; who started the stream can, with his own credential",
+                "share links cannot create share links; use the credential that started the stream",
             )
         stream = await streams_of(self._hub, request).get(request.path_params["stream"])
-        if stream.state.owner != principal.owner:  # an admin; the link would not reach it
-            raise RequestError("forbidden", "a stream is shared by who started it, and nobody else")
+        if stream.state.owner != principal.owner:  # an admin, whose link would not reach it
+            raise RequestError("forbidden", "only the owner of a stream can share it")
         options = await read_options(
             request, self._hub, http_settings=self._http_settings, decoder=_options, example=EXAMPLE
         )
@@ -80,7 +80,7 @@ class ShareLinks:
         answer = {
             "url": f"{root}/v1/streams/{stream.id}/events"
             + (f"?{parameters}" if parameters else ""),
-            # A fragment is sent to no server, and so is in no log.
+            # Browsers do not send a fragment, so it is in no log.
             "page_url": f"{root}/#watch={stream.id}" + (f"&token={token}" if token else ""),
             "token": token,
             "expires_at": int(expires_at),
@@ -89,7 +89,7 @@ class ShareLinks:
         return document(answer)
 
     def _readable_until(self, state: LogState, now: float) -> float:
-        """Return until when a stream can be read at most."""
+        """Return the latest time at which a stream can be read."""
         ends_at = state.started_at + self._http_settings.longest_s
         if state.ended:
             ends_at = state.ended_at or now

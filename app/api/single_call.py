@@ -1,4 +1,4 @@
-"""Endpoints that answer with one document, and start nothing that could be read again."""
+"""Endpoints that answer with one document, without a stream."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class SingleCall:
-    """What such endpoints share: who may ask, how much, and until when."""
+    """An endpoint without a stream: admission, body, and deadline."""
 
     def __init__(self, hub: Hub, http_settings: HttpSettings, *, kind: str) -> None:
         self._kind = kind
@@ -38,7 +38,7 @@ class SingleCall:
         self._http_settings = http_settings
 
     async def answer(self, request: Request, parse: Callable[[bytes], Work]) -> Response:
-        """Read the request, and do what its body asks for as long as its client is there."""
+        """Read the request and run its call while the client is connected."""
         try:
             return await self._answer(request, parse)
         except ClientDisconnect:
@@ -76,10 +76,10 @@ class SingleCall:
 
 
 async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Wait for what is done for a client; if he goes it is stopped.
+    """Await work for a client, and cancel it if the client disconnects.
 
     Raises:
-        ClientDisconnect: he has gone.
+        ClientDisconnect: the client has disconnected.
     """
     working = asyncio.ensure_future(work)
     disconnected = False

@@ -1,4 +1,4 @@
-"""`/v1/ui/chat/{chat_id}`: what runs for a chat, for clients that know no stream's id."""
+"""`/v1/ui/chat/{chat_id}`: a chat's running stream, for clients without its id."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,14 +16,14 @@ from .request import streams_of
 
 
 class Chats:
-    """The endpoints; they hold what all their requests share."""
+    """The endpoints of a chat of the AI SDK."""
 
     def __init__(self, hub: Hub, http_settings: HttpSettings) -> None:
         self._hub = hub
         self._http_settings = http_settings
 
     async def resume(self, request: Request) -> Response:
-        """Send the chat's last stream from its beginning, as far as it goes and then live."""
+        """Send the chat's last stream from its beginning, then live."""
         stream = await self._find(request, after=0)
         if stream is None:
             return _nothing()
@@ -36,7 +36,7 @@ class Chats:
         )
 
     async def stop(self, request: Request) -> Response:
-        """Stop what runs for the chat; doing it twice, or too late, changes nothing."""
+        """Stop the chat's stream; idempotent."""
         stream = await self._find(request)
         if stream is not None:
             await stream.cancel()
@@ -48,9 +48,9 @@ class Chats:
 
 
 async def _continues(stream: OwnedStream) -> bool:
-    """Return whether the stream was added to a message that the page had already.
+    """Return whether the stream continues a message that the page had already.
 
-    The client forgets what stood before it in that message when it is sent again.
+    A replay would make the client drop the earlier part of that message.
     """
     events = await stream.read_start()
     start = events[0] if events else None
