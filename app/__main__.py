@@ -5,7 +5,7 @@ import gc
 import signal
 import threading
 
-gc.disable()  # What is imported is no garbage: to look for it takes 0.1 s of a start's 0.9.
+gc.disable()  # Collections during imports find nothing, and take 0.1 s of 0.9 s of the start.
 _interruptible = (
     threading.current_thread() is threading.main_thread()
     and signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -37,7 +37,7 @@ if _interruptible:
 gc.enable()
 
 INTERRUPTED = 130
-"""The exit code after Ctrl-C, except where the relay serves: that it stops then is no failure."""
+"""The exit code after Ctrl-C, except while the relay serves, where it is a clean stop."""
 
 STDIN = 0
 
@@ -48,7 +48,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the relay until it is stopped, or what the first argument names instead."""
+    """Run the relay until it is stopped, or the subcommand of the first argument."""
     try:
         _run(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
@@ -91,12 +91,12 @@ def _show_records(arguments: list[str]) -> None:
 
 @contextlib.contextmanager
 def _report_errors() -> Iterator[None]:
-    """Around a command that prints a report: end it in one line, or quietly at a closed pipe."""
+    """Report settings errors in one line, and end silently at a closed pipe."""
     try:
         yield
     except SettingsError as error:
         fail(str(error))
-    except BrokenPipeError:  # `| head` has what it wants
+    except BrokenPipeError:  # `| head`
         sys.stdout = None
 
 
@@ -127,7 +127,7 @@ def _check_targets(arguments: list[str]) -> None:
     status = 1
     with _report_errors():
         settings = load_settings(os.environ, config=options.config)
-        configure_logs(format=settings.log_format, level="error")  # the report says the rest
+        configure_logs(format=settings.log_format, level="error")  # the report has the rest
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             status = runner.run(check_command.run(options, settings, build_price_book(settings)))
     raise SystemExit(status)
@@ -175,7 +175,7 @@ COMMANDS: Final[Mapping[str, Callable[[list[str]], None]]] = {
     "doctor": _run_doctor,
     "why": _explain_stream,
 }
-"""What runs instead of the relay, by the first argument."""
+"""The subcommands, by name."""
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

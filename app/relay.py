@@ -1,4 +1,4 @@
-"""The composition of a relay: all that the settings name, opened and closed together.
+"""The composition of a relay: its parts, opened and closed together.
 
 The command, the lifespan of the app, `seseragi.testing` and the tests open a relay here.
 """
@@ -46,7 +46,7 @@ from .upstreams.routes import Upstreams
 
 
 class Reloaded(NamedTuple):
-    """The parts of reloaded settings, for streams that begin from then on."""
+    """The parts of reloaded settings, for later streams."""
 
     ledger: LedgerConfig
     prices: PriceBook
@@ -96,9 +96,9 @@ class Relay:
     ) -> AsyncIterator[Self]:
         """Open a relay, and close it at the end of the `async with`.
 
-        The settings say who may ask: `settle_identity`, or with `identify` `settle_hook`, has
-        completed them. The metrics count `lines` of the log; `areas` are those of all workers,
-        and `own` is the number of this process's.
+        `settle_identity`, or with `identify` `settle_hook`, has completed the settings. The metrics
+        count `lines` of the log; `shared_counters` are those of all workers, and `own_index` is the
+        index of this process's.
 
         Raises:
             SettingsError: a setting cannot be used.
@@ -167,7 +167,7 @@ class Relay:
         )
         async with AsyncExitStack() as stack:
             if tracing is not None:
-                tracing.open()  # before the log, which may end lost streams as it is opened
+                tracing.open()  # before the log, which may end orphaned streams when it opens
                 stack.push_async_callback(tracing.aclose)
             stack.push_async_callback(parts.client.aclose)
             await hub.open()
@@ -195,7 +195,7 @@ class Relay:
             )
 
     async def reconfigure(self, reloaded: Reloaded) -> None:
-        """Use reloaded settings for all that begins from now on."""
+        """Use reloaded settings for all later streams and calls."""
         parts = self._parts
         parts.upstreams.become(reloaded.upstreams)
         parts.accounting = parts.accounting.with_config(reloaded.ledger, reloaded.prices)

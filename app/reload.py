@@ -1,7 +1,7 @@
-"""Settings that change while the relay runs: the `seseragi` command reads them again on SIGHUP.
+"""Reload of the settings on SIGHUP, in the `seseragi` command.
 
-Upstreams, routes, prices, limits, keys and issuers are taken, for all that begins from then on;
-any other setting needs a restart.
+Upstreams, routes, prices, limits, keys and issuers change for later streams; any other setting
+needs a restart.
 """
 
 import contextlib
@@ -26,20 +26,26 @@ from .settings.limits import list_budgeted, list_idle
 from .upstreams.routes import Upstreams
 
 RELOADABLE: Final = (
-    *("upstreams", "routes", "ledger", "default_model", "passthrough", "attempts", "url_schemes"),
+    "upstreams",
+    "routes",
+    "ledger",
+    "default_model",
+    "passthrough",
+    "attempts",
+    "url_schemes",
 )
-"""The settings that can change, beside the keys and issuers of `identity`."""
+"""The settings that can change, besides the keys and issuers of `identity`."""
 
 log = structlog.get_logger("seseragi.settings")
 
 
 class Configuration:
-    """The settings of a running relay, and how they are read again."""
+    """The settings of a running relay, which can be reloaded."""
 
     def __init__(
         self, load: Callable[[], Settings], loaded: Settings, start: Start, settings: Settings
     ) -> None:
-        """Take what was `given`, what the `start` made of that, and the `settings` in use."""
+        """Take the `loaded` settings, their `start`, and the `settings` in use."""
         self.settings = settings
         self._load = load
         self._loaded = loaded
@@ -48,14 +54,14 @@ class Configuration:
 
     @property
     def lost_terminal(self) -> bool:
-        """Whether the terminal of this process has gone, whose end sends SIGHUP too."""
+        """Whether the terminal of this process has closed, which sends SIGHUP too."""
         return self._had_terminal and not _has_terminal()
 
     def read(self, *, logs: bool = True) -> Reloaded | None:
-        """Read the settings again, and build what can change. It may be called in any thread.
+        """Reload the settings and build the parts that can change. Any thread may call it.
 
-        None, and one line in the log, where they cannot be used; then nothing has changed. Where
-        they can, `tells` says whether there is a line too.
+        Return None if the settings cannot be used, which is logged and changes nothing. A reload
+        is logged if `logs`.
         """
         try:
             loaded = self._load()
@@ -81,10 +87,10 @@ class Configuration:
         return reloaded
 
     def _merge(self, loaded: Settings) -> Settings:
-        """Return the settings in use, with what can change as it is given now.
+        """Return the settings in use, with the loaded values of those that can change.
 
         Raises:
-            SettingsError: others could call the relay than before, or a key cannot be used.
+            SettingsError: access would change, or a key cannot be used.
         """
         reloadable = {name: getattr(loaded, name) for name in RELOADABLE}
         settings = msgspec.structs.replace(self.settings, **reloadable, identity=loaded.identity)
@@ -100,7 +106,7 @@ class Configuration:
         return msgspec.structs.replace(settings, identity=identity)
 
     def _list_ignored(self, loaded: Settings) -> list[str]:
-        """Return the settings that need a restart to be as they are given now."""
+        """Return the names of changed settings that need a restart."""
         names = [
             name for name in Settings.__struct_fields__ if name not in (*RELOADABLE, "identity")
         ]
@@ -118,7 +124,7 @@ def warn_of_limits(settings: Settings, upstreams: Upstreams, prices: PriceBook) 
     identity = settings.identity
     keys: tuple[KeyConfig, ...] = ()
     if identity.auth.keys_file is not None:
-        with contextlib.suppress(KeysUnusable):  # of which others tell
+        with contextlib.suppress(KeysUnusable):  # reported elsewhere
             keys = read_keys_file(Path(identity.auth.keys_file)).file.keys
     if idle := list_idle(settings.ledger.limits, identity, keys):
         log.warning(
@@ -143,7 +149,7 @@ def warn_of_limits(settings: Settings, upstreams: Upstreams, prices: PriceBook) 
 
 
 def _access_kind(start: Start) -> object:
-    """Return what decides of which parts an authenticator is made, and who may call without one."""
+    """Return the kind of access, which needs a restart to change."""
     identity = start.settings.identity
     if identity.configured and start.key is None:
         return "credentials"

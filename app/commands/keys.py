@@ -1,7 +1,7 @@
-"""`seseragi key`: makes, lists and ends keys.
+"""`seseragi key`: creates, lists and revokes API keys.
 
-A key is shown once, alone on stdout; the rest is for people, on stderr. What is kept is its
-digest.
+A key is printed once, alone on stdout; messages for people go to stderr. Only its digest is
+stored.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from ..settings import SettingsError, load_identity
 from ..settings.failure import check_origins, reason, suggest
 
 KEYS_FILE = "keys.json"
-"""Where keys are kept if the settings do not say."""
+"""The default keys file."""
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 LONGEST_S = 100 * 365 * 86_400
@@ -43,7 +43,7 @@ LIMITS = {
 
 
 def add_actions(parser: argparse.ArgumentParser) -> None:
-    """Add what the command can do to its parser."""
+    """Add the actions and their arguments to a parser."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     new = actions.add_parser(
         "new",
@@ -105,7 +105,7 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
-    """Do what the command says.
+    """Run the action.
 
     Raises:
         SettingsError: an argument or the settings cannot be used.
@@ -195,7 +195,7 @@ def _unusable(name: str, fields: Mapping[str, str], detail: str) -> SettingsErro
 
 
 def _describe_error(field: str, detail: str) -> str:
-    """Return what is wrong with an argument in words of the command."""
+    """Return the error message for an argument."""
     match field:
         case "name":
             return "NAME: give 1 to 128 visible ASCII characters without spaces"
@@ -249,7 +249,7 @@ def _with(file: KeysFile | None, config: KeyConfig, path: Path) -> KeysFile:
 
 
 def _setup_hint(identity: Identity, path: Path) -> str:
-    """Return what has to be set so that the relay asks for keys of the file."""
+    """Return the settings that make the relay use the keys file; "" if they are set."""
     if identity.trusted:
         return "auth = 'none' is set, so chats need no key; operators need one with a role.\n"
     if identity.auth.keys_file is not None and Path(identity.auth.keys_file) == path:
@@ -267,7 +267,7 @@ def _to_toml(config: KeyConfig) -> str:
 
 
 def _write_toml(value: object) -> str:
-    """Write a value; a number, a text, or a list of texts, is in TOML as in JSON."""
+    """Render a value; numbers, strings and lists of strings are the same in TOML and JSON."""
     if isinstance(value, UsageLimits):
         fields = msgspec.to_builtins(value).items()
         return f"{{ {', '.join(f'{name} = {_write_toml(limit)}' for name, limit in fields)} }}"

@@ -1,4 +1,4 @@
-"""`seseragi prices`: what each configured target costs, and who says so."""
+"""`seseragi prices`: the price of each configured target, and its source."""
 
 import argparse
 import json
@@ -17,7 +17,7 @@ COLUMNS: Final = ("target", "input", "output", "cached", "written", "from")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the command takes to its parser."""
+    """Add the arguments to a parser."""
     parser.add_argument(
         "models",
         nargs="*",
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace, settings: Settings, book: PriceBook) -> Non
 
 
 def describe(target: str, book: PriceBook) -> dict[str, Any]:
-    """Return what is known of the price of a target, money as decimal texts."""
+    """Return the price of a target, with money as decimal strings."""
     price = book.price_of(target)
     if price is None:
         return {"target": target, "from": "unknown"}
@@ -102,7 +102,7 @@ def _lines(row: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _targets_of(model: str, settings: Settings) -> Sequence[str]:
-    """Return the targets that a model's name stands for."""
+    """Return the targets of a model's name."""
     for route in settings.routes:
         if route.name == model:
             return [target.name for target in route.targets]

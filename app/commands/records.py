@@ -1,4 +1,4 @@
-"""`seseragi records`: what streams have cost, the latest of them, and how a user is erased."""
+"""`seseragi records`: reports usage and cost, lists streams, and erases users."""
 
 import argparse
 import asyncio
@@ -32,11 +32,11 @@ ENDERS = get_args(EndedBy)
 
 _SUM_NAMES = tuple(name for name in SUMS if name not in ("nano_usd", "unpriced"))
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for a formula."""
+"""Prefixes that spreadsheets interpret as a formula."""
 
 
 def add_actions(parser: argparse.ArgumentParser, action: str) -> None:
-    """Add what one of the command's actions takes to its parser."""
+    """Add the arguments of an action to its parser."""
     if action == "report":
         parser.add_argument(
             "--by",
@@ -89,7 +89,7 @@ def run(
     *,
     parser_of: Callable[..., argparse.ArgumentParser],
 ) -> None:
-    """Do what the command says.
+    """Run the action.
 
     Raises:
         SettingsError: an argument, the settings or the database cannot be used.
@@ -115,7 +115,7 @@ def run(
 
 
 def look(url: str, work: Callable[[Database], Awaitable[T]]) -> T:
-    """Do something with the records at an address.
+    """Run work on the records database at a URL.
 
     Raises:
         SettingsError: they cannot be used.
@@ -135,7 +135,7 @@ def look(url: str, work: Callable[[Database], Awaitable[T]]) -> T:
 
 
 def _read_options(action: str, options: argparse.Namespace) -> None:
-    """Read what was said as text; nothing is asked of a database before it is right."""
+    """Parse options that are text, before the database is opened."""
     if action == "report":
         options.by = [name.strip() for name in options.by.split(",") if name.strip()]
         for name in options.by:
@@ -195,7 +195,7 @@ def _named(found: Report, line: tuple[tuple[str, ...], dict[str, int]]) -> dict[
 
 
 def _numbers(sums: Mapping[str, int]) -> dict[str, Any]:
-    """Return sums as they are told: money in dollars, beside how many cost what nobody knows."""
+    """Return sums as they are printed: money in USD, with the number of unpriced streams."""
     counts: dict[str, Any] = {name: sums[name] for name in _SUM_NAMES}
     return counts | {"usd": to_usd(sums["nano_usd"]), "unpriced": sums["unpriced"]}
 
@@ -236,7 +236,7 @@ async def _list(options: argparse.Namespace, database: Database) -> None:
 
 
 def _stream_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stream with times and money as they are told."""
+    """Return a stream as it is printed, with times in ISO 8601 and money in USD."""
     values = {name: row[name] for name in LISTED if name != "nano_usd"}
     values |= {name: _iso_time(row[name]) for name in ("started_at", "ended_at")}
     return values | {"usd": None if row["nano_usd"] is None else to_usd(row["nano_usd"])}
@@ -297,7 +297,7 @@ def _read_day(name: str, text: str) -> date:
 
 
 def _safe(text: str) -> str:
-    """Return a text without anything that a terminal would obey."""
+    """Escape control characters, which a terminal would interpret."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
@@ -337,7 +337,7 @@ def _cell(cell: Any) -> Any:
 
 
 def _print_json(document: Any) -> None:
-    print(json.dumps(document, indent=2))  # in ASCII, which a terminal obeys nothing of
+    print(json.dumps(document, indent=2))  # in ASCII, without control characters
 
 
 def _print_note(text: str) -> None:

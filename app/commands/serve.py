@@ -1,4 +1,4 @@
-"""The start of the `seseragi` command: its settings, sockets and log, before it serves."""
+"""The start of the `seseragi` command: settings, sockets, log, then serving."""
 
 import contextlib
 import socket
@@ -27,7 +27,7 @@ OTHER_FILES = 100
 
 
 def start_relay(load: Callable[[], Settings], *, until: int | None) -> None:
-    """Serve by the settings that `load` reads, until a signal comes or the file `until` ends."""
+    """Serve with the settings of `load`, until a signal or the end of the file `until`."""
     try:
         loaded = load()
         start = settle_identity(loaded)
@@ -83,7 +83,7 @@ def _listen(host: str, port: int, setting: str) -> socket.socket:
 
 
 def _fit_files(settings: Settings) -> Settings:
-    """Take as many connections as files can be open beside those of upstreams."""
+    """Raise the limit of open files, and derive `max_connections` from it."""
     allowed = allow_files()
     if allowed is None:
         return settings
@@ -113,7 +113,7 @@ def _announce(
     start: Start,
     **more: object,
 ) -> None:
-    """Say where the relay listens: a few lines for a person, else a line of the log."""
+    """Announce the URLs: a few lines for a person, else a log line."""
     default = upstreams.default_model
     names = [upstream.name for upstream in upstreams.all]
     operator_url = "" if operator is None else _url(operator)

@@ -1,4 +1,4 @@
-"""`seseragi why ID`: what happened to one answer, and why it stopped."""
+"""`seseragi why ID`: explains the course of one answer and why it stopped."""
 
 import argparse
 import json
@@ -20,10 +20,10 @@ FOUND, NOT_FOUND, NOT_TRIED = 0, 1, 2
 
 TIMEOUT_S: Final = 10.0
 MAX_BODY: Final = 64 * 2**20
-"""Bytes of a relay's reply: the longest answers of its log."""
+"""The most bytes of a relay's reply: the longest answers of its log."""
 MAX_LINE: Final = 2**20
 MAX_LINES: Final = 40
-"""Lines of a log file that are told beside attempts and the end."""
+"""The most lines of a log file that are printed besides attempts and the end."""
 LAST: Final = 4e9
 """The year 2096, in unix seconds."""
 NOTICE: Final = b'data: {"type":"notice"'
@@ -56,7 +56,7 @@ MENDED_BY: Final = {
 OTHERWISE: Final = "Try again; another target of its route, or more attempts, would hide it."
 LEFT: Final = " But its client left, or was cut off, before the end: try `seseragi doctor URL`."
 _NOT_OURS: Final = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
-"""What reading the reply of something else may fail with."""
+"""Errors of parsing the reply of a server that is not a relay."""
 FINISHES: Final = {
     "length": "The model reached the longest answer that the request allows: raise `max_tokens`.",
     "content_filter": "The provider's content filter ended it.",
@@ -67,7 +67,7 @@ FINISHES: Final = {
 
 
 class Story:
-    """What all sources tell of one stream: facts by their names, and steps with their times."""
+    """The facts on one stream from all sources, and its steps with their times."""
 
     def __init__(self, name: str) -> None:
         self.facts: dict[str, Any] = {"stream" if STREAM.fullmatch(name) else "request_id": name}
@@ -75,20 +75,20 @@ class Story:
         self.found = False
 
     def learn(self, fields: Mapping[str, Any], *names: str) -> None:
-        """Take facts that a source tells, where none before has."""
+        """Add facts; the first source of a fact has precedence."""
         self.found = True
         for name in names:
             if fields.get(name) not in (None, ""):
                 self.facts.setdefault(name, fields[name])
 
     def note(self, what: str, at: float | None, *notes: Any) -> None:
-        """Take a step, in words, unless a source before has."""
+        """Add a step, unless an earlier source has added it."""
         if at is not None and 0 <= at < LAST:
             words = (str(one) for one in notes if one not in (None, ""))
             self.steps.setdefault(what, (at, ", ".join(words)))
 
     def note_whole(self, began: float | None, first_s: Any, ended: float | None) -> None:
-        """Note where it began and ended, by the facts."""
+        """Add the start, the first event and the end, from the facts."""
         facts = self.facts
         self.note("start", began, f"asked for {facts.get('model')}")
         if began is not None and (after := _number(first_s)) is not None:
@@ -106,7 +106,7 @@ FACTS: Final = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the command takes to its parser."""
+    """Add the arguments to a parser."""
     parser.add_argument("id", metavar="ID", help="of a stream (st_...), or of a request")
     parser.add_argument("--url", metavar="URL", help="a relay that has the stream in its log")
     parser.add_argument("--key", help=f"a key of that relay (default: {CLIENT_KEY})")
@@ -122,7 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    """Look everywhere, print the story, and return the exit status.
+    """Query all sources, print the story, and return the exit status.
 
     Raises:
         SettingsError: an argument or the settings cannot be used, or there is nowhere to look.
@@ -132,7 +132,7 @@ def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     story, places = Story(options.id), dict[str, Callable[[], None]]()
     records = options.records or load_scalar("records", environ, config=options.config)
     key = options.key or environ.get(CLIENT_KEY, "")
-    if options.log_file:  # first: it leads from a request to its stream
+    if options.log_file:  # first: it maps a request to its stream
         places[f"the log {options.log_file!r}"] = lambda: _read_log(story, options.log_file)
     if records:
         places["the records"] = lambda: _read_records(story, records)
@@ -165,7 +165,7 @@ def _render(story: Story) -> Iterator[str]:
 
 
 def conclude(facts: Mapping[str, Any]) -> str:
-    """Return why it stopped and what to do, in a sentence or two."""
+    """Return the cause of the end and the remedy, in a sentence or two."""
     code, by, status = (str(facts.get(name) or "") for name in ("code", "ended_by", "status"))
     title = CODES[code].title if code in CODES else code
     if status in ("", "running"):
@@ -198,7 +198,7 @@ def _read_lines(story: Story, file: IO[bytes]) -> None:
             continue
         try:
             fields = json.loads(line)
-        except (ValueError, RecursionError):  # of a console, or longer than a line may be
+        except (ValueError, RecursionError):  # of the console format, or above MAX_LINE
             continue
         if not isinstance(fields, dict):
             continue
@@ -207,7 +207,7 @@ def _read_lines(story: Story, file: IO[bytes]) -> None:
             continue
         # An id that a client gives to several requests leads to the stream of the first.
         if known & {stream, request} and stream in ("", story.facts.get("stream", stream)):
-            # The request of an access line may be that of any reader.
+            # An access line may be of any reader's request.
             known |= {stream} if fields.get("event") == "request" else {stream, request}
             known.discard("")
             count += 1
@@ -216,7 +216,7 @@ def _read_lines(story: Story, file: IO[bytes]) -> None:
 
 
 def _read_line(story: Story, fields: Mapping[str, Any], number: int) -> None:
-    """Take one line of the log."""
+    """Add one line of the log."""
     at, reply = _time(fields.get("timestamp")), fields.get("http_status")
     match fields.get("event"):
         case "attempt failed":
@@ -274,21 +274,21 @@ def _ask_relay(story: Story, url: str, key: str) -> None:
 
 
 def _take(story: Story, fields: Mapping[str, Any], events: bytes) -> None:
-    """Take what a relay shows of a stream, and what its events tell beside the answer."""
+    """Add the facts of a stream from a relay, and the notices among its events."""
     target, timings = fields.get("target") or {}, fields.get("timings") or {}
     more = {"target": f"{target['upstream']}/{target['model']}"} if target else {}
     error, usage = fields.get("error") or {}, fields.get("usage") or {}
     began, ended = (_number(timings.get(name)) for name in ("started_at", "ended_at"))
     story.learn({**usage, **error, **fields, **more}, *FACTS)
     story.note_whole(began, 0 if target and "first" not in story.steps else None, ended)
-    if "attempt 1" not in story.steps:  # the log tells more of those
+    if "attempt 1" not in story.steps:  # the log has more details
         lines = (line[6:] for line in events.split(b"\n") if line.startswith(NOTICE))
         for number, notice in enumerate(map(json.loads, lines)):
             story.note(f"notice {number}", began, notice["code"], notice["message"])
 
 
 def _fetch(client: httpx2.Client, url: str) -> bytes:
-    """Return what is there; nothing if nothing is."""
+    """Return the body; empty for 404 and 410."""
     with client.stream("GET", url) as reply:
         if reply.status_code in (404, 410):
             return b""
@@ -316,5 +316,5 @@ def _number(value: Any) -> float | None:
 
 
 def _plain(text: str) -> str:
-    """Return a text without anything that a terminal would obey."""
+    """Escape control characters, which a terminal would interpret."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
