@@ -5,7 +5,7 @@ import gc
 import signal
 import threading
 
-gc.disable()  # What is imported is no garbage: to look for it takes 0.1 s of a start's 0.9.
+gc.disable()  # Collections during imports find nothing, and take 0.1 s of 0.9 s of the start.
 _interruptible = (
     threading.current_thread() is threading.main_thread()
     and signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -37,7 +37,7 @@ if _interruptible:
 gc.enable()
 
 INTERRUPTED = 130
-"""The exit code after Ctrl-C, except where the relay serves: that it stops then is no failure."""
+"""The exit code after Ctrl-C, except while the relay serves, where it is a clean stop."""
 
 STDIN = 0
 
@@ -48,7 +48,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the relay until it is stopped, or what the first argument names instead."""
+    """Run the relay until it is stopped, or the subcommand of the first argument."""
     try:
         _run(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
@@ -85,18 +85,18 @@ def _show_records(arguments: list[str]) -> None:
         from .commands import records
     except ImportError:
         fail("records: SQLAlchemy is not installed; in the checkout: pip install '.[records]'")
-    with _reporting():
+    with _report_errors():
         records.run(arguments, os.environ, parser_of=_Parser)
 
 
 @contextlib.contextmanager
-def _reporting() -> Iterator[None]:
-    """Around a command that prints a report: end it in one line, or quietly at a closed pipe."""
+def _report_errors() -> Iterator[None]:
+    """Report settings errors in one line, and end silently at a closed pipe."""
     try:
         yield
     except SettingsError as error:
         fail(str(error))
-    except BrokenPipeError:  # `| head` has what it wants
+    except BrokenPipeError:  # `| head`
         sys.stdout = None
 
 
@@ -125,15 +125,15 @@ def _check_targets(arguments: list[str]) -> None:
     check_command.add_arguments(parser)
     options = parser.parse_args(arguments)
     status = 1
-    with _reporting():
+    with _report_errors():
         settings = load_settings(os.environ, config=options.config)
-        configure_logs(format=settings.log_format, level="error")  # the report says the rest
+        configure_logs(format=settings.log_format, level="error")  # the report has the rest
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             status = runner.run(check_command.run(options, settings, build_price_book(settings)))
     raise SystemExit(status)
 
 
-def _examine(arguments: list[str]) -> None:
+def _run_doctor(arguments: list[str]) -> None:
     from .commands.doctor import command  # the relay has no need of it
 
     parser = _Parser(
@@ -150,7 +150,7 @@ def _examine(arguments: list[str]) -> None:
     raise SystemExit(status)
 
 
-def _tell_why(arguments: list[str]) -> None:
+def _explain_stream(arguments: list[str]) -> None:
     from .commands import why  # the relay has no need of it
 
     parser = _Parser(
@@ -162,7 +162,7 @@ def _tell_why(arguments: list[str]) -> None:
     why.add_arguments(parser)
     options = parser.parse_args(arguments)
     status = 0
-    with _reporting():
+    with _report_errors():
         status = why.run(options, os.environ)
     raise SystemExit(status)
 
@@ -172,10 +172,10 @@ COMMANDS: Final[Mapping[str, Callable[[list[str]], None]]] = {
     "records": _show_records,
     "prices": _show_prices,
     "check": _check_targets,
-    "doctor": _examine,
-    "why": _tell_why,
+    "doctor": _run_doctor,
+    "why": _explain_stream,
 }
-"""What runs instead of the relay, by the first argument."""
+"""The subcommands, by name."""
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

@@ -8,9 +8,9 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def parse_address(text: str) -> Address | None:
-    """Parse an address, IPv6 with its brackets or without; None if it is none.
+    """Parse an IP address, IPv6 with or without brackets; None if it is malformed.
 
-    An IPv4 address that is written as IPv6 is returned as IPv4.
+    An IPv4-mapped IPv6 address is returned as IPv4.
     """
     try:
         if text.startswith("["):
@@ -39,7 +39,7 @@ def is_loopback(name: str) -> bool:
 def name_customer(address: Address) -> str:
     """Return the name under which an address is counted.
 
-    Of IPv6 a network of 64 bits counts as one address, since that is what one customer gets.
+    An IPv6 /64 counts as one address, since one customer gets that much.
     """
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)
@@ -53,10 +53,10 @@ _DEFAULT_PORTS = {("http", 80), ("https", 443)}
 
 
 def write_origin(text: str) -> str | None:
-    """Return the origin that a text means, as browsers send it; None if it means none.
+    """Normalise an origin as browsers send it; None if it is malformed.
 
-    In lower case, without a default port, a path and a slash at the end (RFC 6454, 6.2), which
-    is how it is compared. `chat.example.com` means `https://chat.example.com`, `localhost` http.
+    The result is in lower case, without default port, path and final slash (RFC 6454, 6.2), for
+    comparison. `chat.example.com` means `https://chat.example.com`, `localhost` http.
     """
     try:
         parts = urlsplit(text if "://" in text else f"https://{text}")

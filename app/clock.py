@@ -1,4 +1,4 @@
-"""The clocks of one process, passed in so that a test can set them."""
+"""Clocks, passed in so that tests can set them."""
 
 import time
 from collections.abc import Callable
@@ -6,10 +6,7 @@ from typing import NamedTuple
 
 
 class Clock(NamedTuple):
-    """The time of day and the time that passes, both in seconds.
-
-    Timers go by the event loop's clock, which is the loop's own.
-    """
+    """The wall clock and the monotonic clock, in seconds; timers use the event loop's own."""
 
     wall: Callable[[], float] = time.time
     """Unix time."""

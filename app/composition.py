@@ -1,4 +1,4 @@
-"""Builders of the single parts that the settings name; `app/relay.py` puts them together."""
+"""Builders of a relay's parts from the settings; `app/relay.py` composes them."""
 
 import os
 import platform
@@ -49,25 +49,25 @@ if TYPE_CHECKING:
 
 
 class Substitutes(NamedTuple):
-    """Parts of a relay that a test puts in the place of those that the settings name."""
+    """Parts of a relay that a test replaces."""
 
     clock: Clock = SYSTEM
     transports: Mapping[str, httpx2.AsyncBaseTransport] = MappingProxyType({})
-    """Upstreams without a socket, by the URL pattern that httpx2 mounts them at."""
+    """Upstreams without a socket, by the URL pattern to mount them at in httpx2."""
     observers: Sequence[Observer] | None = None
     authenticator: Authenticator | None = None
     prices: PriceBook | None = None
     keeps_rows: bool = False
-    """Whether the event log keeps the rows of ended streams, as it does for records."""
+    """Whether the event log stores the rows of ended streams, as it does for records."""
     wrap_log: Callable[[EventLog], EventLog] | None = None
-    """Returns what stands between the relay and its event log."""
+    """Returns a wrapper of the event log."""
 
 
 NO_SUBSTITUTES = Substitutes()
 
 
 def build_observers() -> list[Observer]:
-    """Build what is told of every stream; to add another observer, add it here."""
+    """Build the observers of streams; add further observers here."""
     return [StreamLog()]
 
 
@@ -76,28 +76,30 @@ def build_metrics(
     upstreams: Upstreams,
     recorder: "Recorder | None" = None,
     *,
-    areas: Sequence[SharedCounters] = (),
-    own: int = 0,
+    shared_counters: Sequence[SharedCounters] = (),
+    own_index: int = 0,
 ) -> Metrics | None:
-    """Build what measures this process; None if the settings want none.
+    """Build the metrics of this process; None if they are off.
 
-    `areas` are those of all workers, and `own` is the number of this process's.
+    `shared_counters` are those of all workers, and `own_index` is the index of this process's.
     """
     if not settings.metrics:
         return None
-    records = None if recorder is None else partial(_state_of_records, recorder)
-    return Metrics(Names(upstreams), areas, own, process=os.getpid(), records=records)
+    records = None if recorder is None else partial(_records_state, recorder)
+    return Metrics(
+        Names(upstreams), shared_counters, own_index, process=os.getpid(), records=records
+    )
 
 
-def _state_of_records(recorder: "Recorder") -> RecordsState:
+def _records_state(recorder: "Recorder") -> RecordsState:
     return RecordsState(recorder.state.waiting, recorder.state.failures)
 
 
 def build_tracing(settings: Settings) -> "Tracing | None":
-    """Build what makes spans, once it is opened; None if the settings want none.
+    """Build the tracing, which has to be opened; None if it is off.
 
     Raises:
-        SettingsError: its library is not there, or the environment says what it cannot do.
+        SettingsError: its library is not installed, or an OTEL_* variable is not supported.
     """
     if not settings.traces:
         return None
@@ -124,7 +126,7 @@ def build_accounting(
     *,
     substitutes: Substitutes = NO_SUBSTITUTES,
 ) -> Accounting:
-    """Build what knows limits and prices; without a recorder the records are never away."""
+    """Build the accounting; without a recorder, the records are never unavailable."""
     return Accounting(
         settings.ledger,
         substitutes.prices or build_price_book(settings),
@@ -135,17 +137,17 @@ def build_accounting(
 
 
 def build_price_book(settings: Settings) -> PriceBook:
-    """Build what knows prices: those of the settings, then those of genai-prices, if it is here."""
+    """Build the price book: the settings, then genai-prices if it is installed."""
     base_urls = {upstream.name: upstream.base_url for upstream in settings.upstreams}
     catalog = open_catalog(base_urls) if base_urls else None
     return PriceBook(settings.ledger.prices, catalog, free=(DEMO.name, CASSETTE.name))
 
 
 def build_recorder(settings: Settings, waiting: WaitingRows) -> "Recorder | None":
-    """Build what writes the records; None where there are to be none.
+    """Build the recorder of rows; None if records are off.
 
     Raises:
-        SettingsError: they cannot be where the settings say.
+        SettingsError: the database or the content hook cannot be used.
     """
     if settings.records is None:
         return None
@@ -174,7 +176,7 @@ def build_recorder(settings: Settings, waiting: WaitingRows) -> "Recorder | None
 
 
 def open_cassettes(settings: Settings) -> Folder | None:
-    """Find the folder of cassettes, made where they are to be recorded; None where there is none.
+    """Return the folder of cassettes, created for recording; None if there is none.
 
     Raises:
         SettingsError: it cannot be used.
@@ -197,13 +199,13 @@ def open_cassettes(settings: Settings) -> Folder | None:
         raise SettingsError(f"cassettes: there is no folder {str(path)!r}; make it")
     folder = Folder(path)
     if settings.record_cassettes == "new":
-        with suppress(OSError):  # who writes there is told when it cannot be read
+        with suppress(OSError):  # a failure is reported when it is read
             folder.clean()
     return folder
 
 
 def build_cassette_recorder(settings: Settings, folder: Folder | None) -> CassetteRecorder | None:
-    """Build what replays and records cassettes; None where there are none."""
+    """Build the recorder of cassettes; None without a folder."""
     if folder is None:
         return None
     return CassetteRecorder(
@@ -218,7 +220,7 @@ def build_upstreams(settings: Settings, folder: Folder | None) -> Upstreams:
     """Build the upstreams and routes, with the cassettes of a folder if there is one.
 
     Raises:
-        SettingsError: the default model is none that the settings know.
+        SettingsError: no model can be used, or the default model is unknown.
     """
     demo = (DEMO,) if settings.demo or not settings.upstreams else ()
     upstreams = Upstreams(
@@ -254,7 +256,7 @@ def build_parts(
     observer: Observer,
     substitutes: Substitutes,
 ) -> Parts:
-    """Build what all streams and calls share."""
+    """Build the parts that all streams and calls share."""
     mounts: dict[str, httpx2.AsyncBaseTransport] = {"all://demo": DemoTransport()}
     if folder is not None:
         mounts[f"all://{httpx2.URL(CASSETTE.base_url).host}"] = CassetteTransport(folder)
@@ -308,10 +310,10 @@ def describe_process(settings: Settings, recorder: "Recorder | None") -> About:
 
 
 def build_log(settings: Settings, clock: Clock = SYSTEM) -> LogParts:
-    """Build the event log, which is opened with the hub.
+    """Build the event log; the hub opens it.
 
     Raises:
-        SettingsError: no log can be built of what they say.
+        SettingsError: the URL of the log cannot be used.
     """
     try:
         return opening.build_log(
@@ -328,25 +330,26 @@ def build_log(settings: Settings, clock: Clock = SYSTEM) -> LogParts:
 
 
 def prepare_log(settings: Settings, observers: Sequence[Observer]) -> None:
-    """Make the log ready for several workers; tell the observers of streams that it ended.
+    """Prepare the log for several workers; report the orphaned streams that it ends.
 
     Raises:
-        LogUnusable: the place of the log cannot be used.
+        LogUnusable: the log cannot be opened.
     """
-    told = Observers(observers)
+    fan_out = Observers(observers)
 
-    def tell(lost: Sequence[StreamEnded]) -> None:
-        for ended in lost:
-            told.ended(ended)
+    def on_orphans(orphans: Sequence[StreamEnded]) -> None:
+        for ended in orphans:
+            fan_out.ended(ended)
 
     close = build_accounting(settings).close_orphaned
-    opening.prepare_log(settings.log, on_orphans=tell, close=close)
+    opening.prepare_log(settings.log, on_orphans=on_orphans, close=close)
 
 
 def build_authenticator(settings: Settings, clock: Clock = SYSTEM) -> Authenticator | None:
-    """Build what authenticates clients; with keys for operators alone, what knows those.
+    """Build the authenticator; None without any keys.
 
-    The settings have their signing key: see `settle_signing_key`.
+    Without configured credentials it knows operators' keys only. The settings must have their
+    signing key: see `settle_signing_key`.
 
     Raises:
         SettingsError: a key or the keys file cannot be used.

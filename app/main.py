@@ -27,15 +27,15 @@ from .telemetry.logs import LineCounter, configure_logs
 class App:
     """The relay as an ASGI app.
 
-    Its lifespan opens what the settings name and closes it. A server runs that by itself; an
-    app in which this one is mounted has to be given it: `Starlette(..., lifespan=relay.lifespan)`.
+    Its lifespan opens and closes the relay. ASGI servers run it; an app that mounts this one has
+    to run it itself: `Starlette(..., lifespan=relay.lifespan)`.
     """
 
     def __init__(
         self, settings: Settings | None = None, *, identify: Identify | None = None
     ) -> None:
         if settings is not None and identify is not None:
-            settle_hook(settings)  # refused here, and not when it is opened
+            settle_hook(settings)  # to raise here rather than on open
         self._settings = settings
         self._identify = identify
         self._served: ASGIApp | None = None
@@ -48,13 +48,13 @@ class App:
 
         Raises:
             SettingsError: they cannot be used.
-            LogUnusable: the place of the log cannot be used.
+            LogUnusable: the log cannot be opened.
         """
         settings = self._settings or load_settings(os.environ)
         start = settle_identity(settings) if self._identify is None else None
         settings = settle_hook(settings) if start is None else start.settings
         lines = LineCounter()
-        if not structlog.is_configured():  # else whoever mounts it has said how to log
+        if not structlog.is_configured():  # else the host application has configured logs
             lines = configure_logs(
                 format=settings.log_format,
                 level=settings.log_level,
@@ -77,8 +77,8 @@ class App:
         elif self._served is None:
             error = ServiceError(
                 "internal",
-                "the relay has not been opened: the app that it is mounted in has to run its "
-                "lifespan, as in Starlette(..., lifespan=relay.lifespan)",
+                "the relay is not open; run its lifespan in the app that mounts it, as in "
+                "Starlette(..., lifespan=relay.lifespan)",
             )
             response = problems.failure(
                 client_format_of(path_of(scope), scope["headers"]), error, Request(scope)
@@ -104,7 +104,7 @@ def create_app(settings: Settings | None = None, *, identify: Identify | None = 
 async def _run_lifespan(
     lifespan: AbstractAsyncContextManager[None], receive: Receive, send: Send
 ) -> None:
-    """Speak ASGI's lifespan protocol; a failure that settings can mend is told in one line."""
+    """Run ASGI's lifespan protocol; errors of the settings become one line."""
     await receive()
     try:
         async with lifespan:

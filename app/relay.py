@@ -1,4 +1,4 @@
-"""The composition of a relay: all that the settings name, opened and closed together.
+"""The composition of a relay: its parts, opened and closed together.
 
 The command, the lifespan of the app, `seseragi.testing` and the tests open a relay here.
 """
@@ -46,7 +46,7 @@ from .upstreams.routes import Upstreams
 
 
 class Reloaded(NamedTuple):
-    """The parts of reloaded settings, for streams that begin from then on."""
+    """The parts of reloaded settings, for later streams."""
 
     ledger: LedgerConfig
     prices: PriceBook
@@ -68,7 +68,7 @@ class Relay:
         routes: Sequence[BaseRoute],
         authenticator: Authenticator | None,
         metrics: Metrics | None,
-        desk: AdminService | None,
+        admin_service: AdminService | None,
     ) -> None:
         self.settings = settings
         self.app = app
@@ -80,7 +80,7 @@ class Relay:
         self.metrics = metrics
         self._parts = parts
         self._authenticator = authenticator
-        self._desk = desk
+        self._admin_service = admin_service
 
     @classmethod
     @asynccontextmanager
@@ -91,14 +91,14 @@ class Relay:
         substitutes: Substitutes = NO_SUBSTITUTES,
         identify: Identify | None = None,
         lines: LineCounter | None = None,
-        areas: Sequence[SharedCounters] = (),
-        own: int = 0,
+        shared_counters: Sequence[SharedCounters] = (),
+        own_index: int = 0,
     ) -> AsyncIterator[Self]:
         """Open a relay, and close it at the end of the `async with`.
 
-        The settings say who may ask: `settle_identity`, or with `identify` `settle_hook`, has
-        completed them. The metrics count `lines` of the log; `areas` are those of all workers,
-        and `own` is the number of this process's.
+        `settle_identity`, or with `identify` `settle_hook`, has completed the settings. The metrics
+        count `lines` of the log; `shared_counters` are those of all workers, and `own_index` is the
+        index of this process's.
 
         Raises:
             SettingsError: a setting cannot be used.
@@ -115,7 +115,13 @@ class Relay:
             settings, substitutes.clock
         )
         history = History((), ()) if settings.admin else None
-        metrics = build_metrics(settings, upstreams, recorder, areas=areas, own=own)
+        metrics = build_metrics(
+            settings,
+            upstreams,
+            recorder,
+            shared_counters=shared_counters,
+            own_index=own_index,
+        )
         tracing = build_tracing(settings)
         if metrics is not None and lines is not None:
             lines.count_by(metrics.logged)
@@ -137,17 +143,17 @@ class Relay:
         )
         keys = tuple if authenticator is None else authenticator.keys
         accounts = AccountReader(parts, log_parts.accounts, keys)
-        desk = None
+        admin_service = None
         if history is not None:
             about = describe_process(settings, recorder)
-            desk = AdminService(parts, hub, accounts, history, log_parts.broadcast, about)
+            admin_service = AdminService(parts, hub, accounts, history, log_parts.broadcast, about)
         routes = build_routes(
             settings,
             hub,
             tokens=None if authenticator is None else authenticator.tokens,
             accounts=accounts,
             measured=metrics,
-            desk=desk,
+            admin_service=admin_service,
             with_session=identify is not None,
         )
         app = build_app(
@@ -161,12 +167,12 @@ class Relay:
         )
         async with AsyncExitStack() as stack:
             if tracing is not None:
-                tracing.open()  # before the log, which may end lost streams as it is opened
+                tracing.open()  # before the log, which may end orphaned streams when it opens
                 stack.push_async_callback(tracing.aclose)
             stack.push_async_callback(parts.client.aclose)
             await hub.open()
             stack.push_async_callback(parts.event_log.close)
-            for service in (recorder, desk):
+            for service in (recorder, admin_service):
                 if service is not None:
                     await service.open()
                     stack.push_async_callback(service.close)
@@ -185,16 +191,16 @@ class Relay:
                 routes=routes,
                 authenticator=authenticator,
                 metrics=metrics,
-                desk=desk,
+                admin_service=admin_service,
             )
 
     async def reconfigure(self, reloaded: Reloaded) -> None:
-        """Use reloaded settings for all that begins from now on."""
+        """Use reloaded settings for all later streams and calls."""
         parts = self._parts
         parts.upstreams.become(reloaded.upstreams)
         parts.accounting = parts.accounting.with_config(reloaded.ledger, reloaded.prices)
-        if self._desk is not None:
-            self._desk.reconfigure()
+        if self._admin_service is not None:
+            self._admin_service.reconfigure()
         if self.metrics is not None:
             self.metrics.rename(Names(parts.upstreams))
         if self._authenticator is not None and reloaded.authenticator is not None:

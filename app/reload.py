@@ -1,7 +1,7 @@
-"""Settings that change while the relay runs: the `seseragi` command reads them again on SIGHUP.
+"""Reload of the settings on SIGHUP, in the `seseragi` command.
 
-Upstreams, routes, prices, limits, keys and issuers are taken, for all that begins from then on;
-any other setting needs a restart.
+Upstreams, routes, prices, limits, keys and issuers change for later streams; any other setting
+needs a restart.
 """
 
 import contextlib
@@ -25,41 +25,47 @@ from .settings.bootstrap_access import Start, settle_identity
 from .settings.limits import list_budgeted, list_idle
 from .upstreams.routes import Upstreams
 
-TAKEN: Final = (
-    *("upstreams", "routes", "ledger", "default_model", "passthrough", "attempts", "url_schemes"),
+RELOADABLE: Final = (
+    "upstreams",
+    "routes",
+    "ledger",
+    "default_model",
+    "passthrough",
+    "attempts",
+    "url_schemes",
 )
-"""The settings that can change, beside the keys and issuers of `identity`."""
+"""The settings that can change, besides the keys and issuers of `identity`."""
 
 log = structlog.get_logger("seseragi.settings")
 
 
 class Configuration:
-    """The settings of a running relay, and how they are read again."""
+    """The settings of a running relay, which can be reloaded."""
 
     def __init__(
-        self, load: Callable[[], Settings], given: Settings, start: Start, settings: Settings
+        self, load: Callable[[], Settings], loaded: Settings, start: Start, settings: Settings
     ) -> None:
-        """Take what was `given`, what the `start` made of that, and the `settings` in use."""
+        """Take the `loaded` settings, their `start`, and the `settings` in use."""
         self.settings = settings
         self._load = load
-        self._given = given
+        self._loaded = loaded
         self._start = start
         self._had_terminal = _has_terminal()
 
     @property
     def lost_terminal(self) -> bool:
-        """Whether the terminal of this process has gone, whose end sends SIGHUP too."""
+        """Whether the terminal of this process has closed, which sends SIGHUP too."""
         return self._had_terminal and not _has_terminal()
 
-    def read(self, *, tells: bool = True) -> Reloaded | None:
-        """Read the settings again, and build what can change. It may be called in any thread.
+    def read(self, *, logs: bool = True) -> Reloaded | None:
+        """Reload the settings and build the parts that can change. Any thread may call it.
 
-        None, and one line in the log, where they cannot be used; then nothing has changed. Where
-        they can, `tells` says whether there is a line too.
+        Return None if the settings cannot be used, which is logged and changes nothing. A reload
+        is logged if `logs`.
         """
         try:
-            given = self._load()
-            settings = self._merge(given)
+            loaded = self._load()
+            settings = self._merge(loaded)
             folder = None if settings.cassettes is None else Folder(Path(settings.cassettes))
             reloaded = Reloaded(
                 settings.ledger,
@@ -71,58 +77,60 @@ class Configuration:
             log.error("settings are not reloaded, the relay keeps those it has", why=str(error))
             return None
         self.settings = settings
-        if not tells:
+        if not logs:
             return reloaded
         warn_of_limits(settings, reloaded.upstreams, reloaded.prices)
-        if ignored := self._differing(given):
+        if ignored := self._list_ignored(loaded):
             log.warning("settings are reloaded, but some need a restart", settings=ignored)
         else:
             log.info("settings are reloaded")
         return reloaded
 
-    def _merge(self, given: Settings) -> Settings:
-        """Return the settings in use, with what can change as it is given now.
+    def _merge(self, loaded: Settings) -> Settings:
+        """Return the settings in use, with the loaded values of those that can change.
 
         Raises:
-            SettingsError: others could call the relay than before, or a key cannot be used.
+            SettingsError: access would change, or a key cannot be used.
         """
-        taken = {name: getattr(given, name) for name in TAKEN}
-        settings = msgspec.structs.replace(self.settings, **taken, identity=given.identity)
+        reloadable = {name: getattr(loaded, name) for name in RELOADABLE}
+        settings = msgspec.structs.replace(self.settings, **reloadable, identity=loaded.identity)
         start, before = settle_identity(settings), self._start
-        if _kind(start) != _kind(before):
+        if _access_kind(start) != _access_kind(before):
             raise SettingsError(
                 f"auth: access is {before.access!r} and would be {start.access!r}; restart it"
             )
         identity = self.settings.identity
         if start.key is None:
-            auth = msgspec.structs.replace(identity.auth, keys_file=given.identity.auth.keys_file)
-            identity = msgspec.structs.replace(given.identity, auth=auth)
+            auth = msgspec.structs.replace(identity.auth, keys_file=loaded.identity.auth.keys_file)
+            identity = msgspec.structs.replace(loaded.identity, auth=auth)
         return msgspec.structs.replace(settings, identity=identity)
 
-    def _differing(self, given: Settings) -> list[str]:
-        """Return the settings that need a restart to be as they are given now."""
-        names = [name for name in Settings.__struct_fields__ if name not in (*TAKEN, "identity")]
-        found = [name for name in names if getattr(given, name) != getattr(self._given, name)]
+    def _list_ignored(self, loaded: Settings) -> list[str]:
+        """Return the names of changed settings that need a restart."""
+        names = [
+            name for name in Settings.__struct_fields__ if name not in (*RELOADABLE, "identity")
+        ]
+        ignored = [name for name in names if getattr(loaded, name) != getattr(self._loaded, name)]
         for name in ("signing_key", "client_secret_s"):
-            if getattr(given.identity.auth, name) != getattr(self._given.identity.auth, name):
-                found.append(f"auth.{name}")
-        if find_longest_s(given) > find_longest_s(self._given):  # stream tokens would end before
-            found.append("total_timeout_s of a target")
-        return found
+            if getattr(loaded.identity.auth, name) != getattr(self._loaded.identity.auth, name):
+                ignored.append(f"auth.{name}")
+        if find_longest_s(loaded) > find_longest_s(self._loaded):  # stream tokens would end before
+            ignored.append("total_timeout_s of a target")
+        return ignored
 
 
 def warn_of_limits(settings: Settings, upstreams: Upstreams, prices: PriceBook) -> None:
-    """Warn of limits that hold for nobody, and of models that a budget refuses altogether."""
+    """Warn of limits without effect, and of models that a budget always refuses."""
     identity = settings.identity
     keys: tuple[KeyConfig, ...] = ()
     if identity.auth.keys_file is not None:
-        with contextlib.suppress(KeysUnusable):  # of which others tell
+        with contextlib.suppress(KeysUnusable):  # reported elsewhere
             keys = read_keys_file(Path(identity.auth.keys_file)).file.keys
     if idle := list_idle(settings.ledger.limits, identity, keys):
         log.warning(
-            "these limits hold for nobody: no key is of that tenant"
+            "these limits have no effect: no key belongs to that tenant"
             if identity.configured
-            else "these limits hold for nobody, since nobody has to say who he is; set [auth]",
+            else "these limits have no effect: authentication is off; set [auth]",
             tables=idle[:20],
         )
     budgets = list_budgeted(settings.ledger.limits, identity, keys)
@@ -140,8 +148,8 @@ def warn_of_limits(settings: Settings, upstreams: Upstreams, prices: PriceBook) 
         )
 
 
-def _kind(start: Start) -> object:
-    """Return what decides of which parts an authenticator is made, and who may call without one."""
+def _access_kind(start: Start) -> object:
+    """Return the kind of access, which needs a restart to change."""
     identity = start.settings.identity
     if identity.configured and start.key is None:
         return "credentials"

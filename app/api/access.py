@@ -1,8 +1,7 @@
-"""The access log: one line for each request, where the settings ask for it.
+"""The access log: one line for each request, if the settings turn it on.
 
-Frames of a stream that our own server is given past ASGI are counted there. A line has the path
-without its query, since clients put credentials there, and who asked by the name of the key,
-the tenant and the user.
+Our own server counts the frames that bypass ASGI. A line has the path without its query, since
+clients put credentials there, and the caller by the names of its key, tenant and user.
 """
 
 import contextlib
@@ -19,14 +18,14 @@ from .problems import CODE
 from .request import PRINCIPAL
 
 MAX_PATH = 1000
-"""Characters that are logged of a path."""
+"""The most characters of a path that are logged."""
 
 log = structlog.get_logger("seseragi.access")
 
 
 @contextlib.contextmanager
 def log_request(scope: Scope, answer: Answer) -> Iterator[None]:
-    """Log a request when it is over; `complete` says whether the whole answer was sent."""
+    """Log a request when it is over; `complete` is whether the whole answer was sent."""
     began = time.monotonic()
     try:
         yield

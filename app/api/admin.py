@@ -1,4 +1,4 @@
-"""`/admin` and what its page asks: `GET /v1/admin/summary` and `POST /v1/admin/targets`."""
+"""`/admin`, and its API: `GET /v1/admin/summary` and `POST /v1/admin/targets`."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -24,52 +24,60 @@ EXAMPLE: Final = '{"target": "openai/gpt-6", "action": "rest", "for_s": 300}'
 
 KEY: Final = b'data-credential="key"'
 SESSION: Final = b'data-credential="session"'
-"""In the page: whether it asks for a key first, or the host application knows its user."""
+"""Attributes of the page: it asks for a key, or the host application identifies the user."""
 
 
-class Order(Body, frozen=True):
-    """What is to become of a target."""
+class TargetCommand(Body, frozen=True):
+    """A command for a target."""
 
     target: Annotated[str, Meta(min_length=1, max_length=3000)]
     action: Action
     for_s: Annotated[float, Meta(ge=1, le=86_400)] = 300
 
 
-_order = msgspec.json.Decoder(Order)
+_command = msgspec.json.Decoder(TargetCommand)
 
 
 class Admin:
-    """The endpoints; they hold what all their requests share."""
+    """The endpoints of the admin page."""
 
     def __init__(
-        self, desk: AdminService, hub: Hub, policy: HttpSettings, page: Path, *, with_session: bool
+        self,
+        service: AdminService,
+        hub: Hub,
+        http_settings: HttpSettings,
+        page: Path,
+        *,
+        with_session: bool,
     ) -> None:
-        """Serve a desk; `with_session`: requests of the page need no key of its own."""
-        self._desk = desk
+        """`with_session`: a host application identifies the user, so the page asks for no key."""
+        self._service = service
         self._hub = hub
-        self._policy = policy
+        self._http_settings = http_settings
         self._page = page
         self._with_session = with_session
 
     async def summary(self, request: Request) -> Response:
-        """Tell how all processes fare."""
+        """Return the state of all processes."""
         check_admin(request, "this call needs")
         headers = {"cache-control": "no-store"}
-        return Response(await self._desk.summary(), headers=headers, media_type="application/json")
+        return Response(
+            await self._service.summary(), headers=headers, media_type="application/json"
+        )
 
     async def targets(self, request: Request) -> Response:
-        """Order something of a target."""
+        """Send a command for a target to all processes."""
         check_admin(request, "this call needs")
-        order = await read_options(
-            request, self._hub, policy=self._policy, decoder=_order, example=EXAMPLE
+        command = await read_options(
+            request, self._hub, http_settings=self._http_settings, decoder=_command, example=EXAMPLE
         )
         principal = principal_of(request)
         by = principal.key or principal.user
-        ordered = await self._desk.order(order.target, order.action, for_s=order.for_s, by=by)
-        return document(ordered, status_code=202)
+        sent = await self._service.order(command.target, command.action, for_s=command.for_s, by=by)
+        return document(sent, status_code=202)
 
     async def page(self, request: Request) -> Response:
-        """Send the page, which asks for a key and has no data of its own."""
+        """Send the page, which has no data of its own."""
         if not self._page.is_file():
             raise RequestError("not_found", "there is nothing at '/admin'")
         if self._with_session:
@@ -79,9 +87,14 @@ class Admin:
 
 
 def routes(
-    desk: AdminService, hub: Hub, policy: HttpSettings, static: Path, *, with_session: bool
+    service: AdminService,
+    hub: Hub,
+    http_settings: HttpSettings,
+    static: Path,
+    *,
+    with_session: bool,
 ) -> list[Route]:
-    admin = Admin(desk, hub, policy, static / "admin.html", with_session=with_session)
+    admin = Admin(service, hub, http_settings, static / "admin.html", with_session=with_session)
     return [
         Route(ADMIN_PAGE, admin.page, methods=["GET"], middleware=[COMPRESSED]),
         Route("/v1/admin/summary", admin.summary, methods=["GET"]),

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 EXPOSED_HEADERS = (
     *("stream-id", "content-location", "location", "etag"),
-    # What official clients look at before they send a request again.
+    # Read by official clients before they retry.
     *("retry-after", "x-should-retry", "x-request-id", "request-id"),
     *("www-authenticate", "seseragi-estimated", "seseragi-ignored"),
     "seseragi-cassette",
@@ -79,9 +79,9 @@ def build_app(
     tracing: "Tracing | None",
     hook: IdentifyHook | None,
 ) -> ASGIApp:
-    """Build what serves the routes of a hub, to those whom the authenticator knows.
+    """Build the ASGI app that serves the routes of a hub.
 
-    Without `tracing` requests have no spans. A `hook` names the callers where there is one.
+    Without `tracing` requests have no spans. A `hook` identifies callers instead of credentials.
     """
     app = Starlette(
         routes=routes,
@@ -93,7 +93,7 @@ def build_app(
     )
     app.router.redirect_slashes = False  # an absolute URL, wrong behind a proxy
     local_origins = settings.local_origins
-    if local_origins is None:  # where only this machine can reach the relay
+    if local_origins is None:  # allowed if only this machine can reach the relay
         # With a hook the server is the host application's, and pages bring cookies.
         local_origins = hook is None and is_loopback(settings.host)
     authenticated = Authentication(
@@ -102,7 +102,7 @@ def build_app(
         loopback_only=not settings.identity.trusted,
         hook=hook,
     )
-    # Around it, so that pages can read why they were refused.
+    # Outside authentication, so that pages can read its errors.
     with_cors = CORSMiddleware(
         authenticated,
         allow_origins=settings.cors_origins,
@@ -123,21 +123,21 @@ def build_app(
         from .tracing import RequestSpans
 
         watches.append(RequestSpans(tracing, partial(_path_of_route, paths)).watch)
-    # Around Starlette and not in it, so that the answer to a bug has these headers too.
+    # Outside Starlette, so that the answer to a bug has these headers too.
     served: ASGIApp = RequestMiddleware(
         with_cors,
         guard,
         on_answer=None if measured is None else partial(_count, paths, measured),
         watches=watches,
     )
-    if settings.trusted_proxies:  # whose word on who the client is counts
+    if settings.trusted_proxies:  # whose forwarded headers are trusted
         trusted = list(settings.trusted_proxies)
         served = cast(ASGIApp, ProxyHeadersMiddleware(cast(Any, served), trusted_hosts=trusted))
     return served
 
 
 def _paths_of(routes: Sequence[BaseRoute]) -> dict[object, str]:
-    """Return the path of each endpoint as its route has it."""
+    """Return the path template of each endpoint."""
     return {
         route.app if isinstance(route, Mount) else route.endpoint: route.path
         for route in routes
@@ -146,7 +146,7 @@ def _paths_of(routes: Sequence[BaseRoute]) -> dict[object, str]:
 
 
 async def _refuse(hub: Hub, request: Request, error: Exception) -> Response:
-    """Answer a request that ends in an error and no stream, and tell the observers."""
+    """Answer a request that failed without a stream, and report it to the observers."""
     assert isinstance(error, RelayError)  # noqa: S101  (registered for it)
     scope = request.scope
     if (principal := scope.get(PRINCIPAL)) is not None:
@@ -155,12 +155,12 @@ async def _refuse(hub: Hub, request: Request, error: Exception) -> Response:
 
 
 def _count(paths: Mapping[object, str], measured: Metrics, scope: Scope, status: int) -> None:
-    """Count an answer, by the route of its request if there is one."""
+    """Count an answer, by its route if there is one."""
     measured.answered(paths.get(scope.get("endpoint")), scope["method"], status)
 
 
 def _path_of_route(paths: Mapping[object, str], scope: Scope) -> str | None:
-    """Return the path of the route that took a request, as that has it."""
+    """Return the path template of the route of a request."""
     return paths.get(scope.get("endpoint"))
 
 
@@ -171,11 +171,11 @@ def build_routes(
     tokens: Tokens | None,
     accounts: AccountReader,
     measured: Metrics | None,
-    desk: AdminService | None,
+    admin_service: AdminService | None,
     with_session: bool,
 ) -> list[BaseRoute]:
-    """List all routes of the HTTP interface; `with_session`: a host application knows users."""
-    policy = HttpSettings(
+    """List all routes; `with_session`: a host application identifies users."""
+    http_settings = HttpSettings(
         gate_s=settings.gate_s,
         heartbeat_s=settings.heartbeat_s,
         retry_ms=settings.retry_ms,
@@ -188,24 +188,26 @@ def build_routes(
         client_secret_s=settings.identity.auth.client_secret_s,
     )
     routes: list[BaseRoute] = [
-        *generation.routes(hub, policy, tokens),
-        *cassettes.routes(hub, policy),
-        *client_secrets.routes(hub, policy, tokens),
-        *counting.routes(hub, policy),
-        *embeddings.routes(hub, policy),
-        *messages.routes(hub, policy, tokens),
-        *responses.routes(hub, policy, tokens),
-        *share.routes(hub, policy, tokens),
-        *streams.routes(hub, policy),
-        *ui.routes(hub, policy),
+        *generation.routes(hub, http_settings, tokens),
+        *cassettes.routes(hub, http_settings),
+        *client_secrets.routes(hub, http_settings, tokens),
+        *counting.routes(hub, http_settings),
+        *embeddings.routes(hub, http_settings),
+        *messages.routes(hub, http_settings, tokens),
+        *responses.routes(hub, http_settings, tokens),
+        *share.routes(hub, http_settings, tokens),
+        *streams.routes(hub, http_settings),
+        *ui.routes(hub, http_settings),
         *models.routes(hub),
         *usage.routes(accounts, tokens),
-        *request_echo.routes(policy),
+        *request_echo.routes(http_settings),
         *health.routes(hub),
         *(metrics.routes(measured, accounts) if measured else ()),
         *(
-            admin.routes(desk, hub, policy, static_folder(), with_session=with_session)
-            if desk
+            admin.routes(
+                admin_service, hub, http_settings, static_folder(), with_session=with_session
+            )
+            if admin_service
             else ()
         ),
         *page.routes(static_folder()),
@@ -214,14 +216,14 @@ def build_routes(
 
 
 def find_longest_s(settings: Settings) -> float:
-    """Return how long a stream may run, whatever its target."""
+    """Return the longest time that a stream may run, over all targets."""
     limits = Limits(total_timeout_s=settings.total_timeout_s)
     targets = (target for route in settings.routes for target in route.targets)
     return max([limits.total_timeout_s, *(t.limits(limits).total_timeout_s for t in targets)])
 
 
 def static_folder() -> Path:
-    """Find the page's files: inside the package once installed, beside it in a checkout."""
+    """Return the folder of the page: inside the installed package, beside it in a checkout."""
     package = Path(__file__).parent.parent
     installed = package / "static"
     return installed if installed.is_dir() else package.parent / "static"

@@ -8,7 +8,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from .http_settings import HttpSettings
 
 GRACE_S = 2
-"""How long readers get to take what is left after the drain."""
+"""How long readers have for the rest of their output after the drain."""
 
 
 class _Heartbeat(ServerSentEvent):
@@ -25,24 +25,24 @@ def respond(
     headers: Sequence[tuple[bytes, bytes]],
     *,
     heartbeat: bytes,
-    policy: HttpSettings,
+    http_settings: HttpSettings,
     stopping: anyio.Event,
 ) -> EventSourceResponse:
     """Return the response that sends the pieces, and heartbeats between them.
 
-    `stopping` is set when the server stops, where that can be known; what has not come to its
-    end after the time for that is cut off.
+    sse-starlette sets `stopping` when it can tell that the server stops; a response that has not
+    ended `drain_s` later is cut off.
     """
     ping = _Heartbeat(heartbeat)
     response = EventSourceResponse(
         pieces,
         sep="\n",
-        ping=policy.heartbeat_s,
+        ping=http_settings.heartbeat_s,
         ping_message_factory=lambda: ping,
-        send_timeout=policy.send_timeout_s,
+        send_timeout=http_settings.send_timeout_s,
         shutdown_event=stopping,
-        shutdown_grace_period=policy.drain_s + GRACE_S,
+        shutdown_grace_period=http_settings.drain_s + GRACE_S,
     )
-    # Its own have `connection`, which HTTP/2 forbids.
+    # sse-starlette adds `connection`, which HTTP/2 forbids.
     response.raw_headers = list(headers)
     return response

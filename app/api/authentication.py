@@ -1,9 +1,8 @@
-"""Who makes a request, or that nobody may without saying it. Pure ASGI: no body is read.
+"""Authentication as pure ASGI middleware; it reads no body.
 
-Everything needs a credential but what is listed here, so that a new route cannot be left
-open. It is read from the head of the request: `Authorization: Bearer`, or the header that an
-official client sends a key in. A stream token may stand in the query as well, for `EventSource`
-and `sendBeacon`, which send no headers.
+Every path needs a credential except those listed here, so that a new route cannot be left open.
+The credential is in `Authorization: Bearer`, or in the header of an official client. A stream
+token may be in the query too, for `EventSource` and `sendBeacon`, which send no headers.
 """
 
 import re
@@ -27,19 +26,19 @@ ADMIN_PAGE: Final = "/admin"
 DOCS_PAGE: Final = "/docs"
 STATIC: Final = "/static/"
 PROBES: Final = frozenset(("/healthz", "/readyz"))
-"""What anybody may get without a query; with one `/readyz` tells of the upstreams."""
+"""Public without a query; with one, `/readyz` lists the upstreams."""
 STREAMS: Final = "/v1/streams/"
-"""Where stream tokens are taken."""
+"""The paths that accept stream tokens."""
 TOKEN: Final = b"token="
 
 HEADERS: Final = frozenset((b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"))
-"""Where clients send what they were given: OpenAI's, Anthropic's, Azure's, Google's."""
+"""The headers of credentials: OpenAI's, Anthropic's, Azure's, Google's."""
 
 MAX_CREDENTIAL: Final = 16 * 1024
 MAX_FIELDS: Final = 100
-"""Of a query, where a token is looked for in it."""
+"""The most fields of a query that may have a token."""
 REMEMBERED: Final = 256
-"""How many addresses of the relay itself are remembered."""
+"""How many addresses of the relay itself are cached."""
 
 INVALID: Final = f'{REALM}, error="invalid_token"'
 
@@ -48,7 +47,7 @@ _CREDENTIAL = re.compile(rb"[!-~]+")
 SEND = "send it as 'Authorization: Bearer ...', or in the header x-api-key"
 
 
-class _Shown(NamedTuple):
+class _Credentials(NamedTuple):
     """The credentials of a request."""
 
     header: str | None
@@ -57,12 +56,12 @@ class _Shown(NamedTuple):
 
 
 class Authentication:
-    """Passes on public requests, and those whose credential is known; refuses all others.
+    """Middleware that refuses requests without a valid credential, unless they are public.
 
-    Without an authenticator, or with one for operators only, every request is passed on: with an
+    Without an authenticator, or with one for operators only, every request is accepted: with an
     operator's key as that operator's, else as `ANYONE`'s. With `loopback_only`, requests without
     that key are refused if the server's address is not a loopback address.
-    A `hook` names the caller instead, and the authenticator knows stream tokens alone.
+    With a `hook`, that identifies the caller, and the authenticator checks stream tokens only.
     """
 
     def __init__(
@@ -96,7 +95,7 @@ class Authentication:
         if self._hook is not None and _read_token(scope) is None:
             return await self._hook.authenticate(scope)
         if authenticator is not None and not authenticator.operators_only:
-            # With a hook too: a link holds for whoever has it, whoever a cookie names.
+            # With a hook too: a link is valid for its holder, whatever user a cookie names.
             return await _authenticate(scope, authenticator, token_only=self._hook is not None)
         if authenticator is not None and _has_credential(scope):
             # Other credentials are ignored: clients send placeholders, and proxies their own.
@@ -112,8 +111,10 @@ class Authentication:
 async def _authenticate(
     scope: Scope, authenticator: Authenticator, *, token_only: bool = False
 ) -> Principal:
-    shown = _Shown(None, _check(_read_token(scope))) if token_only else read_credentials(scope)
-    principal = await _resolve(shown, authenticator)
+    credentials = (
+        _Credentials(None, _check(_read_token(scope))) if token_only else read_credentials(scope)
+    )
+    principal = await _resolve(credentials, authenticator)
     if principal.origins:
         _check_origin(principal, scope)
     if principal.stream is not None and not path_of(scope).startswith(STREAMS):
@@ -133,11 +134,11 @@ def is_public(scope: Scope) -> bool:
     return path in (PAGE, ADMIN_PAGE, DOCS_PAGE) or path.startswith(STATIC)
 
 
-def read_credentials(scope: Scope) -> _Shown:
-    """Read what the head of a request shows.
+def read_credentials(scope: Scope) -> _Credentials:
+    """Read the credentials in the head of a request.
 
     Raises:
-        RequestError: `unauthenticated`, nothing that could be a credential, or several.
+        RequestError: `unauthenticated`, no credential, or several.
     """
     credential = authorization = None
     for name, value in scope["headers"]:
@@ -145,14 +146,14 @@ def read_credentials(scope: Scope) -> _Shown:
             continue
         if name == b"authorization":
             if authorization not in (None, value):
-                raise _several()
+                raise _conflicting()
             authorization = value
             kind, _, value = value.partition(b" ")
             value = value.strip(b" \t")
             if kind.lower() != b"bearer" or not value:
                 continue  # a proxy's own, such as Basic, may stand beside a key
         if credential not in (None, value):
-            raise _several()
+            raise _conflicting()
         credential = value
     token = _read_token(scope)
     if credential is None and token is None:
@@ -161,11 +162,11 @@ def read_credentials(scope: Scope) -> _Shown:
                 "unauthenticated", "Authorization: send 'Bearer', a space and the credential"
             )
         raise RequestError("unauthenticated", f"a credential is needed: {SEND}")
-    return _Shown(_check(credential), _check(token))
+    return _Credentials(_check(credential), _check(token))
 
 
 def _read_token(scope: Scope) -> bytes | None:
-    """Return the token of a query, by its plain name: what keeps it out of logs knows no other."""
+    """Return the token of a query, by its unescaped name: logs redact no other."""
     query: bytes = scope["query_string"]
     if not query or not path_of(scope).startswith(STREAMS):
         return None
@@ -175,12 +176,12 @@ def _read_token(scope: Scope) -> bytes | None:
     tokens = {unquote_to_bytes(field[len(TOKEN) :]) for field in fields if field.startswith(TOKEN)}
     tokens.discard(b"")
     if len(tokens) > 1:
-        raise _several()
+        raise _conflicting()
     return tokens.pop() if tokens else None
 
 
 def _check(credential: bytes | None) -> str | None:
-    """Refuse what is no credential before anything is computed of it."""
+    """Check the length and characters of a credential before it is hashed."""
     if credential is None:
         return None
     if len(credential) > MAX_CREDENTIAL:
@@ -192,24 +193,24 @@ def _check(credential: bytes | None) -> str | None:
     return credential.decode()
 
 
-async def _resolve(shown: _Shown, authenticator: Authenticator) -> Principal:
+async def _resolve(credentials: _Credentials, authenticator: Authenticator) -> Principal:
     by_header = by_token = None
-    if shown.header is not None:
-        by_header = await authenticator.authenticate(shown.header)
-    if shown.token is not None:
-        by_token = await authenticator.authenticate(shown.token)
-        if by_token.stream is None:  # it would be in the logs of every proxy
+    if credentials.header is not None:
+        by_header = await authenticator.authenticate(credentials.header)
+    if credentials.token is not None:
+        by_token = await authenticator.authenticate(credentials.token)
+        if by_token.stream is None:  # queries are in the logs of proxies
             raise RequestError("unauthenticated", f"token: the query is for stream tokens; {SEND}")
     if by_header is None:
         assert by_token is not None  # noqa: S101  (one of them was shown)
         return by_token
-    # A client with a key that takes the URL of an answer as it is shows both.
+    # A client with a key that uses the URL of a 202 as it is sends both.
     if by_token is not None and by_token.owner != by_header.owner:
-        raise _several()
+        raise _conflicting()
     return by_header
 
 
-def _several() -> RequestError:
+def _conflicting() -> RequestError:
     return RequestError("unauthenticated", "there are two different credentials; send one")
 
 
@@ -244,7 +245,7 @@ def _check_server_address(scope: Scope) -> None:
 
 
 def _is_forwarded(scope: Scope) -> bool:
-    """Return whether a proxy says that it has forwarded the request, in whatever words."""
+    """Return whether any header shows that a proxy forwarded the request."""
     return any(
         name in (b"forwarded", b"via", b"x-real-ip") or name.startswith(b"x-forwarded-")
         for name, _ in scope["headers"]
@@ -254,7 +255,7 @@ def _is_forwarded(scope: Scope) -> bool:
 @lru_cache(REMEMBERED)
 def _is_reachable(host: str) -> bool:
     address = parse_address(host)
-    if address is None:  # a name that others may know, unless it is the path of a socket
+    if address is None:  # a name that others may resolve, unless it is the path of a socket
         return "." in host and "/" not in host and not is_loopback(host.lower())
     return not address.is_loopback
 

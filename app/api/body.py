@@ -17,7 +17,7 @@ from .client_connection import client_of
 from .http_settings import HttpSettings
 
 MAX_OPTIONS: Final = 16_384
-"""The most bytes of a body that says how something is to be done."""
+"""The most bytes of a body of options."""
 
 T = TypeVar("T")
 
@@ -31,16 +31,16 @@ async def read_json(
     stopping: asyncio.Event,
     may_be_empty: bool = False,
 ) -> bytes:
-    """Read the body of a request that has to be JSON; what has come takes of the memory.
+    """Read a JSON body, and reserve its size in the memory.
 
-    One that `may_be_empty` needs no content type then.
+    With `may_be_empty`, an empty body needs no content type.
 
     Raises:
         RequestError: `unsupported_media_type`, `request_too_large`, or `invalid_request`
-            for one that takes longer than `timeout_s` to come.
-        ServiceError: `overloaded`, the relay stops and will not wait for it, or there is no
-            memory for it; `rate_limited`, its client has its part of the memory.
-        ClientDisconnect: the client went away before it was complete.
+            after `timeout_s`.
+        ServiceError: `overloaded`, the relay stops or has no memory for it; `rate_limited`, the
+            client has used its share of the memory.
+        ClientDisconnect: the client disconnected before the end.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     too_large = partial(_too_large, max_bytes)
@@ -73,7 +73,7 @@ async def _read(
 async def _wait(
     reading: Coroutine[Any, Any, bytes], *, timeout_s: float, stopping: asyncio.Event
 ) -> bytes:
-    """Wait for a body, no longer than it may take, or until the relay stops."""
+    """Wait for a body until the timeout, or until the relay stops."""
     task = asyncio.ensure_future(reading)
     stopped = asyncio.ensure_future(stopping.wait())
     try:
@@ -106,11 +106,11 @@ async def read_options(
     request: Request,
     hub: Hub,
     *,
-    policy: HttpSettings,
+    http_settings: HttpSettings,
     decoder: msgspec.json.Decoder[T],
     example: str,
 ) -> T:
-    """Read a small body of which everything may be left out, itself too.
+    """Read a small body in which every field is optional; it may be empty.
 
     Raises:
         RequestError, ServiceError, ClientDisconnect: as `read_json` and `parse_body` do.
@@ -120,7 +120,7 @@ async def read_options(
             request,
             memory,
             max_bytes=MAX_OPTIONS,
-            timeout_s=policy.body_timeout_s,
+            timeout_s=http_settings.body_timeout_s,
             stopping=hub.shutdown.stopping,
             may_be_empty=True,
         )
@@ -130,7 +130,7 @@ async def read_options(
 def document(
     body: object, *, headers: Mapping[str, str] | None = None, status_code: int = 200
 ) -> Response:
-    """Return a document as JSON, which nobody is to store."""
+    """Return a JSON response that must not be stored."""
     return Response(
         msgspec.json.encode(body),
         status_code,

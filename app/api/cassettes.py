@@ -1,4 +1,4 @@
-"""`POST /v1/streams/{id}/cassette`: a stream as a small text file that can be replayed."""
+"""`POST /v1/streams/{id}/cassette`: a stream as a text file that can be replayed."""
 
 import asyncio
 import time
@@ -39,39 +39,39 @@ EXAMPLE: Final = '{"follow": true}'
 MEDIA_TYPE: Final = "application/jsonl"
 
 
-class Wanted(Body, frozen=True):
-    """What the cassette is to hold."""
+class CassetteOptions(Body, frozen=True):
+    """The options of a cassette."""
 
     follow: bool | None = None
-    """Whether a stream that runs is waited for, and its times are measured."""
+    """Whether to wait for the end of a running stream, and to measure its times."""
 
 
 log = structlog.get_logger("seseragi.cassettes")
 
-_wanted = msgspec.json.Decoder(Wanted)
+_options = msgspec.json.Decoder(CassetteOptions)
 
 
-class Saving:
-    """The endpoint; it holds what all its requests share."""
+class CassetteDownload:
+    """The endpoint that returns cassettes."""
 
-    def __init__(self, hub: Hub, policy: HttpSettings) -> None:
+    def __init__(self, hub: Hub, http_settings: HttpSettings) -> None:
         self._hub = hub
-        self._policy = policy
+        self._http_settings = http_settings
 
     async def post(self, request: Request) -> Response:
-        """Return a stream of the asker's as a cassette."""
+        """Return a stream of the caller's as a cassette."""
         streams = streams_of(self._hub, request)
         stream = await streams.get(request.path_params["stream"], after=0)
         record = await stream.info()
-        wanted = await read_options(
-            request, self._hub, policy=self._policy, decoder=_wanted, example=EXAMPLE
+        options = await read_options(
+            request, self._hub, http_settings=self._http_settings, decoder=_options, example=EXAMPLE
         )
         state = stream.state
         events = await stream.events()
         model = next((one.model for one in events if isinstance(one, StreamStart)), record.route)
         make = partial(make_head, model, request_digest=record.request_digest)
         headers = _headers(model)
-        if wanted.follow and not state.ended:
+        if options.follow and not state.ended:
             head = make(measured_from=len(events) + 1)
             address = address_of(request.scope.get("client"))
             return _Following(stream.attach(address).reader, head, events, state, headers)
@@ -83,9 +83,9 @@ class Saving:
 
 
 class _Following(StreamingResponse):
-    """Sends a cassette while its stream runs; it counts as a reader, and cuts off what is too long.
+    """A cassette sent while its stream runs; it counts as a reader, and its size is bounded.
 
-    A body that ends before the `stream.end` is one of a recording that was cut short.
+    A body that ends before the `stream.end` is a recording that was cut short.
     """
 
     def __init__(
@@ -135,5 +135,11 @@ def _headers(model: str) -> dict[str, str]:
     return {"cache-control": "no-store", "content-disposition": f'attachment; filename="{name}"'}
 
 
-def routes(hub: Hub, policy: HttpSettings) -> list[Route]:
-    return [Route("/v1/streams/{stream}/cassette", Saving(hub, policy).post, methods=["POST"])]
+def routes(hub: Hub, http_settings: HttpSettings) -> list[Route]:
+    return [
+        Route(
+            "/v1/streams/{stream}/cassette",
+            CassetteDownload(hub, http_settings).post,
+            methods=["POST"],
+        )
+    ]

@@ -1,7 +1,7 @@
-"""Where a cursor of a dialect stands, whose frames are not the events themselves.
+"""Cursors of dialects whose frames do not correspond to events one to one.
 
-Its frames are made of all events from the first on. So the events are read up to that frame, and
-no further than is needed to know it.
+Their frames depend on all events from the first on, so the events are read again up to the frame
+of the cursor, and no further.
 """
 
 import asyncio
@@ -14,25 +14,24 @@ from ..events import Event, StreamEnd
 from ..generation.readers import Reader
 
 GIVE_WAY = 100
-"""After so many events others have their turn: a million take seconds."""
+"""Events after which other tasks have their turn: a million take seconds."""
 
 
 class CaughtUp(NamedTuple):
-    """A writer that has been fed the events up to its cursor, and some after it."""
+    """A writer that was fed the events up to its cursor, and maybe some after it."""
 
     after: int
-    """The number of the last event that it was fed."""
+    """The number of the last event fed."""
     frames: Sequence[bytes] = ()
-    """What it has written: the first frames after the cursor. None where no frame that is known
-    stands after it."""
+    """The first frames after the cursor; empty if there are none yet."""
     end: StreamEnd | None = None
-    """The last of those events, if it is that."""
+    """The last event fed, if it is a `stream.end`."""
 
 
 async def catch_up(writer: NumberedWriter, reader: Reader, *, last: int) -> CaughtUp:
-    """Feed a writer that is new until it writes, or has been fed the event of this number.
+    """Feed a new writer until it writes a frame, or was fed the event `last`.
 
-    More events may be known by then; they are fed too if they come with others.
+    Later events that are read in the same batch are fed too.
     """
     after = 0
     end: StreamEnd | None = None
@@ -54,5 +53,5 @@ async def catch_up(writer: NumberedWriter, reader: Reader, *, last: int) -> Caug
         after += len(events)
         if isinstance(events[-1], StreamEnd):
             end = events[-1]
-    reader.put_back(0, first)  # for one that is sent everything again
+    reader.put_back(0, first)  # for a dialect that replays everything
     return CaughtUp(after, frames, end)

@@ -1,7 +1,7 @@
-"""What a handler may ask of the connection that its request came over.
+"""The client's connection as handlers use it.
 
-Our own server offers a `ClientConnection` with each request; under any other one there is what
-ASGI has, a `receive` that says when the client goes.
+Our own server offers a `ClientConnection` with each request; under any other server, ASGI's
+`receive` reports when the client disconnects.
 """
 
 import asyncio
@@ -22,29 +22,29 @@ class Client(Protocol):
 
     @property
     def received(self) -> bool:
-        """Whether its request is known to have come whole."""
+        """Whether the whole request is known to have arrived."""
 
     def watch(self, on_lost: Callable[[], object]) -> AbstractContextManager[None]:
-        """Call `on_lost` when the client goes, at once if it has gone already.
+        """Call `on_lost` when the client disconnects, at once if it has already.
 
-        The request must have been read.
+        The body must have been read.
         """
 
 
 class ClientConnection(Client, Protocol):
-    """What a response is sent over under our own server, once it has started."""
+    """A connection of our own server, for the body of a response that has started."""
 
     on_lost: Callable[[], object] | None
-    """Called when the client goes."""
+    """Called when the client disconnects."""
     sent: int
-    """Bytes that `write` was given, where they are counted."""
+    """Bytes passed to `write`, if they are counted."""
 
     @property
     def lost(self) -> bool:
-        """Whether the client has gone."""
+        """Whether the client has disconnected."""
 
     def write(self, piece: bytes) -> bool:
-        """Send a piece of the body now; False if the next ought to wait for `drain`."""
+        """Send a piece of the body now; return False if the next should wait for `drain`."""
 
     async def drain(self) -> None:
         """Wait until the client has taken most of what was sent."""
@@ -53,9 +53,9 @@ class ClientConnection(Client, Protocol):
         """Close the connection without ending the response."""
 
     def break_off(self) -> None:
-        """Have the response end without its last chunk, after all that was written.
+        """End the response without its last chunk, after everything written.
 
-        The client sees that it is incomplete; one of HTTP/1.0 cannot.
+        The client sees that it is incomplete; with HTTP/1.0 it cannot.
         """
 
 
@@ -71,7 +71,7 @@ def client_of(request: Request) -> Client:
 
 
 class AsgiClient:
-    """A `Client` as ASGI tells of it."""
+    """A `Client` over ASGI's `receive`."""
 
     received = False
 
@@ -87,7 +87,7 @@ class AsgiClient:
             listening.cancel()
 
     async def _listen(self, on_lost: Callable[[], object]) -> None:
-        with contextlib.suppress(Exception):  # a server's way to say that there is no client
+        with contextlib.suppress(Exception):  # some servers raise once the client has disconnected
             while (await self._receive())["type"] != "http.disconnect":
                 pass
         on_lost()

@@ -1,4 +1,4 @@
-"""`POST /v1/client_secrets`: what a backend hands to its own page, in OpenAI's form."""
+"""`POST /v1/client_secrets`: short-lived credentials for pages, in OpenAI's form."""
 
 import secrets
 from typing import Annotated, Final, Literal
@@ -21,7 +21,7 @@ from .http_settings import HttpSettings
 from .request import principal_of
 
 DEFAULT_S: Final = 600
-"""How long a secret is valid that says nothing of it, unless `client_secret_s` is less."""
+"""The default lifetime of a secret, unless `client_secret_s` is less."""
 
 MAX_MODELS: Final = 32
 MAX_ORIGINS: Final = 16
@@ -32,14 +32,14 @@ Name = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
 class ExpiresAfter(Body, frozen=True):
-    """How OpenAI's clients say it."""
+    """The lifetime in the form of OpenAI's clients."""
 
     seconds: Annotated[float, Meta(ge=1)]
     anchor: Literal["created_at"] = "created_at"
 
 
-class Wanted(Body, frozen=True):
-    """What a client secret is to be narrowed to."""
+class SecretOptions(Body, frozen=True):
+    """The restrictions of a client secret."""
 
     user: Name | None = None
     tenant: Name | None = None
@@ -50,71 +50,71 @@ class Wanted(Body, frozen=True):
     expires_after: ExpiresAfter | None = None
 
 
-_wanted = msgspec.json.Decoder(Wanted)
+_options = msgspec.json.Decoder(SecretOptions)
 
 
 class ClientSecrets:
-    """The endpoint; it holds what all its requests share."""
+    """The endpoint that makes client secrets."""
 
-    def __init__(self, hub: Hub, policy: HttpSettings, tokens: Tokens | None) -> None:
+    def __init__(self, hub: Hub, http_settings: HttpSettings, tokens: Tokens | None) -> None:
         self._hub = hub
-        self._policy = policy
+        self._http_settings = http_settings
         self._tokens = tokens
 
     async def post(self, request: Request) -> Response:
-        """Make a client secret by a key that has the role for it."""
+        """Make a client secret for a key with the role `client_secrets`."""
         principal = principal_of(request)
         if self._tokens is None:
             raise RequestError(
                 "forbidden",
-                "there are no client secrets where nobody has to say who he is: make a key with "
-                "`seseragi key new --role client_secrets`, and name its file in [auth] keys_file",
+                "client secrets need authentication, which is off: create a key with `seseragi key "
+                "new --role client_secrets`, and set [auth] keys_file to its file",
             )
         if "client_secrets" not in principal.roles or principal.stream is not None:
             raise RequestError(
                 "forbidden",
-                "this credential makes no client secrets; ask from your backend, with a key that "
-                "has the role 'client_secrets'",
+                "this credential cannot create client secrets; call from your backend, with a key "
+                "that has the role 'client_secrets'",
             )
-        wanted = await read_options(
-            request, self._hub, policy=self._policy, decoder=_wanted, example=EXAMPLE
+        options = await read_options(
+            request, self._hub, http_settings=self._http_settings, decoder=_options, example=EXAMPLE
         )
-        for place, name in (("user", wanted.user), ("tenant", wanted.tenant)):
+        for place, name in (("user", options.user), ("tenant", options.tenant)):
             if name is not None and not is_visible(name):
                 raise RequestError(
                     "invalid_request",
                     f"{place}: {name[:80]!r} has to be of visible characters, so that no "
                     "two look the same",
                 )
-        user, secret = wanted.user or principal.user, ""
+        user, secret = options.user or principal.user, ""
         if not user:
-            # Without one all who are given a secret of this key would own each other's streams.
+            # Without a user, all holders of secrets of this key would own each other's streams.
             secret = secrets.token_urlsafe(16)
             user = f"visitor_{secret}"
         value = self._tokens.make_client_secret(
             principal,
             user=user,
-            tenant=wanted.tenant,
-            models=wanted.models,
-            origins=wanted.origins or (),
-            limits=wanted.limits or UNLIMITED,
+            tenant=options.tenant,
+            models=options.models,
+            origins=options.origins or (),
+            limits=options.limits or UNLIMITED,
             secret=secret,
-            expires_at=self._hub.clock.wall() + self._seconds(wanted),
+            expires_at=self._hub.clock.wall() + self._seconds(options),
         )
-        made = await self._tokens.verify(value)
-        assert made is not None  # noqa: S101
-        return document(_render(value, made))
+        resolved = await self._tokens.verify(value)
+        assert resolved is not None  # noqa: S101
+        return document(_render(value, resolved))
 
-    def _seconds(self, wanted: Wanted) -> float:
-        """Return how long a secret is to be valid."""
-        most, place = self._policy.client_secret_s, "expires_in_s"
-        seconds = wanted.expires_in_s
-        if wanted.expires_after is not None:
+    def _seconds(self, options: SecretOptions) -> float:
+        """Return the lifetime of a secret in seconds."""
+        most, place = self._http_settings.client_secret_s, "expires_in_s"
+        seconds = options.expires_in_s
+        if options.expires_after is not None:
             if seconds is not None:
                 raise RequestError(
                     "invalid_request", "expires_in_s, expires_after: send one of them"
                 )
-            place, seconds = "expires_after.seconds", wanted.expires_after.seconds
+            place, seconds = "expires_after.seconds", options.expires_after.seconds
         if seconds is None:
             return min(DEFAULT_S, most)
         if seconds > most:
@@ -126,19 +126,23 @@ class ClientSecrets:
         return seconds
 
 
-def _render(value: str, made: Principal) -> dict[str, object]:
-    """Return the secret and what it is narrowed to."""
-    limits = {"limits": made.user_limits} if made.user_limits else {}
+def _render(value: str, resolved: Principal) -> dict[str, object]:
+    """Return the secret with its restrictions."""
+    limits = {"limits": resolved.user_limits} if resolved.user_limits else {}
     return {
         "value": value,
-        "expires_at": int(made.expires_at or 0),
-        "user": made.user,
-        "tenant": made.tenant or None,
-        "models": made.models,
-        "origins": made.origins or None,
+        "expires_at": int(resolved.expires_at or 0),
+        "user": resolved.user,
+        "tenant": resolved.tenant or None,
+        "models": resolved.models,
+        "origins": resolved.origins or None,
         **limits,
     }
 
 
-def routes(hub: Hub, policy: HttpSettings, tokens: Tokens | None = None) -> list[Route]:
-    return [Route("/v1/client_secrets", ClientSecrets(hub, policy, tokens).post, methods=["POST"])]
+def routes(hub: Hub, http_settings: HttpSettings, tokens: Tokens | None = None) -> list[Route]:
+    return [
+        Route(
+            "/v1/client_secrets", ClientSecrets(hub, http_settings, tokens).post, methods=["POST"]
+        )
+    ]

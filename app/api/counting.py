@@ -1,4 +1,4 @@
-"""How many tokens a request takes, in the words of Anthropic and of OpenAI's Responses."""
+"""Token counts of requests, for Anthropic's Messages and OpenAI's Responses."""
 
 from typing import Final
 
@@ -24,7 +24,7 @@ from .single_call import ESTIMATED, SingleCall, Work
 from .stored_responses import StoredResponses
 
 NOT_NEEDED: Final = {ANTHROPIC.name: "max_tokens", RESPONSES.name: "input"}
-"""By the dialect, the field that a generation needs and a count does not."""
+"""The field that a generation needs and a count does not, by dialect."""
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -34,39 +34,39 @@ class Counted(msgspec.Struct, omit_defaults=True):
 
     input_tokens: int
     object: str | None = None
-    """What the answer is, in the words of Responses."""
+    """The type of the object, for Responses."""
 
 
 class Counting:
-    """The endpoints; they hold what all their requests share."""
+    """The endpoints that count tokens."""
 
-    def __init__(self, hub: Hub, policy: HttpSettings) -> None:
+    def __init__(self, hub: Hub, http_settings: HttpSettings) -> None:
         self._hub = hub
-        self._messages = SingleCall(hub, policy, kind="count_tokens")
-        self._responses = SingleCall(hub, policy, kind="count_tokens")
-        self._stored = StoredResponses(policy, wall=hub.clock.wall)
+        self._messages = SingleCall(hub, http_settings, kind="count_tokens")
+        self._responses = SingleCall(hub, http_settings, kind="count_tokens")
+        self._stored = StoredResponses(http_settings, wall=hub.clock.wall)
 
     async def messages(self, request: Request) -> Response:
-        """Count what a request for a message would take, which need not say `max_tokens`."""
+        """Count the tokens of a request for a message; `max_tokens` is optional."""
         betas = ",".join(request.headers.getlist(BETA))
 
         def count(body: bytes) -> Work:
-            asked = parse_messages(_default(body, NOT_NEEDED[ANTHROPIC.name], b"1"), betas=betas)
-            return lambda context, _: _count(context, asked)
+            parsed = parse_messages(_default(body, NOT_NEEDED[ANTHROPIC.name], b"1"), betas=betas)
+            return lambda context, _: _count(context, parsed)
 
         return await self._messages.answer(request, count)
 
     async def responses(self, request: Request) -> Response:
-        """Count what a request for a response would take, which need not say `input`."""
+        """Count the tokens of a request for a response; `input` is optional."""
         streams = streams_of(self._hub, request)
 
         def count(body: bytes) -> Work:
-            given = _default(body, NOT_NEEDED[RESPONSES.name], b'""')
+            completed = _default(body, NOT_NEEDED[RESPONSES.name], b'""')
 
             async def work(context: CallContext, memory: RequestMemory) -> Response:
-                whole = await self._stored.resolve(streams, given, memory=memory)
-                asked = RESPONSES.parse_request(whole.body)
-                return await _count(context, asked, object="response.input_tokens")
+                whole = await self._stored.resolve(streams, completed, memory=memory)
+                parsed = RESPONSES.parse_request(whole.body)
+                return await _count(context, parsed, object="response.input_tokens")
 
             return work
 
@@ -74,22 +74,22 @@ class Counting:
 
 
 async def _count(
-    context: CallContext, asked: ParsedRequest, *, object: str | None = None
+    context: CallContext, parsed: ParsedRequest, *, object: str | None = None
 ) -> Response:
-    counted = await count_tokens(context, asked.chat)
+    counted = await count_tokens(context, parsed.chat)
     headers = {ESTIMATED: "true"} if counted.estimated else {}
     return document(Counted(counted.tokens, object), headers=headers)
 
 
 def _default(body: bytes, name: str, text: bytes) -> bytes:
-    """Add a field that generations need and a count does not, to a request without it."""
-    given = parse_body(body, _fields, example='{"model": "demo", ...}')
-    said = {field: value for field, value in given.items() if bytes(value) != b"null"}
-    return msgspec.json.encode({name: msgspec.Raw(text), **said})
+    """Add a field to a request that lacks it."""
+    completed = parse_body(body, _fields, example='{"model": "demo", ...}')
+    present = {field: value for field, value in completed.items() if bytes(value) != b"null"}
+    return msgspec.json.encode({name: msgspec.Raw(text), **present})
 
 
-def routes(hub: Hub, policy: HttpSettings) -> list[Route]:
-    counting = Counting(hub, policy)
+def routes(hub: Hub, http_settings: HttpSettings) -> list[Route]:
+    counting = Counting(hub, http_settings)
     return [
         Route("/v1/messages/count_tokens", counting.messages, methods=["POST"]),
         Route("/v1/responses/input_tokens", counting.responses, methods=["POST"]),

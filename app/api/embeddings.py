@@ -1,4 +1,4 @@
-"""`POST /v1/embeddings`, in OpenAI's words whoever makes the vectors."""
+"""`POST /v1/embeddings`, in OpenAI's form for every provider."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,17 +14,17 @@ from .http_settings import HttpSettings
 from .single_call import ESTIMATED, IGNORED, SingleCall, Work
 
 
-def routes(hub: Hub, policy: HttpSettings) -> list[Route]:
-    asked = SingleCall(hub, policy, kind="embeddings")
+def routes(hub: Hub, http_settings: HttpSettings) -> list[Route]:
+    call = SingleCall(hub, http_settings, kind="embeddings")
 
     async def embeddings(request: Request) -> Response:
-        return await asked.answer(request, _embed)
+        return await call.answer(request, _embed)
 
     return [Route("/v1/embeddings", embeddings, methods=["POST"])]
 
 
 def _embed(body: bytes) -> Work:
-    """Read a request for embeddings."""
+    """Parse a request for embeddings."""
     request = parse_request(body)
 
     async def work(context: CallContext, memory: RequestMemory) -> Response:

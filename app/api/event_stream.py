@@ -1,4 +1,4 @@
-"""The one response that streams: a cursor over the log, rendered frame by frame."""
+"""The response that streams: a cursor over the log, rendered frame by frame."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     import anyio
 
 HEARTBEAT = b": hb\n"
-"""One comment line and no blank line after it: at a blank line, clients that have seen an
-id would dispatch an empty event, and official SDKs fail on it."""
+"""A comment line without a blank line: after one, clients that have seen an id would dispatch
+an empty event, on which official SDKs fail."""
 
 PIECE_BYTES = 64 * 1024
-"""About how much is sent at once."""
+"""The approximate size of one write."""
 
 CATCHING_UP = 100
-"""More events than that at once are no live reading."""
+"""More events than this at once mean that the reader is catching up."""
 
 HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -44,19 +44,17 @@ log = structlog.get_logger("seseragi.api")
 
 
 class EventStream(Response):
-    """Sends a stream's events after the cursor, live, and ends after its `stream.end`.
+    """A response that sends a stream's events after the cursor, up to its `stream.end`.
 
-    There are two doors to the one cursor. Under our own server it reads until it has caught
-    up, and from there the log pushes what is appended, which is written within the append: no
-    task has to wake up for a token. A client that is too slow for that, or a log that does not
-    push, is read for again, from the same cursor. Under any other server it is all read, and
-    sent by sse-starlette.
+    Under our own server it reads until it has caught up; from there the log pushes each event,
+    which is written within the append, so that no task wakes up for a token. If the client is too
+    slow, or the log does not push, it reads again from the same cursor. Under any other server it
+    only reads, and sse-starlette sends.
 
-    The reader leaves when the response is over, however that came about. What ends before
-    the `stream.end` is cut off rather than ended cleanly, since a clean end would look like
-    a complete answer: a client that accepts nothing for `send_timeout_s`, a stream that is
-    removed under its reader, a server that will wait no longer. With `breaks_off` an answer
-    that did not complete is sent whole and cut off too.
+    The reader leaves when the response ends, in any way. A response that ends before the
+    `stream.end` is cut off, since a clean end would look like a complete answer: the client
+    accepts nothing for `send_timeout_s`, the stream is deleted, or the server waits no longer.
+    With `breaks_off`, an answer that did not complete is sent whole and then cut off too.
     """
 
     _connection: ClientConnection
@@ -68,7 +66,7 @@ class EventStream(Response):
         reader: Reader,
         writer: FrameWriter,
         *,
-        policy: HttpSettings,
+        http_settings: HttpSettings,
         headers: Mapping[str, str],
         breaks_off: bool = False,
         snapshot: bool = False,
@@ -85,7 +83,7 @@ class EventStream(Response):
         self._writer = writer
         self._after = writer.begin if begun is None else begun.after
         self._begun = () if begun is None else begun.frames
-        self._policy = policy
+        self._http_settings = http_settings
         self._breaks_off = breaks_off
         self._snapshot = snapshot
         self._end = None if begun is None else begun.end
@@ -120,7 +118,7 @@ class EventStream(Response):
         except RelayError as error:
             self._note_dropped(error)
         except asyncio.CancelledError:
-            pass  # the client has gone, or the server will wait no longer
+            pass  # the client has disconnected, or the server waits no longer
         finally:
             self._connection.on_lost = None
             self._reader.leave()
@@ -154,11 +152,11 @@ class EventStream(Response):
                 await asyncio.sleep(0)
 
     async def _live(self) -> None:
-        """Let the log push, until the stream ends, is removed, or the client falls behind."""
+        """Let the log push until the stream ends or is deleted, or the client falls behind."""
         loop = asyncio.get_running_loop()
         self._caught_up = loop.create_future()
         self._sent_at = loop.time()
-        self._timer = loop.call_later(self._policy.heartbeat_s, self._beat)
+        self._timer = loop.call_later(self._http_settings.heartbeat_s, self._beat)
         try:
             await self._caught_up
         finally:
@@ -167,33 +165,33 @@ class EventStream(Response):
         await self._connection.drain()
 
     def _push(self, events: Sequence[Event]) -> None:
-        """Send what has just been appended; nothing, if the stream is removed."""
+        """Send appended events; no events mean that the stream is deleted."""
         if self._caught_up.done():
             return
         try:
             feed = self._writer.feed
-            taken = self._connection.write(b"".join([feed(event) for event in events]))
+            writable = self._connection.write(b"".join([feed(event) for event in events]))
         except Exception as failure:  # of this reader: the stream goes on
             self._caught_up.set_exception(failure)
             return
         self._sent_at = self._caught_up.get_loop().time()
         self._note(events)
-        if self._end is not None or not taken or not events:
+        if self._end is not None or not writable or not events:
             self._caught_up.set_result(None)
 
     def _beat(self) -> None:
-        """Send a heartbeat if nothing was sent for its time, and come back when it is due."""
+        """Send a heartbeat if nothing was sent for `heartbeat_s`, and schedule the next."""
         loop = self._caught_up.get_loop()
-        due = self._sent_at + self._policy.heartbeat_s
+        due = self._sent_at + self._http_settings.heartbeat_s
         if due <= loop.time():
             self._connection.write(HEARTBEAT)
-            due = loop.time() + self._policy.heartbeat_s
+            due = loop.time() + self._http_settings.heartbeat_s
         self._timer = loop.call_at(due, self._beat)
 
     # Under any other server
 
     async def _serve_reads(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Imported here: the command, which starts quickly, has no need of it.
+        # Imported here, since the command does not need it and starts faster without.
         import anyio
 
         from .asgi_stream import respond
@@ -207,7 +205,7 @@ class EventStream(Response):
             self._read_pieces(),
             self.raw_headers,
             heartbeat=HEARTBEAT,
-            policy=self._policy,
+            http_settings=self._http_settings,
             stopping=stopping,
         )
 
@@ -224,7 +222,7 @@ class EventStream(Response):
 
     async def _drain_at(self, stopping: "anyio.Event") -> None:
         await stopping.wait()
-        await self._reader.drain(self._policy.drain_s)
+        await self._reader.drain(self._http_settings.drain_s)
 
     async def _read_pieces(self) -> AsyncIterator[bytes]:
         """Yield everything up to the `stream.end`."""
@@ -249,28 +247,28 @@ class EventStream(Response):
     # Both
 
     async def _read(self) -> Sequence[Event]:
-        """Return what comes after the cursor; nothing, if none came within a heartbeat."""
-        events = await self._reader.read(self._after, timeout_s=self._policy.heartbeat_s)
+        """Return the events after the cursor; none if none came within `heartbeat_s`."""
+        events = await self._reader.read(self._after, timeout_s=self._http_settings.heartbeat_s)
         if isinstance(events, Ending):
             self._writer.skip(events.after - self._after)
             self._after = events.after
         return events
 
     async def _read_snapshot(self) -> Iterable[bytes]:
-        """Return the frames of all that was said so far, and move the cursor over it."""
+        """Return the frames of the stream so far, compacted, and advance the cursor."""
         assert isinstance(self._writer, NativeWriter)  # noqa: S101  (no other can be asked for)
         events = await self._reader.read_all(ending=False)  # whose ids do not follow
         self._note(events)
         return starmap(self._writer.frame, compact(events))
 
     def _note(self, events: Sequence[Event]) -> None:
-        """Move the cursor over what is sent."""
+        """Advance the cursor over sent events."""
         self._after += len(events)
         if events and isinstance(last := events[-1], StreamEnd):
             self._end = last
 
     def _is_cut(self) -> bool:
-        """Whether the body is not to end as that of a whole answer does."""
+        """Return whether the body must end without its last chunk."""
         end = self._end
         return self._breaks_off and end is not None and end.status != "completed"
 
@@ -283,7 +281,7 @@ class ReaderDropped(Exception):
 
 
 def in_pieces(frames: Iterable[bytes]) -> Iterator[bytes]:
-    """Join frames into pieces of about `PIECE_BYTES`: a client that accepts none costs one."""
+    """Join frames into pieces of about `PIECE_BYTES`, the most that a stalled client holds."""
     piece: list[bytes] = []
     size = 0
     for frame in frames:
@@ -298,7 +296,7 @@ def in_pieces(frames: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def first_read(client_format: ClientFormat, after: int) -> int:
-    """Return the cursor with which a stream is looked up that `read_from` is to read."""
+    """Return the cursor to look a stream up with, before `read_from`."""
     return 0 if client_format.letter else after
 
 
@@ -307,14 +305,14 @@ async def read_from(
     client_format: ClientFormat,
     after: int,
     *,
-    policy: HttpSettings,
+    http_settings: HttpSettings,
     retry_ms: int,
     snapshot: bool = False,
     suffix: bool = False,
 ) -> Response:
-    """Answer with the frames after a cursor; 204 when there are and will be none.
+    """Return a response of the frames after a cursor; 204 if there are and will be none.
 
-    A dialect whose clients need everything again gets it, unless `suffix`.
+    Dialects whose clients need a full replay get it, unless `suffix`.
 
     Raises:
         RequestError: `conflict`, the cursor is beyond the log.
@@ -345,7 +343,7 @@ async def read_from(
     return EventStream(
         reader,
         writer,
-        policy=policy,
+        http_settings=http_settings,
         headers=client_format.headers,
         breaks_off=client_format.breaks_off,
         snapshot=snapshot,
@@ -356,16 +354,16 @@ async def read_from(
 def _beyond(
     stream: str, client_format: ClientFormat, after: int, last: int, state: LogState
 ) -> RelayError:
-    """Return why a cursor after the last frame that is known cannot be read from."""
-    seen, known = (frame_id(stream, client_format.letter, number) for number in (after, last))
+    """Return the error for a cursor after the last known frame."""
+    seen, latest = (frame_id(stream, client_format.letter, number) for number in (after, last))
     if state.kept is not None:
         return RequestError(
             "conflict",
-            f"what you have seen after {known!r} was lost before it could be stored; "
+            f"what you have seen after {latest!r} was lost before it could be stored; "
             "read the stream again from its beginning",
         )
     if not state.settled:
         return ServiceError(
             "overloaded", "the event log is being restored; try again shortly", retry_after_s=2
         )
-    return RequestError("conflict", f"the stream has no event {seen!r} yet; its last is {known!r}")
+    return RequestError("conflict", f"the stream has no event {seen!r} yet; its last is {latest!r}")

@@ -1,4 +1,4 @@
-"""Starting a generation, whatever dialect the client speaks: request in, stream or JSON out."""
+"""The endpoints that start a generation in any dialect, and answer with a stream or JSON."""
 
 import asyncio
 import hashlib
@@ -38,54 +38,54 @@ from .request import last_event_id, principal_of, root_of, streams_of
 from .via import origin_of
 
 OWN: Final = ("openai_responses", "anthropic")
-"""The dialects whose calls need more than one endpoint; they have files of their own."""
+"""Dialects with more than one endpoint, which have modules of their own."""
 
 MODEL: Final = "seseragi.model"
-"""Where the scope has the model that a request names, once its body was read."""
+"""The key in the scope of the model that a request names, once its body was read."""
 
 
-class _Way(NamedTuple):
-    """How an answer is to be delivered."""
+class DeliveryMode(NamedTuple):
+    """The delivery of an answer that a request asks for."""
 
     streams: bool
     respond_async: bool
     seconds: float
-    """How long it may go on without a reader, if the request says so in seconds."""
-    unknown_s: float | None
-    """The same for a client that leaves before it knows the stream's id, which can come back
-    by its key only; None for what the stream was started with."""
+    """How long it may run without a reader, if the request says so in seconds."""
+    early_linger_s: float | None
+    """The same if the client leaves before it knows the stream's id, and so can return only by
+    its idempotency key; None for the value that the stream was started with."""
 
 
-class Kept(NamedTuple):
-    """What a stream is to keep of the request for it."""
+class StoredRequest(NamedTuple):
+    """The part of a request that is stored with its stream."""
 
     request: bytes
     name_of: Callable[[str], str]
-    """What it is found by too, made of its id."""
+    """Returns a second name for the stream, from its id."""
 
 
 class Generation:
-    """One endpoint that starts generations; it holds what all its requests share."""
+    """An endpoint that starts generations in one dialect."""
 
     def __init__(
         self,
         hub: Hub,
-        policy: HttpSettings,
+        http_settings: HttpSettings,
         client_format: ClientFormat,
         *,
         tokens: Tokens | None = None,
     ) -> None:
         self._hub = hub
-        self._policy = policy
+        self._http_settings = http_settings
         self._client_format = client_format
         self._tokens = tokens
 
     async def post(self, request: Request) -> Response:
-        """Start a generation, or read on in the one that the request names."""
+        """Start a generation, or resume reading the one that `Last-Event-ID` names."""
         try:
             return await self._post(request)
         except ClientDisconnect:
-            return _nobody()
+            return _client_closed()
 
     async def _post(self, request: Request) -> Response:
         cursor, key = last_event_id(request), _idempotency_key(request)
@@ -96,163 +96,163 @@ class Generation:
                 await self._read(request, memory)
             return await self._read_on(streams, cursor, address=origin.address)
         await streams.admit(origin, key=key)
-        opened, way = await self._open(request, streams, origin=origin, key=key)
-        return await self._answer(request, opened, way)
+        opened, mode = await self._open(request, streams, origin=origin, key=key)
+        return await self._answer(request, opened, mode)
 
-    async def _answer(self, request: Request, opened: Opened, way: _Way) -> Response:
-        """Answer with the stream, with its result, or with the place where it is."""
+    async def _answer(self, request: Request, opened: Opened, mode: DeliveryMode) -> Response:
+        """Answer with the stream, its result, or its URLs."""
         reader = opened.reader
-        if way.respond_async:
-            # However shortly it may go on without a reader: its first one needs time to come.
-            reader.leave(linger_s=max(way.seconds, self._policy.linger_s))
+        if mode.respond_async:
+            # At least `linger_s`, since the first reader needs time to come.
+            reader.leave(linger_s=max(mode.seconds, self._http_settings.linger_s))
             return self._accepted(request, opened)
         try:
-            if way.streams:
-                return await self._stream(request, opened, linger_s=way.unknown_s)
-            return await self._result(request, opened, linger_s=way.unknown_s)
+            if mode.streams:
+                return await self._stream(request, opened, linger_s=mode.early_linger_s)
+            return await self._result(request, opened, linger_s=mode.early_linger_s)
         except BaseException:
-            reader.leave(linger_s=way.unknown_s)
+            reader.leave(linger_s=mode.early_linger_s)
             raise
 
     async def _read(self, request: Request, memory: RequestMemory) -> bytes:
         return await read_json(
             request,
             memory,
-            max_bytes=self._policy.max_request_bytes,
-            timeout_s=self._policy.body_timeout_s,
+            max_bytes=self._http_settings.max_request_bytes,
+            timeout_s=self._http_settings.body_timeout_s,
             stopping=self._hub.shutdown.stopping,
         )
 
     async def _open(
         self, request: Request, streams: OwnedStreams, *, origin: RequestSource, key: str | None
-    ) -> tuple[Opened, _Way]:
-        """Start what the body asks for; nothing of it is kept here, for as long as it runs."""
+    ) -> tuple[Opened, DeliveryMode]:
+        """Parse the body and start its stream; nothing here refers to the body while that runs."""
         with self._hub.admission.receive(origin.address) as memory:
             body = await self._read(request, memory)
             memory.expect(body)
-            asked, kept = await self._parse(streams, body, memory=memory)
-            request.scope[MODEL] = asked.chat.model
-            way = _way_of(request, asked.chat, key)
-            options = self._options(asked, kept, way, key=key, origin=origin, memory=memory)
+            parsed, stored = await self._parse(streams, body, memory=memory)
+            request.scope[MODEL] = parsed.chat.model
+            mode = _delivery_mode(request, parsed.chat, key)
+            options = self._options(parsed, stored, mode, key=key, origin=origin, memory=memory)
             digest = self._digest(request, body) if key else ""
-            return await streams.start(asked.chat, options, key=key, digest=digest), way
+            return await streams.start(parsed.chat, options, key=key, digest=digest), mode
 
     def _options(
         self,
-        asked: ParsedRequest,
-        kept: Kept | None,
-        way: _Way,
+        parsed: ParsedRequest,
+        stored: StoredRequest | None,
+        mode: DeliveryMode,
         *,
         key: str | None,
         origin: RequestSource,
         memory: RequestMemory,
     ) -> StartOptions:
-        leaves = way.respond_async or self._answers_at_once(asked)
-        can_return = way.streams or way.respond_async or bool(key)
-        names_of = (self._client_format.name_of, kept and kept.name_of)
+        leaves = mode.respond_async or self._answers_at_once(parsed)
+        can_return = mode.streams or mode.respond_async or bool(key)
+        names_of = (self._client_format.name_of, stored and stored.name_of)
         return StartOptions(
-            self._linger_s(asked, can_return=can_return),
-            labels=asked.labels,
-            name=asked.name,
+            self._linger_s(parsed, can_return=can_return),
+            labels=parsed.labels,
+            name=parsed.name,
             names_of=tuple(filter(None, names_of)),
-            request=kept.request if kept else b"",
+            request=stored.request if stored else b"",
             client_format=self._client_format.name,
             leaves=leaves,
-            asks_again_s=0 if leaves else self._asks_again_s(way),
+            asks_again_s=0 if leaves else self._asks_again_s(mode),
             origin=origin,
             memory=memory,
         )
 
     async def _parse(
         self, streams: OwnedStreams, body: bytes, *, memory: RequestMemory
-    ) -> tuple[ParsedRequest, Kept | None]:
-        """Read what a body asks for, which may take of the memory for requests."""
+    ) -> tuple[ParsedRequest, StoredRequest | None]:
+        """Parse a body, which may reserve memory for requests."""
         return self._client_format.parse_request(body), None
 
     def _digest(self, request: Request, body: bytes) -> str:
-        """Hash all that says which answer is wanted: the dialect, headers of it, the body."""
-        said = [
+        """Hash the parts of a request that determine its answer: dialect, its headers, body."""
+        values = [
             ",".join(request.headers.getlist(name)) for name in self._client_format.asking_headers
         ]
-        digest = hashlib.sha256("\0".join([self._client_format.name, *said, ""]).encode())
+        digest = hashlib.sha256("\0".join([self._client_format.name, *values, ""]).encode())
         digest.update(body)  # no header has a zero in it
         return digest.hexdigest()
 
-    def _answers_at_once(self, asked: ParsedRequest) -> bool:
-        """Return whether the client is told where the stream is, instead of reading it."""
+    def _answers_at_once(self, parsed: ParsedRequest) -> bool:
+        """Return whether the answer names the stream instead of waiting for it."""
         return False
 
-    def _asks_again_s(self, way: _Way) -> float:
+    def _asks_again_s(self, mode: DeliveryMode) -> float:
         if not self._client_format.asks_again:
             return 0
-        return self._policy.gate_s if way.streams else math.inf
+        return self._http_settings.gate_s if mode.streams else math.inf
 
-    def _linger_s(self, asked: ParsedRequest, *, can_return: bool) -> float | None:
-        match asked.chat.on_disconnect:
+    def _linger_s(self, parsed: ParsedRequest, *, can_return: bool) -> float | None:
+        match parsed.chat.on_disconnect:
             case "continue":
                 return None
             case "cancel":
                 return 0
             case None:
-                lingers = self._client_format.lingers if asked.lingers is None else asked.lingers
-                return self._policy.linger_s if can_return and lingers else 0
+                lingers = self._client_format.lingers if parsed.lingers is None else parsed.lingers
+                return self._http_settings.linger_s if can_return and lingers else 0
             case seconds:
                 return seconds
 
     async def _stream(
         self, request: Request, opened: Opened, *, linger_s: float | None
     ) -> Response:
-        """Hold the status until the outcome is known, or the gate's time is over."""
+        """Wait for the outcome for at most `gate_s` before sending the status."""
         reader, outcome = opened.reader, opened.outcome
         if outcome is not None:
-            if not await _first(request, outcome, timeout_s=self._policy.gate_s):
+            if not await _wait_for(request, outcome, timeout_s=self._http_settings.gate_s):
                 reader.leave(linger_s=linger_s)
-                return _nobody()
+                return _client_closed()
             error = outcome.result() if outcome.done() else None
         else:
             error = await _failed_start(reader)
         if error is not None:
             reader.leave()
             return self._failed(error, request, opened)
-        retry_ms = self._policy.retry(spread=self._hub.shutdown.draining)
+        retry_ms = self._http_settings.retry(spread=self._hub.shutdown.draining)
         writer = self._client_format.writer(reader.stream, after=0, retry_ms=retry_ms)
         return EventStream(
             reader,
             writer,
-            policy=self._policy,
-            headers={**self._client_format.headers, **self._told(opened)},
+            http_settings=self._http_settings,
+            headers={**self._client_format.headers, **self._stream_headers(opened)},
             breaks_off=self._client_format.breaks_off,
         )
 
     async def _read_on(self, streams: OwnedStreams, cursor: str, *, address: str) -> Response:
-        """Answer a POST that some client sent again after it had lost its connection."""
+        """Answer a POST that a client repeats with a cursor after a lost connection."""
         stream, after = parse_frame_id(cursor, letter=self._client_format.letter)
         if stream is None:
             raise RequestError("invalid_request", f"Last-Event-ID: {cursor[:80]!r} names no stream")
         read_after = first_read(self._client_format, after)
         reader = (await streams.get(stream, after=read_after)).attach(address).reader
-        retry_ms = self._policy.retry(spread=self._hub.shutdown.draining)
+        retry_ms = self._http_settings.retry(spread=self._hub.shutdown.draining)
         return await read_from(
             reader,
             self._client_format,
             after,
-            policy=self._policy,
+            http_settings=self._http_settings,
             retry_ms=retry_ms,
         )
 
     async def _result(
         self, request: Request, opened: Opened, *, linger_s: float | None
     ) -> Response:
-        """Wait for the end and answer with the whole."""
+        """Wait for the end and return the whole answer."""
         reader = opened.reader
         reading = asyncio.ensure_future(_read_to_end(reader))
         try:
-            stayed = await _first(request, reading, timeout_s=None)
+            stayed = await _wait_for(request, reading, timeout_s=None)
         finally:
             reading.cancel()
             reader.leave(linger_s=linger_s)
         if not stayed:
-            return _nobody()
+            return _client_closed()
         events = reading.result()
         end = events[-1]
         if isinstance(end, StreamEnd) and end.error is not None:
@@ -262,13 +262,13 @@ class Generation:
             headers={
                 "cache-control": "no-store",
                 "stream-id": reader.stream,
-                **self._told(opened),
+                **self._stream_headers(opened),
             },
             media_type="application/json",
         )
 
     def _accepted(self, request: Request, opened: Opened) -> Response:
-        """Say where the stream is, by URLs that work without a header where it has an owner."""
+        """Return the URLs of the stream; with an owner, they have tokens."""
         stream = opened.reader.stream
         url = f"{root_of(request.scope)}/v1/streams/{stream}"
         body = {
@@ -279,7 +279,7 @@ class Generation:
         }
         principal = principal_of(request)
         if principal.owner and self._tokens is not None:
-            ends_at = time.time() + self._policy.longest_s + self._policy.retention_s
+            ends_at = time.time() + self._http_settings.longest_s + self._http_settings.retention_s
             make = partial(self._tokens.make_stream_token, principal, stream, expires_at=ends_at)
             body["events_url"] += f"?token={make(may='read')}"
             body["cancel_url"] += f"?token={make(may='stop')}"
@@ -291,41 +291,41 @@ class Generation:
                 "preference-applied": "respond-async",
                 "cache-control": "no-store",
                 "stream-id": stream,
-                **self._told(opened),
+                **self._stream_headers(opened),
             },
             media_type="application/json",
         )
 
     def _failed(self, error: RelayError, request: Request, opened: Opened) -> Response:
-        headers = {"stream-id": opened.reader.stream, **self._told(opened)}
+        headers = {"stream-id": opened.reader.stream, **self._stream_headers(opened)}
         return failure(self._client_format, error, request, headers=headers)
 
-    def _told(self, opened: Opened) -> dict[str, str]:
-        """Return what the headers say of a stream that the request has started."""
+    def _stream_headers(self, opened: Opened) -> dict[str, str]:
+        """Return the headers on a stream that the request has started."""
         grant = opened.grant
-        told = {"seseragi-cassette": opened.cassette} if opened.cassette else {}
+        headers = {"seseragi-cassette": opened.cassette} if opened.cassette else {}
         if grant is None or (grant.requests is None and grant.tokens is None):
-            return told
-        standing = rate_limit_headers(self._client_format.name, grant.requests, grant.tokens)
-        return {**told, **standing}
+            return headers
+        rate_limits = rate_limit_headers(self._client_format.name, grant.requests, grant.tokens)
+        return {**headers, **rate_limits}
 
 
-async def _first(
+async def _wait_for(
     request: Request, outcome: "asyncio.Future[Any]", *, timeout_s: float | None
 ) -> bool:
-    """Wait for the outcome at most so long; tell whether the client is still there."""
+    """Wait for the outcome or the timeout; return whether the client is still connected."""
     loop = asyncio.get_running_loop()
-    over: asyncio.Future[bool] = loop.create_future()
+    done: asyncio.Future[bool] = loop.create_future()
 
     def end(*_: object, stayed: bool = True) -> None:
-        if not over.done():
-            over.set_result(stayed)
+        if not done.done():
+            done.set_result(stayed)
 
     timer = None if timeout_s is None else loop.call_later(timeout_s, end)
     outcome.add_done_callback(end)
     try:
         with client_of(request).watch(partial(end, stayed=False)):
-            return await over
+            return await done
     finally:
         outcome.remove_done_callback(end)
         if timer is not None:
@@ -333,7 +333,7 @@ async def _first(
 
 
 async def _failed_start(reader: Reader) -> RelayError | None:
-    """Return why a stream that has ended never began, None if it did; read no further."""
+    """Return the error of an ended stream that never reached a target; None if it did."""
     after = 0
     while events := await reader.read(after, timeout_s=0):
         if after == 0:
@@ -354,19 +354,19 @@ async def _read_to_end(reader: Reader) -> list[Event]:
     return events
 
 
-def _way_of(request: Request, chat: ChatRequest, key: str | None) -> _Way:
-    """Return how an answer is to be delivered, by the head of a request and by its body."""
+def _delivery_mode(request: Request, chat: ChatRequest, key: str | None) -> DeliveryMode:
+    """Return the delivery that the head and the body of a request ask for."""
     on_disconnect = chat.on_disconnect
-    return _Way(
+    return DeliveryMode(
         streams=chat.streams,
         respond_async=_prefers_async(request),
         seconds=on_disconnect if isinstance(on_disconnect, float | int) else 0,
-        unknown_s=None if key or on_disconnect is not None else 0,
+        early_linger_s=None if key or on_disconnect is not None else 0,
     )
 
 
 def _prefers_async(request: Request) -> bool:
-    """RFC 7240: `Prefer: respond-async`, alone or in a list."""
+    """Return whether there is `Prefer: respond-async` (RFC 7240), alone or in a list."""
     preferences = request.headers.getlist("prefer")
     if not preferences:
         return False
@@ -375,7 +375,7 @@ def _prefers_async(request: Request) -> bool:
 
 
 def _idempotency_key(request: Request) -> str | None:
-    """Read the header of draft-ietf-httpapi-idempotency-key-header."""
+    """Return `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header)."""
     key = request.headers.get("idempotency-key")
     if key is not None and not re.fullmatch(r"[!-~]{1,255}", key):
         raise RequestError(
@@ -384,17 +384,17 @@ def _idempotency_key(request: Request) -> str | None:
     return key
 
 
-def _nobody() -> Response:
-    """Answer a client that has gone; the status is nginx's for it, seen in logs only."""
+def _client_closed() -> Response:
+    """Return the response for a disconnected client: nginx's 499, which only logs show."""
     return Response(status_code=499)
 
 
-def routes(hub: Hub, policy: HttpSettings, tokens: Tokens | None = None) -> list[Route]:
-    """List the endpoints that start generations, a path for each dialect."""
+def routes(hub: Hub, http_settings: HttpSettings, tokens: Tokens | None = None) -> list[Route]:
+    """Return the routes that start generations, one for each dialect."""
     return [
         Route(
             client_format.path,
-            Generation(hub, policy, client_format, tokens=tokens).post,
+            Generation(hub, http_settings, client_format, tokens=tokens).post,
             methods=["POST"],
         )
         for name, client_format in CLIENT_FORMATS.items()

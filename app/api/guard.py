@@ -1,9 +1,8 @@
-"""Checks of `Host` and `Origin`, which refuse what pages of other sites send. No I/O.
+"""Checks of `Host` and `Origin` against pages of other sites. No I/O.
 
-Two things protect a relay that somebody's browser can reach. `Host` has to be one of its
-names: see `hosts`. And what changes something is refused where a page sends it that may
-not: browsers say in `Origin` whose page it is, also where they ask for no permission first,
-as with forms, `sendBeacon` and `fetch` without CORS.
+`Host` must be one of the relay's names: see `hosts`. Unsafe methods are refused for pages of
+other origins: browsers send `Origin` also without a CORS preflight, as with forms, `sendBeacon`
+and simple `fetch`.
 """
 
 import re
@@ -20,40 +19,40 @@ LOCAL_ORIGINS = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 """Development servers on the same machine."""
 
 SAFE = ("GET", "HEAD", "OPTIONS")
-"""Methods that change nothing."""
+"""Safe methods (RFC 9110, 9.2.1)."""
 
 PROBES = ("/healthz", "/readyz")
-"""Health checks may use any name (Caddy and Traefik take the relay's own address), and are
-told one word. With a query there is more to tell, and they are like any other path."""
+"""Health checks may use any name (Caddy and Traefik use the relay's own address), and return one
+word. With a query they return more, and are checked like any other path."""
 
 MAX_ORIGIN = MAX_HOST + len("https://")
 
 REMEMBERED = 256
-"""How many verdicts are remembered, of each kind."""
+"""How many verdicts of each kind are cached."""
 
 _ESCAPED_UNRESERVED = re.compile(
     rb"%(?:2[de]|3[0-9]|[46][1-9a-f]|5[0-9af]|7[0-9ae])", re.IGNORECASE
 )
-"""Of RFC 3986, 2.3: proxies compare paths as they are written, and would let `/%6detrics` pass."""
+"""RFC 3986, 2.3: proxies compare paths without decoding, and would let `/%6detrics` pass."""
 
 _ORIGIN = re.compile(rb"(https?)://([^/]+)")
 _DEFAULT_PORTS = {b"http": 80, b"https": 443}
 
 
 class Guard:
-    """Checks that a request is for a name of the relay, and from a page that may send it."""
+    """The checks of `Host` and `Origin`."""
 
     def __init__(self, names: HostNames, *, origins: Collection[str], local_origins: bool) -> None:
         self._names = names
         self._any_origin = "*" in origins
         self._origins = frozenset(origin.encode() for origin in origins)
         self._local_origins = re.compile(LOCAL_ORIGINS.encode()) if local_origins else None
-        # Clients repeat themselves: 0.2 us instead of 6.
+        # Clients repeat these headers: 0.2 us instead of 6.
         self._judge_host = lru_cache(REMEMBERED)(self._check_host)
         self._judge_origin = lru_cache(REMEMBERED)(self._check_origin)
 
     def check(self, scope: Scope) -> RequestError | None:
-        """Return why a request is refused; None if it is not."""
+        """Return the error for a request; None if it is allowed."""
         if b"%" in scope.get("raw_path", b"") and _ESCAPED_UNRESERVED.search(scope["raw_path"]):
             return RequestError(
                 "invalid_request",
@@ -83,7 +82,7 @@ class Guard:
         shown = value.decode("latin-1")[:80]
         host = parse_host(value)
         if host is None:
-            return RequestError("invalid_request", f"Host: {shown!r} is no name of a host")
+            return RequestError("invalid_request", f"Host: {shown!r} is not a host name")
         if self._names.allow(host.name):
             return None
         return RequestError(
@@ -106,9 +105,9 @@ class Guard:
 
 
 def _takes_any_name(scope: Scope) -> bool:
-    """Return whether a request is a probe, or of Starlette's test client.
+    """Return whether a request is a probe, or from Starlette's test client.
 
-    That names the host `testserver`, and offers an extension that no server has.
+    The test client names the host `testserver`, and offers an extension that no server has.
     """
     if path_of(scope) in PROBES and not scope["query_string"]:
         return True
@@ -116,9 +115,9 @@ def _takes_any_name(scope: Scope) -> bool:
 
 
 def _is_same(origin: bytes, host: bytes | None) -> bool:
-    """Return whether an origin is that of the relay under the name that it was asked for.
+    """Return whether an origin has the host and port of `Host`.
 
-    The scheme is not compared: behind a proxy that ends TLS only the page knows it.
+    The scheme is not compared: behind a proxy that terminates TLS only the page knows it.
     """
     match = _ORIGIN.fullmatch(origin)
     named = parse_host(match[2]) if match else None

@@ -1,4 +1,4 @@
-"""`GET /healthz` and `GET /readyz`, for whatever keeps the process running."""
+"""`GET /healthz` and `GET /readyz`, the probes."""
 
 import asyncio
 from typing import Any
@@ -38,5 +38,6 @@ def _check_all_models(principal: Principal) -> None:
     check_may(principal)
     if principal.models is not None:
         raise RequestError(
-            "forbidden", "how targets fare is told to credentials that may use every model"
+            "forbidden",
+            "verbose: the health of targets needs a credential that may use every model",
         )

@@ -1,9 +1,9 @@
-"""The names that the relay answers to. No I/O.
+"""The host names that the relay answers to. No I/O.
 
-By DNS rebinding a page of any site reaches a relay on this machine as its own origin: its
-name is made to lead here after the page was loaded. What it cannot change is the name in
-`Host`, so a request for a name that nobody gave the relay is refused. An address needs no
-such care: a page is of an address's origin only if that address has sent the page.
+By DNS rebinding, a page of any site reaches a relay on this machine as its own origin: its name
+resolves to this machine after the page was loaded. The page cannot change the name in `Host`, so
+requests for unknown names are refused. Addresses are safe: a page has the origin of an address
+only if that address has sent the page.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..addresses import is_loopback, parse_address
 
 MAX_HOST = 262
-"""The longest name that DNS has, its dot, a colon and a port."""
+"""The longest name in DNS, its dot, a colon and a port."""
 
 ANY = "*"
 
@@ -32,7 +32,7 @@ class Host(NamedTuple):
 
 
 def parse_host(value: bytes) -> Host | None:
-    """Read the value of a `Host` header; None if it is malformed."""
+    """Parse a `Host` header; None if it is malformed."""
     match = _HOST.fullmatch(value) if len(value) <= MAX_HOST else None
     if match is None:
         return None
@@ -43,7 +43,7 @@ def parse_host(value: bytes) -> Host | None:
 
 
 class HostNames:
-    """The loopback names of this machine, the address that is bound, and what is allowed."""
+    """The loopback names, the bound address, and the allowed names."""
 
     def __init__(self, bound: str, allowed: Iterable[str] = ()) -> None:
         names = {bound.lower(), *map(_normalise, allowed)}
@@ -52,12 +52,12 @@ class HostNames:
         self._names = frozenset(names)
         self._endings = tuple(name.removeprefix(ANY) for name in names if name.startswith("*."))
         self._addresses = frozenset(addresses)
-        # A wildcard is bound to every address, and a name to one that is not known here.
+        # A wildcard is bound to every address, a name to an unknown one.
         own = parse_address(bound)
         self._any_address = own.is_unspecified if own else not is_loopback(bound.lower())
 
     def allow(self, name: str) -> bool:
-        """Return whether the relay answers to a name, as `parse_host` gives it."""
+        """Return whether the relay answers to a name, normalised by `parse_host`."""
         if self._any_name or name in self._names or is_loopback(name):
             return True
         address = parse_address(name)
@@ -67,6 +67,6 @@ class HostNames:
 
 
 def _normalise(name: str) -> str:
-    """Return an allowed name as `parse_host` gives names; browsers send Punycode."""
+    """Normalise an allowed name as `parse_host` does; browsers send Punycode."""
     name = name.lower().removesuffix(".")
     return name if name.isascii() else name.encode("idna").decode()

@@ -1,4 +1,4 @@
-"""The settings of the HTTP side, as values."""
+"""The settings of the HTTP interface."""
 
 import random
 
@@ -17,16 +17,16 @@ class HttpSettings(msgspec.Struct, frozen=True):
     max_request_bytes: int = 4 * 2**20
     body_timeout_s: float = 30
     retention_s: float = 900
-    """How long the log keeps what has ended."""
+    """How long the log keeps an ended stream."""
     longest_s: float = 1800
     """How long a stream may run."""
     client_secret_s: float = 600
     """How long a client secret may be valid."""
 
     def retry(self, *, spread: bool, least_s: float = 0) -> int:
-        """Return the milliseconds that a client is told to wait before it reconnects.
+        """Return the reconnection time for a client, in milliseconds.
 
-        `spread` lets many clients that are sent away at once come back one by one.
+        `spread` adds jitter, for clients that all disconnect at once.
         """
         retry_ms = max(self.retry_ms, least_s * 1000)
         return int(retry_ms * random.uniform(1, 2) if spread else retry_ms)  # noqa: S311

@@ -16,23 +16,23 @@ from .http_settings import HttpSettings
 
 
 class Messages:
-    """The endpoint; it holds what all its requests share."""
+    """The endpoint of Anthropic's Messages."""
 
-    def __init__(self, hub: Hub, policy: HttpSettings, tokens: Tokens | None) -> None:
+    def __init__(self, hub: Hub, http_settings: HttpSettings, tokens: Tokens | None) -> None:
         self._hub = hub
-        self._policy = policy
+        self._http_settings = http_settings
         self._tokens = tokens
 
     async def post(self, request: Request) -> Response:
-        """Start a generation; the betas that the client names are part of what it says."""
+        """Start a generation; the betas in the header are part of the request."""
         betas = ",".join(request.headers.getlist(BETA))
         client_format = CLIENT_FORMAT._replace(parse_request=partial(parse_request, betas=betas))
-        generation = Generation(self._hub, self._policy, client_format, tokens=self._tokens)
+        generation = Generation(self._hub, self._http_settings, client_format, tokens=self._tokens)
         return await generation.post(request)
 
 
-def routes(hub: Hub, policy: HttpSettings, tokens: Tokens | None = None) -> list[Route]:
-    messages = Messages(hub, policy, tokens)
+def routes(hub: Hub, http_settings: HttpSettings, tokens: Tokens | None = None) -> list[Route]:
+    messages = Messages(hub, http_settings, tokens)
     return [
         Route("/v1/messages", messages.post, methods=["POST"]),
     ]

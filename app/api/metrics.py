@@ -12,7 +12,7 @@ from ..telemetry.metrics import Metrics
 from .request import principal_of
 
 READERS = frozenset(("metrics", "admin"))
-"""The roles that may."""
+"""The roles that may read them."""
 
 
 def routes(metrics: Metrics, reader: AccountReader) -> list[Route]:

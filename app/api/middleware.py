@@ -1,6 +1,6 @@
 """The outer layer of every request: its id, its guard, and the common headers of its answer.
 
-Pure ASGI: nothing here reads a body, except to drop it under foreign servers.
+Pure ASGI: nothing here reads a body, except to discard it under other servers.
 """
 
 import asyncio
@@ -20,32 +20,32 @@ from .problems import refuse
 PAGES_OWN = b"content-security-policy"
 SECURITY = (
     (b"x-content-type-options", b"nosniff"),
-    # Where CORS is asked, as by fetch, EventSource and import, CORS decides.
+    # CORS overrides this for requests that use it, as by fetch, EventSource and import.
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
 )
 NO_PAGE = (*SECURITY, (PAGES_OWN, b"default-src 'none'; frame-ancestors 'none'"))
-"""Of what no browser is to show as a page."""
+"""Security headers for non-HTML responses."""
 
 NAME = b"x-request-id"
 ANTHROPICS = b"request-id"
-"""Where Anthropic's SDKs look for it."""
+"""The request id for Anthropic's SDKs."""
 STREAM = b"stream-id"
 REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 
 MAX_UNREAD = 2**20
-"""Bytes of a body that are read and dropped before an answer that has not asked for them."""
+"""The most bytes of an unread body that are discarded before the answer."""
 UNREAD_S = 1.0
-"""How long that may take."""
+"""The most time for that."""
 
 
 OnAnswer = Callable[[Scope, int], None]
-"""Called with the status of each answer when that begins."""
+"""Called with the status when each answer begins."""
 
 
 class Answer:
-    """The answer to one request: sent with the common headers, and noted for logs and traces."""
+    """The answer to one request: adds the common headers, and records facts for logs and traces."""
 
     def __init__(
         self, scope: Scope, send: Send, request_id: bytes, on_answer: OnAnswer | None
@@ -57,7 +57,7 @@ class Answer:
         self.status: int | None = None
         self.stream: str | None = None
         self.bytes = 0
-        """Those of the body that were sent through ASGI."""
+        """Bytes of the body sent through ASGI."""
         self.complete = False
         """Whether all of it was sent."""
 
@@ -85,9 +85,9 @@ class Answer:
 
 
 class UnreadBody:
-    """Takes what is left of a request's body before the answer begins, under foreign servers.
+    """Discards the rest of a request's body before the answer begins, under other servers.
 
-    Hypercorn (0.18) and granian (2.8) close the connection, answer and all, when a body goes on
+    Hypercorn (0.18) and granian (2.8) close the connection, with the answer, if a body continues
     after its answer has ended; over HTTP/2, with every stream on it and at a mere empty frame
     (pgjones/hypercorn, issue 329).
     """
@@ -119,10 +119,10 @@ Watch = Callable[[Scope, Answer], AbstractContextManager[None]]
 
 
 class RequestMiddleware:
-    """Gives each request an id, refuses what the guard does, and sends the common headers.
+    """Middleware that sets the request id, applies the guard, and adds the common headers.
 
-    The id is the client's own if it sent a sane one. Every line that is logged of the request,
-    and of the stream that it starts, has it too.
+    The id is the client's own if it sent a valid one. Every log line of the request, and of the
+    stream that it starts, has it.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class RequestMiddleware:
         on_answer: OnAnswer | None = None,
         watches: Sequence[Watch] = (),
     ) -> None:
-        """Put the layer around an app; the first of the watches is the outermost."""
+        """Wrap an app; the first of the watches is the outermost."""
         self._app = app
         self._guard = guard
         self._on_answer = on_answer
@@ -145,7 +145,7 @@ class RequestMiddleware:
             return
         request_id = _choose_id(scope["headers"])
         scope["request_id"] = request_id.decode()
-        # Each request has a task of its own, and what it starts takes this along.
+        # Each request has its own task, and tasks that it starts inherit this.
         structlog.contextvars.bind_contextvars(request_id=scope["request_id"])
         if connection_of(scope) is None:
             unread = UnreadBody(receive, send)
@@ -162,7 +162,7 @@ class RequestMiddleware:
 
 
 def _choose_id(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return the id of a request: the client's own, or a new one."""
+    """Return the client's request id, or a new one."""
     for name, value in headers:
         if name == NAME:
             if REQUEST_ID.fullmatch(value):

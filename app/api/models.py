@@ -15,7 +15,7 @@ from .body import document
 from .request import principal_of, read_query
 
 MOST = 1000
-"""The most models on one page of Anthropic's list; without `limit` all are there."""
+"""The most models on a page of Anthropic's list; also the default of `limit`."""
 
 
 def routes(hub: Hub) -> list[Route]:
@@ -54,7 +54,7 @@ def _speaks_anthropic(request: Request) -> bool:
 
 
 def _page(models: Mapping[str, About], request: Request) -> dict[str, object]:
-    """Return the models after or before one of them, at most `limit`."""
+    """Return at most `limit` models, after or before one of them."""
     limit = read_query(request, "limit", str(MOST))
     if not (limit.isascii() and limit.isdigit() and len(limit) < 5 and 1 <= int(limit) <= MOST):
         raise RequestError("invalid_request", f"limit: send a number from 1 to {MOST}")

@@ -371,10 +371,10 @@ def _schemas() -> dict[str, Any]:
     for name, kind in (
         *((_request_name(name), one.request_type) for name, one in CLIENT_FORMATS.items()),
         ("EmbeddingsRequest", EmbeddingsRequest),
-        ("ShareRequest", share.Wanted),
-        ("CassetteRequest", cassettes.Wanted),
-        ("ClientSecretRequest", client_secrets.Wanted),
-        ("TargetOrder", admin.Order),
+        ("ShareRequest", share.ShareOptions),
+        ("CassetteRequest", cassettes.CassetteOptions),
+        ("ClientSecretRequest", client_secrets.SecretOptions),
+        ("TargetOrder", admin.TargetCommand),
     ):
         found |= _describe(kind, name=name, taken=True)
     for (name, field), schema in _FIELDS.items():

@@ -33,7 +33,7 @@ HEADERS = {
 
 
 OF_THE_PACKAGE = frozenset({"package.json", "README.md", "LICENSE"})
-"""What is for npm alone: the version is told to those who may ask the relay."""
+"""Files for npm only: the version is for authenticated clients."""
 
 
 # The page's modules are 270 kB, and 80 kB of gzip: seconds of a phone's connection. Level 6 takes

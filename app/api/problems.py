@@ -1,4 +1,4 @@
-"""Failures before a stream began, in the dialect of the client."""
+"""Error responses in the dialect of the client."""
 
 import math
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from .request import path_of
 REALM: Final = 'Bearer realm="seseragi"'
 
 CODE: Final = "seseragi.code"
-"""Where a request's scope has the code of the error that it was refused with."""
+"""The key in the scope of the error code of a response."""
 
 _BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
 
@@ -33,7 +33,7 @@ def failure(
     *,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return the response that tells a client of a failure, in its dialect."""
+    """Return the response for an error, in a dialect."""
     request.scope[CODE] = error.code
     status, body, media_type = client_format.render_failure(
         error, request.scope.get("request_id", "")
@@ -48,7 +48,7 @@ def failure(
         tokens = error.standing if error.kind == "tokens" else None
         all_headers |= rate_limit_headers(client_format.name, requests, tokens)
     if not error.retryable:
-        # The official SDKs send a request again at any 5xx, 409 and 408 that does not say so.
+        # Without it the official SDKs retry every 5xx, 409 and 408.
         all_headers["x-should-retry"] = "false"
     return Response(body, status_code=status, headers=all_headers, media_type=media_type)
 
@@ -61,7 +61,7 @@ async def refuse(
     *,
     headers: Mapping[str, str] | None = None,
 ) -> None:
-    """Answer a request with an error, as middleware does."""
+    """Send an error response from middleware."""
     request = Request(scope)
     response = failure(_front_of(request), error, request, headers=headers)
     await response(scope, receive, send)
@@ -73,7 +73,7 @@ def on_relay_error(request: Request, error: RelayError) -> Response:
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
-    """Return Starlette's own failures (no route, wrong method) the same form."""
+    """Return the response for Starlette's own errors (no route, wrong method)."""
     assert isinstance(error, HTTPException)  # noqa: S101  (registered for it)
     path, method = path_of(request.scope), request.method
     code = _BY_STATUS.get(error.status_code, "invalid_request")
@@ -91,12 +91,12 @@ async def on_http_error(request: Request, error: Exception) -> Response:
 
 
 def _show(path: str) -> str:
-    """Quote a path; a query that was encoded into it may have a token."""
+    """Quote a path without tokens: a query may be encoded into it."""
     return repr(hide_tokens(path)[:200])
 
 
 def _advise(path: str) -> str:
-    """Return what is likely to be wrong with a path that is nowhere."""
+    """Return a hint on a likely mistake in an unknown path."""
     if path.rstrip("/") == "/v1":
         return "; it is where the paths of clients begin: GET /v1/models lists the models"
     if path.startswith("/v1/v1/"):
@@ -107,9 +107,9 @@ def _advise(path: str) -> str:
 
 
 def _methods_at(request: Request) -> str:
-    """List the methods that a path knows, over all its routes: Starlette names the first's.
+    """List the methods of all routes at a path: Starlette names only the first route's.
 
-    A path with a route of its own (`/responses/input_tokens`) is no `/responses/{response_id}`.
+    A path with a route of its own (`/responses/input_tokens`) is not `/responses/{response_id}`.
     """
     path = path_of(request.scope)
     routes = [

@@ -1,4 +1,4 @@
-"""How near a limit of a minute is, in the headers that official SDKs know."""
+"""Rate limit headers, as the official SDKs read them."""
 
 import time
 from datetime import UTC, datetime
@@ -8,38 +8,42 @@ from ..ledger.accounts import RateLimitState
 
 _KINDS: Final = ("requests", "tokens")
 RATE_LIMIT_HEADERS: Final = (
-    *(f"x-ratelimit-{what}-{kind}" for kind in _KINDS for what in ("limit", "remaining", "reset")),
     *(
-        f"anthropic-ratelimit-{kind}-{what}"
+        f"x-ratelimit-{field}-{kind}"
         for kind in _KINDS
-        for what in ("limit", "remaining", "reset")
+        for field in ("limit", "remaining", "reset")
+    ),
+    *(
+        f"anthropic-ratelimit-{kind}-{field}"
+        for kind in _KINDS
+        for field in ("limit", "remaining", "reset")
     ),
 )
-"""All of them."""
+"""The names of all of them."""
 
 
 def rate_limit_headers(
     client_format: str, requests: RateLimitState | None, tokens: RateLimitState | None
 ) -> dict[str, str]:
-    """Return the headers of a dialect: Anthropic's are its own, all others have OpenAI's."""
+    """Return the headers for a dialect: Anthropic's own, or OpenAI's for all others."""
     headers = {}
-    for kind, standing in zip(_KINDS, (requests, tokens), strict=True):
-        if standing is None:
+    for kind, state in zip(_KINDS, (requests, tokens), strict=True):
+        if state is None:
             continue
         if client_format == "anthropic":
             begin, end = f"anthropic-ratelimit-{kind}-", ""
-            reset = datetime.fromtimestamp(time.time() + standing.reset_s, UTC)
+            reset = datetime.fromtimestamp(time.time() + state.reset_s, UTC)
             reset_at = f"{reset:%Y-%m-%dT%H:%M:%SZ}"
         else:
             begin, end = "x-ratelimit-", f"-{kind}"
-            reset_at = _duration(standing.reset_s)
-        headers[f"{begin}limit{end}"] = str(standing.limit)
-        headers[f"{begin}remaining{end}"] = str(standing.remaining)
+            reset_at = _duration(state.reset_s)
+        headers[f"{begin}limit{end}"] = str(state.limit)
+        headers[f"{begin}remaining{end}"] = str(state.remaining)
         headers[f"{begin}reset{end}"] = reset_at
     return headers
 
 
 def _duration(seconds: float) -> str:
-    """Write a duration as OpenAI does: `8.64s`, `1m4.5s`."""
+    """Format a duration as OpenAI does: `8.64s`, `1m4.5s`."""
     minutes, rest = divmod(round(seconds, 3), 60)
     return f"{minutes:.0f}m{rest:g}s" if minutes else f"{rest:g}s"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..generation.owned_streams import OwnedStreams
 
 PRINCIPAL: Final = "seseragi.principal"
-"""The principal that makes a request, in its scope. It is missing where nobody was asked."""
+"""The key in the scope of the principal; absent for public requests."""
 
 
 def root_of(scope: Scope) -> str:
@@ -36,11 +36,11 @@ def read_query(request: Request, name: str) -> str | None: ...
 
 
 def read_query(request: Request, name: str, default: str | None = None) -> str | None:
-    """Return what the query says for a name, or the default.
+    """Return a parameter of the query, or the default.
 
     Raises:
-        RequestError: `invalid_request`, it has it more than once: which one is meant, and
-            which one a proxy has looked at, is anybody's guess.
+        RequestError: `invalid_request`, the parameter is repeated: a proxy may have checked
+            another value than the relay would use.
     """
     values = request.query_params.getlist(name)
     if len(values) > 1:
@@ -50,7 +50,7 @@ def read_query(request: Request, name: str, default: str | None = None) -> str |
 
 
 def last_event_id(request: Request) -> str | None:
-    """Return the header `Last-Event-ID`, None if empty; servers leave white space after it in."""
+    """Return `Last-Event-ID`, None if empty; servers keep its trailing white space."""
     return request.headers.get("last-event-id", "").strip(" \t") or None
 
 
@@ -58,14 +58,14 @@ def principal_of(request: Request) -> Principal:
     """Return the principal that makes a request.
 
     Raises:
-        KeyError: it has not passed `Authentication`, or is for something public.
+        KeyError: the request is public, or has not passed `Authentication`.
     """
     principal: Principal = request.scope[PRINCIPAL]
     return principal
 
 
 def check_admin(request: Request, what: str) -> None:
-    """Refuse a request that is not an operator's.
+    """Check that the principal is an operator.
 
     Raises:
         RequestError: `unauthenticated` or `forbidden`; `what` is the beginning of its message.

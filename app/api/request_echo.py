@@ -1,7 +1,7 @@
-"""`GET /v1/arrival`: how a request came, for who looks for what a proxy has made of it.
+"""`GET /v1/arrival`: echoes the request's headers, to debug proxies.
 
-Only headers by which proxies name themselves or which clients of the relay depend on are told:
-others may be secrets that a proxy adds.
+Only headers that identify proxies or that clients of the relay depend on are echoed: others may
+be secrets that a proxy adds.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ from .. import __version__
 from .body import document
 from .http_settings import HttpSettings
 
-TOLD: Final = frozenset(
+ECHOED: Final = frozenset(
     (
         *("host", "via", "forwarded", "cdn-loop", "connection", "te"),
         *("x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto"),
@@ -22,25 +22,25 @@ TOLD: Final = frozenset(
     )
 )
 MAX_VALUE: Final = 512
-"""Characters of a header; what is longer is cut."""
+"""The most characters of a header; longer ones are cut."""
 MAX_HEADERS: Final = 40
 
 
-def routes(policy: HttpSettings) -> list[Route]:
+def routes(http_settings: HttpSettings) -> list[Route]:
     async def arrival(request: Request) -> Response:
-        told = [
+        headers = [
             [name.decode("latin-1"), value.decode("latin-1")[:MAX_VALUE]]
             for name, value in request.scope["headers"]
-            if name.decode("latin-1") in TOLD
+            if name.decode("latin-1") in ECHOED
         ]
         return document(
             {
                 "version": __version__,
                 "http_version": request.scope["http_version"],
                 "client": request.client.host if request.client else None,
-                "headers": told[:MAX_HEADERS],
-                "heartbeat_s": policy.heartbeat_s,
-                "max_request_bytes": policy.max_request_bytes,
+                "headers": headers[:MAX_HEADERS],
+                "heartbeat_s": http_settings.heartbeat_s,
+                "max_request_bytes": http_settings.max_request_bytes,
             }
         )
 

@@ -37,73 +37,75 @@ from ..generation.owned_streams import OwnedStream, OwnedStreams
 from ..generation.runs import Opened
 from ..identity.tokens import Tokens
 from .event_stream import read_from
-from .generation import Generation, Kept
+from .generation import Generation, StoredRequest
 from .http_settings import HttpSettings
 from .request import read_query, streams_of
 from .stored_responses import StoredResponses
 
 PAGE: Final = 20
 MAX_PAGE: Final = 100
-"""How many items a list has, unless told otherwise, and at most."""
+"""The default and the greatest `limit` of a list of items."""
 
 
 class Create(Generation):
-    """Starts responses; one in the background is not waited for."""
+    """The endpoint that starts responses; it does not wait for one in the background."""
 
-    def __init__(self, hub: Hub, policy: HttpSettings, tokens: Tokens | None) -> None:
-        super().__init__(hub, policy, CLIENT_FORMAT, tokens=tokens)
-        self._stored = StoredResponses(policy, wall=hub.clock.wall)
+    def __init__(self, hub: Hub, http_settings: HttpSettings, tokens: Tokens | None) -> None:
+        super().__init__(hub, http_settings, CLIENT_FORMAT, tokens=tokens)
+        self._stored = StoredResponses(http_settings, wall=hub.clock.wall)
 
     async def _parse(
         self, streams: OwnedStreams, body: bytes, *, memory: RequestMemory
-    ) -> tuple[ParsedRequest, Kept | None]:
+    ) -> tuple[ParsedRequest, StoredRequest | None]:
         resolved = await self._stored.resolve(streams, body, memory=memory)
-        asked = CLIENT_FORMAT.parse_request(resolved.body)
+        parsed = CLIENT_FORMAT.parse_request(resolved.body)
         if resolved.previous is not None:
-            asked = _tell_previous(asked, resolved.previous)
-        return asked, Kept(resolved.stored, name_of_items) if resolved.stored else None
+            parsed = _echo_previous(parsed, resolved.previous)
+        return parsed, StoredRequest(resolved.stored, name_of_items) if resolved.stored else None
 
-    def _answers_at_once(self, asked: ParsedRequest) -> bool:
-        return BACKGROUND in asked.labels and not asked.chat.streams
+    def _answers_at_once(self, parsed: ParsedRequest) -> bool:
+        return BACKGROUND in parsed.labels and not parsed.chat.streams
 
     async def _result(
         self, request: Request, opened: Opened, *, linger_s: float | None
     ) -> Response:
         reader = opened.reader
-        begun = await reader.read(0, timeout_s=self._policy.body_timeout_s)
+        begun = await reader.read(0, timeout_s=self._http_settings.body_timeout_s)
         if not _is_background(begun):
             return await super()._result(request, opened, linger_s=linger_s)
         reader.leave()
         response = _show(reader.stream, begun)
-        response.headers.update(self._told(opened))
+        response.headers.update(self._stream_headers(opened))
         return response
 
 
 class Compact(Create):
-    """One request to compact a conversation: a response that is not stored, shown otherwise."""
+    """One request to compact a conversation: a response that is not stored, in another form."""
 
     async def _parse(
         self, streams: OwnedStreams, body: bytes, *, memory: RequestMemory
-    ) -> tuple[ParsedRequest, Kept | None]:
+    ) -> tuple[ParsedRequest, StoredRequest | None]:
         resolved = await self._stored.resolve(streams, read_compaction(body), memory=memory)
-        asked, kept = parse_compaction(resolved.body)
-        self._client_format = CLIENT_FORMAT._replace(render_result=partial(render_compaction, kept))
-        return asked, None
+        parsed, kept_items = parse_compaction(resolved.body)
+        self._client_format = CLIENT_FORMAT._replace(
+            render_result=partial(render_compaction, kept_items)
+        )
+        return parsed, None
 
     def _digest(self, request: Request, body: bytes) -> str:
         return super()._digest(request, b"compact\0" + body)
 
 
 class Responses:
-    """The endpoints of one response; they hold what all their requests share."""
+    """The endpoints of one response."""
 
-    def __init__(self, hub: Hub, policy: HttpSettings) -> None:
+    def __init__(self, hub: Hub, http_settings: HttpSettings) -> None:
         self._hub = hub
-        self._policy = policy
-        self._stored = StoredResponses(policy, wall=hub.clock.wall)
+        self._http_settings = http_settings
+        self._stored = StoredResponses(http_settings, wall=hub.clock.wall)
 
     async def retrieve(self, request: Request) -> Response:
-        """Report of a response, or stream it after a sequence number, or from its beginning."""
+        """Return a response, or stream it from its beginning or after a sequence number."""
         last = read_query(request, "starting_after")
         if read_query(request, "stream", "").lower() == "true":
             address = address_of(request.scope.get("client"))
@@ -117,7 +119,7 @@ class Responses:
         return _json(result, stream=stream.id)
 
     async def list_input(self, request: Request) -> Response:
-        """List the items that a response was made from, those of the turns before first of all."""
+        """List the input items of a response, those of earlier turns first."""
         streams = streams_of(self._hub, request)
         items = await self._stored.list_input(streams, await self._find(request))
         if items is None:
@@ -125,22 +127,22 @@ class Responses:
         return _json(_page(items, request))
 
     async def cancel(self, request: Request) -> Response:
-        """Stop a response; doing it twice, or too late, changes nothing."""
+        """Stop a response; idempotent."""
         stream = await self._find(request)
         await stream.cancel()
         return _show(stream.id, await stream.events())
 
     async def delete(self, request: Request) -> Response:
-        """Stop a response and forget what it said."""
+        """Stop a response and delete it."""
         await (await self._find(request)).delete()
-        gone = {"id": request.path_params["response_id"], "object": "response", "deleted": True}
-        return _json(gone)
+        body = {"id": request.path_params["response_id"], "object": "response", "deleted": True}
+        return _json(body)
 
     async def _find(self, request: Request, *, after: int | None = None) -> OwnedStream:
         """Find the stream that was started as the response of the path.
 
         Raises:
-            RequestError: `not_found`, there is none, or none any more.
+            RequestError: `not_found`, there is none, or it is deleted.
         """
         response = request.path_params["response_id"]
         streams = streams_of(self._hub, request)
@@ -152,21 +154,21 @@ class Responses:
 
     async def _events(self, stream: OwnedStream, after: int, address: str) -> Response:
         reader = stream.attach(address).reader
-        retry_ms = self._policy.retry(spread=self._hub.shutdown.draining)
+        retry_ms = self._http_settings.retry(spread=self._hub.shutdown.draining)
         response = await read_from(
-            reader, CLIENT_FORMAT, after, policy=self._policy, retry_ms=retry_ms
+            reader, CLIENT_FORMAT, after, http_settings=self._http_settings, retry_ms=retry_ms
         )
         if response.status_code == 204:
-            # The official clients take no answer without a body for a stream.
+            # The official clients do not accept a 204 for a stream.
             return Response(media_type="text/event-stream", headers=dict(response.headers))
         return response
 
 
-def _tell_previous(asked: ParsedRequest, response: str) -> ParsedRequest:
-    """Have the response say which one it goes on from."""
-    said = msgspec.json.decode(asked.labels.get(ECHO, "{}")) | {"previous_response_id": response}
-    labels = {**asked.labels, ECHO: msgspec.json.encode(said).decode()}
-    return msgspec.structs.replace(asked, labels=labels)
+def _echo_previous(parsed: ParsedRequest, response: str) -> ParsedRequest:
+    """Add `previous_response_id` to the fields that the response echoes."""
+    echo = msgspec.json.decode(parsed.labels.get(ECHO, "{}")) | {"previous_response_id": response}
+    labels = {**parsed.labels, ECHO: msgspec.json.encode(echo).decode()}
+    return msgspec.structs.replace(parsed, labels=labels)
 
 
 def _not_found(request: Request) -> RequestError:
@@ -175,10 +177,10 @@ def _not_found(request: Request) -> RequestError:
 
 
 def _page(items: list[Item], request: Request) -> dict[str, Any]:
-    """Return the part of the items that the query asks for, the last ones first by default.
+    """Return the page of items that the query asks for, by default the last items first.
 
     Raises:
-        RequestError: `invalid_request`, the query cannot be understood.
+        RequestError: `invalid_request`, a parameter is not valid.
     """
     limit = read_query(request, "limit", str(PAGE))
     if not re.fullmatch(r"0*[1-9][0-9]{0,2}", limit, re.ASCII) or int(limit) > MAX_PAGE:
@@ -207,7 +209,7 @@ def _page(items: list[Item], request: Request) -> dict[str, Any]:
 
 
 def _cursor(sequence_number: str | None) -> int:
-    """Return the number of the frame that was seen last: events are counted from 0."""
+    """Return the number of the last frame seen; sequence numbers start at 0."""
     if sequence_number is None:
         return 0
     if not sequence_number.isdecimal() or len(sequence_number) > 15:
@@ -232,15 +234,15 @@ def _json(body: object, *, stream: str | None = None) -> Response:
     return Response(content, headers=headers, media_type="application/json")
 
 
-def routes(hub: Hub, policy: HttpSettings, tokens: Tokens | None = None) -> list[Route]:
-    responses = Responses(hub, policy)
+def routes(hub: Hub, http_settings: HttpSettings, tokens: Tokens | None = None) -> list[Route]:
+    responses = Responses(hub, http_settings)
 
     async def compact(request: Request) -> Response:
-        return await Compact(hub, policy, tokens).post(request)
+        return await Compact(hub, http_settings, tokens).post(request)
 
     path = "/v1/responses/{response_id}"
     return [
-        Route("/v1/responses", Create(hub, policy, tokens).post, methods=["POST"]),
+        Route("/v1/responses", Create(hub, http_settings, tokens).post, methods=["POST"]),
         Route("/v1/responses/compact", compact, methods=["POST"]),
         Route(path, responses.retrieve, methods=["GET"]),
         Route(path, responses.delete, methods=["DELETE"]),

@@ -1,4 +1,4 @@
-"""`POST /v1/streams/{id}/share`: a link by which others may read a stream, and do nothing else."""
+"""`POST /v1/streams/{id}/share`: read-only links to a stream."""
 
 from typing import Annotated, Final
 
@@ -19,53 +19,53 @@ from .http_settings import HttpSettings
 from .request import principal_of, root_of, streams_of
 
 DEFAULT_S: Final = 86_400
-"""How long a link is valid that says nothing of it, if its stream is kept for so long."""
+"""The default lifetime of a link, unless its stream is deleted before."""
 
 EXAMPLE: Final = '{"expires_in_s": 3600}'
 
 
-class Wanted(Body, frozen=True):
-    """What the link is to be."""
+class ShareOptions(Body, frozen=True):
+    """The options of a link."""
 
     expires_in_s: Annotated[float, Meta(ge=1, le=31_536_000)] | None = None
     format: str | None = None
 
 
-_wanted = msgspec.json.Decoder(Wanted)
+_options = msgspec.json.Decoder(ShareOptions)
 
 
-class Sharing:
-    """The endpoint; it holds what all its requests share."""
+class ShareLinks:
+    """The endpoint that makes share links."""
 
-    def __init__(self, hub: Hub, policy: HttpSettings, tokens: Tokens | None) -> None:
+    def __init__(self, hub: Hub, http_settings: HttpSettings, tokens: Tokens | None) -> None:
         self._hub = hub
-        self._policy = policy
+        self._http_settings = http_settings
         self._tokens = tokens
 
     async def post(self, request: Request) -> Response:
-        """Make a link to a stream of the asker's."""
+        """Make a link to a stream of the caller's."""
         principal = principal_of(request)
         if principal.stream is not None:
             raise RequestError(
                 "forbidden",
-                "a link makes no other links; who started the stream can, with his own credential",
+                "share links cannot create share links; use the credential that started the stream",
             )
         stream = await streams_of(self._hub, request).get(request.path_params["stream"])
-        if stream.state.owner != principal.owner:  # an admin; the link would not reach it
-            raise RequestError("forbidden", "a stream is shared by who started it, and nobody else")
-        wanted = await read_options(
-            request, self._hub, policy=self._policy, decoder=_wanted, example=EXAMPLE
+        if stream.state.owner != principal.owner:  # an admin, whose link would not reach it
+            raise RequestError("forbidden", "only the owner of a stream can share it")
+        options = await read_options(
+            request, self._hub, http_settings=self._http_settings, decoder=_options, example=EXAMPLE
         )
-        if wanted.format is not None and wanted.format not in CLIENT_FORMATS:
+        if options.format is not None and options.format not in CLIENT_FORMATS:
             known = ", ".join(map(repr, CLIENT_FORMATS))
             raise RequestError(
-                "invalid_request", f"format: unknown format {wanted.format[:40]!r}; use {known}"
+                "invalid_request", f"format: unknown format {options.format[:40]!r}; use {known}"
             )
         now = self._hub.clock.wall()
-        expires_at, limited_by = now + (wanted.expires_in_s or DEFAULT_S), "expires_in_s"
-        kept_until = self._kept_until(stream.state, now)
-        if kept_until < expires_at:
-            expires_at, limited_by = kept_until, "retention_s"
+        expires_at, limited_by = now + (options.expires_in_s or DEFAULT_S), "expires_in_s"
+        readable_until = self._readable_until(stream.state, now)
+        if readable_until < expires_at:
+            expires_at, limited_by = readable_until, "retention_s"
         token = None
         if principal.owner and self._tokens is not None:
             latest = self._tokens.latest(principal, expires_at)
@@ -74,12 +74,13 @@ class Sharing:
             token = self._tokens.make_stream_token(
                 principal, stream.id, may="watch", expires_at=expires_at
             )
-        query = {"format": wanted.format, "token": token}
-        said = "&".join(f"{name}={value}" for name, value in query.items() if value)
+        query = {"format": options.format, "token": token}
+        parameters = "&".join(f"{name}={value}" for name, value in query.items() if value)
         root = root_of(request.scope)
         answer = {
-            "url": f"{root}/v1/streams/{stream.id}/events" + (f"?{said}" if said else ""),
-            # A fragment is sent to no server, and so is in no log.
+            "url": f"{root}/v1/streams/{stream.id}/events"
+            + (f"?{parameters}" if parameters else ""),
+            # Browsers do not send a fragment, so it is in no log.
             "page_url": f"{root}/#watch={stream.id}" + (f"&token={token}" if token else ""),
             "token": token,
             "expires_at": int(expires_at),
@@ -87,14 +88,14 @@ class Sharing:
         }
         return document(answer)
 
-    def _kept_until(self, state: LogState, now: float) -> float:
-        """Return until when a stream can be read at most."""
-        ends_at = state.started_at + self._policy.longest_s
+    def _readable_until(self, state: LogState, now: float) -> float:
+        """Return the latest time at which a stream can be read."""
+        ends_at = state.started_at + self._http_settings.longest_s
         if state.ended:
             ends_at = state.ended_at or now
-        return ends_at + self._policy.retention_s
+        return ends_at + self._http_settings.retention_s
 
 
-def routes(hub: Hub, policy: HttpSettings, tokens: Tokens | None = None) -> list[Route]:
-    sharing = Sharing(hub, policy, tokens)
-    return [Route("/v1/streams/{stream}/share", sharing.post, methods=["POST"])]
+def routes(hub: Hub, http_settings: HttpSettings, tokens: Tokens | None = None) -> list[Route]:
+    links = ShareLinks(hub, http_settings, tokens)
+    return [Route("/v1/streams/{stream}/share", links.post, methods=["POST"])]

@@ -1,4 +1,4 @@
-"""Endpoints that answer with one document, and start nothing that could be read again."""
+"""Endpoints that answer with one document, without a stream."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -30,22 +30,22 @@ T = TypeVar("T")
 
 
 class SingleCall:
-    """What such endpoints share: who may ask, how much, and until when."""
+    """An endpoint without a stream: admission, body, and deadline."""
 
-    def __init__(self, hub: Hub, policy: HttpSettings, *, kind: str) -> None:
+    def __init__(self, hub: Hub, http_settings: HttpSettings, *, kind: str) -> None:
         self._kind = kind
         self._hub = hub
-        self._policy = policy
+        self._http_settings = http_settings
 
     async def answer(self, request: Request, parse: Callable[[bytes], Work]) -> Response:
-        """Read the request, and do what its body asks for as long as its client is there."""
+        """Read the request and run its call while the client is connected."""
         try:
             return await self._answer(request, parse)
         except ClientDisconnect:
             return Response(status_code=499)  # nginx's, seen in logs only
 
     async def _answer(self, request: Request, parse: Callable[[bytes], Work]) -> Response:
-        hub, policy = self._hub, self._policy
+        hub, http_settings = self._hub, self._http_settings
         if "idempotency-key" in request.headers:
             raise RequestError(
                 "invalid_request",
@@ -58,41 +58,41 @@ class SingleCall:
             body = await read_json(
                 request,
                 memory,
-                max_bytes=policy.max_request_bytes,
-                timeout_s=policy.body_timeout_s,
+                max_bytes=http_settings.max_request_bytes,
+                timeout_s=http_settings.body_timeout_s,
                 stopping=hub.shutdown.stopping,
             )
             memory.expect(body)
             work = parse(body)
             del body
-            asked = hub.calls.ask(
+            answer = hub.calls.ask(
                 lambda context: work(context, memory),
                 principal_of(request),
                 origin=origin,
                 kind=self._kind,
                 request_id=request.scope.get("request_id", ""),
             )
-            return await _while_there(request, asked)
+            return await _while_connected(request, answer)
 
 
-async def _while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Wait for what is done for a client; if he goes it is stopped.
+async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Await work for a client, and cancel it if the client disconnects.
 
     Raises:
-        ClientDisconnect: he has gone.
+        ClientDisconnect: the client has disconnected.
     """
     working = asyncio.ensure_future(work)
-    lost = False
+    disconnected = False
 
     def stop() -> None:
-        nonlocal lost
-        lost = True
+        nonlocal disconnected
+        disconnected = True
         working.cancel()
 
     try:
         with client_of(request).watch(stop):
             return await working
     except asyncio.CancelledError:
-        if lost:
+        if disconnected:
             raise ClientDisconnect from None
         raise

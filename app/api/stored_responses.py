@@ -1,9 +1,9 @@
-"""Conversations that go on from stored responses: what they refer to, as the items themselves.
+"""Conversations that continue stored responses: references resolved to their items.
 
-A response that goes on from another one leads to it, and so on to the first. Such a chain is
-cut short from time to time: a response of which the beginning is long ago, in turns or in
-seconds, keeps the items of all turns before it too. So a conversation can go on for at least
-half of the retention after each of its turns, and costs a bounded number of look-ups.
+Responses form a chain by `previous_response_id`. A response whose chain is long, in turns or in
+seconds, also stores the items of all earlier turns, which ends the chain. So a conversation can
+continue for at least half of the retention after each turn, and costs a bounded number of
+look-ups.
 """
 
 import asyncio
@@ -37,24 +37,24 @@ from ..generation.owned_streams import OwnedStream, OwnedStreams
 from .http_settings import HttpSettings
 
 MAX_LINKS = 32
-"""How many responses a chain has at most."""
+"""The most responses of a chain."""
 
 MAX_REFERRED = 100
-"""How many responses one request is looked for items in. The last one has, in its request, all
-that its client had before, so that one is enough for nearly all."""
+"""The most responses that one request may refer to items of. The last one has, in its request,
+everything before it, so nearly all requests need only one."""
 
 
 class Resolved(NamedTuple):
-    """A request with all items that it refers to, and what is to be known of that."""
+    """A request with all items that it refers to."""
 
     body: bytes
     previous: str | None
     stored: bytes
-    """What its stream is to keep: nothing unless the request is to be stored."""
+    """The part to store with its stream; empty if `store` is false."""
 
 
 class _Turn(NamedTuple):
-    """What is kept of one response: its items, those of its request first."""
+    """The stored items of one response, those of its request first."""
 
     stored: Stored
     given: list[Item]
@@ -67,11 +67,11 @@ class _Chain(NamedTuple):
     items: list[Item]
     links: int
     since: float
-    """When the first turn ended that is kept for the chain only."""
+    """The end of the first turn of the chain, in unix seconds."""
 
 
 class _Room:
-    """How much of what is stored one request may gather."""
+    """The bound on stored items that one request may gather."""
 
     def __init__(self, most: int, *, memory: RequestMemory | None = None, base: int = 0) -> None:
         self._most = most
@@ -92,19 +92,19 @@ class _Room:
 
 
 class StoredResponses:
-    """Looks up what requests refer to, in the log while it keeps it."""
+    """Look-ups of referenced responses in the log."""
 
-    def __init__(self, policy: HttpSettings, *, wall: Callable[[], float]) -> None:
-        self._policy = policy
+    def __init__(self, http_settings: HttpSettings, *, wall: Callable[[], float]) -> None:
+        self._http_settings = http_settings
         self._wall = wall
 
     async def resolve(
         self, streams: OwnedStreams, body: bytes, *, memory: RequestMemory
     ) -> Resolved:
-        """Put the items that a body refers to into it, which nearly all leave as it is.
+        """Replace the references in a body by their items; most bodies have none.
 
         Raises:
-            RequestError: `previous_response_not_found` or `not_found`, they are not kept;
+            RequestError: `previous_response_not_found` or `not_found`, they are not stored;
                 `invalid_request` or `request_too_large`, there are too many.
             ServiceError: there is no memory for them.
         """
@@ -114,18 +114,20 @@ class StoredResponses:
                 return Resolved(body, None, _pack(head, Stored(head.input)))
             check_json(body)
             own = read_input(head.input)
-        except (msgspec.MsgspecError, RecursionError):  # the parser says what is wrong
+        except (msgspec.MsgspecError, RecursionError):  # the parser reports the error
             return Resolved(body, None, b"")
-        room = _Room(self._policy.max_request_bytes, memory=memory, base=estimate_memory(body))
+        room = _Room(
+            self._http_settings.max_request_bytes, memory=memory, base=estimate_memory(body)
+        )
         previous = _previous(head)
         chain = None if previous is None else await self._gather(streams, previous, room)
         earlier = [] if chain is None else chain.items
         known = {item.id: item.data for item in earlier}
         own = await _replace(streams, own, known=known, room=room)
         whole = replace_input(body, [*(item.data for item in earlier), *own])
-        if len(whole) > self._policy.max_request_bytes:
+        if len(whole) > self._http_settings.max_request_bytes:
             raise _too_large(
-                f"it is larger than the limit of {self._policy.max_request_bytes} bytes"
+                f"it is larger than the limit of {self._http_settings.max_request_bytes} bytes"
             )
         memory.resize(estimate_memory(whole))
         stored = Stored(join_items(own), previous)
@@ -134,10 +136,10 @@ class StoredResponses:
         return Resolved(whole, previous, _pack(head, stored))
 
     async def list_input(self, streams: OwnedStreams, stream: OwnedStream) -> list[Item] | None:
-        """Return the items that a response was made from; None where they are not stored.
+        """Return the input items of a response; None if they are not stored.
 
         Raises:
-            RequestError: `previous_response_not_found`, those of turns before are gone.
+            RequestError: `previous_response_not_found`, those of earlier turns are deleted.
         """
         stored = unpack((await stream.info()).request)
         if stored is None:
@@ -145,12 +147,12 @@ class StoredResponses:
         own = [*name_items(stream.id, read_input(stored.input), letter="i")]
         if stored.previous is None:
             return [*name_items(stream.id, stored.carried or [], letter="c"), *own]
-        room = _Room(self._policy.max_request_bytes)
+        room = _Room(self._http_settings.max_request_bytes)
         chain = await self._gather(streams, stored.previous, room)
         return [*chain.items, *own]
 
     async def _gather(self, streams: OwnedStreams, response: str, room: _Room) -> _Chain:
-        """Return the items of a response and of all before it, the first turn first."""
+        """Return the items of a response and of its chain, the first turn first."""
         turns: list[list[Item]] = []
         at: str | None = response
         since = self._wall()
@@ -171,7 +173,7 @@ class StoredResponses:
 
     def _is_long(self, chain: _Chain) -> bool:
         age_s = self._wall() - chain.since
-        return chain.links >= MAX_LINKS or age_s > self._policy.retention_s / 2
+        return chain.links >= MAX_LINKS or age_s > self._http_settings.retention_s / 2
 
 
 async def _replace(
@@ -181,7 +183,7 @@ async def _replace(
     known: dict[str, msgspec.Raw],
     room: _Room,
 ) -> list[msgspec.Raw]:
-    """Put items in the place of references to them, the last of which tells most."""
+    """Replace references by items, from the last one, whose response has the most items."""
     asked: set[str] = set()
     for at in range(len(own) - 1, -1, -1):
         item = find_reference(own[at])
@@ -206,7 +208,7 @@ async def _replace(
 async def _learn(
     streams: OwnedStreams, token: str, *, known: dict[str, msgspec.Raw], room: _Room
 ) -> None:
-    """Take all items that are kept with one response."""
+    """Add all items that are stored with one response to `known`."""
     stream = await streams.find(items_name(token))
     turn = None if stream is None else await _read(stream)
     if turn is not None:
@@ -221,14 +223,14 @@ async def _find(streams: OwnedStreams, response: str) -> OwnedStream | None:
 
 
 async def _read(stream: OwnedStream) -> _Turn | None:
-    """Read what is kept of a response; None where it is not stored, or no longer."""
+    """Read the stored items of a response; None if it is not stored or is deleted."""
     try:
         stored = unpack((await stream.info()).request)
         if stored is None:
             return None
         result = render_result(stream.id, await stream.events())
         state = stream.state if stream.state.ended else await stream.look()
-    except RequestError:  # it has gone just now
+    except RequestError:  # just deleted
         return None
     given = [
         *name_items(stream.id, stored.carried or [], letter="c"),
@@ -245,12 +247,12 @@ def _pack(head: Head, stored: Stored) -> bytes:
 def _previous(head: Head) -> str | None:
     previous = head.previous_response_id
     if previous is not None and not isinstance(previous, str):
-        raise RequestError("invalid_request", "previous_response_id: it is no text")
+        raise RequestError("invalid_request", "previous_response_id: it must be a string")
     return previous
 
 
 def _check_status(response: str, status: str) -> None:
-    """Refuse to go on from a response that has not come to an end of its own."""
+    """Check that a response has ended by itself, so that it can be continued."""
     if status in ("queued", "in_progress"):
         raise RequestError(
             "invalid_request",

@@ -1,4 +1,4 @@
-"""`/v1/streams/{id}`: read a stream, look at it, stop it."""
+"""`/v1/streams/{id}`: read, show, stop and delete a stream."""
 
 from hashlib import sha256
 from typing import Final
@@ -28,21 +28,21 @@ CURSORS: Final = (
     "Last-Event-ID",
     "evs_last_event_id",
 )
-"""The names of a cursor in a query: ours, and those that libraries use which set no header."""
+"""Names of the cursor in a query: ours, and those of libraries that set no header."""
 
 NO_STORE: Final = {"cache-control": "no-store"}
-"""What somebody said is kept by no cache; a client may keep it itself, and its tag."""
+"""No cache may store an answer; clients may store it with its tag themselves."""
 
 
 class Streams:
-    """The endpoints; they hold what all their requests share."""
+    """The endpoints of streams."""
 
-    def __init__(self, hub: Hub, policy: HttpSettings) -> None:
+    def __init__(self, hub: Hub, http_settings: HttpSettings) -> None:
         self._hub = hub
-        self._policy = policy
+        self._http_settings = http_settings
 
     async def events(self, request: Request) -> Response:
-        """Send the events after the cursor: live, again, or both."""
+        """Send the events after the cursor: replayed, live, or both."""
         stream = request.path_params["stream"]
         name = read_query(request, "format", "native")
         client_format = CLIENT_FORMATS.get(name)
@@ -57,7 +57,7 @@ class Streams:
         if uncounted:
             check_admin(request, "uncounted: reading without being counted as a reader needs")
         given = [last_event_id(request), *(read_query(request, name) for name in CURSORS)]
-        # The newest: a client that comes back may still have in its URL where it began.
+        # The newest: a client that reconnects may still have its first cursor in the URL.
         after = max((_cursor(text, client_format, stream) for text in given if text), default=None)
         if start is not None and client_format.letter:
             raise RequestError("invalid_request", "from=snapshot is for the native format only")
@@ -66,21 +66,21 @@ class Streams:
             read_after = first_read(client_format, after or 0)
             found = await streams_of(self._hub, request).get(stream, after=read_after)
             reader = found.attach(address, counted=not uncounted).reader
-            # A reader that has a cursor has had its snapshot.
+            # A reader with a cursor has received its snapshot.
             return await read_from(
                 reader,
                 client_format,
                 after or 0,
-                policy=self._policy,
-                retry_ms=self._policy.retry(spread=self._hub.shutdown.draining),
+                http_settings=self._http_settings,
+                retry_ms=self._http_settings.retry(spread=self._hub.shutdown.draining),
                 snapshot=start is not None and after is None,
                 suffix=suffix is not None,
             )
         except ServiceError as error:
-            # EventSource gives up for good at any status but 200.
+            # EventSource stops reconnecting at any status but 200.
             if "text/event-stream" not in request.headers.get("accept", ""):
                 raise
-            retry_ms = self._policy.retry(spread=True, least_s=error.retry_after_s or 0)
+            retry_ms = self._http_settings.retry(spread=True, least_s=error.retry_after_s or 0)
             return Response(f"retry: {retry_ms}\n\n", media_type="text/event-stream")
 
     async def show(self, request: Request) -> Response:
@@ -88,14 +88,14 @@ class Streams:
         body, ended = await _show(await self._find(request, after=0))
         if not ended:
             return _json(body)
-        # Of the bytes: another version of the relay may write the same stream otherwise.
+        # Of the bytes: another version of the relay may render the same stream differently.
         tag = f'"{sha256(body).hexdigest()[:32]}"'
         if {tag, "*"} & _tags(request):
             return Response(status_code=304, headers={**NO_STORE, "etag": tag})
         return _json(body, etag=tag)
 
     async def cancel(self, request: Request) -> Response:
-        """Stop the generation; doing it twice, or too late, changes nothing."""
+        """Stop the generation; idempotent."""
         as_operator = read_query(request, "operator") is not None
         if as_operator:
             check_admin(request, "operator: stopping a stream as the operator needs")
@@ -107,7 +107,7 @@ class Streams:
         return _json(body, status_code=202)
 
     async def delete(self, request: Request) -> Response:
-        """Stop the generation and forget what it said."""
+        """Stop the generation and delete the stream."""
         await (await self._find(request)).delete()
         return Response(status_code=204, headers=NO_STORE)
 
@@ -145,8 +145,8 @@ def _cursor(text: str, client_format: ClientFormat, stream: str) -> int:
     return number
 
 
-def routes(hub: Hub, policy: HttpSettings) -> list[Route]:
-    streams = Streams(hub, policy)
+def routes(hub: Hub, http_settings: HttpSettings) -> list[Route]:
+    streams = Streams(hub, http_settings)
     return [
         Route("/v1/streams/{stream}/events", streams.events, methods=["GET"]),
         Route("/v1/streams/{stream}", streams.show, methods=["GET"]),

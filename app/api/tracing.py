@@ -1,7 +1,4 @@
-"""The span of each request.
-
-What probes, scrapers and browsers ask for by themselves has none.
-"""
+"""The span of each request, except those of probes, scrapers and the page's own files."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -21,9 +18,9 @@ METRICS: Final = "/metrics"
 
 
 class RequestSpans:
-    """Begins a span with each request and ends it with its answer.
+    """Spans from each request to its answer.
 
-    `route_of` returns the path of the route that took a request, if one did.
+    `route_of` returns the path template of a request's route, if it has one.
     """
 
     def __init__(self, tracing: "Tracing", route_of: Callable[[Scope], str | None]) -> None:
@@ -32,7 +29,7 @@ class RequestSpans:
 
     @contextlib.contextmanager
     def watch(self, scope: Scope, answer: Answer) -> Iterator[None]:
-        """Trace what is done for a request."""
+        """Trace a request."""
         if is_public(scope) or path_of(scope) == METRICS:
             yield
             return

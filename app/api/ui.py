@@ -1,4 +1,4 @@
-"""`/v1/ui/chat/{chat_id}`: what runs for a chat, for clients that know no stream's id."""
+"""`/v1/ui/chat/{chat_id}`: a chat's running stream, for clients without its id."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,25 +16,27 @@ from .request import streams_of
 
 
 class Chats:
-    """The endpoints; they hold what all their requests share."""
+    """The endpoints of a chat of the AI SDK."""
 
-    def __init__(self, hub: Hub, policy: HttpSettings) -> None:
+    def __init__(self, hub: Hub, http_settings: HttpSettings) -> None:
         self._hub = hub
-        self._policy = policy
+        self._http_settings = http_settings
 
     async def resume(self, request: Request) -> Response:
-        """Send the chat's last stream from its beginning, as far as it goes and then live."""
+        """Send the chat's last stream from its beginning, then live."""
         stream = await self._find(request, after=0)
         if stream is None:
             return _nothing()
         if stream.state.ended and await _continues(stream):
             return _nothing()
         reader = stream.attach(address_of(request.scope.get("client"))).reader
-        retry_ms = self._policy.retry(spread=self._hub.shutdown.draining)
-        return await read_from(reader, CLIENT_FORMAT, 0, policy=self._policy, retry_ms=retry_ms)
+        retry_ms = self._http_settings.retry(spread=self._hub.shutdown.draining)
+        return await read_from(
+            reader, CLIENT_FORMAT, 0, http_settings=self._http_settings, retry_ms=retry_ms
+        )
 
     async def stop(self, request: Request) -> Response:
-        """Stop what runs for the chat; doing it twice, or too late, changes nothing."""
+        """Stop the chat's stream; idempotent."""
         stream = await self._find(request)
         if stream is not None:
             await stream.cancel()
@@ -46,9 +48,9 @@ class Chats:
 
 
 async def _continues(stream: OwnedStream) -> bool:
-    """Return whether the stream was added to a message that the page had already.
+    """Return whether the stream continues a message that the page had already.
 
-    The client forgets what stood before it in that message when it is sent again.
+    A replay would make the client drop the earlier part of that message.
     """
     events = await stream.read_start()
     start = events[0] if events else None
@@ -59,8 +61,8 @@ def _nothing() -> Response:
     return Response(status_code=204, headers={"cache-control": "no-store"})
 
 
-def routes(hub: Hub, policy: HttpSettings) -> list[Route]:
-    chats = Chats(hub, policy)
+def routes(hub: Hub, http_settings: HttpSettings) -> list[Route]:
+    chats = Chats(hub, http_settings)
     # A chat's id may have any characters, an escaped slash too.
     return [
         Route("/v1/ui/chat/{chat:path}/stream", chats.resume, methods=["GET"]),

@@ -1,4 +1,4 @@
-"""`GET /v1/usage`: what whoever asks has used, and what is left of his limits."""
+"""`GET /v1/usage`: the caller's usage, and the rest of its limits."""
 
 from typing import Final
 
@@ -20,14 +20,14 @@ MAX_NAME: Final = 256
 
 
 class Usage:
-    """The endpoint; it holds what all its requests share."""
+    """The endpoint that reports usage."""
 
     def __init__(self, reader: AccountReader, tokens: Tokens | None) -> None:
         self._reader = reader
         self._tokens = tokens
 
     async def get(self, request: Request) -> Response:
-        """Tell who asks of his account; an admin of any."""
+        """Report the caller's accounts; to an admin any account."""
         of = self._read_account(request)
         principal = principal_of(request)
         check_may(principal)
@@ -36,13 +36,13 @@ class Usage:
         if of is not None:
             raise RequestError(
                 "forbidden",
-                "tenant, user, key: only a key with the role 'admin' is told what others use; "
+                "tenant, user, key: other accounts need a key with the role 'admin'; "
                 "leave them out",
             )
         return document(await self._reader.report(self._reader.accounts.of(principal)))
 
     def _read_account(self, request: Request) -> Account | None:
-        """Return the account that the query names, which only an admin is told of."""
+        """Return the account that the query names, for admins only."""
         tenant, user, key = (_read_name(request, name) for name in ("tenant", "user", "key"))
         accounts = self._reader.accounts
         if key is not None:

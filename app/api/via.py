@@ -1,7 +1,7 @@
-"""The relays that a request has passed, which its headers say: one that comes back goes round.
+"""Loop detection: the relays that a request has passed, in its headers.
 
-`Via` (RFC 9110, 7.6.3) is what proxies may shorten or drop; `CDN-Loop` (RFC 8586) is there
-for this alone, and they leave it. Each relay names itself in both.
+Proxies may shorten or drop `Via` (RFC 9110, 7.6.3), but leave `CDN-Loop` (RFC 8586), which exists
+for this. Each relay names itself in both.
 """
 
 import re
@@ -13,17 +13,17 @@ from ..generation.admission import address_of
 from ..generation.via import VIA_NAME, RequestSource
 
 MAX_VIA = 4096
-"""More than that is there to hide something in."""
+"""The most characters of `Via`."""
 
 MAX_RELAYS = 5
-"""Relays may stand behind each other, but a ring of replicas must not go on to the last one."""
+"""Relays may be chained, but a loop over replicas must end before it reaches all of them."""
 
 _PSEUDONYM = re.compile(VIA_NAME)
 _HEADERS = (b"via", b"cdn-loop")
 
 
 def origin_of(request: Request) -> RequestSource:
-    """Return where a request has come from: its address, and the relays in both headers.
+    """Return the client address of a request, and the relays in both headers.
 
     Raises:
         RequestError: `invalid_request`, too many relays have been passed.

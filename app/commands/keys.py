@@ -1,7 +1,7 @@
-"""`seseragi key`: makes, lists and ends keys.
+"""`seseragi key`: creates, lists and revokes API keys.
 
-A key is shown once, alone on stdout; the rest is for people, on stderr. What is kept is its
-digest.
+A key is printed once, alone on stdout; messages for people go to stderr. Only its digest is
+stored.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from ..settings import SettingsError, load_identity
 from ..settings.failure import check_origins, reason, suggest
 
 KEYS_FILE = "keys.json"
-"""Where keys are kept if the settings do not say."""
+"""The default keys file."""
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 LONGEST_S = 100 * 365 * 86_400
@@ -43,7 +43,7 @@ LIMITS = {
 
 
 def add_actions(parser: argparse.ArgumentParser) -> None:
-    """Add what the command can do to its parser."""
+    """Add the actions and their arguments to a parser."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     new = actions.add_parser(
         "new",
@@ -105,7 +105,7 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
-    """Do what the command says.
+    """Run the action.
 
     Raises:
         SettingsError: an argument or the settings cannot be used.
@@ -130,13 +130,13 @@ def _make(options: argparse.Namespace, identity: Identity, path: Path) -> None:
             f"the settings have a [[key]] of the name {config.name!r}; take another"
         )
     if options.print_toml:
-        _say(f"# Into seseragi.toml; the key itself is shown this once.\n{_to_toml(config)}")
+        _print(f"# Into seseragi.toml; the key itself is shown this once.\n{_to_toml(config)}")
         _show(key, config.name)
         return
     _warn(change_keys_file(path, lambda file: _with(file, config, path)))
-    _say(f"{path} has the digest of the key {config.name!r}. The key itself, shown this once:")
+    _print(f"{path} has the digest of the key {config.name!r}. The key itself, shown this once:")
     _show(key, config.name)
-    _say(_what_is_missing(identity, path), end="")
+    _print(_setup_hint(identity, path), end="")
 
 
 def _show(key: str, name: str) -> None:
@@ -155,7 +155,7 @@ def _read_options(options: argparse.Namespace, key: str) -> KeyConfig:
     for name in ("tenant", "user", "models"):
         if not "".join(getattr(options, name) or ()).isprintable():
             raise SettingsError(f"--{name}: give visible characters")
-    said = {
+    fields = {
         "name": options.name,
         "sha256": digest(key),
         "tenant": options.tenant,
@@ -169,33 +169,33 @@ def _read_options(options: argparse.Namespace, key: str) -> KeyConfig:
     }
     check_origins(options.origins or (), "--origins")
     try:
-        return msgspec.convert(msgspec.to_builtins(said), KeyConfig)
+        return msgspec.convert(msgspec.to_builtins(fields), KeyConfig)
     except msgspec.ValidationError as error:
-        place, told = reason(error)
+        place, detail = reason(error)
         field = re.sub(r"\W.*", "", place.removeprefix("."))
-        raise SettingsError(_explain(field, told)) from None
+        raise SettingsError(_describe_error(field, detail)) from None
 
 
 def _read_limits(options: argparse.Namespace) -> UsageLimits:
     names = [option.removeprefix("--").replace("-", "_") for option in LIMITS]
-    said = {name: text for name in names if (text := getattr(options, name)) is not None}
+    fields = {name: text for name in names if (text := getattr(options, name)) is not None}
     try:
-        limits = msgspec.convert(said, UsageLimits, strict=False)
+        limits = msgspec.convert(fields, UsageLimits, strict=False)
     except msgspec.ValidationError as error:
-        place, told = reason(error)
-        raise _unusable(place.removeprefix("."), said, told) from None
-    for name in said:
+        place, detail = reason(error)
+        raise _unusable(place.removeprefix("."), fields, detail) from None
+    for name in fields:
         if getattr(limits, name) is None:  # of the text "null"
-            raise _unusable(name, said, "give a number")
+            raise _unusable(name, fields, "give a number")
     return limits
 
 
-def _unusable(name: str, said: Mapping[str, str], told: str) -> SettingsError:
-    return SettingsError(f"--{name.replace('_', '-')}: {said[name]!r} cannot be used: {told}")
+def _unusable(name: str, fields: Mapping[str, str], detail: str) -> SettingsError:
+    return SettingsError(f"--{name.replace('_', '-')}: {fields[name]!r} cannot be used: {detail}")
 
 
-def _explain(field: str, told: str) -> str:
-    """Return what is wrong with an argument in words of the command."""
+def _describe_error(field: str, detail: str) -> str:
+    """Return the error message for an argument."""
     match field:
         case "name":
             return "NAME: give 1 to 128 visible ASCII characters without spaces"
@@ -208,7 +208,7 @@ def _explain(field: str, told: str) -> str:
         case "tenant" | "user":
             return f"--{field}: give 256 characters at most"
         case _:
-            return f"{field}: {told}"
+            return f"{field}: {detail}"
 
 
 def _read_end(options: argparse.Namespace, now: float) -> str | None:
@@ -248,8 +248,8 @@ def _with(file: KeysFile | None, config: KeyConfig, path: Path) -> KeysFile:
     return msgspec.structs.replace(file, keys=(*file.keys, config))
 
 
-def _what_is_missing(identity: Identity, path: Path) -> str:
-    """Return what has to be set so that the relay asks for keys of the file."""
+def _setup_hint(identity: Identity, path: Path) -> str:
+    """Return the settings that make the relay use the keys file; "" if they are set."""
     if identity.trusted:
         return "auth = 'none' is set, so chats need no key; operators need one with a role.\n"
     if identity.auth.keys_file is not None and Path(identity.auth.keys_file) == path:
@@ -267,10 +267,10 @@ def _to_toml(config: KeyConfig) -> str:
 
 
 def _write_toml(value: object) -> str:
-    """Write a value; a number, a text, or a list of texts, is in TOML as in JSON."""
+    """Render a value; numbers, strings and lists of strings are the same in TOML and JSON."""
     if isinstance(value, UsageLimits):
-        said = msgspec.to_builtins(value).items()
-        return f"{{ {', '.join(f'{name} = {_write_toml(limit)}' for name, limit in said)} }}"
+        fields = msgspec.to_builtins(value).items()
+        return f"{{ {', '.join(f'{name} = {_write_toml(limit)}' for name, limit in fields)} }}"
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -311,8 +311,8 @@ def _cells(key: KeyConfig) -> tuple[str, ...]:
 
 
 def _limits_of(key: KeyConfig) -> Iterable[tuple[str, float]]:
-    said: dict[str, float] = msgspec.to_builtins(key.limits)
-    return said.items()
+    fields: dict[str, float] = msgspec.to_builtins(key.limits)
+    return fields.items()
 
 
 def _revoke(name: str, identity: Identity, path: Path) -> None:
@@ -328,13 +328,13 @@ def _revoke(name: str, identity: Identity, path: Path) -> None:
         )
 
     _warn(change_keys_file(path, without))
-    _say(f"The key {name!r} is revoked: running relays stop taking it within a second.")
+    _print(f"The key {name!r} is revoked: running relays stop taking it within a second.")
 
 
 def _warn(caution: str | None) -> None:
     if caution is not None:
-        _say(f"Warning: {caution}.")
+        _print(f"Warning: {caution}.")
 
 
-def _say(text: str, *, end: str = "\n") -> None:
+def _print(text: str, *, end: str = "\n") -> None:
     print(text, end=end, file=sys.stderr)

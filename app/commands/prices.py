@@ -1,4 +1,4 @@
-"""`seseragi prices`: what each configured target costs, and who says so."""
+"""`seseragi prices`: the price of each configured target, and its source."""
 
 import argparse
 import json
@@ -17,7 +17,7 @@ COLUMNS: Final = ("target", "input", "output", "cached", "written", "from")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the command takes to its parser."""
+    """Add the arguments to a parser."""
     parser.add_argument(
         "models",
         nargs="*",
@@ -32,13 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, settings: Settings, book: PriceBook) -> None:
     """Print the prices of targets."""
-    asked = [name for model in options.models for name in _targets_of(model, settings)]
-    found = [describe(name, book) for name in (asked or _all_targets(settings))]
+    names = [name for model in options.models for name in _targets_of(model, settings)]
+    described = [describe(name, book) for name in (names or _all_targets(settings))]
     if options.json:
-        print(json.dumps(found, indent=2, ensure_ascii=False))
+        print(json.dumps(described, indent=2, ensure_ascii=False))
         return
     print("USD a million tokens.")
-    table = [COLUMNS, *(line for one in found for line in _lines(one))]
+    table = [COLUMNS, *(line for one in described for line in _lines(one))]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for cells in table:
         line = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
@@ -46,24 +46,24 @@ def run(options: argparse.Namespace, settings: Settings, book: PriceBook) -> Non
 
 
 def describe(target: str, book: PriceBook) -> dict[str, Any]:
-    """Return what is known of the price of a target, money as decimal texts."""
+    """Return the price of a target, with money as decimal strings."""
     price = book.price_of(target)
     if price is None:
         return {"target": target, "from": "unknown"}
     first, *steps = price.tariff.steps
-    told: dict[str, Any] = {
+    row: dict[str, Any] = {
         "target": target,
         "from": _source(target, price.version, book),
         "version": price.version,
         "usd_per_million": _usd(first.rates),
     }
     if steps:
-        told["tiers"] = [
+        row["tiers"] = [
             {"above": step.above, "usd_per_million": _usd(step.rates)} for step in steps
         ]
     if price.tariff.request:
-        told["usd_per_request"] = to_usd(price.tariff.request)
-    return told
+        row["usd_per_request"] = to_usd(price.tariff.request)
+    return row
 
 
 def _source(target: str, version: str, book: PriceBook) -> str:
@@ -76,20 +76,20 @@ def _usd(rates: Rates) -> dict[str, str]:
     return {kind: to_usd(nano) for kind, nano in zip(KINDS, rates, strict=True)}
 
 
-def _lines(told: dict[str, Any]) -> list[tuple[str, ...]]:
-    name = told["target"] if told["target"].isprintable() else repr(told["target"])
-    if told["from"] == "unknown":
+def _lines(row: dict[str, Any]) -> list[tuple[str, ...]]:
+    name = row["target"] if row["target"].isprintable() else repr(row["target"])
+    if row["from"] == "unknown":
         catalog = (
             "" if find_spec("genai_prices") else "pip install '.[prices]' in the checkout, or "
         )
         return [(name, "-", "-", "-", "-", f"unknown: {catalog}write a [[price]]")]
-    who = told["version"] if told["from"] != "own" else f"[[price]], {told['version']}"
-    if fee := told.get("usd_per_request"):
-        who += f", and {fee} a request"
-    rows = [(name, told["usd_per_million"], who)]
+    source = row["version"] if row["from"] != "own" else f"[[price]], {row['version']}"
+    if fee := row.get("usd_per_request"):
+        source += f", and {fee} a request"
+    rows = [(name, row["usd_per_million"], source)]
     rows += [
         (f"  above {tier['above']} tokens", tier["usd_per_million"], "")
-        for tier in told.get("tiers", ())
+        for tier in row.get("tiers", ())
     ]
     return [
         (
@@ -102,7 +102,7 @@ def _lines(told: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _targets_of(model: str, settings: Settings) -> Sequence[str]:
-    """Return the targets that a model's name stands for."""
+    """Return the targets of a model's name."""
     for route in settings.routes:
         if route.name == model:
             return [target.name for target in route.targets]

@@ -1,4 +1,4 @@
-"""`seseragi records`: what streams have cost, the latest of them, and how a user is erased."""
+"""`seseragi records`: reports usage and cost, lists streams, and erases users."""
 
 import argparse
 import asyncio
@@ -32,11 +32,11 @@ ENDERS = get_args(EndedBy)
 
 _SUM_NAMES = tuple(name for name in SUMS if name not in ("nano_usd", "unpriced"))
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for a formula."""
+"""Prefixes that spreadsheets interpret as a formula."""
 
 
 def add_actions(parser: argparse.ArgumentParser, action: str) -> None:
-    """Add what one of the command's actions takes to its parser."""
+    """Add the arguments of an action to its parser."""
     if action == "report":
         parser.add_argument(
             "--by",
@@ -89,7 +89,7 @@ def run(
     *,
     parser_of: Callable[..., argparse.ArgumentParser],
 ) -> None:
-    """Do what the command says.
+    """Run the action.
 
     Raises:
         SettingsError: an argument, the settings or the database cannot be used.
@@ -115,7 +115,7 @@ def run(
 
 
 def look(url: str, work: Callable[[Database], Awaitable[T]]) -> T:
-    """Do something with the records at an address.
+    """Run work on the records database at a URL.
 
     Raises:
         SettingsError: they cannot be used.
@@ -130,12 +130,12 @@ def look(url: str, work: Callable[[Database], Awaitable[T]]) -> T:
     try:
         return asyncio.run(_with(database, work))
     except FAILURES as error:
-        told = str(getattr(error, "orig", None) or error).partition("\n")[0][:200]
-        raise SettingsError(f"records: {address}: {address.without_password(told)}") from None
+        detail = str(getattr(error, "orig", None) or error).partition("\n")[0][:200]
+        raise SettingsError(f"records: {address}: {address.without_password(detail)}") from None
 
 
 def _read_options(action: str, options: argparse.Namespace) -> None:
-    """Read what was said as text; nothing is asked of a database before it is right."""
+    """Parse options that are text, before the database is opened."""
     if action == "report":
         options.by = [name.strip() for name in options.by.split(",") if name.strip()]
         for name in options.by:
@@ -177,8 +177,8 @@ async def _report(options: argparse.Namespace, database: Database) -> None:
     match options.format:
         case "json":
             rows = [_named(found, line) for line in found.lines]
-            told = {"since": str(since), "until": str(until), "by": by, "rows": rows}
-            _print_json(told | {"total": _numbers(found.total)})
+            document = {"since": str(since), "until": str(until), "by": by, "rows": rows}
+            _print_json(document | {"total": _numbers(found.total)})
         case "csv":
             names = (*by, *_numbers(found.total))
             rows = [_named(found, line) for line in found.lines]
@@ -195,9 +195,9 @@ def _named(found: Report, line: tuple[tuple[str, ...], dict[str, int]]) -> dict[
 
 
 def _numbers(sums: Mapping[str, int]) -> dict[str, Any]:
-    """Return sums as they are told: money in dollars, beside how many cost what nobody knows."""
-    told: dict[str, Any] = {name: sums[name] for name in _SUM_NAMES}
-    return told | {"usd": to_usd(sums["nano_usd"]), "unpriced": sums["unpriced"]}
+    """Return sums as they are printed: money in USD, with the number of unpriced streams."""
+    counts: dict[str, Any] = {name: sums[name] for name in _SUM_NAMES}
+    return counts | {"usd": to_usd(sums["nano_usd"]), "unpriced": sums["unpriced"]}
 
 
 def _print_report(found: Report) -> None:
@@ -222,33 +222,33 @@ async def _list(options: argparse.Namespace, database: Database) -> None:
         user=options.user,
         ended_by=options.ended_by,
     )
-    told = [_tell_stream(row) for row in rows]
+    streams = [_stream_row(row) for row in rows]
     match options.format:
         case "json":
-            _print_json(told)
+            _print_json(streams)
         case "csv":
-            names = list(_tell_stream(dict.fromkeys(LISTED)))
-            _print_csv(names, [list(row.values()) for row in told])
+            names = list(_stream_row(dict.fromkeys(LISTED)))
+            _print_csv(names, [list(row.values()) for row in streams])
         case _:
             names = ["started", "stream", "user", "route", "target", "status", "ended by"]
             names += ["s", "tokens", "usd"]
-            _print_table(names, [_tell_shortly(row) for row in told], numbers=3)
+            _print_table(names, [_table_row(row) for row in streams], numbers=3)
 
 
-def _tell_stream(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stream with times and money as they are told."""
-    told = {name: row[name] for name in LISTED if name != "nano_usd"}
-    told |= {name: _tell_time(row[name]) for name in ("started_at", "ended_at")}
-    return told | {"usd": None if row["nano_usd"] is None else to_usd(row["nano_usd"])}
+def _stream_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stream as it is printed, with times in ISO 8601 and money in USD."""
+    values = {name: row[name] for name in LISTED if name != "nano_usd"}
+    values |= {name: _iso_time(row[name]) for name in ("started_at", "ended_at")}
+    return values | {"usd": None if row["nano_usd"] is None else to_usd(row["nano_usd"])}
 
 
-def _tell_time(at: float | None) -> str | None:
+def _iso_time(at: float | None) -> str | None:
     if at is None:
         return None
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _tell_shortly(row: Mapping[str, Any]) -> list[str]:
+def _table_row(row: Mapping[str, Any]) -> list[str]:
     began, ended = (datetime.fromisoformat(row[name]) for name in ("started_at", "ended_at"))
     tokens = (row["input_tokens"] or 0) + (row["output_tokens"] or 0)
     who = "/".join(part for part in (row["tenant"], row["user"] or row["key"]) if part)
@@ -267,7 +267,7 @@ async def _erase(options: argparse.Namespace, database: Database) -> None:
     whom = f"user {_safe(user)!r}" + (f" of tenant {_safe(tenant)!r}" if tenant else "")
     others = [_safe(name) or "(none)" for name in sorted(found) if name != tenant]
     if others:
-        _say(f"There is a user of this name in other tenants too: {', '.join(others[:20])}.")
+        _print_note(f"There is a user of this name in other tenants too: {', '.join(others[:20])}.")
     if not options.yes:
         raise SettingsError(
             f"{whom} has {found.get(tenant, 0)} streams in the records; nothing was erased: "
@@ -276,28 +276,28 @@ async def _erase(options: argparse.Namespace, database: Database) -> None:
     count = await database.erase(tenant, user)
     await database.scrub()
     if not count:
-        _say(
+        _print_note(
             f"The records have 0 streams of {whom}. If the name is right, rows that wait in a log "
             "are disguised when they come."
         )
         return
-    _say(
+    _print_note(
         f"Erased: {whom} is in the records no more; {count} streams have lost their content and "
         "ids. What ends from now on is recorded as before."
     )
 
 
-def _read_day(name: str, told: str) -> date:
+def _read_day(name: str, text: str) -> date:
     try:
-        if match := re.fullmatch(r"([0-9]{1,5})d", told):
+        if match := re.fullmatch(r"([0-9]{1,5})d", text):
             return max(today() - timedelta(days=int(match[1])), FIRST_DAY)
-        return date.fromisoformat(told)
+        return date.fromisoformat(text)
     except (ValueError, OverflowError):
-        raise SettingsError(f"{name}: {told!r} is no day such as 2026-11-01, or 30d") from None
+        raise SettingsError(f"{name}: {text!r} is no day such as 2026-11-01, or 30d") from None
 
 
 def _safe(text: str) -> str:
-    """Return a text without anything that a terminal would obey."""
+    """Escape control characters, which a terminal would interpret."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
@@ -336,9 +336,9 @@ def _cell(cell: Any) -> Any:
     return f"'{cell}" if cell.startswith(_FORMULA) else cell
 
 
-def _print_json(told: Any) -> None:
-    print(json.dumps(told, indent=2))  # in ASCII, which a terminal obeys nothing of
+def _print_json(document: Any) -> None:
+    print(json.dumps(document, indent=2))  # in ASCII, without control characters
 
 
-def _say(text: str) -> None:
+def _print_note(text: str) -> None:
     print(text, file=sys.stderr)

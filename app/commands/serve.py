@@ -1,4 +1,4 @@
-"""The start of the `seseragi` command: its settings, sockets and log, before it serves."""
+"""The start of the `seseragi` command: settings, sockets, log, then serving."""
 
 import contextlib
 import socket
@@ -27,10 +27,10 @@ OTHER_FILES = 100
 
 
 def start_relay(load: Callable[[], Settings], *, until: int | None) -> None:
-    """Serve by the settings that `load` reads, until a signal comes or the file `until` ends."""
+    """Serve with the settings of `load`, until a signal or the end of the file `until`."""
     try:
-        given = load()
-        start = settle_identity(given)
+        loaded = load()
+        start = settle_identity(loaded)
         settings = start.settings
         upstreams = build_upstreams(settings, open_cassettes(settings))
     except SettingsError as error:
@@ -53,15 +53,17 @@ def start_relay(load: Callable[[], Settings], *, until: int | None) -> None:
         structlog.get_logger("seseragi").warning(
             "these times have no effect, since the other one is over first", times=ineffective[:20]
         )
-    configuration = Configuration(load, given, start, settings)
-    say_listening = partial(_say_listening, upstreams, listener, operator, start)
+    configuration = Configuration(load, loaded, start, settings)
+    announce = partial(_announce, upstreams, listener, operator, start)
     with listener, operator or contextlib.nullcontext():
         serving = (configuration, listener, operator, lines)
         if settings.workers == 1:
-            serve(*serving, on_listening=say_listening, until=until)
+            serve(*serving, on_listening=announce, until=until)
         else:
-            said = partial(say_listening, workers=settings.workers)
-            code = run_workers(*serving, upstreams=upstreams, on_listening=said, until=until)
+            on_listening = partial(announce, workers=settings.workers)
+            code = run_workers(
+                *serving, upstreams=upstreams, on_listening=on_listening, until=until
+            )
             raise SystemExit(code)
 
 
@@ -81,7 +83,7 @@ def _listen(host: str, port: int, setting: str) -> socket.socket:
 
 
 def _fit_files(settings: Settings) -> Settings:
-    """Take as many connections as files can be open beside those of upstreams."""
+    """Raise the limit of open files, and derive `max_connections` from it."""
     allowed = allow_files()
     if allowed is None:
         return settings
@@ -104,14 +106,14 @@ def _url(listener: socket.socket) -> str:
     return write_url(*listener.getsockname()[:2])
 
 
-def _say_listening(
+def _announce(
     upstreams: Upstreams,
     listener: socket.socket,
     operator: socket.socket | None,
     start: Start,
     **more: object,
 ) -> None:
-    """Say where the relay listens: a few lines for a person, else a line of the log."""
+    """Announce the URLs: a few lines for a person, else a log line."""
     default = upstreams.default_model
     names = [upstream.name for upstream in upstreams.all]
     operator_url = "" if operator is None else _url(operator)

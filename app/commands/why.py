@@ -1,4 +1,4 @@
-"""`seseragi why ID`: what happened to one answer, and why it stopped."""
+"""`seseragi why ID`: explains the course of one answer and why it stopped."""
 
 import argparse
 import json
@@ -20,10 +20,10 @@ FOUND, NOT_FOUND, NOT_TRIED = 0, 1, 2
 
 TIMEOUT_S: Final = 10.0
 MAX_BODY: Final = 64 * 2**20
-"""Bytes of a relay's reply: the longest answers of its log."""
+"""The most bytes of a relay's reply: the longest answers of its log."""
 MAX_LINE: Final = 2**20
 MAX_LINES: Final = 40
-"""Lines of a log file that are told beside attempts and the end."""
+"""The most lines of a log file that are printed besides attempts and the end."""
 LAST: Final = 4e9
 """The year 2096, in unix seconds."""
 NOTICE: Final = b'data: {"type":"notice"'
@@ -56,7 +56,7 @@ MENDED_BY: Final = {
 OTHERWISE: Final = "Try again; another target of its route, or more attempts, would hide it."
 LEFT: Final = " But its client left, or was cut off, before the end: try `seseragi doctor URL`."
 _NOT_OURS: Final = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
-"""What reading the reply of something else may fail with."""
+"""Errors of parsing the reply of a server that is not a relay."""
 FINISHES: Final = {
     "length": "The model reached the longest answer that the request allows: raise `max_tokens`.",
     "content_filter": "The provider's content filter ended it.",
@@ -67,36 +67,36 @@ FINISHES: Final = {
 
 
 class Story:
-    """What all sources tell of one stream: facts by their names, and steps with their times."""
+    """The facts on one stream from all sources, and its steps with their times."""
 
     def __init__(self, name: str) -> None:
         self.facts: dict[str, Any] = {"stream" if STREAM.fullmatch(name) else "request_id": name}
         self.steps: dict[str, tuple[float, str]] = {}
         self.found = False
 
-    def learn(self, said: Mapping[str, Any], *names: str) -> None:
-        """Take facts that a source tells, where none before has."""
+    def learn(self, fields: Mapping[str, Any], *names: str) -> None:
+        """Add facts; the first source of a fact has precedence."""
         self.found = True
         for name in names:
-            if said.get(name) not in (None, ""):
-                self.facts.setdefault(name, said[name])
+            if fields.get(name) not in (None, ""):
+                self.facts.setdefault(name, fields[name])
 
-    def note(self, what: str, at: float | None, *told: Any) -> None:
-        """Take a step, in words, unless a source before has."""
+    def note(self, what: str, at: float | None, *notes: Any) -> None:
+        """Add a step, unless an earlier source has added it."""
         if at is not None and 0 <= at < LAST:
-            words = (str(one) for one in told if one not in (None, ""))
+            words = (str(one) for one in notes if one not in (None, ""))
             self.steps.setdefault(what, (at, ", ".join(words)))
 
     def note_whole(self, began: float | None, first_s: Any, ended: float | None) -> None:
-        """Note where it began and ended, by the facts."""
+        """Add the start, the first event and the end, from the facts."""
         facts = self.facts
         self.note("start", began, f"asked for {facts.get('model')}")
         if began is not None and (after := _number(first_s)) is not None:
             self.note("first", began + after, f"{facts.get('target')} began to answer")
-        told = dict.fromkeys(facts.get(name) for name in ("status", "code", "finish_reason"))
+        notes = dict.fromkeys(facts.get(name) for name in ("status", "code", "finish_reason"))
         tokens, cost, by = (facts.get(name) for name in ("output_tokens", "cost", "ended_by"))
         counts = (tokens is not None and f"{tokens} output tokens", cost and f"{cost} USD")
-        self.note("end", ended, *told, by and f"ended by {by}", *filter(None, counts))
+        self.note("end", ended, *notes, by and f"ended by {by}", *filter(None, counts))
 
 
 FACTS: Final = (
@@ -106,7 +106,7 @@ FACTS: Final = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the command takes to its parser."""
+    """Add the arguments to a parser."""
     parser.add_argument("id", metavar="ID", help="of a stream (st_...), or of a request")
     parser.add_argument("--url", metavar="URL", help="a relay that has the stream in its log")
     parser.add_argument("--key", help=f"a key of that relay (default: {CLIENT_KEY})")
@@ -122,7 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    """Look everywhere, print the story, and return the exit status.
+    """Query all sources, print the story, and return the exit status.
 
     Raises:
         SettingsError: an argument or the settings cannot be used, or there is nowhere to look.
@@ -132,7 +132,7 @@ def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     story, places = Story(options.id), dict[str, Callable[[], None]]()
     records = options.records or load_scalar("records", environ, config=options.config)
     key = options.key or environ.get(CLIENT_KEY, "")
-    if options.log_file:  # first: it leads from a request to its stream
+    if options.log_file:  # first: it maps a request to its stream
         places[f"the log {options.log_file!r}"] = lambda: _read_log(story, options.log_file)
     if records:
         places["the records"] = lambda: _read_records(story, records)
@@ -165,7 +165,7 @@ def _render(story: Story) -> Iterator[str]:
 
 
 def conclude(facts: Mapping[str, Any]) -> str:
-    """Return why it stopped and what to do, in a sentence or two."""
+    """Return the cause of the end and the remedy, in a sentence or two."""
     code, by, status = (str(facts.get(name) or "") for name in ("code", "ended_by", "status"))
     title = CODES[code].title if code in CODES else code
     if status in ("", "running"):
@@ -177,10 +177,10 @@ def conclude(facts: Mapping[str, Any]) -> str:
     if status == "completed":
         more = FINISHES.get(str(facts.get("finish_reason")), "It did not stop early.")
         return f"The answer is complete. {more}{LEFT if facts.get('cut') else ''}"
-    told = f"The provider ended it: {title} ({code})." if code else f"It is {status}."
+    cause = f"The provider ended it: {title} ({code})." if code else f"It is {status}."
     known = facts.get("upstream_request_id")
-    asked = f" The provider knows the call as {known}." if known else ""
-    return f"{told} {MENDED_BY.get(code, OTHERWISE)}{asked}"
+    call = f" The provider knows the call as {known}." if known else ""
+    return f"{cause} {MENDED_BY.get(code, OTHERWISE)}{call}"
 
 
 def _read_log(story: Story, path: str) -> None:
@@ -192,55 +192,57 @@ def _read_log(story: Story, path: str) -> None:
 
 
 def _read_lines(story: Story, file: IO[bytes]) -> None:
-    known, told = set(story.facts.values()), 0
+    known, count = set(story.facts.values()), 0
     while line := file.readline(MAX_LINE):
         if not any(name.encode() in line for name in known):
             continue
         try:
-            said = json.loads(line)
-        except (ValueError, RecursionError):  # of a console, or longer than a line may be
+            fields = json.loads(line)
+        except (ValueError, RecursionError):  # of the console format, or above MAX_LINE
             continue
-        if not isinstance(said, dict):
+        if not isinstance(fields, dict):
             continue
-        stream, request = said.get("stream") or "", said.get("request_id") or ""
+        stream, request = fields.get("stream") or "", fields.get("request_id") or ""
         if not (isinstance(stream, str) and isinstance(request, str)):
             continue
         # An id that a client gives to several requests leads to the stream of the first.
         if known & {stream, request} and stream in ("", story.facts.get("stream", stream)):
-            # The request of an access line may be that of any reader.
-            known |= {stream} if said.get("event") == "request" else {stream, request}
+            # An access line may be of any reader's request.
+            known |= {stream} if fields.get("event") == "request" else {stream, request}
             known.discard("")
-            told += 1
-            if told <= MAX_LINES or said.get("event") in ("attempt failed", "stream ended"):
-                _hear(story, said, told)
+            count += 1
+            if count <= MAX_LINES or fields.get("event") in ("attempt failed", "stream ended"):
+                _read_line(story, fields, count)
 
 
-def _hear(story: Story, said: Mapping[str, Any], number: int) -> None:
-    """Take one line of the log."""
-    at, reply = _time(said.get("timestamp")), said.get("http_status")
-    match said.get("event"):
+def _read_line(story: Story, fields: Mapping[str, Any], number: int) -> None:
+    """Add one line of the log."""
+    at, reply = _time(fields.get("timestamp")), fields.get("http_status")
+    match fields.get("event"):
         case "attempt failed":
-            story.learn(said, "stream", "request_id", "upstream_request_id")
-            what, after = f"attempt {said.get('attempt')}", said.get("attempt_s")
-            failed = f"{what} at {said.get('target')} failed"
+            story.learn(fields, "stream", "request_id", "upstream_request_id")
+            what, after = f"attempt {fields.get('attempt')}", fields.get("attempt_s")
+            failed = f"{what} at {fields.get('target')} failed"
             failed += f" after {after} s" if after else ""
-            words = (said.get("code"), said.get("said"), said.get("then"))
+            words = (fields.get("code"), fields.get("said"), fields.get("then"))
             story.note(what, at, failed, reply and f"HTTP {reply}", *words)
         case "stream ended":
-            story.learn({**said, "target": said.get("upstream")}, *FACTS)
-            lasted, first_s = _number(said.get("duration_s")) or 0, said.get("first_event_s")
+            story.learn({**fields, "target": fields.get("upstream")}, *FACTS)
+            lasted, first_s = _number(fields.get("duration_s")) or 0, fields.get("first_event_s")
             story.note_whole(None if at is None else at - lasted, first_s, at)
         case "request":
-            story.learn(said, "stream", "tenant", "user", "key")
-            if not said.get("stream"):
-                story.learn(said, "request_id", "code")
-            story.facts["cut"] = said.get("complete") is False
-            size = f"{said.get('bytes')} bytes" + (", not to its end" if story.facts["cut"] else "")
-            asked = f"{said.get('method')} {said.get('path')}: {said.get('status')}"
-            story.note(f"line {number}", at, asked, said.get("code"), size)
+            story.learn(fields, "stream", "tenant", "user", "key")
+            if not fields.get("stream"):
+                story.learn(fields, "request_id", "code")
+            story.facts["cut"] = fields.get("complete") is False
+            size = f"{fields.get('bytes')} bytes" + (
+                ", not to its end" if story.facts["cut"] else ""
+            )
+            request = f"{fields.get('method')} {fields.get('path')}: {fields.get('status')}"
+            story.note(f"line {number}", at, request, fields.get("code"), size)
         case event:
-            story.learn(said, "stream")
-            story.note(f"line {number}", at, said.get("level"), event, said.get("error"))
+            story.learn(fields, "stream")
+            story.note(f"line {number}", at, fields.get("level"), event, fields.get("error"))
 
 
 def _read_records(story: Story, url: str) -> None:
@@ -264,29 +266,29 @@ def _ask_relay(story: Story, url: str, key: str) -> None:
     try:
         with httpx2.Client(timeout=TIMEOUT_S, headers=headers) as client:
             if shown := _fetch(client, place):
-                said = json.loads(shown)
-                runs = said["status"] == "running"
-                _take(story, said, b"" if runs else _fetch(client, f"{place}/events"))
+                fields = json.loads(shown)
+                runs = fields["status"] == "running"
+                _take(story, fields, b"" if runs else _fetch(client, f"{place}/events"))
     except (httpx2.HTTPError, httpx2.InvalidURL, *_NOT_OURS) as error:
         raise SettingsError(f"it does not answer as a relay ({type(error).__name__})") from None
 
 
-def _take(story: Story, said: Mapping[str, Any], events: bytes) -> None:
-    """Take what a relay shows of a stream, and what its events tell beside the answer."""
-    target, timings = said.get("target") or {}, said.get("timings") or {}
+def _take(story: Story, fields: Mapping[str, Any], events: bytes) -> None:
+    """Add the facts of a stream from a relay, and the notices among its events."""
+    target, timings = fields.get("target") or {}, fields.get("timings") or {}
     more = {"target": f"{target['upstream']}/{target['model']}"} if target else {}
-    error, usage = said.get("error") or {}, said.get("usage") or {}
+    error, usage = fields.get("error") or {}, fields.get("usage") or {}
     began, ended = (_number(timings.get(name)) for name in ("started_at", "ended_at"))
-    story.learn({**usage, **error, **said, **more}, *FACTS)
+    story.learn({**usage, **error, **fields, **more}, *FACTS)
     story.note_whole(began, 0 if target and "first" not in story.steps else None, ended)
-    if "attempt 1" not in story.steps:  # the log tells more of those
+    if "attempt 1" not in story.steps:  # the log has more details
         lines = (line[6:] for line in events.split(b"\n") if line.startswith(NOTICE))
         for number, notice in enumerate(map(json.loads, lines)):
             story.note(f"notice {number}", began, notice["code"], notice["message"])
 
 
 def _fetch(client: httpx2.Client, url: str) -> bytes:
-    """Return what is there; nothing if nothing is."""
+    """Return the body; empty for 404 and 410."""
     with client.stream("GET", url) as reply:
         if reply.status_code in (404, 410):
             return b""
@@ -314,5 +316,5 @@ def _number(value: Any) -> float | None:
 
 
 def _plain(text: str) -> str:
-    """Return a text without anything that a terminal would obey."""
+    """Escape control characters, which a terminal would interpret."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,7 +1,4 @@
-"""What a handler has of the connection that its request came over.
-
-What it sends so goes past ASGI, whose `send` costs a task switch.
-"""
+"""Direct writes to the client connection, bypassing ASGI `send`, which costs a task switch."""
 
 import asyncio
 import contextlib
@@ -13,7 +10,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 
 class DirectWriter:
-    """An `api.connection.Connection` of a request."""
+    """The `ClientConnection` of one request."""
 
     __slots__ = ("_transport", "cycle", "on_lost", "sent")
 
@@ -58,8 +55,8 @@ class DirectWriter:
             self.on_lost = None
 
     def lose(self) -> None:
-        # uvicorn tells the latest of pipelined requests only, and the one that is being
-        # answered would go on writing to a closed connection.
+        # uvicorn notifies only the latest of pipelined requests; the one that is being
+        # answered would keep writing to a closed connection.
         if not self.cycle.response_complete:
             self.cycle.disconnected = True
         self.cycle.message_event.set()
@@ -67,8 +64,8 @@ class DirectWriter:
             self.on_lost()
 
 
-class UnchunkedConnection(DirectWriter):
-    """For a client of HTTP/1.0, which knows no chunks: the body ends with the connection."""
+class UnchunkedWriter(DirectWriter):
+    """A writer for HTTP/1.0, which has no chunks: the body ends with the connection."""
 
     __slots__ = ()
 
@@ -77,8 +74,8 @@ class UnchunkedConnection(DirectWriter):
         send = cycle.send
 
         async def send_unchunked(message: ASGISendEvent) -> None:
-            # That the length is known already keeps uvicorn from chunks; each piece is all
-            # of it, so that the sum is right.
+            # A known length keeps uvicorn from chunking; it is set to each piece, so that
+            # uvicorn finds the sum right.
             cycle.chunked_encoding = False
             if message["type"] == "http.response.body":
                 cycle.expected_content_length = len(message.get("body", b""))
@@ -94,8 +91,8 @@ class UnchunkedConnection(DirectWriter):
         return not cycle.flow.write_paused
 
 
-class CountedConnection(DirectWriter):
-    """For the access log alone: it costs a token another call."""
+class CountingWriter(DirectWriter):
+    """A writer that counts bytes, for the access log only: it costs one more call a token."""
 
     __slots__ = ()
 
@@ -104,8 +101,8 @@ class CountedConnection(DirectWriter):
         return super().write(piece)
 
 
-class CountedUnchunkedConnection(UnchunkedConnection):
-    """The same, for a client of HTTP/1.0."""
+class CountingUnchunkedWriter(UnchunkedWriter):
+    """A counting writer for HTTP/1.0."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What waits in one connection: what came and is not parsed yet, what its client has not taken."""
+"""Back-pressure for one connection: unparsed input and unsent output."""
 
 import asyncio
 import sys
@@ -10,11 +10,11 @@ log = structlog.get_logger("seseragi.server")
 
 
 class Flow(FlowControl):
-    """Does not read on while something that came has not been parsed; drops slow readers.
+    """Flow control that stops reading while input is unparsed, and drops slow readers.
 
-    A client that takes less of what waits for it than `min_reader_rate` bytes a second, over
-    `send_timeout_s`, is cut off: one timer while something waits, where a cancel scope
-    around each send would cost 9 us a token.
+    A client that takes fewer than `min_reader_rate` bytes a second of pending output, over
+    `send_timeout_s`, is cut off. One timer runs while output is pending: a cancel scope around
+    each send would cost 9 us a token.
     """
 
     def __init__(
@@ -26,8 +26,8 @@ class Flow(FlowControl):
         min_reader_rate: float,
     ) -> None:
         super().__init__(transport)
-        self.held = b""
-        """What came and is not parsed yet."""
+        self.unparsed = b""
+        """Input that is not parsed yet."""
         self.was_paused = False
         self._loop = loop
         self._send_timeout_s = send_timeout_s
@@ -38,17 +38,17 @@ class Flow(FlowControl):
         self._waited_s = 0.0
         self._taken = 0
 
-    # What comes
+    # Input
 
     def pause_reading(self) -> None:
         self.was_paused = True
         super().pause_reading()
 
     def resume_reading(self) -> None:
-        if not self.held:
+        if not self.unparsed:
             super().resume_reading()
 
-    # What the client takes
+    # Output
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -60,43 +60,43 @@ class Flow(FlowControl):
         super().resume_writing()
 
     def watch_reader(self) -> None:
-        """See after the time how much of what waits has been taken."""
+        """Check after `send_timeout_s` how much of the pending output the client has taken."""
         if self._timer is None:
-            self._waiting = untaken(self._transport)
+            self._waiting = count_unsent(self._transport)
             self._waiting_since = self._loop.time()
-            self._timer = self._loop.call_later(self._send_timeout_s, self._judge_reader)
+            self._timer = self._loop.call_later(self._send_timeout_s, self._check_reader)
 
     def forget_reader(self) -> None:
-        """Stop watching a client that has gone."""
+        """Stop watching a client that has disconnected."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _judge_reader(self) -> None:
+    def _check_reader(self) -> None:
         self._timer = None
-        self._judge(self._waiting - untaken(self._transport), self._send_timeout_s)
+        self._drop_if_slow(self._waiting - count_unsent(self._transport), self._send_timeout_s)
         self.watch_reader()
 
     def _count_taken(self, timer: asyncio.TimerHandle) -> None:
-        """Add up what was taken in waits that were too short to be judged alone."""
+        """Add up the bytes taken in waits shorter than `send_timeout_s`."""
         timer.cancel()
         self._timer = None
-        self._taken += self._waiting - untaken(self._transport)
+        self._taken += self._waiting - count_unsent(self._transport)
         self._waited_s += self._loop.time() - self._waiting_since
         if self._waited_s >= self._send_timeout_s:
-            self._judge(self._taken, self._waited_s)
+            self._drop_if_slow(self._taken, self._waited_s)
             self._taken, self._waited_s = 0, 0.0
         if self._transport.is_closing():
             self.watch_reader()
 
-    def _judge(self, taken: int, seconds: float) -> None:
+    def _drop_if_slow(self, taken: int, seconds: float) -> None:
         if taken < max(1, self._min_reader_rate * seconds):
             log.info("slow reader dropped", after_s=round(seconds, 3), taken=taken)
             self._transport.abort()
 
 
-def untaken(transport: asyncio.Transport) -> int:
-    """Count what has been sent and not been taken, in bytes."""
+def count_unsent(transport: asyncio.Transport) -> int:
+    """Return the bytes that were sent and that the client has not taken."""
     waiting = transport.get_write_buffer_size()
     try:
         from fcntl import ioctl
@@ -104,6 +104,6 @@ def untaken(transport: asyncio.Transport) -> int:
 
         # Linux takes more only when a third of its own buffer, of megabytes, is free.
         queued = ioctl(transport.get_extra_info("socket").fileno(), TIOCOUTQ, bytes(4))
-    except (ImportError, OSError):  # another system, or the socket has been closed
+    except (ImportError, OSError):  # another system, or a closed socket
         return waiting
     return waiting + int.from_bytes(queued, sys.byteorder)

@@ -1,11 +1,10 @@
-"""One connection of a client: uvicorn's HTTP/1, where that leaves something open or unbounded.
+"""HTTP/1 for one connection: uvicorn's protocol with bounds and deadlines.
 
-- What comes is one request after the other and nothing else: an upgrade is not taken, fields
-  after the body are ignored, and after the last request nothing is read as another one.
-- Whatever a connection waits for has a time by which it must have come, and all that is
-  read ahead of its use has a bound.
-- What is no request is answered once, if nobody can take that for the answer to something
-  else, and the connection closes.
+- Input is a sequence of requests: upgrades are declined, trailers are ignored, and nothing after
+  the last request is parsed as another one.
+- Every wait of a connection has a deadline, and everything read ahead has a bound.
+- Malformed input is answered once, unless the answer could be taken for that to another request,
+  and the connection closes.
 """
 
 import asyncio
@@ -19,42 +18,42 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from ..api.client_connection import CONNECTION
 from ..errors import RelayError, RequestError
 from .direct_writer import (
-    CountedConnection,
-    CountedUnchunkedConnection,
+    CountingUnchunkedWriter,
+    CountingWriter,
     DirectWriter,
-    UnchunkedConnection,
+    UnchunkedWriter,
 )
 from .flow import Flow
 from .peers import Peers
-from .refusals import answer, check_head, too_large, too_slow
+from .refusals import check_head, render_error, too_large, too_slow
 
 MAX_HEAD_BYTES = 128 * 1024
-MAX_LOOSE_BYTES = 16 * 1024
-"""Extensions of a chunk, or fields after the last one: what comes without a piece of the body."""
+MAX_OVERHEAD_BYTES = 16 * 1024
+"""The most bytes of chunk extensions or trailers without a piece of the body."""
 
 PIECE_BYTES = 8 * 1024
-"""How much is parsed at once: of pipelined requests no more are begun ahead of their turn."""
+"""Bytes parsed at once; it bounds the pipelined requests that begin ahead of their turn."""
 
 HEAD_S = 30
 """How long the head of a request may take, and a connection may be open without one."""
 
 BODY_S = 60
-"""How long a body may take. Who reads it gives up sooner; this is for those that do not."""
+"""How long a body may take, for endpoints that do not read it; those that do give up sooner."""
 
 REST_S = 30
 REST_BYTES = 16 * 2**20
-"""What is still read of a client that has its answer: many read it after they have sent all."""
+"""Seconds and bytes of input after an answer: many clients read it only after sending all."""
 
 CLOCK_S = 0.002
-"""A timer goes off that much too early at most."""
+"""How early a timer may fire."""
 
-OF_UPGRADE = (b"connection", b"upgrade", b"http2-settings")
+UPGRADE_HEADERS = (b"connection", b"upgrade", b"http2-settings")
 
 log = structlog.get_logger("seseragi.server")
 
 
-class _Place(Enum):
-    """What the next byte is part of."""
+class _ParseState(Enum):
+    """The part of a request that the next byte belongs to."""
 
     BETWEEN = auto()
     HEAD = auto()
@@ -62,21 +61,21 @@ class _Place(Enum):
 
 
 class _Wait(Enum):
-    """What a connection waits for."""
+    """The event that a connection waits for."""
 
     REQUEST = auto()
     HEAD = auto()
     BODY = auto()
     REST = auto()
-    """The end of what a client sends that has its answer already."""
+    """The end of the input of a client that has its answer already."""
     ANSWER = auto()
-    """The app; what that waits for has its own limits."""
+    """The app, which has its own deadlines."""
     READER = auto()
-    """That the client takes the last of its answer; then it is closed."""
+    """The client, which takes the rest of its answer before the connection closes."""
 
 
-class _Transport:
-    """What uvicorn sends an answer over, and closes: see `Protocol.finish`."""
+class _ResponseTransport:
+    """The transport that uvicorn's cycle writes to; `close` calls `Protocol.finish`."""
 
     __slots__ = ("_protocol", "write")
 
@@ -92,7 +91,7 @@ class _Transport:
 
 
 class Protocol(HttpToolsProtocol):
-    """Offers `CONNECTION` to the app; what it gives a reader for time is in `Flow`."""
+    """The HTTP protocol, which offers `CONNECTION` to the app; `Flow` limits slow readers."""
 
     def __init__(
         self,
@@ -104,10 +103,10 @@ class Protocol(HttpToolsProtocol):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self._kinds: tuple[type[DirectWriter], type[DirectWriter]] = (
-            (CountedConnection, CountedUnchunkedConnection)
+        self._writers: tuple[type[DirectWriter], type[DirectWriter]] = (
+            (CountingWriter, CountingUnchunkedWriter)
             if count_bytes
-            else (DirectWriter, UnchunkedConnection)
+            else (DirectWriter, UnchunkedWriter)
         )
         self._send_timeout_s = send_timeout_s
         self._min_reader_rate = min_reader_rate
@@ -124,18 +123,18 @@ class Protocol(HttpToolsProtocol):
             min_reader_rate=self._min_reader_rate,
         )
         self._responses: list[DirectWriter] = []
-        self._place = _Place.BETWEEN
-        self._loose = 0
-        """Bytes since the last that were of use: the end of a head, a piece of a body."""
+        self._state = _ParseState.BETWEEN
+        self._overhead = 0
+        """Bytes since the end of the last head or piece of a body."""
         self._unused = 0
-        """Bytes that came after an answer and will not be looked at."""
+        """Bytes received after an answer, and dropped."""
         self._last = False
-        """Whether nothing that comes from here on is a request."""
-        self._leaves = False
+        """Whether no further request is parsed."""
+        self._closing = False
         """Whether the next request is the last."""
         self.finished = False
         """Whether the last answer has been sent."""
-        self._sender = _Transport(self)
+        self._response_transport = _ResponseTransport(self)
         self._wait: _Wait | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -144,12 +143,12 @@ class Protocol(HttpToolsProtocol):
         try:
             self._peer = self._peers.enter(self.client[0] if self.client else None)
         except RelayError as error:
-            if told := self._peers.refusals(self.loop.time()):
-                log.warning("connections refused", count=told, latest=error.message)
+            if count := self._peers.refusals(self.loop.time()):
+                log.warning("connections refused", count=count, latest=error.message)
             self._last = True
-            transport.write(answer(error))
+            transport.write(render_error(error))
             transport.close()
-        self._settle()
+        self._update_wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._peer is not None:
@@ -169,11 +168,11 @@ class Protocol(HttpToolsProtocol):
     def take_last(self, *, within_s: float) -> None:
         """Close after the current answer, or after the next if there is none.
 
-        An idle connection closes after the time: a request may be on its way, from a proxy that
-        would not send it again. After an answer that has begun the proxy would take the
-        connection for its next request, when the relay already refuses it.
+        An idle connection closes after `within_s`: a proxy may have a request on its way that it
+        would not send again. After an answer that has begun, the proxy would send its next
+        request over the connection when the relay already refuses it.
         """
-        self._leaves = True
+        self._closing = True
         if self._wait is _Wait.ANSWER:
             self.cycle.keep_alive = False
             self._last = True
@@ -182,7 +181,7 @@ class Protocol(HttpToolsProtocol):
         elif self._wait is _Wait.REQUEST:
             self._arm(within_s)
 
-    # What the client sends
+    # Input
 
     def data_received(self, data: bytes) -> None:
         if self._last or self._wait is _Wait.REST:
@@ -190,20 +189,20 @@ class Protocol(HttpToolsProtocol):
             if self._unused > REST_BYTES:
                 self.transport.close()
         if not self._last:
-            self._parse(self.flow.held + data if self.flow.held else data)
-        self._settle()
+            self._parse(self.flow.unparsed + data if self.flow.unparsed else data)
+        self._update_wait()
 
     def _parse(self, data: bytes) -> None:
-        """Parse what came, as far as it is its turn; the rest is held and nothing more read."""
-        self.flow.held = b""
+        """Parse input up to a pipelined request; keep the rest unparsed and pause reading."""
+        self.flow.unparsed = b""
         view = memoryview(data)
         while view and not self._last:
             if self.pipeline:
                 self.flow.pause_reading()
-                self.flow.held = bytes(view)
+                self.flow.unparsed = bytes(view)
                 return
             piece = view[:PIECE_BYTES]
-            self._loose += len(piece)
+            self._overhead += len(piece)
             try:
                 view = view[self._feed(piece) :]
             except httptools.HttpParserError as error:
@@ -214,10 +213,10 @@ class Protocol(HttpToolsProtocol):
                 if not self._last:
                     self._refuse(reason)
                 return
-            self._check_loose()
+            self._check_overhead()
 
     def _feed(self, piece: memoryview) -> int:
-        """Parse a piece; give how much of it has been."""
+        """Parse a piece; return the number of bytes parsed."""
         try:
             self.parser.feed_data(piece)
         except httptools.HttpParserUpgrade as upgrade:
@@ -229,37 +228,37 @@ class Protocol(HttpToolsProtocol):
         return len(piece)
 
     def _head_without_upgrade(self) -> bytes:
-        """Write the head again, as that of a request without an upgrade, which is the last.
+        """Render the head without its upgrade, with `connection: close`.
 
-        Whoever offers an upgrade may go on in another protocol, or have others do so: what
-        follows the request is no other request, whatever it looks like.
+        A client that offers an upgrade may continue in another protocol: bytes after the request
+        must not be parsed as another one.
         """
         version = self.parser.get_http_version().encode()
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
-        lines += [b"%b: %b" % field for field in self.headers if field[0] not in OF_UPGRADE]
+        lines += [b"%b: %b" % field for field in self.headers if field[0] not in UPGRADE_HEADERS]
         return b"\r\n".join((*lines, b"connection: close\r\n\r\n"))
 
-    def _check_loose(self) -> None:
-        """Bound what the parser takes without giving anything."""
-        if self._place is not _Place.BODY:
-            if self._loose > MAX_HEAD_BYTES:
+    def _check_overhead(self) -> None:
+        """Bound the input that the parser consumes without a callback."""
+        if self._state is not _ParseState.BODY:
+            if self._overhead > MAX_HEAD_BYTES:
                 self._refuse(too_large("the head of the request is", MAX_HEAD_BYTES))
-        elif self._loose > MAX_LOOSE_BYTES:
+        elif self._overhead > MAX_OVERHEAD_BYTES:
             what = "the extension of a chunk, or the fields after the body, are"
-            self._refuse(too_large(what, MAX_LOOSE_BYTES))
+            self._refuse(too_large(what, MAX_OVERHEAD_BYTES))
 
-    # What the parser finds
+    # Callbacks of the parser
 
     def on_message_begin(self) -> None:
         if self._last:
             raise RequestError("invalid_request", "there was a request before that was the last")
         super().on_message_begin()
-        self._place = _Place.HEAD
+        self._state = _ParseState.HEAD
         self._wait = None
         self._unused = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._place is _Place.HEAD:  # not after the body, past all that checked the head
+        if self._state is _ParseState.HEAD:  # trailers would bypass the checks of the head
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -269,26 +268,26 @@ class Protocol(HttpToolsProtocol):
             return  # the same head comes again without it
         check_head(self.headers, self.parser.get_http_version())
         super().on_headers_complete()
-        if self._leaves:
+        if self._closing:
             self.cycle.keep_alive = False
-        self._place = _Place.BODY
-        self._loose = 0
-        self.cycle.transport = self._sender  # type: ignore[assignment]  # what it uses of one
-        kind = self._kinds[self.scope["http_version"] != "1.1"]
-        connection = kind(self.transport, self.cycle)
-        self.scope["extensions"] = {CONNECTION: connection}  # type: ignore[dict-item]
+        self._state = _ParseState.BODY
+        self._overhead = 0
+        self.cycle.transport = self._response_transport  # type: ignore[assignment]
+        writer_type = self._writers[self.scope["http_version"] != "1.1"]
+        writer = writer_type(self.transport, self.cycle)
+        self.scope["extensions"] = {CONNECTION: writer}  # type: ignore[dict-item]
         self._responses = [r for r in self._responses if not r.cycle.response_complete]
-        self._responses.append(connection)
+        self._responses.append(writer)
 
     def on_body(self, body: bytes) -> None:
-        self._loose = 0
+        self._overhead = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         if self.parser.should_upgrade():
             return
-        self._place = _Place.BETWEEN
-        self._loose = 0
+        self._state = _ParseState.BETWEEN
+        self._overhead = 0
         self._last = not self.cycle.keep_alive
         super().on_message_complete()
 
@@ -296,22 +295,22 @@ class Protocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
-        if not self._sender.is_closing():
+        if not self._response_transport.is_closing():
             if self.pipeline:
                 self._start_asgi_task(*self.pipeline.pop())
-            if self.flow.held and not self.pipeline:
-                self._parse(self.flow.held)
+            if self.flow.unparsed and not self.pipeline:
+                self._parse(self.flow.unparsed)
             if not self.pipeline:
                 self.flow.resume_reading()
-        self._settle()
+        self._update_wait()
 
     def _refuse(self, error: RelayError) -> None:
-        """Read no further, and say why if that cannot be taken for another answer."""
+        """Stop reading, and answer with the error unless that could pass for another answer."""
         log.debug("request refused", detail=error.message)
-        cycle, within = self.cycle, self._place is _Place.BODY
-        if not within:  # no body is on its way that the client has to get rid of first
+        cycle, within = self.cycle, self._state is _ParseState.BODY
+        if not within:  # the client has no body left to send first
             self._unused = REST_BYTES - MAX_HEAD_BYTES
-        self._place, self._last = _Place.BETWEEN, True
+        self._state, self._last = _ParseState.BETWEEN, True
         if within and cycle.response_complete:
             self.finish()
         elif within and (cycle.response_started or self.pipeline):
@@ -321,27 +320,27 @@ class Protocol(HttpToolsProtocol):
         else:
             if within:
                 self._responses[-1].lose()
-            self.transport.write(answer(error))
+            self.transport.write(render_error(error))
             self.finish()
 
     def finish(self) -> None:
         """Send no more, and close when the client does.
 
-        Closed at once, what is on its way from the client would break off the answer: the
-        system resets a connection that is closed with something unread.
+        Closing at once would cut off the answer if more input is on its way: the system resets a
+        connection that is closed with unread input.
         """
         if self.finished or self.transport.is_closing():
             return
         self.finished = self._last = True
-        self.flow.held = b""
+        self.flow.unparsed = b""
         self.transport.write_eof()
         self.flow.resume_reading()
-        self._settle()
+        self._update_wait()
 
     # Deadlines
 
-    def _settle(self) -> None:
-        """Note what is waited for now, and until when."""
+    def _update_wait(self) -> None:
+        """Update the wait and its deadline."""
         wait = self._next()
         if wait is self._wait:
             return
@@ -366,14 +365,14 @@ class Protocol(HttpToolsProtocol):
             return _Wait.READER
         if self.finished:
             return _Wait.REST
-        if self._place is _Place.HEAD:
+        if self._state is _ParseState.HEAD:
             return _Wait.HEAD
-        if self._place is _Place.BODY:
+        if self._state is _ParseState.BODY:
             return _Wait.REST if cycle.response_complete else _Wait.BODY
         return _Wait.REQUEST if cycle is None or cycle.response_complete else _Wait.ANSWER
 
     def _arm(self, seconds: float) -> None:
-        """Set the time; a timer that goes off too early for it is left, and set again then."""
+        """Set the deadline; a timer that fires before it is kept and started again."""
         self.flow.was_paused = self.flow.read_paused
         self._due = self.loop.time() + seconds
         if self._timer is not None:
@@ -388,13 +387,13 @@ class Protocol(HttpToolsProtocol):
 
     def _on_time(self) -> None:
         self._timer = None
-        self._settle()  # that the transport is closing is not always told
+        self._update_wait()  # a closing transport does not always call back
         now = self.loop.time()
         if self._wait in (_Wait.ANSWER, _Wait.READER):
             self._due = now + REST_S
         elif self._due <= now + CLOCK_S:
             self._due = now + REST_S
-            if self.flow.was_paused:  # by the relay: what did not come could not
+            if self.flow.was_paused:  # by the relay, so the client could not send
                 self.flow.was_paused = self.flow.read_paused
             else:
                 self._expire()
@@ -408,4 +407,4 @@ class Protocol(HttpToolsProtocol):
             self._refuse(too_slow("body", BODY_S))
         else:
             self.transport.close()
-        self._settle()
+        self._update_wait()

@@ -1,8 +1,8 @@
-"""How many connections there are, and how many of them come from one address. No I/O.
+"""Limits on connections, in all and for one address. No I/O.
 
-An address is that of the socket, not what a header says. Peers that stand for many, the
-trusted proxies, have no limit of their own, and this machine's own addresses half of all
-places: what runs here may be a proxy too, but not one that keeps everybody else out.
+The address is the socket's, not that of a header. Trusted proxies have no limit of their own.
+Loopback addresses may have half of all connections: a local process may be a proxy, but it must
+not keep all others out.
 """
 
 import ipaddress
@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from ..addresses import name_customer, parse_address
 from ..errors import RequestError, ServiceError
 
-TELL_S = 60
-"""Refusals are told of this often, with their number."""
+LOG_INTERVAL_S = 60
+"""Seconds between two log lines on refused connections."""
 
 
 class Peers:
-    """Counts connections: at most `most` in all and `each` of one address."""
+    """A counter of connections: at most `most` in all and `each` for one address."""
 
     def __init__(self, most: int, *, each: int, trusted: Iterable[str]) -> None:
         self._most = most
@@ -26,13 +26,13 @@ class Peers:
         self._total = 0
         self._counts: Counter[str] = Counter()
         self._refused = 0
-        self._told_at: float | None = None
+        self._logged_at: float | None = None
 
     def enter(self, address: str | None) -> str:
-        """Take a place; give the name under which it has to be left.
+        """Count a connection; return the name to pass to `leave`.
 
         Raises:
-            RelayError: there is none, `overloaded`, or none for this address, `rate_limited`.
+            RelayError: `overloaded`, or `rate_limited` for this address.
         """
         name, limit = self._place(address)
         if self._total >= self._most:
@@ -57,18 +57,18 @@ class Peers:
             del self._counts[name]
 
     def refusals(self, now: float) -> int:
-        """Note one more refusal; give how many there were, or 0 if that need not be told yet."""
+        """Count a refusal; return the number to log, or 0 if a line was logged recently."""
         self._refused += 1
-        if self._told_at is not None and now < self._told_at + TELL_S:
+        if self._logged_at is not None and now < self._logged_at + LOG_INTERVAL_S:
             return 0
-        self._told_at = now
-        told, self._refused = self._refused, 0
-        return told
+        self._logged_at = now
+        count, self._refused = self._refused, 0
+        return count
 
     def _place(self, address: str | None) -> tuple[str, int]:
-        """Name what counts as one address, with its limit."""
+        """Return the name and the limit that an address counts under."""
         ip = parse_address(address or "")
-        if ip is None:  # of a Unix socket: whoever may open it
+        if ip is None:  # a Unix socket has none
             return "", self._most
         if ip.is_loopback:
             return str(ip), max(1, self._most // 2)

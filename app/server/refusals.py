@@ -1,4 +1,4 @@
-"""What never becomes a request to the app: why, and the whole answer to it."""
+"""Errors answered before ASGI: malformed or oversized HTTP."""
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
@@ -7,14 +7,14 @@ from ..dialects.client_formats import client_format_of
 from ..errors import RelayError, RequestError
 
 MAX_HEADERS = 256
-"""Fields of one head: each look for one goes through all of them."""
+"""The most fields of a head: each lookup scans all of them."""
 
 
 def check_head(headers: list[tuple[bytes, bytes]], version: str) -> None:
-    """Check what the parser lets pass and uvicorn would not heed.
+    """Check what the parser accepts and uvicorn ignores.
 
     Raises:
-        RequestError: `invalid_request`, it cannot be answered rightly.
+        RequestError: `invalid_request`.
     """
     if version not in ("1.1", "1.0"):
         raise RequestError("invalid_request", f"use HTTP/1.1 instead of HTTP/{version}")
@@ -25,7 +25,7 @@ def check_head(headers: list[tuple[bytes, bytes]], version: str) -> None:
     if b"transfer-encoding" not in dict(headers):
         return
     codings = [value for name, value in headers if name == b"transfer-encoding"]
-    if version == "1.0":  # whose proxies pass it on without knowing it (RFC 9112, 6.1)
+    if version == "1.0":  # its proxies forward it without knowing it (RFC 9112, 6.1)
         raise RequestError("invalid_request", "HTTP/1.0 has no transfer-encoding")
     coding = b", ".join(codings).decode("latin-1")
     if coding.strip().lower() != "chunked":
@@ -36,17 +36,17 @@ def check_head(headers: list[tuple[bytes, bytes]], version: str) -> None:
 
 
 def too_large(what: str, limit: int) -> RequestError:
-    """Return the error for what has more bytes than the limit."""
+    """Return the error for input above a limit in bytes."""
     return RequestError("invalid_request", f"{what} larger than the limit of {limit} bytes")
 
 
 def too_slow(what: str, seconds: float) -> RequestError:
-    """Return the error for what takes longer than it may."""
+    """Return the error for input that is not complete in time."""
     return RequestError("invalid_request", f"the {what} did not come within {seconds:g} s")
 
 
-def answer(error: RelayError) -> bytes:
-    """Write the whole answer to what never becomes a request to the app."""
+def render_error(error: RelayError) -> bytes:
+    """Render an error as a whole HTTP response."""
     status, body, media_type = client_format_of("/").render_failure(error, "")
     head = (
         f"content-type: {media_type}\r\ncontent-length: {len(body)}\r\ncache-control: no-store\r\n"

@@ -1,4 +1,4 @@
-"""uvicorn, with a stop that lets streams end, and the socket that it serves."""
+"""uvicorn's server with a graceful drain, and its listening socket."""
 
 import asyncio
 import contextlib
@@ -15,17 +15,17 @@ from .http_protocol import Protocol
 from .peers import Peers
 
 GRACE_S = 3
-"""How long readers get to take what is left after the drain."""
+"""How long readers have for the rest of their output after the drain."""
 ON_ITS_WAY_S = 0.25
-"""How long after the signal requests are still taken from connections that others may take."""
+"""How long requests on open connections are accepted after the signal, with other replicas."""
 
 
 class Server(uvicorn.Server):
-    """On SIGTERM or SIGINT `drain` runs while requests are still answered; then it stops.
+    """A server that, on SIGTERM or SIGINT, runs `drain` while it answers requests, then stops.
 
-    A second signal calls `stop_now`. Where `others_answer` then, it takes no connection from the
-    signal on and soon keeps none that is idle: a proxy sends even a POST elsewhere when it
-    cannot connect, and never after a 503. What is on its way by then is still taken.
+    A second signal calls `stop_now`. If `others_answer` at the first signal, the server accepts no
+    further connections and soon closes idle ones: a proxy sends even a POST elsewhere when it
+    cannot connect, and never after a 503. Requests on their way by then are still accepted.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Server(uvicorn.Server):
         self._drain = drain
         self._stop_now = stop_now
         self._signals = 0
-        self._hastened = False
+        self._stopping_now = False
         self._draining: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -84,7 +84,7 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the process its own signal handlers, unless the server is the process."""
+        """Keep the signal handlers of the process, unless `obeys_signals`."""
         with super().capture_signals() if self._obeys_signals else contextlib.nullcontext():
             yield
 
@@ -101,7 +101,7 @@ class Server(uvicorn.Server):
             await task
 
     def stop(self) -> None:
-        """Do what the first signal does."""
+        """Drain and stop, as the first signal does."""
         self._signals = max(self._signals, 1)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -113,26 +113,26 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         if self._signals and self._draining is None:
             self._draining = asyncio.create_task(self._drain_all())
-        if self._signals > 1 and not self._hastened:
-            self._hastened = True
+        if self._signals > 1 and not self._stopping_now:
+            self._stopping_now = True
             self._stop_now()
         return await super().on_tick(counter)
 
-    async def _turn_away(self) -> None:
-        """Take no further connection, and tell those that there are to go.
+    async def _close_listeners(self) -> None:
+        """Accept no further connections, and close the open ones after their next answer.
 
-        Whoever has connected by now is accepted first: closing would reset it.
+        Pending connections are accepted first: closing the listener would reset them.
         """
-        await _take_turns()
+        await _run_loop()
         for listening in self.servers:
             listening.close()
-        await _take_turns()  # an accepted one is made into a connection in the next of them
+        await _run_loop()  # a connection is made one iteration after it is accepted
         for connection in list(self.server_state.connections):
             cast(Protocol, connection).take_last(within_s=ON_ITS_WAY_S)
 
     async def _drain_all(self) -> None:
         if self._others_answer():
-            await self._turn_away()
+            await self._close_listeners()
             await asyncio.sleep(ON_ITS_WAY_S)
         try:
             await self._drain()
@@ -140,23 +140,25 @@ class Server(uvicorn.Server):
             self.should_exit = True
 
 
-async def _take_turns() -> None:
-    """Let the loop look at its sockets, and do what comes of that."""
+async def _run_loop() -> None:
+    """Run a few iterations of the event loop."""
     for _ in range(5):
         await asyncio.sleep(0)
 
 
 def allow_files() -> int | None:
-    """Let this process open as many files as it may; give that number, None if there is none.
+    """Raise the limit of open files; return it, None if unlimited or unknown.
 
-    Many systems begin with 1024, and without a free one a connection is reset unseen.
+    Many systems start with 1024; a connection without a free file is reset silently.
     """
     try:
         import resource
     except ImportError:  # Windows
         return None
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    with contextlib.suppress(ValueError, OSError):  # macOS names a limit that it does not allow
+    with contextlib.suppress(
+        ValueError, OSError
+    ):  # macOS reports a hard limit that it does not accept
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return None if allowed == resource.RLIM_INFINITY else allowed

@@ -1,4 +1,4 @@
-"""Serves a relay on its sockets, in this process or in several workers."""
+"""Serving of a relay on its sockets, in this process or in several workers."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ from ..telemetry.shared_counters import SharedCounters
 from ..upstreams.routes import Upstreams
 from .peers import Peers
 from .server import Server
-from .workers import RELOAD, SERVES, STOP_NOW, Workers
+from .workers import RELOAD, SERVING, STOP_NOW, Workers
 
 MAX_CONNECTIONS = 65_536
 """The limit even where more files may be open: 640 MiB at 10 KiB for an idle connection."""
@@ -52,10 +52,10 @@ def build_server(
     stop_now: Callable[[], None],
     obeys_signals: bool = True,
 ) -> Server:
-    """Build the HTTP server of a relay, which drains it when told to stop.
+    """Build the HTTP server of a relay, which drains it on stop.
 
-    It serves the `app` instead of the relay's own if there is one. Where an operator has a port,
-    the end waits for a last scrape of the metrics.
+    `app` replaces the relay's own. With an operator port, the stop waits for a last scrape of the
+    metrics.
     """
     settings, hub, metrics = relay.settings, relay.hub, relay.metrics
 
@@ -78,7 +78,7 @@ def build_server(
 
 
 def _build_operator_server(relay: Relay) -> Server:
-    """Build the HTTP server of the operator's port, with connections that clients cannot take."""
+    """Build the HTTP server of the operator port, which has connections of its own."""
 
     async def drain() -> None:
         """Nothing: the main server decides when both end."""
@@ -110,7 +110,7 @@ def _build_server(settings: Settings, app: ASGIApp, *, most: int, each: int, **h
 
 
 class Process:
-    """One process, or one worker, that serves the sockets of the command."""
+    """One process or worker that serves the command's sockets."""
 
     def __init__(
         self,
@@ -120,25 +120,25 @@ class Process:
         lines: LineCounter,
         *,
         on_listening: Callable[[], None],
-        areas: Sequence[SharedCounters] = (),
-        own: int = 0,
+        shared_counters: Sequence[SharedCounters] = (),
+        own_index: int = 0,
         link: socket.socket | None = None,
     ) -> None:
-        """Prepare it; a worker has a `link` to its parent, its `own` number and the `areas`."""
+        """A worker has a `link` to its parent, and `own_index` in the `shared_counters`."""
         self._configuration = configuration
         self._listener = listener
         self._operator = operator
         self._lines = lines
         self._on_listening = on_listening
-        self._areas = areas
-        self._own = own
+        self._shared_counters = shared_counters
+        self._own_index = own_index
         self._link = link
         self._hangup = asyncio.Event()
-        self._all_stop = False
-        """Whether the parent has said to stop, and so to every worker."""
+        self._all_stopping = False
+        """Whether the parent stops all workers."""
 
     def run(self) -> None:
-        """Serve until a signal comes, or until the parent says so at the other end of the link."""
+        """Serve until a signal, or until the parent sends a stop over the link."""
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             try:
                 runner.run(self._serve())
@@ -150,23 +150,28 @@ class Process:
         if self._link is None and hasattr(signal, "SIGHUP"):  # not on Windows
             loop.add_signal_handler(signal.SIGHUP, self._hangup.set)
         settings = self._configuration.settings
-        opening = Relay.open(settings, lines=self._lines, areas=self._areas, own=self._own)
+        opening = Relay.open(
+            settings,
+            lines=self._lines,
+            shared_counters=self._shared_counters,
+            own_index=self._own_index,
+        )
         async with contextlib.AsyncExitStack() as stack:
             relay = await stack.enter_async_context(opening)
-            # What has been made so far stays: a collection need not look at it again. 4 % of the
-            # CPU of short requests, and pauses that grow with the streams only.
+            # Objects made so far live as long as the process: without them collections save 4 % of
+            # the CPU of short requests, and pauses grow with the streams only.
             gc.collect()
             gc.freeze()
             server = build_server(
                 relay,
                 others_answer=partial(self._others_answer, settings),
                 on_listening=self._on_listening,
-                # A signal may come from the parent's terminal or supervisor too, to each process.
+                # A terminal or supervisor may signal each process, as well as the parent.
                 stop_now=(lambda: None) if self._link else relay.hub.shutdown.cut_short,
             )
             if self._link is not None:
-                loop.add_reader(self._link, self._obey, self._link, server, relay)
-            hangups = asyncio.create_task(self._obey_hangups(server, relay))
+                loop.add_reader(self._link, self._on_message, self._link, server, relay)
+            hangups = asyncio.create_task(self._handle_hangups(server, relay))
             stack.callback(hangups.cancel)
             if self._operator is not None:
                 operator_server = _build_operator_server(relay)
@@ -174,11 +179,11 @@ class Process:
             await server.serve(sockets=[self._listener])
 
     def _others_answer(self, settings: Settings) -> bool:
-        """Return whether other processes take the connections that this one does not."""
+        """Return whether other processes accept the connections that this one does not."""
         is_worker = self._link is not None
-        return settings.log.startswith("redis") or (is_worker and not self._all_stop)
+        return settings.log.startswith("redis") or (is_worker and not self._all_stopping)
 
-    async def _obey_hangups(self, server: Server, relay: Relay) -> None:
+    async def _handle_hangups(self, server: Server, relay: Relay) -> None:
         """Reload the settings at each SIGHUP, or stop if the terminal has gone."""
         alone = self._link is None
         while True:
@@ -187,25 +192,25 @@ class Process:
             if alone and self._configuration.lost_terminal:
                 server.stop()
                 continue
-            reloaded = await asyncio.to_thread(self._configuration.read, tells=alone)
+            reloaded = await asyncio.to_thread(self._configuration.read, logs=alone)
             if reloaded is not None:
                 await relay.reconfigure(reloaded)
 
-    def _obey(self, link: socket.socket, server: Server, relay: Relay) -> None:
-        """Do what the parent says; when it is gone, stop at once."""
+    def _on_message(self, link: socket.socket, server: Server, relay: Relay) -> None:
+        """Handle a message of the parent; stop at once if it has died."""
         try:
-            said = link.recv(16)
-        except ConnectionResetError:  # it has died before it heard that this one serves
-            said = b""
-        if RELOAD in said:
+            message = link.recv(16)
+        except ConnectionResetError:  # it died before it read SERVING
+            message = b""
+        if RELOAD in message:
             self._hangup.set()
-        if said and not said.strip(RELOAD):
+        if message and not message.strip(RELOAD):
             return
-        self._all_stop = True
+        self._all_stopping = True
         server.stop()
-        if STOP_NOW in said or not said:
+        if STOP_NOW in message or not message:
             relay.hub.shutdown.cut_short()
-        if not said:
+        if not message:
             asyncio.get_running_loop().remove_reader(link)
 
 
@@ -218,7 +223,7 @@ def serve(
     on_listening: Callable[[], None],
     until: int | None,
 ) -> None:
-    """Serve in this process until a signal comes, or until the file `until` ends."""
+    """Serve in this process until a signal, or until the file `until` ends."""
     if until is not None:
         threading.Thread(target=_stop_at_end_of, args=(until,), daemon=True).start()
     Process(configuration, listener, operator, lines, on_listening=on_listening).run()
@@ -234,22 +239,26 @@ def run_workers(
     on_listening: Callable[[], None],
     until: int | None,
 ) -> int:
-    """Run workers, each with a relay of its own, until they are stopped; return the exit code."""
+    """Run workers, each with its own relay, until they stop; return the exit code."""
     if not hasattr(os, "fork"):
         fail("several workers need a system that can fork a process, as Linux and macOS can")
     settings = configuration.settings
-    areas = [
+    shared_counters = [
         SharedCounters() for _ in range(settings.workers + 1)
     ]  # the last is this process's own
     try:
-        _prepare_log(settings, upstreams, lines, areas)
+        _prepare_log(settings, upstreams, lines, shared_counters)
     except (SettingsError, LogUnusable) as error:
         fail(str(error))
 
     def work(link: socket.socket, number: int) -> None:
-        structlog.contextvars.bind_contextvars(worker=number)  # each line of its log says it
-        on_listening = partial(_tell_parent, link)
-        shared: dict[str, Any] = {"areas": areas, "own": number - 1, "link": link}
+        structlog.contextvars.bind_contextvars(worker=number)  # in each line of its log
+        on_listening = partial(_notify_parent, link)
+        shared: dict[str, Any] = {
+            "shared_counters": shared_counters,
+            "own_index": number - 1,
+            "link": link,
+        }
         Process(configuration, listener, operator, lines, on_listening=on_listening, **shared).run()
 
     def reload() -> bool:
@@ -262,8 +271,8 @@ def run_workers(
         work,
         settings.workers,
         on_serving=on_listening,
-        on_stop=listener.close,  # else connections that no worker takes would wait there
-        on_end=lambda number: areas[number - 1].leave(),
+        on_stop=listener.close,  # else unaccepted connections would wait there
+        on_end=lambda number: shared_counters[number - 1].leave(),
         on_hangup=reload,
         stop_s=settings.drain_s + STOP_WITHIN_S + (settings.last_scrape_s if operator else 0),
         until=until,
@@ -271,10 +280,15 @@ def run_workers(
 
 
 def _prepare_log(
-    settings: Settings, upstreams: Upstreams, lines: LineCounter, areas: Sequence[SharedCounters]
+    settings: Settings,
+    upstreams: Upstreams,
+    lines: LineCounter,
+    shared_counters: Sequence[SharedCounters],
 ) -> None:
-    """Make the log ready for the workers, and count the lost streams that this ends."""
-    metrics = build_metrics(settings, upstreams, areas=areas, own=settings.workers)
+    """Prepare the event log for the workers, and count the orphaned streams that this ends."""
+    metrics = build_metrics(
+        settings, upstreams, shared_counters=shared_counters, own_index=settings.workers
+    )
     if metrics is not None:
         lines.count_by(metrics.logged)
     tracing = build_tracing(settings)
@@ -284,27 +298,27 @@ def _prepare_log(
     try:
         prepare_log(settings, observers)
     finally:
-        if tracing is not None:  # its thread would not be in the workers
+        if tracing is not None:  # threads do not survive the fork
             tracing.close()
 
 
-def _tell_parent(link: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # that the parent is gone is heard there
-        link.send(SERVES)
+def _notify_parent(link: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # if it died, reading the link shows it
+        link.send(SERVING)
 
 
 def _stop_at_end_of(file: int) -> None:
-    """Read a file to its end, and stop this process then, as a signal does."""
-    with contextlib.suppress(OSError):  # it is closed
+    """Read a file to its end, then stop this process with SIGTERM."""
+    with contextlib.suppress(OSError):  # closed
         while os.read(file, 4096):
             pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def loop_factory() -> Any:
-    """Return what makes event loops; None for asyncio's own."""
+    """Return uvloop's factory of event loops; None for asyncio's own."""
     try:
         import uvloop
-    except ImportError:  # it has no wheels for Windows
+    except ImportError:  # no wheels for Windows
         return None
     return uvloop.new_event_loop

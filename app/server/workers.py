@@ -1,8 +1,8 @@
-"""Several processes that serve one listening socket, and the one that looks after them.
+"""Worker processes that serve one listening socket, and their parent.
 
-The parent forks the workers and does nothing else: it has no loop and no thread. A socket
-pair joins it with each: by it a worker says that it serves, and is told to stop; and each
-sees there that the other is gone, however that came about.
+The parent only forks and supervises: it has no event loop and no thread. A socket pair links it
+to each worker: a worker reports that it serves, the parent sends commands, and each notices the
+death of the other.
 """
 
 import os
@@ -16,44 +16,43 @@ from contextlib import contextmanager
 
 import structlog
 
-SERVES, STOP, STOP_NOW, RELOAD = b"r", b"s", b"h", b"l"
-"""What a worker says, and what it is told."""
+SERVING, STOP, STOP_NOW, RELOAD = b"r", b"s", b"h", b"l"
+"""Messages: from a worker, then to it."""
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
-"""Before a worker that has died is started again: twice as long each time."""
+"""The pause before a worker that died is restarted; it doubles each time."""
 
 STABLE_S = 60.0
-"""A worker that has served for so long starts anew with the first pause."""
+"""A worker that served for so long is restarted after the first pause."""
 
 log = structlog.get_logger("seseragi.workers")
 
 Serve = Callable[[socket.socket, int], None]
-"""What a worker runs, given its end of the pair and its number, from 1."""
+"""The function of a worker: its end of the socket pair, and its number from 1."""
 
 
 class _Worker:
-    """One of the places for a worker, and the process that has it."""
+    """A worker and its current process."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.pid = 0
         self.link: socket.socket | None = None
-        self.serves = False
+        self.serving = False
         self.started_at = 0.0
         self.due_at = 0.0
-        """When it is to be started, if it is not running."""
+        """When to start it, if it is not running."""
         self.pause_s = FIRST_PAUSE_S
 
 
 class Workers:
-    """Keeps `count` workers running until a signal says to stop.
+    """The supervisor of `count` workers, which runs until a signal.
 
-    `on_serving` is called when all of them have served for the first time, `on_stop` when
-    they are about to be told to stop, `on_end` with the number of each that has ended, and
-    `on_hangup` at SIGHUP: whether they are to reload the settings. Those
-    that have not stopped `stop_s` seconds after they were told to are killed. The end of what
-    can be read from `until`, a file's number, says to stop as a signal does.
+    It calls `on_serving` once all workers serve, `on_stop` before it stops them, `on_end` with the
+    number of each that ended, and `on_hangup` at SIGHUP, which returns whether they reload the
+    settings. Workers that have not stopped after `stop_s` seconds are killed. The end of the file
+    descriptor `until` stops them as a signal does.
     """
 
     def __init__(
@@ -76,10 +75,10 @@ class Workers:
         self._on_end = on_end
         self._on_hangup = on_hangup
         self._stop_s = stop_s
-        self._waits = True
-        """Whether some worker has not served yet."""
-        self._can_serve = False
-        """Whether one has: until then what is wrong for the first is wrong for all."""
+        self._starting = True
+        """Whether a worker has not served yet."""
+        self._has_served = False
+        """Whether any worker has served: until then its failure would be that of all."""
         self._stop_by: float | None = None
         self._stopping_now = False
         self._wakeup, self._waker = socket.socketpair()
@@ -87,42 +86,42 @@ class Workers:
     def run(self) -> int:
         """Return the exit code: 0, or that of a worker that could not start."""
         with _signals_to(self._waker):
-            # One alone first: what is wrong for it is wrong for all, and is said once.
-            while not self._workers[0].serves and self._stop_by is None:
+            # One alone first: a failure to start would be that of all, and is reported once.
+            while not self._workers[0].serving and self._stop_by is None:
                 self._start(self._workers[0])
-                if code := self._attend(self._workers[:1]):
+                if code := self._wait(self._workers[:1]):
                     return code
             while self._stop_by is None or any(worker.pid for worker in self._workers):
                 for worker in self._workers:
                     self._start(worker)
-                if code := self._attend(self._workers):
+                if code := self._wait(self._workers):
                     return self._give_up(code)
         return 0
 
     def _start(self, worker: _Worker) -> None:
-        """Start a worker if that is due."""
+        """Start a worker if it is due."""
         if worker.pid or self._stop_by is not None or worker.due_at > time.monotonic():
             return
         ours, theirs = socket.socketpair()
         with _blocked_signals():
             pid = os.fork()
             if pid == 0:
-                self._become(worker.number, theirs, ours)
+                self._run_child(worker.number, theirs, ours)
         theirs.close()
         worker.pid, worker.link = pid, ours
-        worker.serves = False
+        worker.serving = False
         worker.started_at = time.monotonic()
 
-    def _become(self, number: int, link: socket.socket, other: socket.socket) -> None:
-        """Run the worker in the new process, which ends with it."""
+    def _run_child(self, number: int, link: socket.socket, other: socket.socket) -> None:
+        """Run the worker in the forked process, and exit."""
         signal.set_wakeup_fd(-1)
         for signal_number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signal_number, signal.SIG_DFL)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the parent says what it means
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the parent handles it
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _signals())
-        for held in (other, self._wakeup, self._waker, *(w.link for w in self._workers)):
-            if held is not None:
-                held.close()
+        for inherited in (other, self._wakeup, self._waker, *(w.link for w in self._workers)):
+            if inherited is not None:
+                inherited.close()
         code = 1
         try:
             self._serve(link, number)
@@ -135,8 +134,8 @@ class Workers:
             sys.stderr.flush()
             os._exit(code)
 
-    def _attend(self, workers: list[_Worker]) -> int:
-        """Wait for something to happen; give the exit code of a worker that ends all."""
+    def _wait(self, workers: list[_Worker]) -> int:
+        """Wait for an event; return the exit code of a worker that ends all."""
         links = {worker.link: worker for worker in workers if worker.link is not None}
         watched: list[socket.socket | int] = [self._wakeup, *links]
         if self._until is not None:
@@ -150,12 +149,12 @@ class Workers:
                 if number != signal.SIGHUP:
                     self._stop()
                 elif self._on_hangup():
-                    self._tell(RELOAD)
+                    self._send(RELOAD)
         for link in ready:
             if (
                 isinstance(link, socket.socket)
                 and link in links
-                and (code := self._hear(links[link]))
+                and (code := self._receive(links[link]))
             ):
                 return code
         if self._stop_by is not None and time.monotonic() >= self._stop_by:
@@ -163,28 +162,28 @@ class Workers:
         return 0
 
     def _wait_s(self, workers: list[_Worker]) -> float | None:
-        """Return when something is due, in seconds from now."""
+        """Return the seconds until the next deadline; None without one."""
         due = [worker.due_at for worker in workers if not worker.pid]
         if self._stop_by is not None:
             due = [self._stop_by]
         return max(0, min(due) - time.monotonic()) if due else None
 
-    def _hear(self, worker: _Worker) -> int:
+    def _receive(self, worker: _Worker) -> int:
         assert worker.link is not None  # noqa: S101  (for mypy)
         try:
-            said = worker.link.recv(1)
-        except ConnectionResetError:  # it has not heard all that it was told
-            said = b""
-        if said != SERVES:
-            return self._note_end(worker)
-        worker.serves = self._can_serve = True
-        if self._waits and all(worker.serves for worker in self._workers):
-            self._waits = False
+            message = worker.link.recv(1)
+        except ConnectionResetError:  # it died with unread messages
+            message = b""
+        if message != SERVING:
+            return self._reap(worker)
+        worker.serving = self._has_served = True
+        if self._starting and all(worker.serving for worker in self._workers):
+            self._starting = False
             self._on_serving()
         return 0
 
-    def _note_end(self, worker: _Worker) -> int:
-        """Note the end of a worker; return its exit code if no worker could start."""
+    def _reap(self, worker: _Worker) -> int:
+        """Reap a worker; return its exit code if no worker has served."""
         assert worker.link is not None  # noqa: S101  (for mypy)
         worker.link.close()
         worker.link = None
@@ -193,7 +192,7 @@ class Workers:
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if self._stop_by is not None:
             return 0
-        if not self._can_serve:
+        if not self._has_served:
             return code if code > 0 else 1
         now = time.monotonic()
         if now - worker.started_at >= STABLE_S:
@@ -209,24 +208,24 @@ class Workers:
         worker.pause_s = min(2 * worker.pause_s, LONGEST_PAUSE_S)
         return 0
 
-    # The end
+    # Stop
 
     def _stop(self) -> None:
-        """Tell the workers to stop, at once if they were told before."""
+        """Stop the workers; a second call stops them at once."""
         if self._stop_by is None:
             self._stop_by = time.monotonic() + self._stop_s
             self._on_stop()
-            self._tell(STOP)
+            self._send(STOP)
         elif not self._stopping_now:
             self._stopping_now = True
-            self._tell(STOP_NOW)
+            self._send(STOP_NOW)
 
-    def _tell(self, what: bytes) -> None:
+    def _send(self, message: bytes) -> None:
         for worker in self._workers:
             if worker.link is not None:
                 try:
-                    worker.link.send(what)
-                except OSError:  # it has just ended
+                    worker.link.send(message)
+                except OSError:  # it has just died
                     continue
 
     def _kill(self) -> None:
@@ -241,13 +240,13 @@ class Workers:
         self._stop()
         self._stop()
         while any(worker.pid for worker in self._workers):
-            self._attend(self._workers)
+            self._wait(self._workers)
         return code
 
 
 @contextmanager
 def _signals_to(waker: socket.socket) -> Iterator[None]:
-    """Have SIGTERM, SIGINT and SIGHUP written to a socket, and do nothing else."""
+    """Write SIGTERM, SIGINT and SIGHUP to a socket instead of handling them."""
     waker.setblocking(False)
     signal.set_wakeup_fd(waker.fileno())
     before = {number: signal.signal(number, lambda *_: None) for number in _signals()}
@@ -261,7 +260,7 @@ def _signals_to(waker: socket.socket) -> Iterator[None]:
 
 @contextmanager
 def _blocked_signals() -> Iterator[None]:
-    """Hold signals back, so that none is taken twice while there are two processes."""
+    """Block signals during a fork, so that none is handled in both processes."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _signals())
     try:
         yield
@@ -270,4 +269,4 @@ def _blocked_signals() -> Iterator[None]:
 
 
 def _signals() -> tuple[signal.Signals, ...]:
-    return signal.SIGTERM, signal.SIGINT, signal.SIGHUP  # not there on Windows
+    return signal.SIGTERM, signal.SIGINT, signal.SIGHUP  # no SIGHUP on Windows

@@ -187,19 +187,36 @@ class Start(NamedTuple):
 
 
 def settle_identity(settings: Settings) -> Start:
-    """Decide who may ask, and check the keys there are; make one for this run if that is needed.
+    """Decide the access for chats and check the keys; generate the key for this run if needed.
+
+    Without configured keys, operators need it for `/admin`, regardless of the access for chats.
 
     Raises:
-        SettingsError: nobody could ask, or a key or the keys file cannot be used.
+        SettingsError: as `decide_access`, or a key or the keys file cannot be used.
     """
-    start = settle_access(settings)
-    identity = start.settings.identity
+    access = decide_access(settings)
+    identity = settings.identity
     keys_file = identity.auth.keys_file
     try:
         check_keys(identity.keys, None if keys_file is None else Path(keys_file))
     except KeysUnusable as error:
         raise SettingsError(f"auth: {error}") from None
-    return start
+    needed = access == "a key for this run"
+    if not needed and (
+        access not in ("open", "none")
+        or not settings.admin
+        or identity.keys
+        or keys_file is not None
+        or settings.log.startswith("redis")  # each relay would generate its own
+    ):
+        return Start(settings, access, None)
+    key = make_key()
+    config = KeyConfig(name=THIS_RUN, sha256=digest(key), roles=("client_secrets", "admin"))
+    identity = msgspec.structs.replace(identity, keys=(config,), configured=needed)
+    if needed:  # here, so that all workers share it
+        auth = AuthConfig(signing_key=secrets.token_urlsafe(32))
+        identity = msgspec.structs.replace(identity, auth=auth)
+    return Start(msgspec.structs.replace(settings, identity=identity), access, key)
 
 
 def settle_hook(settings: Settings) -> Settings:
@@ -227,34 +244,6 @@ def settle_hook(settings: Settings) -> Settings:
     )
     identity = msgspec.structs.replace(identity, configured=True)
     return msgspec.structs.replace(settings, identity=identity, upstreams=upstreams)
-
-
-def settle_access(settings: Settings) -> Start:
-    """Decide the access for chats; generate the key for this run if needed.
-
-    Without configured keys, operators need it for `/admin`, regardless of the access for chats.
-
-    Raises:
-        SettingsError: as `decide_access`.
-    """
-    access = decide_access(settings)
-    identity = settings.identity
-    needed = access == "a key for this run"
-    if not needed and (
-        access not in ("open", "none")
-        or not settings.admin
-        or identity.keys
-        or identity.auth.keys_file is not None
-        or settings.log.startswith("redis")  # each relay would generate its own
-    ):
-        return Start(settings, access, None)
-    key = make_key()
-    config = KeyConfig(name=THIS_RUN, sha256=digest(key), roles=("client_secrets", "admin"))
-    identity = msgspec.structs.replace(identity, keys=(config,), configured=needed)
-    if needed:  # here, so that all workers share it
-        auth = AuthConfig(signing_key=secrets.token_urlsafe(32))
-        identity = msgspec.structs.replace(identity, auth=auth)
-    return Start(msgspec.structs.replace(settings, identity=identity), access, key)
 
 
 def _url_of(host: str, port: int) -> str:

@@ -46,7 +46,7 @@ from tests.needs import program
 from tests.proxies.programs import plain_nginx
 from tests.waiting import until
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parent.parent.parent
 KEY = "sk-check-0123456789abcdef"
 OLD = "Sun, 01 Nov 2026 00:00:00 GMT"
 

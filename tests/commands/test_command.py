@@ -43,7 +43,7 @@ from app.testing.upstream import (
 )
 from tests.waiting import wait_until
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parent.parent.parent
 COMMAND = [sys.executable, "-m", "app"]
 
 
@@ -429,7 +429,7 @@ def test_limits_that_hold_for_nobody_are_told_at_the_start(tmp_path, more, table
     _, line = start_with_files(tmp_path, 9999, 9999, SESERAGI_CONFIG=str(config))
 
     assert ("warning", tables) == (line["level"], line["tables"])
-    assert "hold for nobody" in line["event"]
+    assert "have no effect" in line["event"]
 
 
 @pytest.mark.proving

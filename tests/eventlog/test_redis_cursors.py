@@ -148,7 +148,7 @@ class World:
                 if comes_back:
                     state = await log.state(STREAM)
                     reader = Reader(STREAM, log, lambda *_: None, drain=asyncio.sleep, found=state)
-                    await read_from(reader, NATIVE, cursor, policy=POLICY, retry_ms=0)
+                    await read_from(reader, NATIVE, cursor, http_settings=HTTP_SETTINGS, retry_ms=0)
                 rest = await self._read_on(log, cursor)
             except RelayError:
                 continue
@@ -168,7 +168,7 @@ class World:
         return rest
 
 
-POLICY = HttpSettings()
+HTTP_SETTINGS = HttpSettings()
 STEPS: dict[str, Callable[[World], Awaitable[None]]] = {
     name: getattr(World, name)
     for name in (

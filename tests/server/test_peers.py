@@ -3,7 +3,7 @@
 import pytest
 
 from app.errors import RelayError
-from app.server.peers import TELL_S, Peers
+from app.server.peers import LOG_INTERVAL_S, Peers
 
 pytestmark = pytest.mark.pure
 
@@ -50,4 +50,6 @@ def test_network_of_one_customer_is_one_address():
 def test_refusals_are_told_now_and_then():
     peers = Peers(1, each=1, trusted=())
 
-    assert [1, 0, 0, 3] == [peers.refusals(now) for now in (5, 6, 5 + TELL_S / 2, 5 + TELL_S)]
+    assert [1, 0, 0, 3] == [
+        peers.refusals(now) for now in (5, 6, 5 + LOG_INTERVAL_S / 2, 5 + LOG_INTERVAL_S)
+    ]

@@ -268,7 +268,7 @@ async def test_requests_that_wait_for_a_stream_are_not_read_without_bound():
         await until(stands_still)
 
         assert len(connection.pipeline) < 300
-        assert len(connection.flow.held) < 2**20
+        assert len(connection.flow.unparsed) < 2**20
         assert writer.transport.get_write_buffer_size() > len(flood) / 2
         writer.transport.abort()
 

@@ -9,7 +9,7 @@ import pytest
 SCRIPT = """
 import os, signal, sys, time
 from pathlib import Path
-from app.server.workers import SERVES, Workers
+from app.server.workers import SERVING, Workers
 
 deaths = Path("deaths")
 
@@ -18,7 +18,7 @@ def serve(link, number):
         with deaths.open("a") as file:
             file.write("x")
         HOW
-    link.send(SERVES)
+    link.send(SERVING)
     link.recv(1)  # until it is told to stop, or the parent is gone
 
 def on_serving():
@@ -35,7 +35,7 @@ EXITS, IS_KILLED = "os._exit(3)", "os.kill(os.getpid(), signal.SIGKILL)"
 
 def run(folder: Path, *, dies: int, times: int, how: str) -> subprocess.CompletedProcess[str]:
     script = SCRIPT.replace("DIES", str(dies)).replace("TIMES", str(times)).replace("HOW", how)
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parent.parent.parent)
     return subprocess.run(
         [sys.executable, "-c", script],
         cwd=folder,

@@ -9,7 +9,7 @@ import structlog
 from app.identity.keys import digest
 from app.main import App
 from app.settings import SettingsError, load_settings
-from app.settings.bootstrap_access import decide_access, settle_access, settle_identity
+from app.settings.bootstrap_access import decide_access, settle_identity
 from tests.commands.test_command import run_here
 
 pytestmark = pytest.mark.pure
@@ -78,9 +78,11 @@ DECISIONS: list[tuple[str, str, dict[str, str], str]] = [
 @pytest.mark.parametrize(("file", "environ", "access"), [row[1:] for row in DECISIONS], ids=[row[0] for row in DECISIONS])  # fmt: skip
 def test_who_says_who_may_ask(file, environ, access, tmp_path):
     (tmp_path / "seseragi.toml").write_text(file)
+    (tmp_path / "keys.json").write_text("{}")
+    (tmp_path / "keys.json").chmod(0o600)
     settings = load_settings(environ)
 
-    start = settle_access(settings)
+    start = settle_identity(settings)
 
     assert access == decide_access(settings)
     assert (
@@ -125,7 +127,7 @@ def test_times_of_toml_are_taken(tmp_path):
 
 
 def test_key_for_this_run_is_a_key_of_the_settings():
-    start, other = (settle_access(load_settings({**ANYWHERE, **PAID})) for _ in range(2))
+    start, other = (settle_identity(load_settings({**ANYWHERE, **PAID})) for _ in range(2))
     assert start.key is not None
     assert start.key != other.key
     identity = start.settings.identity
@@ -144,7 +146,7 @@ def test_key_for_this_run_is_a_key_of_the_settings():
 @pytest.mark.parametrize("paid", [True, False])
 def test_urls_that_are_printed_can_be_opened(host, paid, tmp_path, capfd):
     (tmp_path / "seseragi.toml").write_text(f'host = "{host}"\nlog_format = "console"')
-    start = settle_access(load_settings(PAID if paid else {}))
+    start = settle_identity(load_settings(PAID if paid else {}))
     start.announce(81)
     told = capfd.readouterr().err
     where = {"": "localhost", "::": "localhost", "fd00::5": "[fd00::5]"}.get(host, host)
@@ -167,7 +169,7 @@ def test_urls_that_are_printed_can_be_opened(host, paid, tmp_path, capfd):
     ],
 )
 def test_start_of_a_relay_that_serves_everybody_says_so(environ, reasons):
-    start = settle_access(load_settings({**environ, "SESERAGI_AUTH": "none"}))
+    start = settle_identity(load_settings({**environ, "SESERAGI_AUTH": "none"}))
     with structlog.testing.capture_logs() as lines:
         start.announce(81)
 
