@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from ..dialects.writing.token_estimate import tokens_of, weigh_event
 from ..generation.accounting import SAMPLED, Accounting
-from ..telemetry.progress import Progress
+from ..telemetry.activity import Progress
 from .process_snapshot import Live, cut
 
 SPAN_S = 1.0
@@ -102,7 +102,7 @@ class Sampler:
                 weight = weight * events // sample.weighed
             charge = self._accounting.estimate(
                 progress.target,
-                progress.told,
+                progress.usage,
                 request=record.reserve,
                 output_tokens=tokens_of(weight),
             )

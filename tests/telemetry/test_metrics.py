@@ -26,8 +26,8 @@ from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig
 from app.ledger.limits import UsageLimits
 from app.settings import load_settings
 from app.telemetry import metrics, shared_counters
+from app.telemetry.activity import Load
 from app.telemetry.families import FAMILIES
-from app.telemetry.load import Load
 from app.telemetry.metrics import Metrics, Names, RecordsState
 from app.telemetry.observer import Refused
 from app.telemetry.shared_counters import SharedCounters
