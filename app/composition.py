@@ -76,17 +76,17 @@ def build_metrics(
     upstreams: Upstreams,
     recorder: "Recorder | None" = None,
     *,
-    areas: Sequence[SharedCounters] = (),
+    shared_counters: Sequence[SharedCounters] = (),
     own: int = 0,
 ) -> Metrics | None:
     """Build what measures this process; None if the settings want none.
 
-    `areas` are those of all workers, and `own` is the number of this process's.
+    `shared_counters` are those of all workers, and `own` is the number of this process's.
     """
     if not settings.metrics:
         return None
     records = None if recorder is None else partial(_state_of_records, recorder)
-    return Metrics(Names(upstreams), areas, own, process=os.getpid(), records=records)
+    return Metrics(Names(upstreams), shared_counters, own, process=os.getpid(), records=records)
 
 
 def _state_of_records(recorder: "Recorder") -> RecordsState:

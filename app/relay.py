@@ -91,14 +91,14 @@ class Relay:
         substitutes: Substitutes = NO_SUBSTITUTES,
         identify: Identify | None = None,
         lines: LineCounter | None = None,
-        areas: Sequence[SharedCounters] = (),
+        shared_counters: Sequence[SharedCounters] = (),
         own: int = 0,
     ) -> AsyncIterator[Self]:
         """Open a relay, and close it at the end of the `async with`.
 
         The settings say who may ask: `settle_identity`, or with `identify` `settle_hook`, has
-        completed them. The metrics count `lines` of the log; `areas` are those of all workers,
-        and `own` is the number of this process's.
+        completed them. The metrics count `lines` of the log; `shared_counters` are those of all
+        workers, and `own` is the number of this process's.
 
         Raises:
             SettingsError: a setting cannot be used.
@@ -115,7 +115,9 @@ class Relay:
             settings, substitutes.clock
         )
         history = History((), ()) if settings.admin else None
-        metrics = build_metrics(settings, upstreams, recorder, areas=areas, own=own)
+        metrics = build_metrics(
+            settings, upstreams, recorder, shared_counters=shared_counters, own=own
+        )
         tracing = build_tracing(settings)
         if metrics is not None and lines is not None:
             lines.count_by(metrics.logged)

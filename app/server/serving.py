@@ -120,17 +120,20 @@ class Process:
         lines: LineCounter,
         *,
         on_listening: Callable[[], None],
-        areas: Sequence[SharedCounters] = (),
+        shared_counters: Sequence[SharedCounters] = (),
         own: int = 0,
         link: socket.socket | None = None,
     ) -> None:
-        """Prepare it; a worker has a `link` to its parent, its `own` number and the `areas`."""
+        """Prepare it; a worker has a `link` to its parent and its `own` number.
+
+        `shared_counters` are those of all workers.
+        """
         self._configuration = configuration
         self._listener = listener
         self._operator = operator
         self._lines = lines
         self._on_listening = on_listening
-        self._areas = areas
+        self._shared_counters = shared_counters
         self._own = own
         self._link = link
         self._hangup = asyncio.Event()
@@ -150,7 +153,9 @@ class Process:
         if self._link is None and hasattr(signal, "SIGHUP"):  # not on Windows
             loop.add_signal_handler(signal.SIGHUP, self._hangup.set)
         settings = self._configuration.settings
-        opening = Relay.open(settings, lines=self._lines, areas=self._areas, own=self._own)
+        opening = Relay.open(
+            settings, lines=self._lines, shared_counters=self._shared_counters, own=self._own
+        )
         async with contextlib.AsyncExitStack() as stack:
             relay = await stack.enter_async_context(opening)
             # What has been made so far stays: a collection need not look at it again. 4 % of the
@@ -238,18 +243,22 @@ def run_workers(
     if not hasattr(os, "fork"):
         fail("several workers need a system that can fork a process, as Linux and macOS can")
     settings = configuration.settings
-    areas = [
+    shared_counters = [
         SharedCounters() for _ in range(settings.workers + 1)
     ]  # the last is this process's own
     try:
-        _prepare_log(settings, upstreams, lines, areas)
+        _prepare_log(settings, upstreams, lines, shared_counters)
     except (SettingsError, LogUnusable) as error:
         fail(str(error))
 
     def work(link: socket.socket, number: int) -> None:
         structlog.contextvars.bind_contextvars(worker=number)  # each line of its log says it
         on_listening = partial(_tell_parent, link)
-        shared: dict[str, Any] = {"areas": areas, "own": number - 1, "link": link}
+        shared: dict[str, Any] = {
+            "shared_counters": shared_counters,
+            "own": number - 1,
+            "link": link,
+        }
         Process(configuration, listener, operator, lines, on_listening=on_listening, **shared).run()
 
     def reload() -> bool:
@@ -263,7 +272,7 @@ def run_workers(
         settings.workers,
         on_serving=on_listening,
         on_stop=listener.close,  # else connections that no worker takes would wait there
-        on_end=lambda number: areas[number - 1].leave(),
+        on_end=lambda number: shared_counters[number - 1].leave(),
         on_hangup=reload,
         stop_s=settings.drain_s + STOP_WITHIN_S + (settings.last_scrape_s if operator else 0),
         until=until,
@@ -271,10 +280,15 @@ def run_workers(
 
 
 def _prepare_log(
-    settings: Settings, upstreams: Upstreams, lines: LineCounter, areas: Sequence[SharedCounters]
+    settings: Settings,
+    upstreams: Upstreams,
+    lines: LineCounter,
+    shared_counters: Sequence[SharedCounters],
 ) -> None:
     """Make the log ready for the workers, and count the lost streams that this ends."""
-    metrics = build_metrics(settings, upstreams, areas=areas, own=settings.workers)
+    metrics = build_metrics(
+        settings, upstreams, shared_counters=shared_counters, own=settings.workers
+    )
     if metrics is not None:
         lines.count_by(metrics.logged)
     tracing = build_tracing(settings)
