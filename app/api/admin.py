@@ -65,7 +65,7 @@ class Admin:
         )
         principal = principal_of(request)
         by = principal.key or principal.user
-        ordered = await self._desk.order(order.target, order.action, for_s=order.for_s, by=by)
+        ordered = await self._desk.command(order.target, order.action, for_s=order.for_s, by=by)
         return document(ordered, status_code=202)
 
     async def page(self, request: Request) -> Response:

@@ -12,7 +12,7 @@ MAX_POST_BYTES = 512 * 1024
 MAX_POSTS_BYTES = 64 * 2**20
 """How much is read of a place at once."""
 
-Place = Literal["orders", "boards"]
+Place = Literal["commands", "snapshots"]
 
 
 class Broadcast(Protocol):

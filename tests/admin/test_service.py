@@ -18,12 +18,12 @@ from tests.waiting import until
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in {"BEAT_S": 0.01, "FIRST_S": 0.1, "FRESH_S": 0.0}.items():
+    for name, seconds in {"INTERVAL_S": 0.01, "FIRST_S": 0.1, "FRESH_S": 0.0}.items():
         monkeypatch.setattr(desks, name, seconds)
 
 
 class Spied:
-    """The log of a process, which notes what it posts and when it looks for orders."""
+    """The log of a process, which notes what it posts and when it polls for commands."""
 
     def __init__(self) -> None:
         self.posted: list[tuple[str, str]] = []
@@ -90,12 +90,12 @@ async def test_nothing_is_left_while_nobody_looks(tmp_path, monkeypatch, spied):
 
         async def has_left_a_board() -> bool:
             [process] = (await look(relay))["processes"]
-            return ("boards", process["id"]) in spied.posted
+            return ("snapshots", process["id"]) in spied.posted
 
         await until(has_left_a_board)
 
         async def nobody_looks() -> bool:
-            return desks.WATCH not in await relay.log.posts("orders")
+            return desks.WATCH not in await relay.log.posts("commands")
 
         await until(nobody_looks)  # it ends by itself
         await spied.beats()
@@ -107,11 +107,11 @@ async def test_nothing_is_left_while_nobody_looks(tmp_path, monkeypatch, spied):
 async def test_board_is_taken_away_at_the_end(tmp_path, spied):
     async with shared(tmp_path, spied) as relay:
         [process] = (await look(relay))["processes"]
-        await until(lambda: ("boards", process["id"]) in spied.posted)
+        await until(lambda: ("snapshots", process["id"]) in spied.posted)
     log = SharedSqliteLog(tmp_path / "log.db", retention_s=1, max_bytes=10**6)
     await log.open()
     try:
-        assert {} == await log.posts("boards")
+        assert {} == await log.posts("snapshots")
     finally:
         await log.close()
 
@@ -120,7 +120,7 @@ async def test_what_others_leave_that_cannot_be_read_harms_nobody(tmp_path, spie
     async with shared(tmp_path, spied) as relay:
         log = relay.log
         for text in (b"", b"\xc1", b"\x81\xa2id\xa1\xff", b"x" * 1000):
-            for place in ("orders", "boards"):
+            for place in ("commands", "snapshots"):
                 await log.post(place, f"rest {len(text)}", text, for_s=60)
         with structlog.testing.capture_logs() as lines:
             assert 1 == len((await look(relay))["processes"])
@@ -139,7 +139,7 @@ async def test_log_that_is_away_leaves_the_process_in_sight(tmp_path, spied):
         await spied.beats()
 
 
-async def test_order_is_obeyed_once_and_one_that_was_given_meanwhile_too(tmp_path, spied):
+async def test_command_is_applied_once_and_a_later_one_too(tmp_path, spied):
     async with shared(tmp_path, spied) as relay, shared(tmp_path) as other:
         breakers = relay.hub.upstreams.breakers
         clock = asyncio.get_running_loop().time
@@ -159,5 +159,5 @@ async def test_order_is_obeyed_once_and_one_that_was_given_meanwhile_too(tmp_pat
         await order(action="wake")
         await until(lambda: breakers.rests_for("demo/demo", clock()) == 0)
         # A process that begins now is told of the wake, and no more of the rest.
-        names = {name.split()[0] for name in await relay.log.posts("orders")}
+        names = {name.split()[0] for name in await relay.log.posts("commands")}
         assert {"rest"} == names

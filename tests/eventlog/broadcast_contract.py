@@ -16,40 +16,40 @@ def broadcast(event_log) -> Broadcast:
 
 
 async def test_post_is_read_until_another_takes_its_place_or_it_is_removed(broadcast):
-    await broadcast.post("orders", "a", b"one", for_s=60)
-    await broadcast.post("orders", "b/\u00fc", b"\x00\xff", for_s=60)
-    await broadcast.post("boards", "a", b"board", for_s=60)
-    assert {"a": b"one", "b/\u00fc": b"\x00\xff"} == await broadcast.posts("orders")
-    assert {"a": b"board"} == await broadcast.posts("boards")
+    await broadcast.post("commands", "a", b"one", for_s=60)
+    await broadcast.post("commands", "b/\u00fc", b"\x00\xff", for_s=60)
+    await broadcast.post("snapshots", "a", b"board", for_s=60)
+    assert {"a": b"one", "b/\u00fc": b"\x00\xff"} == await broadcast.posts("commands")
+    assert {"a": b"board"} == await broadcast.posts("snapshots")
 
-    await broadcast.post("orders", "a", b"two", for_s=60)
-    await broadcast.post("boards", "a", b"", for_s=0)
-    await broadcast.post("boards", "never there", b"", for_s=0)
-    assert b"two" == (await broadcast.posts("orders"))["a"]
-    assert {} == await broadcast.posts("boards")
+    await broadcast.post("commands", "a", b"two", for_s=60)
+    await broadcast.post("snapshots", "a", b"", for_s=0)
+    await broadcast.post("snapshots", "never there", b"", for_s=0)
+    assert b"two" == (await broadcast.posts("commands"))["a"]
+    assert {} == await broadcast.posts("snapshots")
 
 
 async def test_post_holds_for_its_time(broadcast, clock):
-    await broadcast.post("orders", "short", b"", for_s=0.05)
-    await broadcast.post("orders", "long", b"", for_s=60)
+    await broadcast.post("commands", "short", b"", for_s=0.05)
+    await broadcast.post("commands", "long", b"", for_s=60)
     clock.now += 1  # those that go by another clock take a moment
 
     async def is_gone() -> bool:
-        return "short" not in await broadcast.posts("orders")
+        return "short" not in await broadcast.posts("commands")
 
     await until(is_gone)
-    assert ["long"] == list(await broadcast.posts("orders"))
+    assert ["long"] == list(await broadcast.posts("commands"))
 
 
 async def test_posts_have_bounds(broadcast):
-    await broadcast.post("boards", "a", b"x" * MAX_POST_BYTES, for_s=60)
+    await broadcast.post("snapshots", "a", b"x" * MAX_POST_BYTES, for_s=60)
     with pytest.raises(ServiceError, match="longer than"):
-        await broadcast.post("boards", "a", b"x" * (MAX_POST_BYTES + 1), for_s=60)
+        await broadcast.post("snapshots", "a", b"x" * (MAX_POST_BYTES + 1), for_s=60)
     for number in range(MAX_POSTS):
-        await broadcast.post("orders", f"{number}", b"", for_s=60)
+        await broadcast.post("commands", f"{number}", b"", for_s=60)
     with pytest.raises(ServiceError, match=f"{MAX_POSTS} posts"):
-        await broadcast.post("orders", "one more", b"", for_s=60)
-    await broadcast.post("orders", "7", b"again", for_s=60)
-    assert MAX_POSTS == len(await broadcast.posts("orders"))
-    await broadcast.post("orders", "7", b"", for_s=0)
-    await broadcast.post("orders", "one more", b"", for_s=60)
+        await broadcast.post("commands", "one more", b"", for_s=60)
+    await broadcast.post("commands", "7", b"again", for_s=60)
+    assert MAX_POSTS == len(await broadcast.posts("commands"))
+    await broadcast.post("commands", "7", b"", for_s=0)
+    await broadcast.post("commands", "one more", b"", for_s=60)

@@ -47,8 +47,8 @@ async def test_requests_count_among_the_bytes_of_the_log(event_log, clock):  # t
 
 
 async def test_posts_go_with_the_last_of_them(event_log, server):
-    await event_log.post("orders", "a", b"", for_s=60)
-    await event_log.post("orders", "b", b"", for_s=5)
+    await event_log.post("commands", "a", b"", for_s=60)
+    await event_log.post("commands", "b", b"", for_s=5)
     for key in ("seseragi:posts:orders", "seseragi:posts:orders:until"):
         left_ms = int(server.ask("PTTL", key).strip(b":\r\n"))
         assert 30_000 < left_ms <= 60_000
