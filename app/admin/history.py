@@ -91,7 +91,7 @@ class History(Observer):
         )
 
     def ended(self, ended: StreamEnded) -> None:
-        info, end, now = ended.info, ended.end, self._wall()
+        info, end, now = ended.record, ended.end, self._wall()
         error = end.error
         self.recent.append(
             Recent(
