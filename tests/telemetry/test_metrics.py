@@ -252,7 +252,7 @@ async def test_table_of_the_document_is_what_is_served():
     measured = Metrics(names, process=os.getpid(), records=lambda: RecordsState(3, 1))
     for family in FAMILIES:
         if family.kind == "histogram":
-            measured._note(family, 1, *family.labels)
+            measured._observe(family, 1, *family.labels)
         else:
             measured._add(family, *family.labels)
     found = {
