@@ -12,7 +12,7 @@ import pytest
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import RequestError
 from app.requests import parse_chat_request
-from app.upstreams.request_builder import list_said
+from app.upstreams.request_builder import list_effective
 from tests.sdk.conversations import CITY, NOW, PNG, TURNS, WEATHER, call
 
 pytestmark = pytest.mark.pure
@@ -123,7 +123,7 @@ def outcome(dialect: str, request: dict[str, Any]) -> str:
     row = UPSTREAM_FORMATS[dialect]
     parsed = parse_chat_request(json.dumps(request).encode())
     ignored = row.ignored | {*row.quirks().ignored}
-    if list_said(parsed, ignored):
+    if list_effective(parsed, ignored):
         return "left out"
     try:
         rendered = row.render_request(parsed, model="m")

@@ -1,1 +1,1 @@
-"""What an operator sees of all processes that share a log, and tells them to do."""
+"""The operator's view of all processes that share a log, and commands to them."""

@@ -1,6 +1,6 @@
-"""What a process remembers of the last hour: refusals, failures, and what has ended.
+"""The history of a process over the last hour: refusals, failures, and ended streams.
 
-All of it is bounded: by the codes of errors, by minutes, and by number. Told once a stream.
+Bounded by error codes, minutes and counts. Updated once a stream.
 """
 
 import time
@@ -22,17 +22,17 @@ from .process_snapshot import (
 )
 
 OTHER = "other"
-"""The code of what this version does not know."""
+"""The label of codes that this version does not know."""
 
 FAILED = frozenset(("failed", "interrupted"))
-"""How streams end that have failed."""
+"""The statuses of failed streams."""
 
 
 class History(Observer):
-    """Counts by the minute, and keeps the newest.
+    """Counts refusals and failures by minute, and stores the newest, and the newest streams.
 
-    `names` are those of the settings: routes, models and upstreams; `targets` theirs. `wall`
-    tells unix seconds.
+    `names` and `targets` are those of the settings: routes, models and upstreams. `wall` returns
+    unix seconds.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class History(Observer):
         *,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self.know(names, targets)
+        self.rename(names, targets)
         self._wall = wall
         self._refused: dict[str, Minutes] = {}
         self._failed: dict[str, Minutes] = {}
@@ -51,13 +51,13 @@ class History(Observer):
         """The newest last."""
         self._errors: dict[str, LastError] = {}
 
-    def know(self, names: Container[str], targets: Container[str]) -> None:
-        """Take the names of other settings."""
+    def rename(self, names: Container[str], targets: Container[str]) -> None:
+        """Use the names of new settings."""
         self._names = names
         self._targets = targets
 
     def counts(self, *, failed: bool) -> dict[str, Minutes]:
-        """Return how many requests were refused, or streams failed, in each of the last minutes."""
+        """Count failed streams, or refused requests, by code and minute of the last hour."""
         oldest = int(self._wall() // 60) - MINUTES
         counted = self._failed if failed else self._refused
         fresh = {
@@ -67,13 +67,13 @@ class History(Observer):
         return {code: minutes for code, minutes in fresh.items() if minutes}
 
     def last_error(self, target: str) -> LastError | None:
-        """Return what went wrong last at a target of the settings."""
+        """Return the last error of a configured target."""
         return self._errors.get(target)
 
-    # What is told
+    # Events
 
     def attempt_failed(self, failed: AttemptFailed) -> None:
-        self._blame(failed.target, failed.error)
+        self._note_error(failed.target, failed.error)
 
     def refused(self, refused: Refused) -> None:
         error, model = refused.error, refused.model
@@ -91,39 +91,39 @@ class History(Observer):
         )
 
     def ended(self, ended: StreamEnded) -> None:
-        record, end, now = ended.info, ended.end, self._wall()
+        info, end, now = ended.info, ended.end, self._wall()
         error = end.error
         self.recent.append(
             Recent(
-                id=record.id,
+                id=info.id,
                 ended_at=now,
                 status=end.status,
                 code=error.code if error else None,
-                route=cut(record.route),
+                route=cut(info.route),
                 target=cut(ended.target) if ended.target else None,
                 cost=end.cost,
                 output_tokens=end.usage.output_tokens if end.usage else None,
                 duration_s=round(ended.duration_s, 3),
-                owner=cut(record.owner),
-                tenant=cut(record.tenant),
-                user=cut(record.user),
-                key=cut(record.key_name),
+                owner=cut(info.owner),
+                tenant=cut(info.tenant),
+                user=cut(info.user),
+                key=cut(info.key_name),
             )
         )
         if error is None or end.status not in FAILED:
             return
         self._count(self._failed, error.code)
-        self._blame(ended.target, RelayError.of(error))
+        self._note_error(ended.target, RelayError.of(error))
         self.last.append(
             Trouble(
                 at=now,
                 failed=True,
                 code=error.code,
                 message=cut(error.message, MAX_MESSAGE),
-                model=self._name_of(record.route),
-                request_id=cut(record.request_id),
-                stream=record.id,
-                owner=cut(record.owner),
+                model=self._name_of(info.route),
+                request_id=cut(info.request_id),
+                stream=info.id,
+                owner=cut(info.owner),
             )
         )
 
@@ -135,12 +135,12 @@ class History(Observer):
             del minutes[min(minutes)]
 
     def _name_of(self, model: str) -> str | None:
-        """Return the name of the settings for what a client has named."""
+        """Return the configured name for a client's model, or its upstream's name."""
         if model in self._names:
             return model
         upstream = model.partition("/")[0]
         return upstream if upstream in self._names else None
 
-    def _blame(self, target: str | None, error: RelayError) -> None:
+    def _note_error(self, target: str | None, error: RelayError) -> None:
         if target is not None and target in self._targets:
             self._errors[target] = LastError(code=error.code, at=self._wall())

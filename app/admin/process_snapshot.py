@@ -1,7 +1,7 @@
-"""What one process shows of itself to whoever looks: its board. Pure values.
+"""The snapshot of one process for the admin summary. Pure values.
 
-Strings that clients have chosen are values here and never names, and are cut: see `MAX_TEXT`.
-Times are unix seconds, money is in nano-USD.
+Text from clients is truncated to `MAX_TEXT`, and is never a key. Times are unix seconds, money is
+nano-USD.
 """
 
 from typing import Final
@@ -11,20 +11,20 @@ import msgspec
 from ..generation.retry import State
 
 MAX_STREAMS: Final = 500
-"""How many running streams a board tells of, and a summary; the first that began."""
+"""Running streams in a snapshot, and in a summary: the oldest."""
 
 MAX_LAST: Final = 50
-"""How many refusals and failures, and how many ended streams, are told of one by one."""
+"""Errors, and ended streams, in a snapshot."""
 
 MINUTES: Final = 60
 
 MAX_TEXT: Final = 200
 MAX_MESSAGE: Final = 300
-"""Characters of a name, and of a message of an error."""
+"""Characters of a name, and of an error message."""
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A part of a board; whoever adds a field gives it a default: processes differ in version."""
+    """A part of a snapshot. New fields need a default: processes differ in version."""
 
 
 class Process(Value, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class Process(Value, frozen=True, kw_only=True):
     pid: int
     started_at: float
     at: float
-    """When the board was made."""
+    """When the snapshot was taken."""
     streams: int = 0
     readers: int = 0
     draining: bool = False
@@ -45,7 +45,7 @@ class Process(Value, frozen=True, kw_only=True):
 
 
 class Who(Value, frozen=True, kw_only=True):
-    """Whose a stream is."""
+    """The owner of a stream."""
 
     owner: str = ""
     tenant: str = ""
@@ -54,7 +54,7 @@ class Who(Value, frozen=True, kw_only=True):
 
 
 class Live(Who, frozen=True, kw_only=True):
-    """A stream that runs."""
+    """A running stream."""
 
     id: str
     request_id: str = ""
@@ -72,7 +72,7 @@ class Live(Who, frozen=True, kw_only=True):
 
 
 class Recent(Who, frozen=True, kw_only=True):
-    """A stream that has ended."""
+    """An ended stream."""
 
     id: str
     ended_at: float
@@ -86,28 +86,28 @@ class Recent(Who, frozen=True, kw_only=True):
 
 
 class Trouble(Value, frozen=True, kw_only=True):
-    """A request that was refused, or a stream that has failed."""
+    """A refused request or a failed stream."""
 
     at: float
     failed: bool
     code: str
     message: str
     model: str | None = None
-    """A name of the settings."""
+    """A configured name."""
     request_id: str = ""
     stream: str | None = None
     owner: str = ""
 
 
 class LastError(Value, frozen=True, kw_only=True):
-    """What went wrong last at a target."""
+    """The last error of a target."""
 
     code: str
     at: float
 
 
 class TargetState(Value, frozen=True, kw_only=True):
-    """How a target fares, as one process knows it."""
+    """The state of a target in one process."""
 
     target: str
     state: State
@@ -118,52 +118,52 @@ class TargetState(Value, frozen=True, kw_only=True):
 
 
 Minutes = dict[int, int]
-"""How many there were, by the minute since 1970."""
+"""Counts by minute since 1970."""
 
 
 class ProcessSnapshot(Value, frozen=True, kw_only=True):
-    """All that a process shows."""
+    """The state of one process."""
 
     process: Process
     live: list[Live] = []
     readers: dict[str, int] = {}
-    """Of streams, wherever they run."""
+    """The readers in this process by stream, which may run in another one."""
     targets: list[TargetState] = []
     refused: dict[str, Minutes] = {}
     failed: dict[str, Minutes] = {}
     """By the code of the error."""
     last: list[Trouble] = []
     recent: list[Recent] = []
-    """Each the newest first."""
+    """Both newest first."""
     rows_waiting: int | None = None
-    """For the records, of all processes; None where there are none."""
+    """Rows for the records, of all processes; None without records."""
 
 
 _decode = msgspec.msgpack.Decoder(ProcessSnapshot).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def pack_board(board: ProcessSnapshot, *, most: int) -> bytes:
-    """Return a board as the bytes that `unpack_board` reads, with fewer streams if they are more.
+def pack_snapshot(snapshot: ProcessSnapshot, *, most: int) -> bytes:
+    """Encode a snapshot in at most `most` bytes, with fewer streams if necessary.
 
-    `most` is how many bytes it may have; all but the streams take no more than 100 KB.
+    All but the streams take no more than 100 KB.
     """
-    while len(packed := _encode(board)) > most and (board.live or board.readers):
-        live = board.live[: len(board.live) // 2]
-        readers = dict(list(board.readers.items())[: len(board.readers) // 2])
-        board = msgspec.structs.replace(board, live=live, readers=readers)
+    while len(packed := _encode(snapshot)) > most and (snapshot.live or snapshot.readers):
+        live = snapshot.live[: len(snapshot.live) // 2]
+        readers = dict(list(snapshot.readers.items())[: len(snapshot.readers) // 2])
+        snapshot = msgspec.structs.replace(snapshot, live=live, readers=readers)
     return packed
 
 
-def unpack_board(data: bytes) -> ProcessSnapshot:
-    """Read back what `pack_board` wrote.
+def unpack_snapshot(data: bytes) -> ProcessSnapshot:
+    """Decode a snapshot encoded by `pack_snapshot`.
 
     Raises:
-        msgspec.MsgspecError, ValueError: it is none, or of a version that shows other things.
+        msgspec.MsgspecError, ValueError: it is invalid, or of an incompatible version.
     """
     return _decode(data)
 
 
 def cut(text: str, most: int = MAX_TEXT) -> str:
-    """Return a text, or its beginning if it is long."""
+    """Truncate a text."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -1,7 +1,6 @@
-"""How fast running streams are, and what they have cost so far, by looking at them twice.
+"""Estimates the rate and the cost of running streams by sampling them.
 
-Nothing is counted while tokens come: what is there is weighed when somebody looks, and each
-event once.
+Nothing is counted while tokens arrive: each event is weighed once, at the first sample after it.
 """
 
 import asyncio
@@ -11,21 +10,21 @@ from collections.abc import Callable, Iterator
 from ..dialects.writing.token_estimate import tokens_of, weigh_event
 from ..generation.accounting import Accounting
 from ..generation.token_usage import SAMPLED
-from ..telemetry.progress import Progress
+from ..telemetry.activity import Progress
 from .process_snapshot import Live, cut
 
 SPAN_S = 1.0
-"""A rate is that of at least so many seconds, if a stream was looked at before."""
+"""The minimum time between the two samples of a rate."""
 
 SLICE_S = 0.002
-"""After so long others have their turn."""
+"""The longest time before yielding to the event loop."""
 
 WEIGHED_AT_ONCE = 2000
-"""Events: about a millisecond."""
+"""Events weighed before yielding: about a millisecond."""
 
 
 class _Sample:
-    """What was found when a stream was looked at."""
+    """The last two samples of a stream."""
 
     __slots__ = ("at", "before", "events", "events_before", "weighed", "weight")
 
@@ -34,10 +33,10 @@ class _Sample:
         self.at: float | None = None
         self.events = self.events_before = 0
         self.weighed = self.weight = 0
-        """How many of its events were weighed, and what they weigh."""
+        """The number of weighed events, and their weight."""
 
     def rate(self, now: float, events: int) -> float | None:
-        """Return how many events came in a second, lately; None if it was not looked at then."""
+        """Return the recent events per second; None without an earlier sample."""
         if self.at is not None and now - self.at >= SPAN_S:
             self.before, self.events_before = self.at, self.events
             self.at, self.events = now, events
@@ -49,7 +48,7 @@ class _Sample:
 
 
 class Sampler:
-    """Looks at streams, in slices, and remembers those that it has seen the time before."""
+    """Samples streams, in short slices, and stores the previous sample of each."""
 
     def __init__(
         self, accounting: Accounting, *, clock: Callable[[], float] = time.monotonic
@@ -59,7 +58,7 @@ class Sampler:
         self._samples: dict[str, _Sample] = {}
 
     async def look(self, streams: Iterator[Progress]) -> list[Live]:
-        """Return what there is to show of streams."""
+        """Return the live view of streams."""
         found: list[Live] = []
         samples: dict[str, _Sample] = {}
         pause_at = time.perf_counter() + SLICE_S
@@ -76,9 +75,9 @@ class Sampler:
         return found
 
     def _weigh(self, sample: _Sample, progress: Progress) -> Iterator[None]:
-        """Weigh the events that were not weighed; yields where others are to have their turn.
+        """Weigh new events; yield where the caller should yield to the event loop.
 
-        Of a very long answer only the beginning is weighed.
+        Only the beginning of a very long answer is weighed.
         """
         if sample.weighed >= min(progress.events, SAMPLED):
             return
@@ -91,7 +90,7 @@ class Sampler:
             sample.weight += sum(map(weigh_event, some))
 
     def _show(self, progress: Progress, sample: _Sample) -> Live:
-        record, now = progress.info, self._clock()
+        info, now = progress.info, self._clock()
         events, output_tokens, nano = progress.events, None, None
         rate = sample.rate(now, events)
         if progress.first_event_s is not None:
@@ -103,8 +102,8 @@ class Sampler:
                 weight = weight * events // sample.weighed
             charge = self._accounting.estimate(
                 progress.target,
-                progress.told,
-                request=record.reserve,
+                progress.usage,
+                request=info.reserve,
                 output_tokens=tokens_of(weight),
             )
             output_tokens = charge.counts.output_tokens if charge.counts else None
@@ -113,12 +112,12 @@ class Sampler:
         gap_s = progress.silent_s
         longest = progress.longest_gap_s
         return Live(
-            id=record.id,
-            request_id=cut(record.request_id),
-            route=cut(record.route),
+            id=info.id,
+            request_id=cut(info.request_id),
+            route=cut(info.route),
             target=cut(progress.target),
             attempt=progress.attempt,
-            started_at=round(record.created_at, 3),
+            started_at=round(info.created_at, 3),
             first_event_s=_rounded(progress.first_event_s),
             events=events,
             events_per_s=round(rate or 0.0, 1),
@@ -126,10 +125,10 @@ class Sampler:
             longest_gap_s=_rounded(None if longest is None else max(longest, gap_s)),
             output_tokens=output_tokens,
             nano_usd=nano,
-            owner=cut(record.owner),
-            tenant=cut(record.tenant),
-            user=cut(record.user),
-            key=cut(record.key_name),
+            owner=cut(info.owner),
+            tenant=cut(info.tenant),
+            user=cut(info.user),
+            key=cut(info.key_name),
         )
 
 

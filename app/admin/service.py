@@ -1,8 +1,8 @@
-"""Where an operator looks at all processes that share a log, and tells them what to do.
+"""The admin service: a summary of all processes that share a log, and commands to them.
 
-Each process keeps a `History`, which is told of streams once. All else is looked at when
-somebody asks for a summary: who does leaves a post that says so, and as long as it holds the
-others leave their boards. Each looks every second whether there is such a post, and orders.
+Each process has a `History`, updated once a stream. All else is collected on demand: a process
+that makes a summary broadcasts `WATCH`, and until it expires the others broadcast snapshots. Each
+process polls the broadcast for `WATCH` and for commands every second.
 """
 
 import asyncio
@@ -33,74 +33,74 @@ from .process_snapshot import (
     Process,
     ProcessSnapshot,
     TargetState,
-    pack_board,
-    unpack_board,
+    pack_snapshot,
+    unpack_snapshot,
 )
 from .sampling import Sampler
 from .summary import Merged, MoneyView, render
 
 FRESH_S: Final = 0.5
-"""For so long a summary is given to others who ask for one."""
+"""How long a summary, and a snapshot, is reused."""
 
-BEAT_S: Final = 1.0
-"""How often each process looks for orders, and leaves its board while somebody looks."""
+INTERVAL_S: Final = 1.0
+"""The interval of polling for commands, and of snapshots while somebody watches."""
 
-BOARD_S: Final = 5.0
-"""For how long a board holds: that of a process which has died is gone then."""
+SNAPSHOT_S: Final = 5.0
+"""The expiry of a snapshot, after which a dead process is no longer shown."""
 
 WATCH_S: Final = 10.0
-"""For how long after a summary boards are left."""
+"""How long after a summary the processes broadcast snapshots."""
 
 WATCH_AGAIN_S: Final = 4.0
-"""So long after that is said it need not be said again."""
+"""The minimum time between two broadcasts of `WATCH`."""
 
 FIRST_S: Final = 1.5
-"""How long the first summary waits for the boards of others."""
+"""The wait of the first summary for the snapshots of others."""
 
-ORDER_S: Final = 60.0
-"""For how long an order is told, at least, to processes that could not be reached."""
+COMMAND_S: Final = 60.0
+"""The minimum expiry of a command, for processes that are unreachable meanwhile."""
 
-MAX_BOARDS: Final = 200
+MAX_SNAPSHOTS: Final = 200
 
 WATCH: Final = "watch"
-"""The name of the post that says that somebody looks."""
+"""The name of the broadcast that requests snapshots."""
 
 Action = Literal["try", "rest", "wake"]
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What the composition root knows of this process and of the settings."""
+    """Facts on this process and the settings, from the composition root."""
 
     host: str
     pid: int
     log: str
-    """Its kind."""
+    """The kind of the log."""
     records: str | None = None
     rows_waiting: Callable[[], int] = int
 
 
-class Ordered(msgspec.Struct, frozen=True):
-    """An order that was given."""
+class Command(msgspec.Struct, frozen=True):
+    """A command to a target."""
 
     target: str
     action: Action
     until: float | None
 
 
-class Posted(Ordered, frozen=True):
-    """An order as it is left for others; `id` tells it from one that was given before."""
+class PostedCommand(Command, frozen=True):
+    """A command in the broadcast; `id` distinguishes it from earlier ones of its name."""
 
     id: str
 
 
-_encode_order = msgspec.msgpack.Encoder().encode
-_decode_order = msgspec.msgpack.Decoder(Posted).decode
+_encode_command = msgspec.msgpack.Encoder().encode
+_decode_command = msgspec.msgpack.Decoder(PostedCommand).decode
 
 log = structlog.get_logger("seseragi.admin")
 
 
 class AdminService:
-    """Makes summaries, and gives orders; `history` is told of streams and refusals."""
+    """Makes summaries, and sends and applies commands; `history` observes streams and refusals."""
 
     def __init__(
         self,
@@ -114,43 +114,43 @@ class AdminService:
         self._parts = parts
         self._hub = hub
         self._broadcast = broadcast
-        """None where no other process shares the log."""
+        """None if no other process shares the log."""
         self._accounts = accounts
         self._about = about
         self._history = history
         self.reconfigure()
-        self._looking = asyncio.Lock()
-        self._board: ProcessSnapshot | None = None
-        self._looked_at = -math.inf
-        """The board that was made last, and when, by the loop's clock."""
+        self._taking = asyncio.Lock()
+        self._latest: ProcessSnapshot | None = None
+        self._latest_at = -math.inf
+        """The last snapshot, and its time by the loop's clock."""
         self._id = secrets.token_hex(8)
         self._started_at = time.time()
         self._making: asyncio.Task[bytes] | None = None
         self._made_at = -math.inf
         self._watched_until = -math.inf
-        """Until when somebody is known to look, here or elsewhere."""
-        self._said_at = -math.inf
-        """When it was said here that somebody does; both by the loop's clock."""
-        self._obeyed: dict[str, str] = {}
-        """The last order of each name that was obeyed."""
+        """The expiry of the last known `WATCH`, of any process."""
+        self._watch_sent_at = -math.inf
+        """When this process last broadcast `WATCH`; both by the loop's clock."""
+        self._applied: dict[str, str] = {}
+        """The id of the last applied command of each name."""
         self._tasks = Supervisor()
 
     def reconfigure(self) -> None:
-        """Take the routes and prices as they are now."""
+        """Use the current routes and prices."""
         upstreams = self._parts.upstreams
         self._routes = _routes_of(upstreams)
         names = {*upstreams.routes, *self._routes, *(one.name for one in upstreams.all)}
         names |= {one.public_name(model) for one in upstreams.all for model in one.models}
-        self._history.know(frozenset(names), frozenset(self._routes))
+        self._history.rename(frozenset(names), frozenset(self._routes))
         self._sampler = Sampler(self._parts.accounting)
 
     async def open(self) -> None:
-        """Begin to look for orders of others."""
+        """Start polling for commands of other processes."""
         if self._broadcast is not None:
-            self._tasks.keep("admin desk", partial(self._beat, self._broadcast))
+            self._tasks.keep("admin service", partial(self._run, self._broadcast))
 
     async def close(self) -> None:
-        """End, and take the board away."""
+        """Stop, and withdraw the snapshot."""
         await self._tasks.close()
         if self._making is not None:
             self._making.cancel()
@@ -159,36 +159,36 @@ class AdminService:
             with contextlib.suppress(RelayError):
                 await self._broadcast.publish("snapshots", self._id, b"", for_s=0)
 
-    async def _beat(self, broadcast: Broadcast) -> None:
+    async def _run(self, broadcast: Broadcast) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            with contextlib.suppress(RelayError):  # the log has told of its trouble
-                orders = await broadcast.messages("commands")
-                if orders:
-                    self._hear(orders)
-                if WATCH in orders:
+            with contextlib.suppress(RelayError):  # the log reports its own failures
+                commands = await broadcast.messages("commands")
+                if commands:
+                    self._receive(commands)
+                if WATCH in commands:
                     self._watched_until = loop.time() + WATCH_S
-                    board = pack_board(await self._look(), most=MAX_MESSAGE_BYTES)
-                    await broadcast.publish("snapshots", self._id, board, for_s=BOARD_S)
-            await asyncio.sleep(BEAT_S)
+                    snapshot = pack_snapshot(await self._snapshot(), most=MAX_MESSAGE_BYTES)
+                    await broadcast.publish("snapshots", self._id, snapshot, for_s=SNAPSHOT_S)
+            await asyncio.sleep(INTERVAL_S)
 
-    def _hear(self, orders: Mapping[str, bytes]) -> None:
-        """Obey orders of others that were not obeyed yet."""
-        for name, text in orders.items():
+    def _receive(self, commands: Mapping[str, bytes]) -> None:
+        """Apply new commands of other processes."""
+        for name, text in commands.items():
             if name == WATCH:
                 continue
             try:
-                order = _decode_order(text)
+                command = _decode_command(text)
             except (ValueError, msgspec.MsgspecError):  # of another version
                 continue
-            if order.target in self._routes and self._obeyed.get(name) != order.id:
-                self._obeyed[name] = order.id
-                self._obey(order)
+            if command.target in self._routes and self._applied.get(name) != command.id:
+                self._applied[name] = command.id
+                self._apply(command)
 
-    # What is seen
+    # Summary
 
     async def summary(self) -> bytes:
-        """Return the summary of all processes as JSON; one is made at a time."""
+        """Return the summary of all processes as JSON; concurrent calls share one."""
         making, now = self._making, time.monotonic()
         if making is None or (making.done() and now >= self._made_at + FRESH_S):
             making = self._making = asyncio.create_task(self._make(), name="admin summary")
@@ -198,10 +198,10 @@ class AdminService:
         try:
             merged = Merged(self._routes)
             if self._broadcast is not None:
-                with contextlib.suppress(RelayError):  # then this process is shown alone
+                with contextlib.suppress(RelayError):  # only this process is shown then
                     await self._add_others(self._broadcast, merged)
-            merged.add(await self._look())
-            money = await self._look_at_money()
+            merged.add(await self._snapshot())
+            money = await self._read_accounts()
             return render(
                 merged.summary(
                     at=time.time(),
@@ -215,23 +215,23 @@ class AdminService:
             self._made_at = time.monotonic()
 
     async def _add_others(self, broadcast: Broadcast, merged: Merged) -> None:
-        """Add the boards of the other processes, and see that they go on leaving them."""
+        """Add the snapshots of the other processes, and renew `WATCH`."""
         now = asyncio.get_running_loop().time()
         waits = now >= self._watched_until
-        if now >= self._said_at + WATCH_AGAIN_S:
+        if now >= self._watch_sent_at + WATCH_AGAIN_S:
             await broadcast.publish("commands", WATCH, b"", for_s=WATCH_S)
-            self._said_at = now
+            self._watch_sent_at = now
         if waits:
             await asyncio.sleep(FIRST_S)
-        self._watched_until = self._said_at + WATCH_S
-        boards = await broadcast.messages("snapshots")
-        boards.pop(self._id, None)
-        for text in islice(boards.values(), MAX_BOARDS):
+        self._watched_until = self._watch_sent_at + WATCH_S
+        snapshots = await broadcast.messages("snapshots")
+        snapshots.pop(self._id, None)
+        for text in islice(snapshots.values(), MAX_SNAPSHOTS):
             with contextlib.suppress(ValueError, msgspec.MsgspecError):  # of another version
-                merged.add(unpack_board(text))
+                merged.add(unpack_snapshot(text))
             await asyncio.sleep(0)
 
-    async def _look_at_money(self) -> MoneyView:
+    async def _read_accounts(self) -> MoneyView:
         accounts, more = self._accounts.list_named()
         try:
             found = await self._accounts.read(accounts)
@@ -239,15 +239,15 @@ class AdminService:
             return MoneyView([], more + len(accounts), known=False)
         return MoneyView([overview(*each) for each in found], more)
 
-    async def _look(self) -> ProcessSnapshot:
-        """Return what this process shows of itself now, or just now."""
+    async def _snapshot(self) -> ProcessSnapshot:
+        """Return a snapshot of this process, at most `FRESH_S` old."""
         clock = asyncio.get_running_loop().time
-        async with self._looking:
-            if self._board is None or clock() >= self._looked_at + FRESH_S:
-                self._board, self._looked_at = await self._make_board(), clock()
-            return self._board
+        async with self._taking:
+            if self._latest is None or clock() >= self._latest_at + FRESH_S:
+                self._latest, self._latest_at = await self._take_snapshot(), clock()
+            return self._latest
 
-    async def _make_board(self) -> ProcessSnapshot:
+    async def _take_snapshot(self) -> ProcessSnapshot:
         hub, history = self._hub, self._history
         live = await self._sampler.look(hub.progress(most=MAX_STREAMS))
         load, at = hub.load(), round(time.time(), 3)
@@ -267,7 +267,7 @@ class AdminService:
             ),
             live=live,
             readers=hub.readers(most=2 * MAX_STREAMS),
-            targets=self._look_at_targets(),
+            targets=self._target_states(),
             refused=history.counts(failed=False),
             failed=history.counts(failed=True),
             last=list(reversed(history.last)),
@@ -275,7 +275,7 @@ class AdminService:
             rows_waiting=self._about.rows_waiting() if self._about.records else None,
         )
 
-    def _look_at_targets(self) -> list[TargetState]:
+    def _target_states(self) -> list[TargetState]:
         breakers = self._parts.upstreams.breakers
         now, wall = asyncio.get_running_loop().time(), time.time()
         found = []
@@ -294,17 +294,17 @@ class AdminService:
             )
         return found
 
-    # What is ordered
+    # Commands
 
-    async def order(
+    async def command(
         self, target: str, action: Action, *, for_s: float = 0, by: str = ""
-    ) -> Ordered:
-        """Have all processes try a target now, let it rest, or end its rest.
+    ) -> Command:
+        """Make all processes try a target now, rest it, or end its rest.
 
-        `by` is the name of the key, or the user, who orders it.
+        `by` is the name of the key or the user, for the log.
 
         Raises:
-            RequestError: `not_found`, the settings name no such target.
+            RequestError: `not_found`, the target is not configured.
         """
         if target not in self._routes:
             raise RequestError(
@@ -313,21 +313,23 @@ class AdminService:
             )
         breakers, now = self._parts.upstreams.breakers, asyncio.get_running_loop().time()
         until = round(time.time() + for_s, 3) if action == "rest" else None
-        order = Posted(target, action, until, id=secrets.token_hex(8))
-        # A wake takes the place of the rest that it ends, for as long as that would have held.
+        command = PostedCommand(target, action, until, id=secrets.token_hex(8))
+        # A wake replaces the rest that it ends, for as long as that would have lasted.
         name = f"{'try' if action == 'try' else 'rest'} {target}"
-        held_s = for_s if action == "rest" else breakers.rests_for(target, now) + ORDER_S
+        expires_s = for_s if action == "rest" else breakers.rests_for(target, now) + COMMAND_S
         if self._broadcast is not None:
-            await self._broadcast.publish("commands", name, _encode_order(order), for_s=held_s)
-        self._obeyed[name] = order.id
-        self._obey(order)
+            await self._broadcast.publish(
+                "commands", name, _encode_command(command), for_s=expires_s
+            )
+        self._applied[name] = command.id
+        self._apply(command)
         log.info("target ordered", target=target, action=action, until=until, by=by or None)
-        return Ordered(target, action, until)
+        return Command(target, action, until)
 
-    def _obey(self, order: Ordered) -> None:
+    def _apply(self, command: Command) -> None:
         breakers, now = self._parts.upstreams.breakers, asyncio.get_running_loop().time()
-        target, until = order.target, order.until
-        match order.action:
+        target, until = command.target, command.until
+        match command.action:
             case "try":
                 breakers.named(target).try_now(now)
             case "rest":
@@ -337,7 +339,7 @@ class AdminService:
 
 
 def _routes_of(upstreams: Upstreams) -> dict[str, list[str]]:
-    """Return the targets of the settings, each with its routes."""
+    """Return the configured targets, each with its routes."""
     routes: dict[str, list[str]] = {
         target.name: [] for route in upstreams.routes.values() for target in route.targets
     }

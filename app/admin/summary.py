@@ -1,4 +1,4 @@
-"""The boards of all processes as one answer, as `GET /v1/admin/summary` gives it. Pure."""
+"""Merges the snapshots of all processes into the response of `GET /v1/admin/summary`. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ from .process_snapshot import (
 T = TypeVar("T")
 
 WORST = ("resting", "open", "half-open", "closed")
-"""Of what processes say of one target the first counts."""
+"""The states of a target, worst first: the worst of all processes is shown."""
 
 
 class ProcessView(msgspec.Struct, frozen=True):
@@ -73,13 +73,13 @@ class LiveViews(msgspec.Struct, frozen=True):
 class MoneyView(msgspec.Struct, frozen=True):
     accounts: list[Overview]
     more: int
-    """How many accounts there are beside these."""
+    """Further accounts that are not listed."""
     known: bool = True
-    """Whether the log could be asked."""
+    """False if the log could not be read."""
 
 
 class Share(msgspec.Struct, frozen=True):
-    """In how many processes a target is passed over."""
+    """The number of processes that skip a target."""
 
     open: int
     of: int
@@ -142,7 +142,7 @@ class RecordsView(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """The answer; see PROTOCOL.md."""
+    """The response; see PROTOCOL.md."""
 
     at: float
     version: str
@@ -157,12 +157,12 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 class Merged:
-    """Boards, put together one by one: each takes a part of a millisecond or so."""
+    """Merges snapshots one by one: each takes less than about a millisecond."""
 
     def __init__(self, routes: dict[str, list[str]]) -> None:
-        """Prepare for the targets of the settings, each with its routes."""
+        """Prepare for the configured targets, each with its routes."""
         self._routes = routes
-        self._boards: list[ProcessSnapshot] = []
+        self._snapshots: list[ProcessSnapshot] = []
         self._live: list[tuple[float, str, LiveView]] = []
         self._readers: Counter[str] = Counter()
         self._targets: dict[str, list[TargetState]] = {}
@@ -171,15 +171,18 @@ class Merged:
         self._last: list[TroubleView] = []
         self._recent: list[RecentView] = []
 
-    def add(self, board: ProcessSnapshot) -> None:
-        """Add what one process shows."""
-        self._boards.append(board)
-        self._readers.update(board.readers)
-        self._add_live(board)
-        for target in board.targets:
+    def add(self, snapshot: ProcessSnapshot) -> None:
+        """Add the snapshot of one process."""
+        self._snapshots.append(snapshot)
+        self._readers.update(snapshot.readers)
+        self._add_live(snapshot)
+        for target in snapshot.targets:
             if target.target in self._routes:
                 self._targets.setdefault(target.target, []).append(target)
-        for counted, minutes_of in ((self._refused, board.refused), (self._failed, board.failed)):
+        for counted, minutes_of in (
+            (self._refused, snapshot.refused),
+            (self._failed, snapshot.failed),
+        ):
             for code, minutes in minutes_of.items():
                 counted.setdefault(code, Counter()).update(minutes)
         self._last += [
@@ -193,7 +196,7 @@ class Merged:
                 t.stream,
                 t.owner,
             )
-            for t in board.last[:MAX_LAST]
+            for t in snapshot.last[:MAX_LAST]
         ]
         self._recent += [
             RecentView(
@@ -211,12 +214,12 @@ class Merged:
                 r.key or None,
                 r.user or None,
             )
-            for r in board.recent[:MAX_LAST]
+            for r in snapshot.recent[:MAX_LAST]
         ]
         self._last = _newest(self._last, "at")
         self._recent = _newest(self._recent, "ended_at")
 
-    def _add_live(self, board: ProcessSnapshot) -> None:
+    def _add_live(self, snapshot: ProcessSnapshot) -> None:
         self._live += [
             (
                 s.started_at,
@@ -241,10 +244,10 @@ class Merged:
                     0,
                     s.output_tokens,
                     None if s.nano_usd is None else to_usd(s.nano_usd),
-                    board.process.id,
+                    snapshot.process.id,
                 ),
             )
-            for s in board.live[:MAX_STREAMS]
+            for s in snapshot.live[:MAX_STREAMS]
         ]
         if len(self._live) > MAX_STREAMS:
             self._live.sort(key=lambda row: row[:2])
@@ -253,19 +256,26 @@ class Merged:
     def summary(
         self, *, at: float, version: str, log: str, money: MoneyView, records: str | None
     ) -> Summary:
-        """Return all of it, at a time; `log` and `records` say of what kind they are."""
-        processes = [board.process for board in self._boards]
+        """Return the summary; `log` and `records` are their kinds."""
+        processes = [snapshot.process for snapshot in self._snapshots]
         self._live.sort(key=lambda row: row[:2])
         readers = self._readers
-        waiting = [b.rows_waiting for b in self._boards if b.rows_waiting is not None]
+        waiting = [b.rows_waiting for b in self._snapshots if b.rows_waiting is not None]
         minute = int(at // 60)
         return Summary(
             at=round(at, 3),
             version=version,
             processes=[
                 ProcessView(
-                    *(p.id, p.host, p.pid, p.started_at, p.at, p.streams, p.readers),
-                    *(p.draining, p.log_healthy),
+                    p.id,
+                    p.host,
+                    p.pid,
+                    p.started_at,
+                    p.at,
+                    p.streams,
+                    p.readers,
+                    p.draining,
+                    p.log_healthy,
                 )
                 for p in sorted(processes, key=attrgetter("started_at", "id"))
             ],
@@ -297,7 +307,7 @@ class Merged:
         states = self._targets.get(name, [])
         worst = min((s.state for s in states), key=WORST.index, default="closed")
         errors = [s.last_error for s in states if s.last_error is not None]
-        passed_over = sum(s.state in ("open", "resting") for s in states)
+        skipped = sum(s.state in ("open", "resting") for s in states)
         return TargetView(
             name,
             routes,
@@ -306,7 +316,7 @@ class Merged:
             _latest(s.retry_at for s in states),
             _latest(s.rests_until for s in states),
             max(errors, key=attrgetter("at"), default=None),
-            Share(passed_over, len(states)),
+            Share(skipped, len(states)),
         )
 
 
@@ -319,7 +329,7 @@ def _latest(times: Iterable[float | None]) -> float | None:
 
 
 def _codes(counted: dict[str, Counter[int]], minute: int) -> list[CodeView]:
-    """Return the codes, the most frequent first, with each of the last minutes, now's last."""
+    """Return the codes, most frequent first, with counts by minute, the current one last."""
     views = []
     for code, minutes in counted.items():
         row = [minutes[minute - MINUTES + 1 + at] for at in range(MINUTES)]
@@ -332,5 +342,5 @@ _encode = msgspec.json.Encoder().encode
 
 
 def render(summary: Summary) -> bytes:
-    """Return a summary as JSON."""
+    """Encode a summary as JSON."""
     return _encode(summary)

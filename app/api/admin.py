@@ -73,8 +73,10 @@ class Admin:
         )
         principal = principal_of(request)
         by = principal.key or principal.user
-        sent = await self._service.order(command.target, command.action, for_s=command.for_s, by=by)
-        return document(sent, status_code=202)
+        ordered = await self._service.command(
+            command.target, command.action, for_s=command.for_s, by=by
+        )
+        return document(ordered, status_code=202)
 
     async def page(self, request: Request) -> Response:
         """Send the page, which has no data of its own."""

@@ -11,9 +11,8 @@ import structlog
 
 from ..errors import RelayError
 from ..identity.principal import Principal
-from ..telemetry.load import Load
+from ..telemetry.activity import Load, Progress
 from ..telemetry.observer import Refused
-from ..telemetry.progress import Progress
 from ..upstreams.routes import Listed
 from .calls import Calls
 from .cassette_recorder import CassetteRecorder

@@ -33,6 +33,7 @@ from ..events import (
     StreamTarget,
 )
 from ..requests import ChatRequest
+from ..telemetry.activity import Progress
 from ..telemetry.observer import (
     AttemptFailed,
     AttemptStarted,
@@ -40,7 +41,6 @@ from ..telemetry.observer import (
     FirstEvent,
     Observer,
 )
-from ..telemetry.progress import Progress
 from ..upstreams.client import Client
 from ..upstreams.routes import Route, Upstreams
 from .accounting import Accounting
@@ -441,7 +441,7 @@ class Run:
             events=self._count,
             silent_s=now - self._started_at if deadlines is None else deadlines.silent_s(now),
             longest_gap_s=deadlines.longest_gap_s if began and deadlines is not None else None,
-            told=attempt.parser.usage,
+            usage=attempt.parser.usage,
             spent_nano_usd=self._settlement.spent_nano_usd,
             written=partial(self._log.produced, self.stream),
         )

@@ -16,7 +16,7 @@ from ..eventlog.stream_info import StreamInfo, scoped
 from ..events import Stopper
 from ..ledger.accounts import Grant
 from ..requests import ChatRequest
-from ..telemetry.progress import Progress
+from ..telemetry.activity import Progress
 from ..upstreams.routes import Route
 from .parts import Parts
 from .readers import Reader, ReaderRegistry

@@ -1,5 +1,5 @@
-"""The records: one row a stream in a database, daily sums of them, and what asks for these.
+"""The records: a database with one row a stream and daily sums, and queries on them.
 
-The log keeps the row of every stream that has ended until it is here: see `WaitingRows` of the log.
-Nothing of this is on the path of a stream. Needs the extra `records` or `postgresql`.
+The log stores the row of every ended stream until it is committed here: see `WaitingRows` of the
+log. No stream waits for the database. Needs the extra `records` or `postgresql`.
 """

@@ -1,4 +1,4 @@
-"""Where the records are: a URL, and an engine for what is there."""
+"""The URL of the records, and the database engine for it."""
 
 import sqlite3
 import ssl
@@ -12,15 +12,15 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 CONNECT_S = 5
 COMMAND_S = 15
-"""How long the database may take to be reached, and to answer."""
+"""Timeouts for connecting to the database, and for its reply."""
 
 BUSY_S = 10
-"""How long others may write to a SQLite file meanwhile."""
+"""SQLite's busy timeout: the wait for other writers of the file."""
 
 SCHEMES = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
 
 FAILURES: tuple[type[Exception], ...] = (SQLAlchemyError, sqlite3.Error, OSError, TimeoutError)
-"""What is raised where a database cannot be used."""
+"""Errors of an unusable database."""
 if find_spec("asyncpg") is not None:
     import asyncpg
 
@@ -28,33 +28,33 @@ if find_spec("asyncpg") is not None:
 
 
 class RecordsRefused(ValueError):
-    """The records cannot be where the settings say; the text says why, in one line."""
+    """The URL of the records is unusable; the text is the reason, in one line."""
 
 
 class Address:
-    """The place of the records."""
+    """The address of the records."""
 
     def __init__(self, url: str) -> None:
-        """Read a URL.
+        """Parse a URL.
 
         Raises:
-            RecordsRefused: it cannot be used, or its package is not installed.
+            RecordsRefused: it is unusable, or its package is not installed.
         """
         try:
-            read = make_url(url)
+            parsed = make_url(url)
         except (ArgumentError, ValueError):
             raise RecordsRefused(_ADVICE) from None
-        if read.drivername not in SCHEMES:
+        if parsed.drivername not in SCHEMES:
             raise RecordsRefused(_ADVICE)
-        self.sqlite = read.drivername == "sqlite"
+        self.sqlite = parsed.drivername == "sqlite"
         self.path: Path | None = None
         if self.sqlite:
-            if not read.database or read.database.startswith((":", "file:")) or read.query:
+            if not parsed.database or parsed.database.startswith((":", "file:")) or parsed.query:
                 raise RecordsRefused(_ADVICE)
-            self.path = Path(read.database)
+            self.path = Path(parsed.database)
             if not self.path.parent.is_dir():
                 raise RecordsRefused(f"the directory {str(self.path.parent)!r} does not exist")
-        elif not read.database:
+        elif not parsed.database:
             raise RecordsRefused("the URL names no database: postgresql://USER@HOST/DATABASE")
         package, extra = ("aiosqlite", "records") if self.sqlite else ("asyncpg", "postgresql")
         for needed in (package, "alembic"):
@@ -64,26 +64,26 @@ class Address:
                 )
         self._arguments: dict[str, Any] = {}
         if not self.sqlite:
-            read, self._arguments = _with_ssl(read)
-        self._url = read.set(drivername=SCHEMES[read.drivername])
+            parsed, self._arguments = _with_ssl(parsed)
+        self._url = parsed.set(drivername=SCHEMES[parsed.drivername])
 
     def __str__(self) -> str:
-        """Show where it is, without a password."""
+        """Return the URL without a password."""
         if self.sqlite:
             return f"sqlite:///{self.path}"
         shown = self._url.set(drivername="postgresql", query={})
         return shown.render_as_string(hide_password=True)
 
     def without_password(self, text: str) -> str:
-        """Return a text in which the password, if there is one, is not to be seen."""
+        """Mask the password in a text."""
         password = self._url.password
         return text.replace(str(password), "***") if password else text
 
     def open(self) -> AsyncEngine:
-        """Return an engine, which connects when it is used.
+        """Return an engine, which connects on use.
 
         Raises:
-            OSError: a SQLite file cannot be made.
+            OSError: a SQLite file cannot be created.
         """
         if self.path is None:
             return create_async_engine(
@@ -100,7 +100,7 @@ class Address:
                 },
             )
         if not self.path.exists():
-            self.path.touch(mode=0o600)  # it says who asked for what
+            self.path.touch(mode=0o600)  # it has the names of users
         engine = create_async_engine(
             self._url, hide_parameters=True, connect_args={"timeout": BUSY_S}
         )
@@ -113,7 +113,7 @@ _ADVICE = "use 'sqlite:///PATH' or 'postgresql://USER:PASSWORD@HOST/DATABASE'"
 
 
 def _with_ssl(url: URL) -> tuple[URL, dict[str, Any]]:
-    """Take libpq's words on TLS out of a URL: the driver has an argument for them."""
+    """Turn libpq's TLS parameters of a URL into the driver's argument."""
     arguments: dict[str, Any] = {}
     query = dict(url.query)
     mode, root = query.pop("sslmode", None), query.pop("sslrootcert", None)
@@ -121,8 +121,8 @@ def _with_ssl(url: URL) -> tuple[URL, dict[str, Any]]:
     modes = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
     if query or not (mode is None or mode in modes) or not isinstance(root, str | None):
         raise RecordsRefused(
-            "what may follow '?' in the URL is sslmode (of libpq), sslrootcert, a file, and host, "
-            "the directory of a socket"
+            "unknown parameter in the URL; use sslmode (of libpq), sslrootcert (a file) and host "
+            "(the directory of a socket)"
         )
     if root is not None:
         try:
@@ -137,12 +137,12 @@ def _with_ssl(url: URL) -> tuple[URL, dict[str, Any]]:
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:
-    connection.isolation_level = None  # the driver begins nothing by itself
+    connection.isolation_level = None  # the driver begins no transaction
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode = WAL")
-    # The log forgets a row once it is committed here.
+    # The log deletes a row once it is committed here.
     cursor.execute("PRAGMA synchronous = FULL")
-    # What is deleted is overwritten.
+    # Overwrite deleted content with zeros.
     cursor.execute("PRAGMA secure_delete = ON")
     cursor.close()
 

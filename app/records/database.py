@@ -1,6 +1,6 @@
-"""The database of the records: made ready, written to, cleaned up.
+"""The database of the records: migrations, writes, retention and erasure.
 
-Each of these is one transaction, which other processes may do at the same time.
+Several processes may do any of these at the same time, in transactions.
 """
 
 import logging
@@ -22,27 +22,27 @@ from .rows import FIRST, Month, day_of, sum_up, today
 from .schema import HEAD, SUMS, erased, rollups, streams
 
 LOCK: Final = 0x5E5E_7261
-"""Of PostgreSQL's advisory locks: shared by who writes, alone for who changes tables or erases."""
+"""PostgreSQL's advisory lock: shared by writers, exclusive for migrations and erasure."""
 
 BATCH: Final = 200
-"""Rows that are deleted in one transaction."""
+"""Rows deleted in one transaction."""
 
 ERASED_DAYS: Final = 30
-"""How long it is remembered what was erased."""
+"""Retention of the digests of erased streams and users."""
 
 
 class Newer(OSError):
-    """The database is one of a newer version."""
+    """The database has the schema of a newer version."""
 
 
 class Database:
-    """The records; opened anew after it was closed."""
+    """The records; reopens after `close`."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
         self._engine: AsyncEngine | None = None
         self._months: set[Month] = set()
-        """Those that are sure to have a partition."""
+        """Months whose partition is known to exist."""
 
     @property
     def engine(self) -> AsyncEngine:
@@ -51,7 +51,7 @@ class Database:
         return self._engine
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         engine, self._engine = self._engine, None
         self._months.clear()
         if engine is not None:
@@ -59,7 +59,7 @@ class Database:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """Give a connection that sees one state of the database."""
+        """Open a transaction that reads one snapshot of the database."""
         async with self.engine.connect() as connection:
             if not self.address.sqlite:
                 connection = await connection.execution_options(isolation_level="REPEATABLE READ")
@@ -68,7 +68,10 @@ class Database:
 
     @asynccontextmanager
     async def writing(self, *, alone: bool = False) -> AsyncIterator[AsyncConnection]:
-        """Give a connection in a transaction; SQLite has one writer at a time anyway."""
+        """Open a transaction for writing, `alone` under the exclusive lock.
+
+        SQLite has only one writer at a time.
+        """
         async with self.engine.connect() as connection:
             connection = await connection.execution_options(writes=True)
             async with connection.begin():
@@ -77,13 +80,13 @@ class Database:
                     await connection.execute(text(f"SELECT {lock}({LOCK})"))
                 yield connection
 
-    # Made ready
+    # Migrations
 
     async def migrate(self) -> None:
-        """Bring the tables up, if they are not; many may do it at once.
+        """Upgrade the schema to `HEAD`; processes may do so concurrently.
 
         Raises:
-            Newer: they are those of a newer version.
+            Newer: the schema is that of a newer version.
         """
         async with self.reading() as connection:
             if await connection.run_sync(_version) == HEAD:
@@ -91,14 +94,14 @@ class Database:
         async with self.writing(alone=True) as connection:
             await connection.run_sync(_upgrade)
 
-    # Written to
+    # Writes
 
     async def write(
         self, rows: Sequence[dict[str, Any]], *, did: Callable[[str], None] = lambda step: None
     ) -> int:
-        """Write rows that are not there yet, and add them to the sums; return how many.
+        """Insert new rows, and add them to the sums; return their number.
 
-        `did` is told of each step that is done, for tests that stop there.
+        `did` is called after each step, for tests that stop there.
         """
         if not rows:
             return 0
@@ -114,11 +117,11 @@ class Database:
     async def _insert(
         self, connection: AsyncConnection, rows: Sequence[dict[str, Any]]
     ) -> list[dict[str, Any]]:
-        """Insert rows; return those that were not there."""
+        """Insert rows; return the new ones."""
         if not rows:
             return []
         by_id = {row["stream"]: row for row in rows}
-        # In one order for all: who inserts what another one does waits for that.
+        # The same order in every process avoids deadlocks between inserts of the same rows.
         ordered = [by_id[stream] for stream in sorted(by_id)]
         kind = sqlite if self.address.sqlite else postgresql
         statement = kind.insert(streams).on_conflict_do_nothing().returning(streams.c.stream)
@@ -135,7 +138,7 @@ class Database:
         await connection.execute(statement, sum_up(rows))
 
     async def _make_partitions(self, months: Iterable[Month]) -> None:
-        """Make sure that there is a place for rows of these months."""
+        """Create the missing partitions of these months."""
         if self.address.sqlite:
             return
         for month in sorted(set(months) - self._months):
@@ -149,13 +152,13 @@ class Database:
             self._months.add(month)
 
     def forget_partitions(self) -> None:
-        """Look again which there are: another process may have dropped one."""
+        """Clear the cache of partitions: another process may have dropped one."""
         self._months.clear()
 
-    # Cleaned up
+    # Retention
 
     async def clean(self, retention_days: int) -> int:
-        """Drop what is older than that; return how many rows, or partitions, were dropped."""
+        """Drop older streams; return the number of dropped rows or partitions."""
         now = time.time()
         async with self.writing() as connection:
             await connection.execute(delete(erased).where(erased.c.at < now - ERASED_DAYS * 86_400))
@@ -168,7 +171,7 @@ class Database:
         return await self._drop(before)
 
     async def _delete(self, before: date) -> int:
-        """Delete a few rows at a time: whoever writes has to wait for no more than that."""
+        """Delete in small batches, to keep writers waiting only briefly."""
         at = (before - day_of(0)).days * 86_400
         rowid: ColumnElement[int] = literal_column("rowid")
         old = select(rowid).select_from(streams).where(streams.c.started_at < at)
@@ -182,7 +185,7 @@ class Database:
                 return count
 
     async def _drop(self, before: date) -> int:
-        """Drop the partitions of which all days are older."""
+        """Drop the partitions that end by this day."""
         async with self.reading() as connection:
             found = await connection.execute(
                 text(
@@ -198,23 +201,23 @@ class Database:
         dropped = [table for table in tables if table in set(old)]
         for table in dropped:
             async with self.writing(alone=True) as connection:
-                # Rather later than that everybody waits for one who reads for long.
+                # Otherwise a long read would block the DROP, and the DROP everyone else.
                 await connection.execute(text("SET LOCAL lock_timeout = '3s'"))
                 await connection.execute(text(f"DROP TABLE IF EXISTS {table}"))
             self._months.clear()
         return len(dropped)
 
-    # Erased
+    # Erasure
 
     async def erase(self, tenant: str, user: str) -> int:
-        """Take away who a user is from all that is recorded; return how many streams there were.
+        """Replace a user's identity in all records; return the number of streams.
 
-        Sums stay, under a name that says nothing. What ends from now on is recorded as before.
+        Sums stay, under a random name. Streams that end later are recorded as before.
         """
         return await Erasure(self.writing, tenant, user).run()
 
     async def scrub(self) -> None:
-        """Write what was erased over in a SQLite file too, as far as nobody reads there."""
+        """Truncate SQLite's write-ahead log, which still has erased rows, unless others read it."""
         if self.address.sqlite:
             async with self.engine.connect() as connection:
                 raw = await connection.get_raw_connection()
@@ -229,8 +232,8 @@ def _version(connection: Connection) -> str | None:
 
 
 def _upgrade(connection: Connection) -> None:
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of its import, too
-    # 40 MB and 0.2 s, where there is something to do.
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # it logs even its import
+    # Imported only for a migration: 40 MB and 0.2 s.
     from alembic.config import Config
     from alembic.runtime.environment import EnvironmentContext
     from alembic.script import ScriptDirectory
@@ -249,4 +252,4 @@ def _upgrade(connection: Connection) -> None:
         try:
             environment.run_migrations()
         except CommandError:
-            raise Newer("the database is one of a newer version") from None
+            raise Newer("the database has the schema of a newer version") from None

@@ -1,7 +1,7 @@
-"""A user is taken out of the records: sums stay, who it was does not.
+"""Erases a user from the records: sums stay under a random name.
 
-A log may tell of a stream again that is in the records already, or tell of one later that ended
-before its user was erased. Digests say so for a while; nothing of what was erased leads to them.
+A log may deliver a stream twice, or deliver one late that ended before its user was erased.
+Digests of erased users and streams, stored for `ERASED_DAYS`, detect both.
 """
 
 import secrets
@@ -19,28 +19,28 @@ from .rows import rollup_id, stream_digest, sum_up, user_digest
 from .schema import BY, SUMS, erased, rollups, streams
 
 PREFIX = "erased-"
-"""Of the names in place of users who were erased."""
+"""Of the names that replace erased users."""
 
 BATCH = 200
-"""How many streams are changed in one transaction: so long others wait who write."""
+"""Streams changed in one transaction, for which writers wait."""
 
 Writing = Callable[..., AbstractAsyncContextManager[AsyncConnection]]
 
 
 def pseudonym() -> str:
-    """Return a name that says nothing, and that nobody else has."""
+    """Return a unique random name."""
     return f"{PREFIX}{secrets.token_hex(8)}"
 
 
 def _hide(name: str) -> dict[str, Any]:
-    """Return what stands in place of what may tell who a user is, beside the stream's id."""
+    """Return the columns that may identify a user, beside the stream's id, with a pseudonym."""
     return {"user": name, "key": name, "request_id": "", "trace_id": "", "content": None}
 
 
 async def without_erased(
     connection: AsyncConnection, rows: Sequence[dict[str, Any]]
 ) -> Sequence[dict[str, Any]]:
-    """Leave out streams that were erased, and hide users who were."""
+    """Drop rows of erased streams, and pseudonymise rows of erased users."""
     if not (await connection.execute(select(exists().select_from(erased)))).scalar():
         return rows
     digests = {stream_digest(row["stream"]) for row in rows}
@@ -60,7 +60,7 @@ async def without_erased(
 
 
 class Erasure:
-    """Erases one user; done again after it was cut off, it does the rest."""
+    """Erases one user; if it is interrupted, another run does the rest."""
 
     def __init__(self, writing: Writing, tenant: str, user: str) -> None:
         self._writing = writing
@@ -70,7 +70,7 @@ class Erasure:
         self._at = time.time()
 
     async def run(self) -> int:
-        """Erase the user, some streams at a time; return how many there were."""
+        """Erase the user in batches; return the number of streams."""
         count = 0
         async with self._writing(alone=True) as connection:
             await self._remember(connection, [user_digest(self._tenant, self._user)])
@@ -106,7 +106,7 @@ class Erasure:
         await connection.execute(later, rows)
 
     async def _hide_sums(self, connection: AsyncConnection) -> None:
-        """Give the user's sums a name that says nothing, but for streams that ended since."""
+        """Move the user's sums to the pseudonym, except those of streams that ended since."""
         mine = (rollups.c.tenant == self._tenant) & (rollups.c.user == self._user)
         sums = [dict(row._mapping) for row in await connection.execute(select(rollups).where(mine))]
         if not sums:
@@ -123,16 +123,16 @@ class Erasure:
     def _hidden(
         self, sums: Iterable[dict[str, Any]], left: dict[tuple[Any, bytes], dict[str, Any]]
     ) -> list[dict[str, Any]]:
-        """Return what of the sums is not left to the user; his keys become one."""
+        """Return the sums that move to the pseudonym; the user's keys become one."""
         hidden: dict[tuple[Any, bytes], Counter[str]] = {}
         names: dict[bytes, dict[str, str]] = {}
         for row in sums:
-            kept = left.get((row["day"], row["id"]), {})
+            remaining = left.get((row["day"], row["id"]), {})
             by = {name: row[name] for name in BY} | {"user": self._name, "key": self._name}
             digest = rollup_id(*by.values())
             names[digest] = by
             total = hidden.setdefault((row["day"], digest), Counter())
-            total.update({name: row[name] - kept.get(name, 0) for name in SUMS})
+            total.update({name: row[name] - remaining.get(name, 0) for name in SUMS})
         return [
             {"day": day, "id": digest, **names[digest], **total}
             for (day, digest), total in hidden.items()

@@ -1,8 +1,8 @@
-"""The task that brings rows from the log into the database.
+"""The task that writes rows from the log to the database.
 
-A row is in the log from the step on that ends its stream, and is forgotten there once it is
-committed here, where it is found by the stream's id: so it is written once, whoever dies when.
-While the database is away rows wait in the log, and streams go on.
+The log gets a row in the step that ends the stream, and deletes it once it is committed here.
+Inserts are idempotent by the stream's id, so that a crash at any time loses or doubles no row.
+While the database is unavailable, rows wait in the log, and streams go on.
 """
 
 import asyncio
@@ -28,29 +28,29 @@ from .redaction import Redact, keep_all
 from .rows import Unusable, values_of
 
 BATCH = 100
-"""Rows that are written at once: 3 ms of this process."""
+"""Rows of one transaction: 3 ms of this process."""
 
 INTERVAL_S = 5.0
-"""How long rows may wait that others have left in the log."""
+"""The interval of looking for rows that other processes left in the log."""
 
 GATHER_S = 0.25
-"""How long is waited for other rows, once a stream has ended."""
+"""The wait for further rows after the end of a stream."""
 
 STEP_S = 30.0
-"""How long one transaction may take."""
+"""The timeout of one transaction."""
 
 PAUSE_S, PAUSE_MOST_S = 0.5, 30.0
-"""The pause after a failure: it doubles up to the longest."""
+"""The first and the longest pause after a failure; it doubles."""
 
 LAST_S = 8.0
-"""How long is written yet when the relay stops; a log in memory takes the rest along."""
+"""The time for the last writes at shutdown; a memory log loses the rest."""
 
 CLOSE_S = 2.0
-"""How long connections may take to be closed."""
+"""The timeout of closing connections."""
 
 CLEAN_S = 3600.0
 CLEAN_AGAIN_S = 60.0
-"""How often is looked for what is too old; after a failure."""
+"""The interval of dropping old rows, and after a failure."""
 
 MAX_REASON = 200
 
@@ -60,21 +60,21 @@ log = structlog.get_logger("seseragi.records")
 
 
 class RecorderState(msgspec.Struct):
-    """How it fares, for metrics."""
+    """The state of the recorder, for metrics."""
 
     written: int = 0
     dropped: int = 0
-    """Rows that nobody can read, or the database takes none of."""
+    """Rows that are unreadable, or that the database rejects."""
     failures: int = 0
-    """How often the database could not be written to."""
+    """Failed writes to the database."""
     away_since: float | None = None
-    """In unix seconds, while it cannot."""
+    """Since when the database fails, in unix seconds; None while it works."""
     waiting: int = 0
-    """How many rows waited in the log when it was last looked."""
+    """Rows in the log at the last look."""
 
 
 class Recorder(Observer):
-    """Writes the rows that a log keeps, as long as the log is open."""
+    """Writes the rows of an open log."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Recorder(Observer):
         redact: Redact = keep_all,
         steps: Callable[[str], None] = lambda step: None,
     ) -> None:
-        """Prepare it; `steps` is told of each that is done, for tests that stop there."""
+        """Prepare it; `steps` is called after each step, for tests that stop there."""
         self.state = RecorderState()
         self._waiting = waiting
         self._database = database
@@ -95,7 +95,7 @@ class Recorder(Observer):
         self._supervisor = Supervisor()
         self._wake = asyncio.Event()
         self._working = asyncio.Lock()
-        """Held while the database is being used."""
+        """Locked while the database is in use."""
         self._opened = False
         self._migrated = False
         self._clean_at = 0.0
@@ -104,18 +104,17 @@ class Recorder(Observer):
         self._wake.set()
 
     async def open(self) -> None:
-        """Begin; what is wrong with the database is logged, and tried again."""
+        """Start; failures of the database are logged and retried."""
         self._opened = True
         self._wake.set()  # the log may have rows from before
         self._supervisor.keep("records", self._run)
 
     async def close(self) -> None:
-        """Write what waits, within a bound; the rest stays in the log, if that is kept."""
+        """Write the waiting rows, within a time limit; the rest stays in a durable log."""
         if not self._opened:
             return
         until = asyncio.get_running_loop().time() + LAST_S
-        # A statement of SQLite whose cursor is cancelled keeps the lock on the file, until the
-        # cursor is found among the garbage.
+        # A cancelled SQLite statement holds the lock on the file until its cursor is collected.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(until):
                 await self._working.acquire()
@@ -143,7 +142,7 @@ class Recorder(Observer):
             if done:
                 pause_s = PAUSE_S
                 with contextlib.suppress(TimeoutError):
-                    # Not all relays at once, which share a log.
+                    # Jitter: relays that share a log do not all look at once.
                     async with asyncio.timeout(INTERVAL_S * random.uniform(0.7, 1.3)):  # noqa: S311
                         await self._wake.wait()
                         await asyncio.sleep(GATHER_S)
@@ -152,17 +151,17 @@ class Recorder(Observer):
                 pause_s = min(2 * pause_s, PAUSE_MOST_S)
 
     async def _try(self, work: Callable[[], Awaitable[object]]) -> bool:
-        """Do some work; False, and it is told once, while the database cannot be used."""
+        """Do some work; return False, and log it once, while the database is unusable."""
         try:
             await work()
         except FAILURES as error:
             self._note_failure(error)
-            self._migrated = False  # it may be another database that comes back
+            self._migrated = False  # another database may come back
             with contextlib.suppress(*FAILURES):
                 async with asyncio.timeout(CLOSE_S):
                     await self._database.close()
             return False
-        except RelayError:  # the log tells of itself
+        except RelayError:  # the log reports its own failures
             return True
         finally:
             with contextlib.suppress(RelayError):
@@ -186,10 +185,10 @@ class Recorder(Observer):
             log.warning("records are written again", after_s=round(time.time() - since, 1))
 
     def _explain(self, error: BaseException) -> str:
-        """Return what a database says, in one line that quotes no row and no password."""
+        """Return the message of a database error: one line, without rows or a password."""
         cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
-        told = str(cause).partition("\n")[0][:MAX_REASON]
-        return self._database.address.without_password(f"{type(cause).__name__}: {told}")
+        message = str(cause).partition("\n")[0][:MAX_REASON]
+        return self._database.address.without_password(f"{type(cause).__name__}: {message}")
 
     async def _write_waiting(self) -> None:
         """Write all rows that wait in the log."""
@@ -213,7 +212,7 @@ class Recorder(Observer):
                 return
 
     async def _read(self, stream: str, data: bytes) -> dict[str, Any] | None:
-        """Return the columns of a packed row; None, and it is told, where it is none."""
+        """Return the columns of a packed row; log an unreadable one and return None."""
         try:
             values = values_of(unpack_row(data))
         except (ValueError, msgspec.MsgspecError, Unusable) as error:
@@ -228,7 +227,7 @@ class Recorder(Observer):
         log.error("row of a stream cannot be recorded and is dropped", stream=stream, error=why)
 
     async def _write(self, rows: Sequence[dict[str, Any]]) -> int:
-        """Write rows; one that the database refuses does not keep back the others."""
+        """Write rows; drop only those that the database rejects."""
         try:
             return await self._database.write(rows, did=self._did)
         except (DataError, IntegrityError) as error:
@@ -244,7 +243,7 @@ class Recorder(Observer):
             return 0
 
     async def _clean(self) -> None:
-        """Drop what is too old, now and then."""
+        """Drop old rows, every `CLEAN_S`."""
         now = time.monotonic()
         if now < self._clean_at:
             return

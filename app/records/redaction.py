@@ -1,4 +1,4 @@
-"""The operator's own function that content goes through before it is stored."""
+"""The operator's function that redacts content before it is stored."""
 
 import asyncio
 import importlib
@@ -9,13 +9,13 @@ import msgspec
 import structlog
 
 Redact = Callable[[str], Awaitable[str | None]]
-"""Takes content as JSON, and gives what may be stored of it; None: nothing."""
+"""Maps content, as JSON, to the content to store; None stores nothing."""
 
 log = structlog.get_logger("seseragi.records")
 
 
 class HookUnusable(ValueError):
-    """There is no such function; the text says why, in one line."""
+    """The function cannot be used; the text is the reason, in one line."""
 
 
 async def keep_all(content: str) -> str | None:
@@ -24,13 +24,13 @@ async def keep_all(content: str) -> str | None:
 
 
 class Hook:
-    """Calls a function with the content, a dict, in a thread; it gives a dict or None."""
+    """Calls a function from dict to dict or None, in a thread."""
 
     def __init__(self, name: str) -> None:
         """Import a function by `module:function`.
 
         Raises:
-            HookUnusable: there is none of this name.
+            HookUnusable: it cannot be imported or called.
         """
         module, _, function = name.partition(":")
         try:
@@ -38,12 +38,12 @@ class Hook:
         except (ImportError, AttributeError, ValueError) as error:
             raise HookUnusable(f"{name!r} cannot be imported: {error}") from None
         if not callable(self._call):
-            raise HookUnusable(f"{name!r} is no function")
+            raise HookUnusable(f"{name!r} is not a function")
         self._name = name
         self._failed = False
 
     async def __call__(self, content: str) -> str | None:
-        """Return what the function leaves; nothing where it fails, which is logged once."""
+        """Return the redacted content; None if the function fails, which is logged once."""
         return await asyncio.to_thread(self._redact, content)
 
     def _redact(self, content: str) -> str | None:
@@ -52,12 +52,12 @@ class Hook:
             if left is None:
                 return None
             if not isinstance(left, dict):
-                raise TypeError(f"it gave {type(left).__name__} and no dict or None")
+                raise TypeError(f"it returned {type(left).__name__}; return a dict or None")
             return msgspec.json.encode(left).decode()
         except Exception as error:
             if not self._failed:
                 self._failed = True
-                # Its message, or a traceback, may quote what it was given.
+                # Its message, or a traceback, may quote the content.
                 log.error(
                     "record_content_hook failed; no content is stored that it fails for",
                     hook=self._name,

@@ -1,6 +1,6 @@
-"""What the records say: sums by day, tenant, user and so on, and the latest streams.
+"""Reports on the records: sums by day, tenant, user and so on, and the latest streams.
 
-Sums are those of the daily ones, however many streams there were.
+Sums come from the daily rollups: their cost does not grow with the number of streams.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,17 +20,32 @@ BY: Final[Mapping[str, ColumnElement[Any]]] = {
     "model": rollups.c.route,
     "target": rollups.c.target,
 }
-"""What sums can be told apart by; a model is one as clients name it."""
+"""The columns to group by; `model` is the name that clients use."""
 
 LISTED: Final = (
-    *("started_at", "stream", "request_id", "tenant", "user", "key", "route", "target"),
-    *("status", "code", "ended_by", "attempts", "first_event_s", "ended_at"),
-    *("input_tokens", "output_tokens", "usage_from", "nano_usd"),
+    "started_at",
+    "stream",
+    "request_id",
+    "tenant",
+    "user",
+    "key",
+    "route",
+    "target",
+    "status",
+    "code",
+    "ended_by",
+    "attempts",
+    "first_event_s",
+    "ended_at",
+    "input_tokens",
+    "output_tokens",
+    "usage_from",
+    "nano_usd",
 )
 
 
 class Report(NamedTuple):
-    """Sums: in each line what it is told apart by, then the numbers by their names."""
+    """Sums: each line has the values grouped by, then the numbers by their names."""
 
     by: Sequence[str]
     lines: Sequence[tuple[tuple[str, ...], dict[str, int]]]
@@ -40,9 +55,9 @@ class Report(NamedTuple):
 async def report(
     database: Database, by: Sequence[str], *, since: date | None, until: date | None
 ) -> Report:
-    """Add up the streams of some days, the last one included.
+    """Sum up the streams of a range of days, `until` included.
 
-    Days stand in their order, and within one what has cost most comes first.
+    Lines are ordered by day, then by descending cost.
     """
     columns = [BY[name] for name in by]
     sums = [func.sum(rollups.c[name]).label(name) for name in SUMS]
@@ -75,7 +90,7 @@ async def latest(
     user: str | None,
     ended_by: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the streams that began last, the newest first, without their content."""
+    """Return the latest streams, newest first, without their content."""
     statement = select(*(streams.c[name] for name in LISTED))
     if tenant is not None:
         statement = statement.where(streams.c.tenant == tenant)
@@ -89,7 +104,7 @@ async def latest(
 
 
 async def find(database: Database, id: str, *, limit: int = 10) -> list[dict[str, Any]]:
-    """Return the stream of an id, or those that a request of that id has started."""
+    """Return the stream with an id, or the streams started by a request with that id."""
     statement = select(*(streams.c[name] for name in (*LISTED, "finish_reason")))
     named = or_(streams.c.stream == id, streams.c.request_id == id)
     async with database.reading() as connection:
@@ -98,7 +113,7 @@ async def find(database: Database, id: str, *, limit: int = 10) -> list[dict[str
 
 
 async def tenants_of(database: Database, user: str) -> dict[str, int]:
-    """Return in which tenants a user of this name is recorded, with how many streams."""
+    """Return the tenants in which a user is recorded, with the number of streams."""
     count = func.sum(rollups.c.requests)
     statement = select(rollups.c.tenant, count).where(rollups.c.user == user)
     async with database.reading() as connection:

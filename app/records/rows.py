@@ -1,4 +1,4 @@
-"""Rows of streams as the tables have them. Pure."""
+"""Converts rows of streams to the columns of the tables. Pure."""
 
 import math
 from collections.abc import Iterable
@@ -14,14 +14,14 @@ from ..telemetry.row import StreamRow
 from .schema import BY, SUMS, streams
 
 MOST = 2**50
-"""Of a number of one row: thousands of them can be added up in 64 bits."""
+"""The maximum number in a row: sums of thousands fit into 64 bits."""
 MOST_COUNT = 2**31 - 1
 
 FIRST, LAST = 946_684_800.0, 4_102_444_800.0
 """The years 2000 to 2100."""
 
 MAX_CONTENT = 1 << 20
-"""Bytes of content; a longer one is not written."""
+"""Bytes; longer content is not stored."""
 
 _TEXTS = [
     (column.name, length)
@@ -39,14 +39,14 @@ _EPOCH = date(1970, 1, 1)
 
 
 class Unusable(ValueError):
-    """A row says what cannot be written."""
+    """A row cannot be stored."""
 
 
 def values_of(row: StreamRow) -> dict[str, Any]:
     """Return the columns of a row, each within its bound.
 
     Raises:
-        Unusable: its times are none.
+        Unusable: it has an invalid time.
     """
     values = msgspec.structs.asdict(row)
     for name in _OTHERS:
@@ -54,7 +54,7 @@ def values_of(row: StreamRow) -> dict[str, Any]:
     for name, length in _TEXTS:
         text = values[name]
         if text is not None and (len(text) > length or "\0" in text):
-            # PostgreSQL has no text with a zero in it.
+            # PostgreSQL's text cannot contain NUL.
             values[name] = text[:length].replace("\0", "\ufffd")
     for name, most in _NUMBERS:
         number = values[name]
@@ -83,12 +83,12 @@ def day_of(at: float) -> date:
 
 
 def today() -> date:
-    """Return the day (UTC)."""
+    """Return the current day (UTC)."""
     return datetime.now(UTC).date()
 
 
 class Month(NamedTuple):
-    """A month, as a partition has it."""
+    """A month, the range of a partition."""
 
     year: int
     month: int
@@ -112,22 +112,22 @@ class Month(NamedTuple):
 
 
 def rollup_id(*by: str) -> bytes:
-    """Return what tells the sums of a day apart."""
+    """Return the id of sums within a day: a digest of the values of `BY`."""
     return blake2b(msgspec.json.encode(by), digest_size=16).digest()
 
 
 def stream_digest(stream: str) -> bytes:
-    """Return what is kept of the id of a stream that was erased."""
+    """Return the digest stored for an erased stream."""
     return blake2b(stream.encode(), digest_size=16, person=b"stream").digest()
 
 
 def user_digest(tenant: str, user: str) -> bytes:
-    """Return what is kept of a user who was erased."""
+    """Return the digest stored for an erased user."""
     return blake2b(msgspec.json.encode([tenant, user]), digest_size=16, person=b"user").digest()
 
 
 def sum_up(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the sums that rows add to, in one order for all who write them."""
+    """Sum up rows, in an order that all writers share, which avoids deadlocks."""
     sums: dict[tuple[Any, ...], list[int]] = {}
     for row in rows:
         key = (row["day"], *[row[name] or "" for name in BY])

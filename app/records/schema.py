@@ -1,7 +1,7 @@
-"""The tables, as the newest migration leaves them.
+"""The tables after the newest migration.
 
-Times are unix seconds, money is nano-USD, days are UTC. A stream counts in the day in which it
-began, which in PostgreSQL also says in which partition it is.
+Times are unix seconds, money is nano-USD, days are UTC. The day of a stream is that of its start;
+in PostgreSQL it selects the partition.
 """
 
 from typing import Final
@@ -26,9 +26,9 @@ HEAD: Final = "0002"
 """The newest migration."""
 
 NAME: Final = 256
-"""The longest name of a tenant, user or key: both of an index fit into a page of PostgreSQL."""
+"""Characters of a tenant, user or key: two in an index row fit into a page of PostgreSQL."""
 MODEL: Final = 512
-"""The longest name of a route, model or target."""
+"""Characters of a route, model or target."""
 
 metadata = MetaData()
 
@@ -67,7 +67,7 @@ streams = Table(
     Column("price_version", String(NAME), nullable=False),
     Column("trace_id", String(64), nullable=False),
     Column("lost", Boolean, nullable=False),
-    # After what was there first: where it is long, nothing before it has to be looked for behind.
+    # Nearly last: columns after a long value are slower to reach.
     Column("content", Text),
     Column("ended_by", String(32)),
     PrimaryKeyConstraint("stream", "day"),
@@ -75,14 +75,21 @@ streams = Table(
     Index("ix_streams_user", "user", "tenant"),
     postgresql_partition_by="RANGE (day)",
 )
-"""One row a stream. The day is in the key since PostgreSQL wants that of a partitioned table."""
+"""One row a stream. PostgreSQL requires the partition's column, `day`, in the primary key."""
 
 BY: Final = ("tenant", "user", "key", "route", "target")
-"""What the sums are told apart by, within a day."""
+"""The columns that group the sums of a day."""
 
 SUMS: Final = (
-    *("requests", "failures", "input_tokens", "output_tokens", "cached_input_tokens"),
-    *("cache_write_tokens", "reasoning_tokens", "nano_usd", "unpriced"),
+    "requests",
+    "failures",
+    "input_tokens",
+    "output_tokens",
+    "cached_input_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "nano_usd",
+    "unpriced",
 )
 
 rollups = Table(
@@ -96,8 +103,8 @@ rollups = Table(
     PrimaryKeyConstraint("day", "id"),
     Index("ix_rollups_user", "user", "tenant"),
 )
-"""The sums of the streams of a day that are alike. `id` is a digest of `BY`, which together may
-be longer than a key can be. `unpriced` counts streams whose cost is unknown."""
+"""Daily sums, grouped by `BY`. `id` is a digest of `BY`, whose values may exceed the length of a
+key. `unpriced` counts streams with an unknown cost."""
 
 erased = Table(
     "erased",
@@ -106,4 +113,4 @@ erased = Table(
     Column("at", Double, nullable=False),
     Index("ix_erased_at", "at"),
 )
-"""Digests of streams and users that were erased, for as long as a log may tell of them again."""
+"""Digests of erased streams and users, while a log may deliver their rows again."""

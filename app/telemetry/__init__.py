@@ -1,1 +1,1 @@
-"""What operators see of the relay. Never a prompt, an answer or a key."""
+"""Logs, metrics and traces. Prompts, answers and keys never appear in logs or metrics."""

@@ -1,7 +1,7 @@
-"""Keeps tokens of URLs out of the access logs of the server that runs the app.
+"""Hides tokens of URLs in the access logs of other ASGI servers.
 
-Our own server writes none. Others write whole URLs, and a link to a stream has a token in its
-query, by which whoever reads the log could read the stream.
+Our own server writes no access log. Others log whole URLs, and a share link has a token in its
+query that grants access to the stream.
 """
 
 import logging
@@ -9,8 +9,11 @@ import re
 from typing import Any, Final
 
 LOGGERS: Final = (
-    *("uvicorn.access", "hypercorn.access", "granian.access", "gunicorn.access"),
-    "uvicorn.error",  # which has heads of requests at `debug`
+    "uvicorn.access",
+    "hypercorn.access",
+    "granian.access",
+    "gunicorn.access",
+    "uvicorn.error",  # logs request heads at `debug`
 )
 
 HIDDEN: Final = "..."
@@ -19,17 +22,17 @@ _TOKEN = re.compile(r"(?i)((?:\b|%3F|%26)token(?:=|%3D))[^&\s\"'\\]+")
 
 
 def hide_tokens(text: str) -> str:
-    """Return a text without the values of `token` in what may be the query of a URL."""
+    """Replace the values of `token` parameters in a text."""
     return _TOKEN.sub(rf"\1{HIDDEN}", text)
 
 
 class _HideTokens(logging.Filter):
-    """Changes records, and drops none."""
+    """Hides tokens in records; drops none."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.msg, str):
             record.msg = hide_tokens(record.msg)
-        if isinstance(record.args, dict):  # hypercorn's and gunicorn's are of kinds of their own
+        if isinstance(record.args, dict):  # subclasses in hypercorn and gunicorn
             for name, value in record.args.items():
                 record.args[name] = _hide(value)
         elif isinstance(record.args, tuple):
@@ -45,6 +48,6 @@ _filter: Final = _HideTokens()
 
 
 def hide_tokens_in_access_logs() -> None:
-    """Have the servers that are known write no tokens; done twice, it changes nothing."""
+    """Add the filter to the loggers of known servers. Idempotent."""
     for name in LOGGERS:
         logging.getLogger(name).addFilter(_filter)

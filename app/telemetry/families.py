@@ -1,4 +1,4 @@
-"""What is measured: every metric with its labels. docs/metrics.md has the same table."""
+"""Every metric with its labels. docs/metrics.md has the same table."""
 
 from typing import Final, Literal
 
@@ -10,11 +10,11 @@ SECONDS_OF_STREAM: Final = (0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
 SECONDS_OF_LAG: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 
 Over = Literal["sum", "min", "max"]
-"""What is made of a gauge's values in several workers."""
+"""How a gauge's values in several workers are combined."""
 
 
 class Family(msgspec.Struct, frozen=True):
-    """One metric. A counter's name has no `_total`, which is added where it is served."""
+    """One metric. A counter's name has no `_total`: the exposition adds it."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -25,7 +25,7 @@ class Family(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """How many numbers a series takes: a histogram's buckets, the one above, and the sum."""
+        """The numbers of a series: a histogram has its buckets, +Inf, and the sum."""
         return len(self.buckets) + 2 if self.buckets else 1
 
 
@@ -42,56 +42,62 @@ def _histogram(name: str, help: str, buckets: tuple[float, ...], *labels: str) -
 
 
 HTTP_REQUESTS: Final = _counter(
-    "http_requests", "Requests that were answered.", "endpoint", "method", "status"
+    "http_requests", "Answered HTTP requests.", "endpoint", "method", "status"
 )
-STARTED: Final = _counter("streams_started", "Streams that began.", "route", "client_format")
-ENDED: Final = _counter(
-    "streams_ended", "Streams that ended.", "route", "status", "code", "ended_by"
+STARTED: Final = _counter("streams_started", "Started streams.", "route", "client_format")
+ENDED: Final = _counter("streams_ended", "Ended streams.", "route", "status", "code", "ended_by")
+LOST: Final = _counter("streams_lost", "Streams of dead processes, ended by another one.")
+REFUSALS: Final = _counter("refusals", "Requests answered with an error and no stream.", "code")
+ATTEMPTS: Final = _counter("attempts", "Finished attempts.", "target", "outcome")
+RETRIES: Final = _counter(
+    "retries", "Failed attempts followed by one at the same target.", "target"
 )
-LOST: Final = _counter("streams_lost", "Streams ended for a process that was lost.")
-REFUSALS: Final = _counter("refusals", "Requests that ended in an error and no stream.", "code")
-ATTEMPTS: Final = _counter("attempts", "Attempts that are over.", "target", "outcome")
-RETRIES: Final = _counter("retries", "Attempts that failed and went to the same target.", "target")
-FALLBACKS: Final = _counter("fallbacks", "Attempts that failed and went to another.", "target")
+FALLBACKS: Final = _counter(
+    "fallbacks", "Failed attempts followed by one at another target.", "target"
+)
 JOINED: Final = _counter("readers_joined", "Readers that joined a stream.")
-RESUMES: Final = _counter("resumes", "Readers among them that had a cursor.")
-TOKENS: Final = _counter("tokens", "Tokens of answers, and of what they cost.", "target", "kind")
-COST: Final = _counter("cost_usd", "What streams cost, of all attempts.", "route", "target")
-UNPRICED: Final = _counter("streams_unpriced", "Streams of unknown price.", "target")
+RESUMES: Final = _counter("resumes", "Readers that joined a stream with a cursor.")
+TOKENS: Final = _counter("tokens", "Tokens of ended streams, by kind.", "target", "kind")
+COST: Final = _counter("cost_usd", "Cost of ended streams, over all attempts.", "route", "target")
+UNPRICED: Final = _counter("streams_unpriced", "Ended streams with an unknown price.", "target")
 FIRST_EVENT: Final = _histogram(
     "time_to_first_event_seconds",
-    "From the request until an answer can be read.",
+    "From the request to the first event of the answer.",
     SECONDS_TO_BEGIN,
     "route",
 )
 LONGEST_GAP: Final = _histogram(
-    "longest_gap_seconds", "The longest silence within an answer.", SECONDS_OF_SILENCE, "route"
+    "longest_gap_seconds", "The longest pause within an answer.", SECONDS_OF_SILENCE, "route"
 )
 DURATION: Final = _histogram(
     "stream_duration_seconds", "From the request to the end.", SECONDS_OF_STREAM, "route"
 )
 LAG: Final = _histogram(
     "event_loop_lag_seconds",
-    "How late a timer of one second went off.",
+    "How late a timer of one second fired.",
     SECONDS_OF_LAG,
 )
-LOG_LINES: Final = _counter("log_lines", "Lines of the relay's log.", "level")
-STREAMS: Final = _gauge("streams_running", "Streams that run.")
-CALLS: Final = _gauge("calls_running", "Calls that go on and make no stream.")
+LOG_LINES: Final = _counter("log_lines", "Log lines.", "level")
+STREAMS: Final = _gauge("streams_running", "Running streams.")
+CALLS: Final = _gauge("calls_running", "Running calls without a stream.")
 READERS: Final = _gauge("readers", "Readers of streams.")
-DRAINING: Final = _gauge("draining", "Whether it takes no more streams.", over="max")
-LOG_HEALTHY: Final = _gauge("log_healthy", "Whether events can be kept.", over="min")
-LOG_STREAMS: Final = _gauge("log_streams", "Streams of the log in memory.")
-LOG_BYTES: Final = _gauge("log_memory_bytes", "What they take, estimated.")
-REQUEST_BYTES: Final = _gauge("requests_memory_bytes", "What requests take, estimated.")
-BREAKERS: Final = _gauge(
-    "breakers", "Workers in which the breaker of a target has a state.", "target", "state"
+DRAINING: Final = _gauge(
+    "draining", "1 while the process drains and accepts no new streams.", over="max"
 )
-RECORDS_WAITING: Final = _gauge("records_waiting", "Rows that wait for the records.", over="max")
-RECORDS_FAILURES: Final = _counter("records_failures", "Writes of rows that failed.")
-ACCOUNT_USD: Final = _gauge("account_usd", "What an account has spent.", "account", "period")
+LOG_HEALTHY: Final = _gauge("log_healthy", "1 if the event log is usable.", over="min")
+LOG_STREAMS: Final = _gauge("log_streams", "Streams in the memory of the event log.")
+LOG_BYTES: Final = _gauge("log_memory_bytes", "Estimated memory of the streams in the event log.")
+REQUEST_BYTES: Final = _gauge("requests_memory_bytes", "Estimated memory of requests.")
+BREAKERS: Final = _gauge(
+    "breakers", "Workers in which a target's breaker has this state.", "target", "state"
+)
+RECORDS_WAITING: Final = _gauge(
+    "records_waiting", "Rows waiting to be written to the records.", over="max"
+)
+RECORDS_FAILURES: Final = _counter("records_failures", "Failed writes to the records.")
+ACCOUNT_USD: Final = _gauge("account_usd", "Amount that an account has spent.", "account", "period")
 ACCOUNT_USD_LIMIT: Final = _gauge(
-    "account_usd_limit", "What an account may spend.", "account", "period"
+    "account_usd_limit", "Amount that an account may spend.", "account", "period"
 )
 ACCOUNT_TOKENS: Final = _gauge(
     "account_tokens", "Tokens that an account has used.", "account", "period"
@@ -99,12 +105,41 @@ ACCOUNT_TOKENS: Final = _gauge(
 ACCOUNT_TOKENS_LIMIT: Final = _gauge(
     "account_tokens_limit", "Tokens that an account may use.", "account", "period"
 )
-WORKERS: Final = _gauge("workers", "Workers that serve.")
+WORKERS: Final = _gauge("workers", "Serving workers.")
 
 FAMILIES: Final = (
-    *(HTTP_REQUESTS, STARTED, ENDED, LOST, REFUSALS, ATTEMPTS, RETRIES, FALLBACKS),
-    *(JOINED, RESUMES, TOKENS, COST, UNPRICED, FIRST_EVENT, LONGEST_GAP, DURATION, LAG),
-    *(LOG_LINES, STREAMS, CALLS, READERS, DRAINING, LOG_HEALTHY, LOG_STREAMS, LOG_BYTES),
-    *(REQUEST_BYTES, BREAKERS, RECORDS_WAITING, RECORDS_FAILURES, WORKERS),
-    *(ACCOUNT_USD, ACCOUNT_USD_LIMIT, ACCOUNT_TOKENS, ACCOUNT_TOKENS_LIMIT),
+    HTTP_REQUESTS,
+    STARTED,
+    ENDED,
+    LOST,
+    REFUSALS,
+    ATTEMPTS,
+    RETRIES,
+    FALLBACKS,
+    JOINED,
+    RESUMES,
+    TOKENS,
+    COST,
+    UNPRICED,
+    FIRST_EVENT,
+    LONGEST_GAP,
+    DURATION,
+    LAG,
+    LOG_LINES,
+    STREAMS,
+    CALLS,
+    READERS,
+    DRAINING,
+    LOG_HEALTHY,
+    LOG_STREAMS,
+    LOG_BYTES,
+    REQUEST_BYTES,
+    BREAKERS,
+    RECORDS_WAITING,
+    RECORDS_FAILURES,
+    WORKERS,
+    ACCOUNT_USD,
+    ACCOUNT_USD_LIMIT,
+    ACCOUNT_TOKENS,
+    ACCOUNT_TOKENS_LIMIT,
 )

@@ -1,7 +1,7 @@
 """Logs on stderr: lines for people on a terminal, JSON lines elsewhere.
 
-What clients and providers say is in them, so nothing reaches a terminal that it would obey,
-and a traceback has the lines of code alone: no values of variables, and a bounded length.
+Lines contain text from clients and providers: control characters are escaped. Tracebacks are
+bounded and contain no values of variables.
 """
 
 import json
@@ -18,13 +18,13 @@ Fields = structlog.typing.EventDict
 
 
 class LineCounter:
-    """Passes the level of each line to a counter, once there is one."""
+    """Passes the level of each line to a counter, once one is set."""
 
     def __init__(self) -> None:
         self._count: Callable[[str], None] = lambda level: None
 
     def count_by(self, count: Callable[[str], None]) -> None:
-        """Call this with the level of each line from now on, instead of another."""
+        """Set the counter."""
         self._count = count
 
     def __call__(self, _logger: object, _name: str, fields: Fields) -> Fields:
@@ -34,24 +34,31 @@ class LineCounter:
 
 LOGGERS: Final = (
     "seseragi",
-    *(
-        "seseragi.access",
-        "seseragi.accounting",
-        "seseragi.admin",
-        "seseragi.api",
-        "seseragi.asking",
-        "seseragi.credentials",
-    ),
-    *("seseragi.eventlog", "seseragi.hub", "seseragi.identity", "seseragi.issuers"),
+    "seseragi.access",
+    "seseragi.accounting",
+    "seseragi.admin",
+    "seseragi.api",
+    "seseragi.asking",
+    "seseragi.booking",
+    "seseragi.cassettes",
+    "seseragi.check",
+    "seseragi.credentials",
+    "seseragi.eventlog",
+    "seseragi.hub",
+    "seseragi.identity",
+    "seseragi.issuers",
     "seseragi.keys",
-    *("seseragi.booking", "seseragi.cassettes", "seseragi.check", "seseragi.records"),
+    "seseragi.records",
     "seseragi.relay",
-    *("seseragi.server", "seseragi.settings", "seseragi.telemetry", "seseragi.workers"),
+    "seseragi.server",
+    "seseragi.settings",
+    "seseragi.telemetry",
+    "seseragi.workers",
 )
-"""The relay's own loggers, whose levels can be set. A new one has to be written here."""
+"""The relay's loggers, whose levels can be set. Add new ones here."""
 
 MAX_EXCEPTION = 16_384
-"""The longest traceback, in characters; of a longer one the middle is left out."""
+"""Characters of a traceback; the middle of a longer one is cut."""
 
 
 def configure_logs(
@@ -61,30 +68,33 @@ def configure_logs(
     levels: Mapping[str, str] = MappingProxyType({}),
     libraries: bool = True,
 ) -> LineCounter:
-    """Send our own records, and with `libraries` all others, to stderr in one form.
+    """Write our own records, and with `libraries` all others, to stderr in one format.
 
-    `levels` are those of loggers, and of those below them, that have another one than `level`.
-    Whoever wants to know how many lines there are sets `tell` of what is returned.
+    `levels` override `level` for the named loggers and their children. Return the counter of
+    lines.
     """
     counter = LineCounter()
     console = sys.stderr.isatty() if format == "auto" else format == "console"
     renderer: structlog.typing.Processor = (
         structlog.dev.ConsoleRenderer(
             colors=sys.stderr.isatty(),
-            # By default another one where `rich` is installed, which shows what variables hold.
+            # The default uses `rich`, if installed, which prints the values of variables.
             exception_formatter=structlog.dev.plain_traceback,
         )
         if console
         else structlog.processors.JSONRenderer(_to_json)
     )
     shared: list[structlog.typing.Processor] = [
-        structlog.contextvars.merge_contextvars,  # the request that a line is about
+        structlog.contextvars.merge_contextvars,  # the request's id and trace
         structlog.stdlib.add_log_level,
         counter,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    rendering: list[structlog.typing.Processor] = [structlog.processors.format_exc_info, _bound]
+    rendering: list[structlog.typing.Processor] = [
+        structlog.processors.format_exc_info,
+        _truncate_traceback,
+    ]
     rendering += [_escape, renderer] if console else [renderer]
     # Our own lines go straight to stderr: through the standard library's handlers each
     # took 80 us, a tenth of a short request.
@@ -118,7 +128,7 @@ def configure_logs(
 
 
 def _filter_by(level: str, levels: Mapping[str, str]) -> Any:
-    """Return what makes our loggers, each with the level of its own name or of one above it."""
+    """Return the factory of our loggers: each has the level of its name or nearest parent."""
     kinds: dict[str, Any] = {
         one: structlog.make_filtering_bound_logger(one) for one in {level, *levels.values()}
     }
@@ -132,8 +142,8 @@ def _filter_by(level: str, levels: Mapping[str, str]) -> Any:
     return make if levels else kinds[level]
 
 
-class _Shown:
-    """A text that is shown as it is; renderers show others by their `repr`."""
+class _Verbatim:
+    """A text rendered unchanged; renderers use the `repr` of others."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -142,8 +152,8 @@ class _Shown:
         return self._text
 
 
-def _bound(_logger: object, _name: str, fields: Fields) -> Fields:
-    """Leave out the middle of a long traceback: the ends say where it began and what it is."""
+def _truncate_traceback(_logger: object, _name: str, fields: Fields) -> Fields:
+    """Cut the middle of a long traceback."""
     text = fields.get("exception")
     if isinstance(text, str) and len(text) > MAX_EXCEPTION:
         half = MAX_EXCEPTION // 2
@@ -153,21 +163,21 @@ def _bound(_logger: object, _name: str, fields: Fields) -> Fields:
 
 
 def _escape(_logger: object, _name: str, fields: Fields) -> Fields:
-    """Escape what a terminal would obey, or would show as a line of its own."""
+    """Escape control characters and line breaks for a terminal."""
     for name, value in fields.items():
         if name in ("exception", "stack"):
             lines = str(value).split("\n")
             fields[name] = "\n".join(f"    {_printable(line)}" for line in lines)
         elif isinstance(value, str):
             if not value.isprintable():
-                fields[name] = _Shown(_printable(value) if name == "event" else repr(value))
+                fields[name] = _Verbatim(_printable(value) if name == "event" else repr(value))
         elif not isinstance(value, bool | int | float | None):
-            fields[name] = _Shown(_printable(repr(value)))
+            fields[name] = _Verbatim(_printable(repr(value)))
     return fields
 
 
 def _printable(text: str) -> str:
-    """Escape control characters, such as those that turn the direction of a text."""
+    """Escape unprintable characters, bidirectional controls included."""
     if text.isprintable():
         return text
     return "".join(
@@ -178,11 +188,11 @@ def _printable(text: str) -> str:
 def _to_json(fields: dict[str, Any], **_: object) -> str:
     try:
         line = msgspec.json.encode(fields, enc_hook=repr).decode()
-    except UnicodeEncodeError:  # half a character
+    except UnicodeEncodeError:  # a lone surrogate
         return json.dumps(fields, default=repr)
     if line.isprintable():
         return line
-    # Within strings alone; JSON allows more than a terminal ought to be shown.
+    # They occur only within strings. JSON allows unescaped U+007F to U+009F, for example.
     return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in line)
 
 

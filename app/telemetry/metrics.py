@@ -1,12 +1,11 @@
-"""What Prometheus is told: counted once a stream, and never for a token.
+"""Prometheus metrics: updated once a stream, never for a token.
 
-No label is what a client has typed: routes, upstreams and targets are those of the settings,
-codes and statuses our own. What a name of a model passes through to has the upstream's name.
-So the number of series has a bound, whoever asks for what.
+No label is text from a client: routes, upstreams and targets are those of the settings, codes
+and statuses our own; a model name that passes through is labelled with its upstream's name. So
+the number of series is bounded.
 
-The numbers of all workers are in areas that each of them can read, so that any may answer. What
-is not counted but looked at, each puts there every second; that of a worker which has ended is
-left out.
+The counters of all workers are in shared memory, so that any worker can answer a scrape. Each
+worker publishes its gauges there every second; those of a stopped worker are left out.
 """
 
 import asyncio
@@ -41,8 +40,8 @@ from ..ledger.accounts import Account, AccountState
 from ..ledger.money import NANO
 from ..upstreams.routes import Upstreams
 from . import families as f
+from .activity import Load
 from .families import FAMILIES, Family
-from .load import Load
 from .observer import AttemptFailed, FirstEvent, Observer, Readers, Refused
 from .shared_counters import Series, SharedCounters
 
@@ -50,9 +49,9 @@ PLAIN: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS: Final = "application/openmetrics-text"
 
 NONE: Final = "none"
-"""The label of what has no code, no format, no endpoint."""
+"""The label if there is no code, format or endpoint."""
 OTHER: Final = "other"
-"""The label of what this relay does not know: another version's code, a name of older settings."""
+"""The label of unknown values: a code of another version, a name of earlier settings."""
 
 STATUSES: Final = frozenset(get_args(Status))
 STATES: Final = get_args(State)
@@ -63,49 +62,57 @@ BEAT_S: Final = 1.0
 SCRAPE_POLL_S: Final = 0.1
 
 REMEMBERED: Final = 256
-"""How many names of models are remembered."""
+"""Cached model names."""
 
 KINDS: Final = (
-    *(("input", "input_tokens"), ("output", "output_tokens"), ("reasoning", "reasoning_tokens")),
-    *(("cached_input", "cached_input_tokens"), ("cache_write", "cache_write_tokens")),
+    ("input", "input_tokens"),
+    ("output", "output_tokens"),
+    ("reasoning", "reasoning_tokens"),
+    ("cached_input", "cached_input_tokens"),
+    ("cache_write", "cache_write_tokens"),
 )
 
-# So that the first of what alerts look for is an increase, and not a series that begins with it.
+# Created at 0: the first increase of a new series is invisible to `increase()`.
 EXPECTED_ENDS: Final = (
-    *(("completed", NONE, NONE), ("cancelled", NONE, "user"), ("cancelled", NONE, "reader_gone")),
-    *(("interrupted", "producer_lost", by) for by in ("relay_lost", "shutdown")),
+    ("completed", NONE, NONE),
+    ("cancelled", NONE, "user"),
+    ("cancelled", NONE, "reader_gone"),
+    ("interrupted", "producer_lost", "relay_lost"),
+    ("interrupted", "producer_lost", "shutdown"),
     ("failed", "internal", "relay"),
 )
 
 
 class RecordsState(NamedTuple):
-    """How the records are doing."""
+    """Rows waiting for the records, and failed writes."""
 
     waiting: int
     failures: int
 
 
 class Names:
-    """The labels that the settings allow."""
+    """Maps names to the labels that the settings allow."""
 
     def __init__(self, upstreams: Upstreams) -> None:
-        # Clients repeat themselves: 0.1 us instead of 3.
+        # 0.1 us instead of 3 for a repeated name.
         self._resolve = lru_cache(REMEMBERED)(upstreams.configured_name)
         self._names = frozenset(upstream.name for upstream in upstreams.all)
         self.routes = (*upstreams.routes, *sorted(self._names - set(upstreams.routes)))
         self.targets = frozenset(upstreams.configured_targets())
-        self.ways = (
-            *((name, t.name) for name, route in upstreams.routes.items() for t in route.targets),
-            *((name, name) for name in sorted(self._names)),
-        )
-        """The routes, each with its targets."""
+        self.route_targets = [
+            (name, target.name)
+            for name, route in upstreams.routes.items()
+            for target in route.targets
+        ]
+        """Pairs of a route and one of its targets; an upstream is paired with itself."""
+        self.route_targets += [(name, name) for name in sorted(self._names)]
 
     def route(self, name: str) -> str:
-        """Return the route's name, or that of the upstream that the name passes through to."""
+        """Return the name of the route, or of the upstream for a name that passes through."""
         return self._resolve(name) or OTHER
 
     def target(self, name: str | None) -> str:
-        """Return `upstream/model`; the upstream's name if a client has named the model."""
+        """Return `upstream/model` if the settings name the model, else the upstream's name."""
         if name is None:
             return NONE
         if name in self.targets:
@@ -115,23 +122,24 @@ class Names:
 
 
 class Metrics(Observer):
-    """Counts what happens in this process, whose area is that of the number `own`."""
+    """The metrics of this process, which writes to `shared_counters[own]`."""
 
     def __init__(
         self,
         names: Names,
-        areas: Sequence[SharedCounters] = (),
+        shared_counters: Sequence[SharedCounters] = (),
         own: int = 0,
         *,
         process: int,
         records: Callable[[], RecordsState] | None = None,
     ) -> None:
         self._names = names
-        self._areas = tuple(areas) or (SharedCounters(),)
-        self._area = self._areas[own]
-        self._values = self._area.values
-        self._places: dict[tuple[str, ...], int | None] = {
-            (series.metric, *series.labels): place for series, place in self._area.places().items()
+        self._shared_counters = tuple(shared_counters) or (SharedCounters(),)
+        self._own = self._shared_counters[own]
+        self._values = self._own.values
+        self._offsets: dict[tuple[str, ...], int | None] = {
+            (series.metric, *series.labels): offset
+            for series, offset in self._own.offsets().items()
         }
         self._process = process
         self._load: Callable[[], Load] | None = None
@@ -142,7 +150,7 @@ class Metrics(Observer):
         self._begin_series()
 
     def rename(self, names: Names) -> None:
-        """Take the labels of other settings."""
+        """Use the labels of new settings."""
         self._names = names
         self._begin_series()
 
@@ -150,7 +158,7 @@ class Metrics(Observer):
         for route in self._names.routes:
             for end in EXPECTED_ENDS:
                 self._add(f.ENDED, route, *end, by=0)
-        for route, target in self._names.ways:
+        for route, target in self._names.route_targets:
             self._add(f.COST, route, target, by=0)
             for family in (f.RETRIES, f.FALLBACKS, f.UNPRICED):
                 self._add(family, target, by=0)
@@ -158,41 +166,41 @@ class Metrics(Observer):
             self._add(f.REFUSALS, code, by=0)
         for family in (f.LOST, f.JOINED, f.RESUMES):
             self._add(family, by=0)
-        for level in (*LEVELS, OTHER):  # all, since threads log too, and only one may make series
+        for level in (*LEVELS, OTHER):  # all: threads log too, and only one may create series
             self._add(f.LOG_LINES, level, by=0)
 
-    # What is counted
+    # Counters
 
-    def _place(self, family: Family, labels: tuple[str, ...]) -> int | None:
+    def _offset(self, family: Family, labels: tuple[str, ...]) -> int | None:
         name = (family.name, *labels)
         try:
-            return self._places[name]
+            return self._offsets[name]
         except KeyError:
-            place = self._area.place(Series(family.name, labels, family.size))
-            self._places[name] = place
-            return place
+            offset = self._own.allocate(Series(family.name, labels, family.size))
+            self._offsets[name] = offset
+            return offset
 
     def _add(self, family: Family, *labels: str, by: float = 1) -> None:
-        place = self._place(family, labels)
-        if place is not None:
-            self._values[place] += by
+        offset = self._offset(family, labels)
+        if offset is not None:
+            self._values[offset] += by
 
     def _set(self, family: Family, *labels: str, to: float) -> None:
-        place = self._place(family, labels)
-        if place is not None:
-            self._values[place] = to
+        offset = self._offset(family, labels)
+        if offset is not None:
+            self._values[offset] = to
 
-    def _note(self, family: Family, seconds: float, *labels: str) -> None:
-        place = self._place(family, labels)
-        if place is not None:
-            self._values[place + bisect_left(family.buckets, seconds)] += 1
-            self._values[place + len(family.buckets) + 1] += seconds
+    def _observe(self, family: Family, seconds: float, *labels: str) -> None:
+        offset = self._offset(family, labels)
+        if offset is not None:
+            self._values[offset + bisect_left(family.buckets, seconds)] += 1
+            self._values[offset + len(family.buckets) + 1] += seconds
 
-    def started(self, record: StreamInfo) -> None:
-        client_format = record.client_format or NONE
+    def started(self, info: StreamInfo) -> None:
+        client_format = info.client_format or NONE
         if client_format not in CLIENT_FORMATS and client_format != NONE:
             client_format = OTHER
-        self._add(f.STARTED, self._names.route(record.route), client_format)
+        self._add(f.STARTED, self._names.route(info.route), client_format)
 
     def attempt_failed(self, failed: AttemptFailed) -> None:
         target = self._names.target(failed.target)
@@ -201,7 +209,7 @@ class Metrics(Observer):
         self._add(f.RETRIES if again else f.FALLBACKS, target)
 
     def first_event(self, first: FirstEvent) -> None:
-        self._note(f.FIRST_EVENT, first.after_s, self._names.route(first.info.route))
+        self._observe(f.FIRST_EVENT, first.after_s, self._names.route(first.info.route))
 
     def ended(self, ended: StreamEnded) -> None:
         names, end = self._names, ended.end
@@ -214,8 +222,8 @@ class Metrics(Observer):
         if ended.target is not None:
             self._add(f.ATTEMPTS, target, status if code == NONE else code)
         if ended.first_event_s is not None:
-            self._note(f.LONGEST_GAP, ended.longest_gap_s or 0.0, route)
-        self._note(f.DURATION, ended.duration_s, route)
+            self._observe(f.LONGEST_GAP, ended.longest_gap_s or 0.0, route)
+        self._observe(f.DURATION, ended.duration_s, route)
         if end.usage is not None:
             self._count_usage(end.usage, target)
             if end.cost is None:
@@ -238,7 +246,7 @@ class Metrics(Observer):
             self._add(f.RESUMES)
 
     def answered(self, endpoint: str | None, method: str, status: int) -> None:
-        """Count a request: `endpoint` is the path of the route that took it."""
+        """Count a request; `endpoint` is the path template of its route."""
         self._add(
             f.HTTP_REQUESTS,
             endpoint or NONE,
@@ -247,52 +255,56 @@ class Metrics(Observer):
         )
 
     def logged(self, level: str) -> None:
-        """Count a line of the log."""
+        """Count a log line."""
         self._add(f.LOG_LINES, level if level in LEVELS else OTHER)
 
-    # What is looked at
+    # Gauges
 
     def open(self, load: Callable[[], Load]) -> None:
-        """Measure the event loop's lag every second, and publish the `load` of this process."""
+        """Measure the event loop's lag every second, and publish `load` with it."""
         self._load = load
         self._publish()
         self._beat_at(asyncio.get_running_loop().time() + BEAT_S)
 
     def close(self) -> None:
-        """Stop looking."""
+        """Stop the timer, and withdraw the gauges."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._area.leave()
+        self._own.leave()
 
     def _beat_at(self, due: float) -> None:
         self._timer = asyncio.get_running_loop().call_at(due, self._beat, due)
 
     def _beat(self, due: float) -> None:
         now = asyncio.get_running_loop().time()
-        self._note(f.LAG, max(0.0, now - due))
-        if len(self._areas) > 1:  # else they are looked at when they are asked for
+        self._observe(f.LAG, max(0.0, now - due))
+        if len(self._shared_counters) > 1:  # else `render` is enough
             self._publish()
         self._beat_at(now + BEAT_S)
 
     def _publish(self) -> None:
-        """Put into the area what others cannot look at."""
-        self._area.enter(self._process)
+        """Write the gauges of this process to its shared counters."""
+        self._own.enter(self._process)
         self._set(f.WORKERS, to=1)
         if self._load is not None:
             self._set_load(self._load())
         if self._records is not None:
             state = self._records()
             self._set(f.RECORDS_WAITING, to=state.waiting)
-            # A worker's successor goes on from what it has counted.
+            # The difference: a worker's successor continues its counters.
             self._add(f.RECORDS_FAILURES, by=state.failures - self._records_failures)
             self._records_failures = state.failures
 
     def _set_load(self, load: Load) -> None:
         for family, value in (
-            *((f.STREAMS, load.streams), (f.CALLS, load.calls), (f.READERS, load.readers)),
-            *((f.DRAINING, load.draining), (f.LOG_HEALTHY, load.log_healthy)),
-            *((f.LOG_STREAMS, load.log_streams), (f.LOG_BYTES, load.log_bytes)),
+            (f.STREAMS, load.streams),
+            (f.CALLS, load.calls),
+            (f.READERS, load.readers),
+            (f.DRAINING, load.draining),
+            (f.LOG_HEALTHY, load.log_healthy),
+            (f.LOG_STREAMS, load.log_streams),
+            (f.LOG_BYTES, load.log_bytes),
             (f.REQUEST_BYTES, load.request_bytes),
         ):
             self._set(family, to=float(value))
@@ -300,24 +312,24 @@ class Metrics(Observer):
             for one in STATES:
                 self._set(f.BREAKERS, target, one, to=float(state == one))
 
-    # What is told
+    # Exposition
 
     async def render(
         self, accept: str, accounts: Sequence[tuple[Account, AccountState]] = ()
     ) -> tuple[bytes, str]:
-        """Return all metrics, and the type of the text, in the best form that is accepted.
+        """Return the metrics of all workers, and their content type, in an accepted format.
 
-        `accounts` have limits, and are the same whichever worker answers.
+        `accounts` are those with limits: read from the log, the same in each worker.
         """
         self._publish()
-        self._area.scraped_at = time.monotonic_ns()
+        self._own.scraped_at = time.monotonic_ns()
         return await asyncio.to_thread(self._encode, OPENMETRICS in accept, accounts)
 
     async def wait_for_scrape(self, within_s: float, *, unless: asyncio.Event) -> None:
-        """Wait until any worker has been scraped once more, but not longer, and not once set."""
+        """Wait for the next scrape of any worker, at most `within_s`, or until `unless` is set."""
         since, waited = time.monotonic_ns(), 0.0
         while waited < within_s and not unless.is_set():
-            if any(area.scraped_at >= since for area in self._areas):
+            if any(one.scraped_at >= since for one in self._shared_counters):
                 return
             await asyncio.sleep(SCRAPE_POLL_S)
             waited += SCRAPE_POLL_S
@@ -326,7 +338,7 @@ class Metrics(Observer):
         self, as_openmetrics: bool, accounts: Sequence[tuple[Account, AccountState]]
     ) -> tuple[bytes, str]:
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Collected(self._areas, accounts))
+        registry.register(_AllWorkers(self._shared_counters, accounts))
         with self._encoding:  # one at a time: some thousand series take 50 ms
             if as_openmetrics:
                 text: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]  # it has no types
@@ -338,13 +350,15 @@ def _code(code: str) -> str:
     return code if code in CODES else OTHER
 
 
-class _Collected(Collector):
-    """All areas as one, and the accounts."""
+class _AllWorkers(Collector):
+    """Merges the counters of all workers, and adds the accounts."""
 
     def __init__(
-        self, areas: Sequence[SharedCounters], accounts: Sequence[tuple[Account, AccountState]]
+        self,
+        shared_counters: Sequence[SharedCounters],
+        accounts: Sequence[tuple[Account, AccountState]],
     ) -> None:
-        self._areas = areas
+        self._shared_counters = shared_counters
         self._accounts = accounts
 
     def collect(self) -> Iterator[Metric]:
@@ -364,10 +378,10 @@ class _Collected(Collector):
     def _merge(self) -> dict[str, dict[tuple[str, ...], list[float]]]:
         merged: dict[str, dict[tuple[str, ...], list[float]]] = {}
         known = {family.name: family for family in FAMILIES}
-        for area in self._areas:
-            for series, values in area.read():
+        for counters in self._shared_counters:
+            for series, values in counters.read():
                 family = known[series.metric]
-                if family.kind == "gauge" and not area.process:
+                if family.kind == "gauge" and not counters.process:
                     continue
                 rows = merged.setdefault(family.name, {})
                 before = rows.get(series.labels)
@@ -381,13 +395,13 @@ class _Collected(Collector):
         return merged
 
     def _processes(self) -> Iterator[Metric]:
-        """Yield what the system says of each worker."""
+        """Yield the process metrics (CPU, memory, file descriptors) of each worker."""
         found: dict[str, Metric] = {}
-        for number, area in enumerate(self._areas, 1):
-            if not (process := area.process):
+        for number, counters in enumerate(self._shared_counters, 1):
+            if not (process := counters.process):
                 continue
-            told = ProcessCollector("seseragi", pid=partial(int, process), registry=None)
-            for metric in told.collect():
+            collector = ProcessCollector("seseragi", pid=partial(int, process), registry=None)
+            for metric in collector.collect():
                 whole = found.setdefault(
                     metric.name, Metric(metric.name, metric.documentation, metric.type)
                 )
@@ -399,7 +413,7 @@ class _Collected(Collector):
 def _usage_of(
     accounts: Sequence[tuple[Account, AccountState]],
 ) -> Iterator[tuple[Family, tuple[str, str], float]]:
-    """Yield what each account has used and may use."""
+    """Yield the usage and the limits of each account."""
     for account, state in accounts:
         for name, period, limit in (
             ("day", state.day, account.nano_usd_per_day),

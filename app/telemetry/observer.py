@@ -1,7 +1,7 @@
-"""What happens to streams, for observers: the log line, metrics, records.
+"""Observers of streams, such as the log line, metrics and records, and the events they receive.
 
-An observer is told within the call in which it happens: it neither waits nor blocks. What it
-raises reaches no stream and no other observer.
+Observers are called synchronously and must not block. Their exceptions reach neither the stream
+nor other observers.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,31 +20,31 @@ log = structlog.get_logger("seseragi.telemetry")
 
 
 class AttemptStarted(msgspec.Struct, frozen=True, kw_only=True):
-    """A target is about to be asked: for a stream, or in a call that makes none."""
+    """An attempt at a target begins: for a stream, or for a call without one."""
 
     id: str
     """The stream, or the call."""
     attempt: int
     target: Target
     headers: dict[str, str]
-    """What the calls of it are to say beside their own headers: an observer may add to it."""
+    """Further headers of the upstream request; observers may add some."""
     operation: Literal["generation", "embeddings", "token_count"] = "generation"
-    """Any other than a generation is a call of its own, whose end `call_ended` tells."""
+    """All but a generation are calls without a stream, which end with `call_ended`."""
 
 
 class CallEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt is over of a call that makes no stream, such as embeddings."""
+    """An attempt of a call without a stream, such as embeddings, ended."""
 
     id: str
     attempt: int
     code: str | None
-    """Of its error; "cancelled" where it was stopped."""
+    """Of its error; "cancelled" if it was stopped."""
     answered_model: str | None
     usage: TokenCounts | None
 
 
 class AttemptFailed(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt failed before the answer had begun, and another one follows."""
+    """An attempt failed before the answer began, and another one follows."""
 
     info: StreamInfo
     attempt: int
@@ -55,12 +55,12 @@ class AttemptFailed(msgspec.Struct, frozen=True, kw_only=True):
     wait_s: float
     """Until the next attempt."""
     then: str
-    """What follows, in words."""
+    """The next step, for the log line."""
     reply: ProviderReply | None = None
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer has begun: no other target is tried."""
+    """The answer began: no other target is tried."""
 
     info: StreamInfo
     attempt: int
@@ -68,102 +68,102 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
     after_s: float
     """Since the stream was started."""
     answer: StreamTarget | None = None
-    """Who answers by its own word."""
+    """The answering model and id, as the provider states them."""
 
 
 class FirstEvent(msgspec.Struct, frozen=True):
-    """The first piece of the answer can be read."""
+    """The first event of the answer is readable."""
 
     info: StreamInfo
     after_s: float
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for a stream, or for reading one, was refused."""
+    """A request to start or to read a stream was refused."""
 
     owner: str
     request_id: str
     model: str | None
-    """As the request names it; None where it was not read."""
+    """As the request names it; None if the body was not parsed."""
     error: RelayError
 
 
 class Readers(msgspec.Struct, frozen=True, kw_only=True):
-    """A reader has joined or left a stream."""
+    """A reader joined or left a stream."""
 
     stream: str
     owner: str
     readers: int
-    """How many the stream has in this process now."""
+    """The stream's readers in this process now."""
     resumed: bool = False
-    """Whether one has joined that had a cursor."""
+    """Whether the reader joined with a cursor."""
 
 
 class Observer(Protocol):
-    """Is notified of every stream that this process runs, and of ends that it wrote for others.
+    """Receives events of every stream of this process, and ends that it wrote for dead processes.
 
     A subclass overrides only the methods that it needs.
 
-    `started` is told once the log has the stream's first event, and `ended` once it has the
-    `stream.end` in its place: after a commit in SQLite, after Redis has said so. The process that
-    put it there tells it, and no other: the stream's own, or the one that ended it for a process
-    that was lost, after a restart too. So over all processes it is told once for each stream.
+    `started` is called once the log has the stream's first event, and `ended` once the log has
+    the `stream.end`: after the commit in SQLite, or the reply of Redis. Only the process that
+    wrote the end calls `ended`: the stream's own, or the one that ended it for a dead process,
+    also after a restart. So over all processes there is one call per stream.
 
-    A process that is killed in the moment between the commit and the telling tells nothing, and
-    nobody does it for it: it would be told twice where the kill came a moment later. That moment
-    is the way from SQLite's commit, or Redis's reply, to the event loop; a memory log has none,
-    but takes its streams along. A Redis that loses acknowledged writes may have a stream ended
-    twice, and then both ends are told.
+    A process killed between the commit and the call never calls it, and no other process does:
+    the end would be reported twice if the kill came a moment later. That window is the way from
+    SQLite's commit, or Redis's reply, to the event loop; a memory log has none, but loses its
+    streams. If Redis loses acknowledged writes, a stream may end twice, and both ends are
+    reported.
     """
 
     # Each returns explicitly: a method without a body would be abstract.
 
-    def started(self, record: StreamInfo) -> None:
-        """Hear that a stream has begun."""
+    def started(self, info: StreamInfo) -> None:
+        """Receive the start of a stream."""
         return
 
     def attempt_started(self, started: AttemptStarted) -> None:
-        """Hear that a target is about to be asked."""
+        """Receive the start of an attempt."""
         return
 
     def call_ended(self, ended: CallEnded) -> None:
-        """Hear that an attempt of a call is over that makes no stream."""
+        """Receive the end of an attempt of a call without a stream."""
         return
 
     def attempt_failed(self, failed: AttemptFailed) -> None:
-        """Hear that an attempt has failed and another one follows."""
+        """Receive the failure of an attempt that another one follows."""
         return
 
     def committed(self, committed: Committed) -> None:
-        """Hear that an answer has begun."""
+        """Receive the beginning of an answer."""
         return
 
     def first_event(self, first: FirstEvent) -> None:
-        """Hear that something of an answer can be read."""
+        """Receive the first readable event of an answer."""
         return
 
     def ended(self, ended: StreamEnded) -> None:
-        """Hear that a stream has ended."""
+        """Receive the end of a stream."""
         return
 
     def refused(self, refused: Refused) -> None:
-        """Hear that a request was refused."""
+        """Receive the refusal of a request."""
         return
 
     def reader_joined(self, readers: Readers) -> None:
-        """Hear that a stream has one reader more."""
+        """Receive a new reader of a stream."""
         return
 
     def reader_left(self, readers: Readers) -> None:
-        """Hear that a stream has one reader less."""
+        """Receive the leaving of a reader."""
         return
 
 
 class Observers(Observer):
-    """Tells several observers; what one of them raises is logged once for each of its methods."""
+    """Forwards events to several observers; logs the first exception of each of their methods."""
 
     def __init__(self, observers: Sequence[Observer] = ()) -> None:
-        self._told: dict[str, list[Callable[[Any], None]]] = {
+        self._receivers: dict[str, list[Callable[[Any], None]]] = {
             method: [] for method in vars(Observer) if not method.startswith("_")
         }
         self._failed: set[Callable[[Any], None]] = set()
@@ -171,14 +171,14 @@ class Observers(Observer):
             self.add(observer)
 
     def add(self, observer: Observer) -> None:
-        """Tell one more from now on, of what it has a method for."""
-        for method, told in self._told.items():
-            tell = getattr(observer, method)
-            if getattr(tell, "__func__", None) is not getattr(Observer, method):
-                told.append(tell)
+        """Forward events to another observer, to the methods that it overrides."""
+        for method, receivers in self._receivers.items():
+            receive = getattr(observer, method)
+            if getattr(receive, "__func__", None) is not getattr(Observer, method):
+                receivers.append(receive)
 
-    def started(self, record: StreamInfo) -> None:
-        self._notify("started", record)
+    def started(self, info: StreamInfo) -> None:
+        self._notify("started", info)
 
     def attempt_started(self, started: AttemptStarted) -> None:
         self._notify("attempt_started", started)
@@ -207,12 +207,12 @@ class Observers(Observer):
     def reader_left(self, readers: Readers) -> None:
         self._notify("reader_left", readers)
 
-    def _notify(self, method: str, what: object) -> None:
-        for tell in self._told[method]:
+    def _notify(self, method: str, event: object) -> None:
+        for receive in self._receivers[method]:
             try:
-                tell(what)
+                receive(event)
             except Exception:
-                if tell not in self._failed:
-                    self._failed.add(tell)
-                    name = type(getattr(tell, "__self__", tell)).__name__
+                if receive not in self._failed:
+                    self._failed.add(receive)
+                    name = type(getattr(receive, "__self__", receive)).__name__
                     log.exception("observer failed", observer=name, method=method)

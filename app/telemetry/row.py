@@ -1,4 +1,4 @@
-"""The row of an ended stream in the records: a projection of `StreamEnded`. Pure values."""
+"""The row of an ended stream in the records: a projection of `StreamEnded`. Pure."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -13,7 +13,7 @@ from ..events import TokenCounts
 class StreamRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One stream; times in unix seconds, money in nano-USD.
 
-    Whoever adds a field gives it a default: logs hand on rows that an older version wrote.
+    New fields need a default: logs return rows that an older version wrote.
     """
 
     stream: str
@@ -27,22 +27,22 @@ class StreamRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """As the client named it."""
     client_format: str = ""
     target: str | None = None
-    """`upstream/model` that answered, or was asked last; None where nobody was."""
+    """`upstream/model` of the last attempt; None if there was no attempt."""
     answered_model: str | None = None
     """As the upstream names it."""
     started_at: float
     ended_at: float
     first_event_s: float | None = None
     longest_gap_s: float | None = None
-    """Between two pieces of the answer, as they came."""
+    """Between two pieces of the answer on arrival."""
     status: str
     finish_reason: str = ""
     code: str | None = None
     attempts: int = 1
     readers: int = 0
-    """Until the end, in the process that ran it."""
+    """In the process that ran it, until the end."""
     resumes: int = 0
-    """Readers that came with a cursor."""
+    """Readers that joined with a cursor."""
     events: int = 0
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -55,33 +55,44 @@ class StreamRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     price_version: str = ""
     trace_id: str = ""
     lost: bool = False
-    """Whether it was ended for a producer that was lost."""
+    """Whether another process ended it for a dead producer."""
     ended_by: str | None = None
-    """Who or what ended an answer that is not complete."""
+    """The cause of an incomplete answer."""
     content: bytes = b""
-    """JSON, where the route is set to record it."""
+    """JSON, if the route records content."""
 
 
 _OF_STREAM = (
-    *("target", "answered_model", "started_at", "ended_at", "first_event_s", "longest_gap_s"),
-    *("attempts", "readers", "resumes", "events", "nano_usd", "lost", "content"),
+    "target",
+    "answered_model",
+    "started_at",
+    "ended_at",
+    "first_event_s",
+    "longest_gap_s",
+    "attempts",
+    "readers",
+    "resumes",
+    "events",
+    "nano_usd",
+    "lost",
+    "content",
 )
-_OF_RECORD = ("request_id", "tenant", "user", "route", "model", "client_format", "trace_id")
+_OF_INFO = ("request_id", "tenant", "user", "route", "model", "client_format", "trace_id")
 _OF_END = ("status", "finish_reason", "ended_by")
 
 _stream_values = attrgetter(*_OF_STREAM)
-_record_values = attrgetter(*_OF_RECORD)
+_info_values = attrgetter(*_OF_INFO)
 _end_values = attrgetter(*_OF_END)
 
 
 def row_of(ended: StreamEnded) -> StreamRow:
-    """Return the row of a stream; its counts are those of all attempts."""
-    record, end, charges = ended.info, ended.end, ended.charges
+    """Return the row of a stream, with the token counts of all attempts."""
+    info, end, charges = ended.info, ended.end, ended.charges
     counted = [charge.counts for charge in charges if charge.counts is not None]
     estimated = any(counts.estimated for counts in counted)
     return StreamRow(
-        stream=record.id,
-        key=record.key_name,
+        stream=info.id,
+        key=info.key_name,
         code=end.error.code if end.error else None,
         input_tokens=_sum(counted, "input_tokens"),
         output_tokens=_sum(counted, "output_tokens"),
@@ -91,13 +102,13 @@ def row_of(ended: StreamEnded) -> StreamRow:
         usage_from="estimate" if estimated else "provider" if counted else "none",
         price_version=", ".join(sorted({one.price_version for one in charges} - {""})),
         **dict(zip(_OF_STREAM, _stream_values(ended), strict=True)),
-        **dict(zip(_OF_RECORD, _record_values(record), strict=True)),
+        **dict(zip(_OF_INFO, _info_values(info), strict=True)),
         **dict(zip(_OF_END, _end_values(end), strict=True)),
     )
 
 
 def with_end(row: StreamRow, ended: StreamEnded) -> StreamRow:
-    """Return the row of its producer for a stream that has ended in another way."""
+    """Return the producer's row, changed to the end that the stream actually had."""
     end = ended.end
     return msgspec.structs.replace(
         row,
@@ -110,7 +121,7 @@ def with_end(row: StreamRow, ended: StreamEnded) -> StreamRow:
 
 
 def _sum(counted: Sequence[TokenCounts], name: str) -> int | None:
-    """Add up the counts of one kind, as far as they are known."""
+    """Add up the known counts of one kind; None if none is known."""
     known = [number for counts in counted if (number := getattr(counts, name)) is not None]
     return sum(known) if known else None
 
@@ -120,14 +131,14 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def pack_row(row: StreamRow) -> bytes:
-    """Return a row as the bytes that `unpack_row` reads."""
+    """Encode a row."""
     return _encode(row)
 
 
 def unpack_row(data: bytes) -> StreamRow:
-    """Read back what `pack_row` wrote.
+    """Decode a row encoded by `pack_row`.
 
     Raises:
-        msgspec.MsgspecError, ValueError: it is none.
+        msgspec.MsgspecError, ValueError: the bytes are no row.
     """
     return _decode(data)

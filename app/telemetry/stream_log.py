@@ -1,4 +1,4 @@
-"""The log lines of a stream: one for its end, and one for each attempt that failed."""
+"""The log lines of a stream: one for its end, and one for each failed attempt."""
 
 from typing import Any
 
@@ -8,19 +8,19 @@ from ..eventlog.stream_ended import ProviderReply, StreamEnded
 from ..eventlog.stream_info import StreamInfo
 from .observer import AttemptFailed, Observer
 
-TO_MEND = frozenset(("upstream_auth", "upstream_billing"))
-"""What only the operator can mend."""
+OPERATOR_ERRORS = frozenset(("upstream_auth", "upstream_billing"))
+"""Errors that only the operator can fix."""
 
-CLIENTS_FAULT = frozenset(
+CLIENT_ERRORS = frozenset(
     ("upstream_invalid_request", "context_length_exceeded", "content_filtered")
 )
-"""What the provider says of a request: who sent it has to mend that."""
+"""Errors of the request, which only its sender can fix."""
 
 log = structlog.get_logger("seseragi.relay")
 
 
 class StreamLog(Observer):
-    """Logs how streams end, with the id of the request that started them."""
+    """Logs ends of streams and failed attempts, with the id of the request that started each."""
 
     def attempt_failed(self, failed: AttemptFailed) -> None:
         log.warning(
@@ -42,11 +42,11 @@ class StreamLog(Observer):
         failed = reply is not None and end.ended_by in ("provider", "deadline")
         if failed and ended.target is not None:
             _log_last_attempt(ended, ended.target)
-        to_mend = error is not None and error.code in TO_MEND
-        tell = log.warning if to_mend else log.info
-        tell(
+        operator_error = error is not None and error.code in OPERATOR_ERRORS
+        write = log.warning if operator_error else log.info
+        write(
             "stream ended",
-            # Not that of the request which this is told in: it may be any.
+            # Overrides the request id of the context, which may be any request's.
             **_stream_of(ended.info),
             model=ended.info.route,
             upstream=ended.target,
@@ -55,8 +55,8 @@ class StreamLog(Observer):
             finish_reason=end.finish_reason,
             code=error.code if error else None,
             ended_by=end.ended_by,
-            # Of others it may quote what the client sent.
-            **({"error": error.message} if error is not None and to_mend else {}),
+            # Other messages may quote the request.
+            **({"error": error.message} if error is not None and operator_error else {}),
             events=ended.events,
             first_event_s=_rounded(ended.first_event_s),
             duration_s=_rounded(ended.duration_s),
@@ -68,11 +68,11 @@ class StreamLog(Observer):
 
 
 def _log_last_attempt(ended: StreamEnded, target: str) -> None:
-    """Log the failure of an attempt that none has followed."""
+    """Log the failure of the last attempt."""
     error = ended.end.error
     code = (ended.reply and ended.reply.code) or (error and error.code)
-    tell = log.info if code in CLIENTS_FAULT else log.warning
-    tell(
+    write = log.info if code in CLIENT_ERRORS else log.warning
+    write(
         "attempt failed",
         **_stream_of(ended.info),
         upstream=target.partition("/")[0],
@@ -84,22 +84,22 @@ def _log_last_attempt(ended: StreamEnded, target: str) -> None:
     )
 
 
-def _stream_of(record: StreamInfo) -> dict[str, str]:
-    trace = {"trace_id": record.trace_id} if record.traceparent else {}
-    return {"request_id": record.request_id, "stream": record.id, **trace}
+def _stream_of(info: StreamInfo) -> dict[str, str]:
+    trace = {"trace_id": info.trace_id} if info.traceparent else {}
+    return {"request_id": info.request_id, "stream": info.id, **trace}
 
 
 def _reply_of(reply: ProviderReply | None) -> dict[str, Any]:
-    """Return what is known of a provider's reply."""
+    """Return the known fields of a provider's reply."""
     if reply is None:
         return {}
-    told = {
+    fields = {
         "http_status": reply.http_status,
         "upstream_request_id": reply.request_id or None,
         "said": reply.said or None,
         "attempt_s": _rounded(reply.duration_s),
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _rounded(seconds: float | None) -> float | None:

@@ -1,10 +1,10 @@
-"""The trace that a request belongs to, for whoever works for it, also where nobody traces."""
+"""The trace of the current request, readable without importing OpenTelemetry."""
 
 from contextvars import ContextVar
 from typing import Final
 
 TRACEPARENT: Final[ContextVar[str]] = ContextVar("seseragi_traceparent", default="")
-"""The span of the request as W3C's `traceparent` says it; "" where there are no traces.
+"""The request's span in the format of W3C's `traceparent`; "" without tracing.
 
-What the request starts takes it along, as it does the request's id.
+Tasks that the request starts inherit it, like the request's id.
 """

@@ -1,8 +1,7 @@
 """Traces: a span for each request, for each stream, and for each call of an upstream.
 
-The span of a stream is a child of that of its request and may outlive it: it ends with the
-stream, whoever reads. Those of its attempts are children of the stream's. Nothing here is done
-for a token.
+The span of a stream is a child of its request's span and may outlive it: it ends with the
+stream. The spans of its attempts are children of the stream's. No work is done for a token.
 """
 
 import asyncio
@@ -45,10 +44,10 @@ from .tracing_export import CLOSE_S, SpanQueue
 
 MAX_TEXT: Final = 200
 MAX_PATH: Final = 1000
-"""Characters of what clients have typed."""
+"""Characters of attributes with text from clients."""
 
 MAX_STREAMS: Final = 20_000
-"""Streams whose end is waited for: of one that another process has ended nobody hears."""
+"""Unfinished stream spans. If another process ends the stream, no `ended` comes here."""
 
 _TRACEPARENT: Final = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _HEADERS: Final = (b"traceparent", b"tracestate")
@@ -58,7 +57,7 @@ _W3C: Final = TraceContextTextMapPropagator()
 
 
 class _OwnDecision(Sampler):
-    """Decides for spans whose parent is elsewhere as if they had none."""
+    """Samples spans with a remote parent as if they were roots."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
@@ -77,24 +76,24 @@ class _OwnDecision(Sampler):
 
 
 class _Stream:
-    """The spans of a stream that runs here."""
+    """The spans of a running stream."""
 
-    __slots__ = ("asked_at", "attempt", "span")
+    __slots__ = ("attempt", "attempt_at", "span")
 
     def __init__(self, span: Span) -> None:
         self.span = span
         self.attempt: Span | None = None
-        self.asked_at = 0
-        """In nanoseconds of the wall clock."""
+        self.attempt_at = 0
+        """The start of the attempt, in nanoseconds of the wall clock."""
 
 
 class Tracing(Observer):
-    """Makes spans between `open` and `close`; before that it starts no thread."""
+    """Makes spans between `open` and `close`; `open` starts the thread."""
 
     def __init__(self, *, spans: int, batch: int, delay_ms: int, trusts_flags: bool = True) -> None:
-        """Prepare it; with `trusts_flags` clients decide which of their traces are kept.
+        """Prepare it; with `trusts_flags` the sampled flag of clients' traces is honoured.
 
-        As many spans as `spans` may wait, and are sent in batches every `delay_ms`.
+        The queue has room for `spans`, sent in batches of `batch` every `delay_ms`.
         """
         self._queue = partial(SpanQueue, spans=spans, batch=batch, delay_ms=delay_ms)
         self._trusts_flags = trusts_flags
@@ -104,7 +103,7 @@ class Tracing(Observer):
         self._calls: dict[str, Span] = {}
 
     def open(self) -> None:
-        """Begin, in the process that is to make spans."""
+        """Begin to make and send spans in this process."""
         _quieten()
         provider = TracerProvider(resource=_build_resource(), shutdown_on_exit=False)
         if not self._trusts_flags:
@@ -114,18 +113,18 @@ class Tracing(Observer):
         self._tracer = provider.get_tracer("seseragi", __version__)
 
     async def aclose(self) -> None:
-        """Send what waits, as far as that can be done in a bounded time."""
+        """Send the queued spans, within a time limit."""
         if self._spans is None:
             return
         spans, self._spans = self._spans, None
         self._tracer = trace.NoOpTracer()
         closing, until = spans.begin_close(), time.monotonic() + CLOSE_S
-        while closing.is_alive() and time.monotonic() < until:  # noqa: ASYNC110  (of a thread)
+        while closing.is_alive() and time.monotonic() < until:  # noqa: ASYNC110  (a thread)
             await asyncio.sleep(0.01)
         spans.end_close()
 
     def close(self) -> None:
-        """Do the same where no event loop runs."""
+        """Do the same without an event loop."""
         if self._spans is not None:
             spans, self._spans = self._spans, None
             self._tracer = trace.NoOpTracer()
@@ -149,7 +148,7 @@ class Tracing(Observer):
         traceparent = _traceparent_of(span)
         _REQUEST.set(span)
         TRACEPARENT.set(traceparent)
-        # Each request has a task of its own, and what it starts takes this along.
+        # Each request has its own task; tasks that it starts inherit this.
         structlog.contextvars.bind_contextvars(trace_id=traceparent[3:35])
         return span
 
@@ -163,7 +162,7 @@ class Tracing(Observer):
         request_id: str | None,
         client_left: bool,
     ) -> None:
-        """End the span of a request, whose answer had this status; None where none began."""
+        """End the span of a request; `status` is None if no response began."""
         if span.is_recording():
             name = method if method in n.METHODS else "HTTP"
             span.update_name(name if route is None else f"{name} {route}")
@@ -185,7 +184,7 @@ class Tracing(Observer):
             span.set_attribute(n.CODE, refused.error.code)
 
     def reader_joined(self, readers: Readers) -> None:
-        """Link a request that reads a stream which another one has started to the stream."""
+        """Link the span of a request that reads a stream to the stream's span."""
         span, stream = _REQUEST.get(), self._streams.get(readers.stream)
         if span is not None and stream is not None:
             span.set_attribute(n.STREAM, readers.stream)
@@ -193,14 +192,14 @@ class Tracing(Observer):
 
     # Streams
 
-    def started(self, record: StreamInfo) -> None:
+    def started(self, info: StreamInfo) -> None:
         request = _REQUEST.get()
-        if request is not None and record.traceparent == TRACEPARENT.get():
+        if request is not None and info.traceparent == TRACEPARENT.get():
             parent = trace.set_span_in_context(request, Context())
-            request.set_attribute(n.STREAM, record.id)
+            request.set_attribute(n.STREAM, info.id)
         else:
-            parent = _parent_of(record)
-        self._streams[record.id] = _Stream(self._begin_stream(record, parent))
+            parent = _parent_of(info)
+        self._streams[info.id] = _Stream(self._begin_stream(info, parent))
         if len(self._streams) > MAX_STREAMS:
             oldest = self._streams.pop(next(iter(self._streams)))
             for span in (oldest.attempt, oldest.span):
@@ -208,41 +207,41 @@ class Tracing(Observer):
                     _fail(span, "producer_lost")
                     span.end()
 
-    def _begin_stream(self, record: StreamInfo, parent: Context) -> Span:
+    def _begin_stream(self, info: StreamInfo, parent: Context) -> Span:
         return self._tracer.start_span(
             n.STREAM_SPAN,
             parent,
             SpanKind.INTERNAL,
             {
-                n.STREAM: record.id,
-                n.REQUEST_ID: record.request_id,
-                n.MODEL_ROUTE: _text(record.route),
-                n.CLIENT_FORMAT: record.client_format,
-                **({n.KEY: _text(record.key_name)} if record.key_name else {}),
+                n.STREAM: info.id,
+                n.REQUEST_ID: info.request_id,
+                n.MODEL_ROUTE: _text(info.route),
+                n.CLIENT_FORMAT: info.client_format,
+                **({n.KEY: _text(info.key_name)} if info.key_name else {}),
             },
-            start_time=_nanoseconds(record.created_at) if record.created_at else None,
+            start_time=_nanoseconds(info.created_at) if info.created_at else None,
         )
 
     def attempt_started(self, started: AttemptStarted) -> None:
         target, generates = started.target, started.operation == "generation"
         stream = self._streams.get(started.id)
-        if generates and stream is None:  # its end would not be heard
+        if generates and stream is None:  # its `ended` came already
             return
         above = _REQUEST.get() if stream is None else stream.span
         parent = Context() if above is None else trace.set_span_in_context(above, Context())
         upstream = target.upstream
         operation = _OPERATIONS[started.operation](upstream.dialect)
         model = _text(target.model)
-        place = n.place_of(upstream.name, upstream.base_url, upstream.dialect)
+        server = n.server_of(upstream.name, upstream.base_url, upstream.dialect)
         attributes: dict[str, str | int | bool] = {
             n.OPERATION: operation,
-            n.PROVIDER: place.provider,
+            n.PROVIDER: server.provider,
             n.REQUEST_MODEL: model,
             n.TARGET: _text(target.name),
             n.ATTEMPT: started.attempt,
         }
-        if place.host is not None and place.port is not None:
-            attributes |= {n.SERVER: place.host, n.PORT: place.port}
+        if server.host is not None and server.port is not None:
+            attributes |= {n.SERVER: server.host, n.PORT: server.port}
         if generates:
             attributes[n.REQUEST_STREAM] = True
         now = time.time_ns()
@@ -252,7 +251,7 @@ class Tracing(Observer):
         if upstream.trace_context:
             _W3C.inject(started.headers, trace.set_span_in_context(span, Context()))
         if stream is not None:
-            stream.attempt, stream.asked_at = span, now
+            stream.attempt, stream.attempt_at = span, now
         else:
             self._calls[started.id] = span
 
@@ -277,14 +276,19 @@ class Tracing(Observer):
         stream = self._streams.get(committed.info.id)
         if stream is None or stream.attempt is None or committed.answer is None:
             return
-        model, its_id = committed.answer.model, committed.answer.upstream_id
-        known = {n.RESPONSE_MODEL: _text(model), n.RESPONSE_ID: _text(its_id) if its_id else None}
-        _set(stream.attempt, known)
+        answer = committed.answer
+        _set(
+            stream.attempt,
+            {
+                n.RESPONSE_MODEL: _text(answer.model),
+                n.RESPONSE_ID: _text(answer.upstream_id) if answer.upstream_id else None,
+            },
+        )
 
     def first_event(self, first: FirstEvent) -> None:
         stream = self._streams.get(first.info.id)
         if stream is not None and stream.attempt is not None:
-            seconds = (time.time_ns() - stream.asked_at) / 1e9
+            seconds = (time.time_ns() - stream.attempt_at) / 1e9
             stream.attempt.set_attribute(n.FIRST_CHUNK, seconds)
 
     def attempt_failed(self, failed: AttemptFailed) -> None:
@@ -309,7 +313,7 @@ class Tracing(Observer):
 
     def ended(self, ended: StreamEnded) -> None:
         stream = self._streams.pop(ended.info.id, None)
-        if stream is None:  # of a process that is lost, or of one before this
+        if stream is None:  # of a dead process, or from before a restart
             stream = _Stream(self._begin_stream(ended.info, _parent_of(ended.info)))
         if stream.attempt is not None:
             if stream.attempt.is_recording():
@@ -329,25 +333,25 @@ _OPERATIONS: Final[Mapping[str, Callable[[str], str]]] = {
 
 
 def _build_resource() -> Resource:
-    """Return what spans are of: what the environment says first."""
+    """Return the resource of all spans; the environment takes precedence."""
     resource = Resource({SERVICE_VERSION: __version__}).merge(Resource.create())
     named = not str(resource.attributes.get(SERVICE_NAME)).startswith("unknown_service")
     return resource if named else resource.merge(Resource({SERVICE_NAME: "seseragi"}))
 
 
 def _add_answer(span: Span, ended: StreamEnded) -> None:
-    """Say what an attempt was answered, which was the last of its stream."""
+    """Add the answer to the span of a stream's last attempt."""
     end = ended.end
     reason = "error" if end.finish_reason == "cancelled" else end.finish_reason
-    said: dict[str, Any] = {n.FINISH_REASONS: [reason], n.STATUS: end.status}
+    attributes: dict[str, Any] = {n.FINISH_REASONS: [reason], n.STATUS: end.status}
     if ended.traced_content:
         messages = render_messages(ended.traced_content, finish_reason=end.finish_reason)
-        said |= {n.INPUT_MESSAGES: messages.asked, n.OUTPUT_MESSAGES: messages.answered}
-    _set(span, said | _usage_of(end.usage))
+        attributes |= {n.INPUT_MESSAGES: messages.input, n.OUTPUT_MESSAGES: messages.output}
+    _set(span, attributes | _usage_of(end.usage))
 
 
 def _sum_up(span: Span, ended: StreamEnded) -> None:
-    """Say how a stream was as a whole."""
+    """Add the result of a stream to its span."""
     end = ended.end
     _set(
         span,
@@ -367,7 +371,7 @@ def _sum_up(span: Span, ended: StreamEnded) -> None:
 
 
 def _mark(span: Span, ended: StreamEnded) -> None:
-    """Mark what has failed; that somebody has stopped it is no failure."""
+    """Mark the span of a failed stream; a cancelled one did not fail."""
     end = ended.end
     if end.status in ("failed", "interrupted"):
         _fail(span, end.error.code if end.error is not None else end.status)
@@ -381,36 +385,36 @@ def _usage_of(usage: TokenCounts | None) -> dict[str, Any]:
 
 
 def _set(span: Span, attributes: Mapping[str, Any]) -> None:
-    """Set those that are known, in one step: each costs 2 us."""
+    """Set all attributes but None in one call: each call costs 2 us."""
     span.set_attributes({name: value for name, value in attributes.items() if value is not None})
 
 
 def _fail(span: Span, code: str) -> None:
-    """Mark a span as failed, by a code alone: messages may quote what somebody has sent."""
+    """Mark a span as failed, with the code only: messages may quote a request."""
     span.set_attribute(n.ERROR, code)
     span.set_status(StatusCode.ERROR)
 
 
 def _context_of(headers: list[tuple[bytes, bytes]]) -> Context:
-    """Return what a request is within: the span of an app around this one, or the client's."""
+    """Return the parent of a request: the span of an app around this one, or the client's."""
     if trace.get_current_span().get_span_context().is_valid:
         return trace.set_span_in_context(trace.get_current_span(), Context())
     found: dict[str, list[str]] = {}
     for name, value in headers:
         if name in _HEADERS:
             found.setdefault(name.decode(), []).append(value.decode("latin-1"))
-    if len(found.get("traceparent", ())) != 1:  # of several none can be believed
+    if len(found.get("traceparent", ())) != 1:  # several are invalid
         return Context()
     return _W3C.extract(found, Context())
 
 
-def _parent_of(record: StreamInfo) -> Context:
-    """Return the span of the request that has started a stream, in whatever process."""
-    match = _TRACEPARENT.fullmatch(record.traceparent)
+def _parent_of(info: StreamInfo) -> Context:
+    """Return the span of the request that started a stream, in any process."""
+    match = _TRACEPARENT.fullmatch(info.traceparent)
     if match is None:
         return Context()
     trace_id, span_id, flags = (int(part, 16) for part in match.groups())
-    # Not as if it were another's: what its flags say was decided here.
+    # Not remote: the relay itself decided on its flags.
     parent = SpanContext(trace_id, span_id, is_remote=False, trace_flags=TraceFlags(flags))
     return trace.set_span_in_context(trace.NonRecordingSpan(parent), Context())
 
@@ -421,7 +425,7 @@ def _traceparent_of(span: Span) -> str:
 
 
 def _text(text: str, most: int = MAX_TEXT) -> str:
-    """Return a text that a collector can be sent: not too long, and without half characters."""
+    """Truncate a text, and replace lone surrogates, which OTLP cannot encode."""
     text = text[:most]
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
@@ -431,8 +435,8 @@ def _nanoseconds(seconds: float) -> int:
 
 
 def _quieten() -> None:
-    """Let the library say nothing: it logs headers, and a line for each span that it drops."""
+    """Silence the libraries: they log headers, and a line for each dropped span."""
     for name, level in (("opentelemetry", logging.CRITICAL), ("urllib3", logging.WARNING)):
         logger = logging.getLogger(name)
-        if logger.level == logging.NOTSET:  # else the operator wants to hear it
+        if logger.level == logging.NOTSET:  # else the operator has set it
             logger.setLevel(level)

@@ -1,36 +1,36 @@
-"""What was asked and answered as OpenTelemetry's conventions for generative AI write it. Pure."""
+"""Renders messages in the format of OpenTelemetry's conventions for generative AI. Pure."""
 
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 _FINISHES: Final = {"tool_calls": "tool_call", "cancelled": "error"}
-"""Our words that are others there."""
+"""Our finish reasons that have another name there."""
 
 
 class Messages(NamedTuple):
     """The values of `gen_ai.input.messages` and `gen_ai.output.messages`, as JSON."""
 
-    asked: str
-    answered: str
+    input: str
+    output: str
 
 
 def render_messages(content: bytes, *, finish_reason: str) -> Messages:
-    """Render what `generation.content` has packed, which is bounded."""
+    """Render content packed by `generation.content`, which is bounded."""
     packed = msgspec.json.decode(content)
     choices: dict[int, list[dict[str, Any]]] = {}
     for block in packed.get("answer", ()):
-        choices.setdefault(block.get("choice", 0), []).append(_answered(block))
+        choices.setdefault(block.get("choice", 0), []).append(_output_part(block))
     reason = _FINISHES.get(finish_reason, finish_reason)
-    answered = [
+    answers = [
         {"role": "assistant", "parts": parts, "finish_reason": reason}
         for _, parts in sorted(choices.items())
     ]
-    asked = [_asked(message) for message in packed.get("messages", ())]
-    return Messages(msgspec.json.encode(asked).decode(), msgspec.json.encode(answered).decode())
+    received = [_input_message(message) for message in packed.get("messages", ())]
+    return Messages(msgspec.json.encode(received).decode(), msgspec.json.encode(answers).decode())
 
 
-def _answered(block: dict[str, Any]) -> dict[str, Any]:
+def _output_part(block: dict[str, Any]) -> dict[str, Any]:
     if block["type"] == "tool_call":
         return {
             "type": "tool_call",
@@ -40,7 +40,7 @@ def _answered(block: dict[str, Any]) -> dict[str, Any]:
     return {"type": block["type"], "content": block["text"]}
 
 
-def _asked(message: dict[str, Any]) -> dict[str, Any]:
+def _input_message(message: dict[str, Any]) -> dict[str, Any]:
     role, content = message.get("role"), message.get("content")
     if role == "tool":
         part = {
@@ -71,7 +71,7 @@ def _asked(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _part(part: dict[str, Any]) -> dict[str, Any]:
-    """Render a part; those that the conventions do not have stay as they are."""
+    """Render a part; kinds that the conventions do not define stay unchanged."""
     kind = part.get("type")
     if kind in ("text", "reasoning"):
         return {"type": kind, "content": part.get("text", "")}
@@ -79,8 +79,8 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _arguments(text: str) -> Any:
-    """Return the arguments of a tool call as the object that they are meant to be."""
+    """Parse the arguments of a tool call; return invalid JSON as text."""
     try:
         return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):  # cut off, say
+    except (msgspec.DecodeError, RecursionError):  # truncated, for example
         return text

@@ -1,7 +1,7 @@
-"""Brings spans to a collector, by OTLP over HTTP, from a thread of its own.
+"""Exports spans to a collector, by OTLP over HTTP, from a thread of its own.
 
-Streams never wait for it: where the collector is away or slow spans are dropped, and a line of
-the log says so once, and once more when it takes them again.
+Streams never wait for it: if the collector is down or slow, spans are dropped. The log has one
+line when that begins and one when it ends.
 """
 
 import threading
@@ -17,23 +17,23 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 CLOSE_S: Final = 2.0
-"""How long is sent yet when the relay stops."""
+"""The time for sending queued spans when the relay stops."""
 
-QUIET_S: Final = 30.0
-"""How long none must have been lost until that is told: else each batch might change it."""
+RECOVERED_S: Final = 30.0
+"""Without a dropped span for so long, export has recovered: else each batch might change it."""
 
 log = structlog.get_logger("seseragi.telemetry")
 
 
 class BoundedSession(requests.Session):
-    """Reads the heads of answers alone: of bodies nothing is needed, and one may be endless."""
+    """Reads only the heads of responses: a body is not needed, and may be endless."""
 
     def __init__(self) -> None:
         super().__init__()
         self.collector = ""
-        """The host that the last request went to."""
+        """The host of the last request."""
         self.failure = ""
-        """Why it failed, in words that have nothing of its URL and headers."""
+        """The reason of its failure, without its URL and headers."""
 
     def request(
         self, method: str | bytes, url: str | bytes, *args: Any, **kwargs: Any
@@ -51,56 +51,56 @@ class BoundedSession(requests.Session):
 
 
 class CollectorState:
-    """What becomes of the spans; told by the event loop and by the thread that sends."""
+    """Counts queued and dropped spans, from the event loop and the sending thread."""
 
     def __init__(self, session: BoundedSession, *, most: int) -> None:
         self._session = session
         self._most = most
         self._lock = threading.Lock()
-        self._away = False
-        """Whether it was told that spans are lost, and not yet that they are sent again."""
-        self._lost_at = 0.0
-        self.lost = 0
-        """Since it was told last."""
+        self._failing = False
+        """Whether the log has the line on dropped spans, and not yet that on recovery."""
+        self._dropped_at = 0.0
+        self.dropped = 0
+        """Since the last line in the log."""
         self.waiting = 0
 
     def admit(self) -> bool:
-        """Count a span that is to be sent; False if too many wait already."""
+        """Count a span to be queued; False if the queue is full."""
         with self._lock:
             if self.waiting < self._most:
                 self.waiting += 1
                 return True
-        self._lose(1, "more wait than fit into the queue")
+        self._drop(1, "more wait than fit into the queue")
         return False
 
     def note(self, spans: int, failure: str | None) -> None:
-        """Note what has become of a batch."""
+        """Count a sent or failed batch."""
         with self._lock:
             self.waiting -= spans
         if failure is not None:
-            self._lose(spans, failure)
-        elif self._away and time.monotonic() - self._lost_at >= QUIET_S:
-            self._away = False
-            lost, self.lost = self.lost, 0
-            log.info("spans are sent again", collector=self._session.collector, lost=lost)
+            self._drop(spans, failure)
+        elif self._failing and time.monotonic() - self._dropped_at >= RECOVERED_S:
+            self._failing = False
+            dropped, self.dropped = self.dropped, 0
+            log.info("spans are sent again", collector=self._session.collector, lost=dropped)
 
     def close(self) -> None:
-        """Tell of those that have not been sent in time."""
-        self._away = True
+        """Log the spans that were not sent in time."""
+        self._failing = True
         if self.waiting:
             log.warning(
                 "spans are lost",
                 collector=self._session.collector,
                 reason="the relay stops, and they could not be sent in time",
-                lost=self.lost + self.waiting,
+                lost=self.dropped + self.waiting,
             )
 
-    def _lose(self, spans: int, reason: str) -> None:
+    def _drop(self, spans: int, reason: str) -> None:
         with self._lock:
-            self.lost += spans
-            self._lost_at = time.monotonic()
-            told, self._away = self._away, True
-        if not told:
+            self.dropped += spans
+            self._dropped_at = time.monotonic()
+            logged, self._failing = self._failing, True
+        if not logged:
             log.warning(
                 "spans are lost",
                 collector=self._session.collector,
@@ -109,7 +109,7 @@ class CollectorState:
 
 
 class CountedExporter(SpanExporter):
-    """Says what has become of each batch."""
+    """Counts the result of each batch."""
 
     def __init__(
         self, exporter: SpanExporter, session: BoundedSession, state: CollectorState
@@ -137,7 +137,7 @@ class CountedExporter(SpanExporter):
 
 
 class SpanQueue(BatchSpanProcessor):
-    """The spans that wait, and the thread that sends them, which runs from now on."""
+    """The queue of spans, and the thread that sends them, started at once."""
 
     def __init__(self, *, spans: int, batch: int, delay_ms: int) -> None:
         session = BoundedSession()
@@ -152,30 +152,30 @@ class SpanQueue(BatchSpanProcessor):
         )
 
     def on_end(self, span: ReadableSpan) -> None:
-        kept = span.context is not None and span.context.trace_flags.sampled
-        if kept and self.state.admit():
+        sampled = span.context is not None and span.context.trace_flags.sampled
+        if sampled and self.state.admit():
             super().on_end(span)
 
     def begin_close(self) -> threading.Thread:
-        """Send what waits, in a thread that ends by `CLOSE_S` or is left behind."""
-        # The library waits 30 s, whatever it is told, and a collector may take longer yet.
+        """Begin to send the queued spans in a thread, which may outlive `CLOSE_S`."""
+        # The library waits 30 s regardless of its arguments, and a collector may take longer.
         closing = threading.Thread(target=self.shutdown, name="spans", daemon=True)
         closing.start()
         return closing
 
     def close(self) -> None:
-        """Do so, and wait for it."""
+        """Send the queued spans, within `CLOSE_S`."""
         self.begin_close().join(CLOSE_S)
         self.end_close()
 
     def end_close(self) -> None:
-        """Send nothing more, and tell of what has not been sent."""
-        self._exporter.shutdown()  # it may be about to try again
+        """Stop sending, and log the spans that were not sent."""
+        self._exporter.shutdown()  # a retry may be pending
         self.state.close()
 
 
 def _host_of(url: str) -> str:
-    """Return where a URL leads, without what may be secret in it."""
+    """Return the host and port of a URL, without parts that may be secret."""
     try:
         parts = urlsplit(url)
         return f"{parts.hostname}:{parts.port}" if parts.port else f"{parts.hostname}"

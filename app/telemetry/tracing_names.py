@@ -1,9 +1,8 @@
-"""What spans and their attributes are called: all names that a collector is told, in one table.
+"""The names of spans and attributes, in one table.
 
-Those of `gen_ai` are of OpenTelemetry's conventions for generative AI as of November 2026
-(github.com/open-telemetry/semantic-conventions-genai, which they moved to), the others of its
-conventions 1.44 for HTTP. Both change: here is where to follow. What they have no name for begins
-with `seseragi`.
+Those of `gen_ai` follow OpenTelemetry's conventions for generative AI as of November 2026
+(github.com/open-telemetry/semantic-conventions-genai), the others its conventions 1.44 for HTTP.
+Both still change. Names that they do not define begin with `seseragi`.
 """
 
 from collections.abc import Mapping
@@ -21,9 +20,9 @@ SCHEME: Final = "url.scheme"
 ERROR: Final = "error.type"
 REQUEST_ID: Final = "seseragi.request_id"
 CODE: Final = "seseragi.code"
-"""Of the error that a request was refused with."""
+"""The error code of a refused request."""
 CLIENT_LEFT: Final = "seseragi.client_left"
-"""True where the client has gone before the end of its answer, as far as the server tells."""
+"""True if the server noticed that the client disconnected before the end of its response."""
 
 OTHER_METHOD: Final = "_OTHER"
 METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"))
@@ -35,7 +34,7 @@ STREAM: Final = "seseragi.stream"
 MODEL_ROUTE: Final = "seseragi.route"
 CLIENT_FORMAT: Final = "seseragi.client_format"
 KEY: Final = "seseragi.key"
-"""The name of the key that asked."""
+"""The name of the API key."""
 STATUS: Final = "seseragi.status"
 ATTEMPTS: Final = "seseragi.attempts"
 EVENTS: Final = "seseragi.events"
@@ -43,15 +42,15 @@ FIRST_EVENT: Final = "seseragi.first_event_s"
 LONGEST_GAP: Final = "seseragi.longest_gap_s"
 COST: Final = "seseragi.cost_usd"
 ENDED_BY: Final = "seseragi.ended_by"
-"""Who or what ended an answer that is not complete."""
+"""The cause of an incomplete answer."""
 LOST: Final = "seseragi.lost"
-"""True where it was ended for a process that is gone: that one's spans may be missing."""
+"""True if another process ended it for a dead one, whose spans may be missing."""
 RETRY: Final = "retry"
 FALLBACK: Final = "fallback"
 NEXT_TARGET: Final = "seseragi.next_target"
 WAIT: Final = "seseragi.wait_s"
 
-# Calls of upstreams
+# Upstream requests
 
 TARGET: Final = "seseragi.target"
 ATTEMPT: Final = "seseragi.attempt"
@@ -76,14 +75,14 @@ USAGE: Final[Mapping[str, str]] = {
     "cache_write_tokens": "gen_ai.usage.cache_write.input_tokens",
     "reasoning_tokens": "gen_ai.usage.reasoning.output_tokens",
 }
-"""By our own names of token counts."""
+"""By the fields of `TokenCounts`."""
 
 CHAT: Final = "chat"
 EMBEDDINGS: Final = "embeddings"
 COUNT_TOKENS: Final = "count_tokens"
-"""Which the conventions do not have."""
+"""Not defined by the conventions."""
 OPERATIONS: Final[Mapping[str, str]] = {"gemini": "generate_content"}
-"""What formats call a generation, where that is not `CHAT`."""
+"""The operation of a generation by upstream format, if it is not `CHAT`."""
 
 _HOSTS: Final[Mapping[str, str]] = {
     "api.openai.com": "openai",
@@ -102,7 +101,7 @@ _HOSTS: Final[Mapping[str, str]] = {
     "api.moonshot.ai": "moonshot_ai",
     "ml.cloud.ibm.com": "ibm.watsonx.ai",
 }
-"""The providers by the ends of their hosts' names."""
+"""Providers by the suffix of their host names."""
 
 _FORMATS: Final[Mapping[str, str]] = {
     "anthropic": "anthropic",
@@ -112,11 +111,11 @@ _FORMATS: Final[Mapping[str, str]] = {
     "gemini": "gcp.gemini",
     "cohere": "cohere",
 }
-"""The providers of the formats that one alone speaks, where the host says nothing."""
+"""Providers of formats that only they speak, for unknown hosts."""
 
 
-class Place(NamedTuple):
-    """Where an upstream is, and whose it is."""
+class Server(NamedTuple):
+    """The server of an upstream, and its provider."""
 
     provider: str
     host: str | None
@@ -124,10 +123,10 @@ class Place(NamedTuple):
 
 
 @lru_cache(256)
-def place_of(name: str, base_url: str, dialect: str) -> Place:
-    """Return where an upstream of the settings is, without what is secret in its URL.
+def server_of(name: str, base_url: str, dialect: str) -> Server:
+    """Return the server of an upstream, without secret parts of its URL.
 
-    An OpenAI-compatible host that nobody knows is a provider of the upstream's own name.
+    The provider of an unknown OpenAI-compatible host is the upstream's name.
     """
     try:
         url = urlsplit(base_url)
@@ -135,9 +134,9 @@ def place_of(name: str, base_url: str, dialect: str) -> Place:
     except ValueError:
         host, port = None, None
     if host is None or "." not in host:
-        return Place(_FORMATS.get(dialect, name), host, port if host else None)
+        return Server(_FORMATS.get(dialect, name), host, port if host else None)
     # "-" too: regions of Vertex AI are "europe-west1-aiplatform.googleapis.com".
     known = (
         one for end, one in _HOSTS.items() if host == end or host.endswith((f".{end}", f"-{end}"))
     )
-    return Place(next(known, None) or _FORMATS.get(dialect, name), host, port)
+    return Server(next(known, None) or _FORMATS.get(dialect, name), host, port)

@@ -1,6 +1,7 @@
-"""The pytest plugin: the fixture `seseragi_relay`. Whatever it needs is imported when it is used.
+"""The pytest plugin with the fixture `seseragi_relay`.
 
-It is loaded in every run of pytest where the package is installed, so it imports pytest alone.
+Every run of pytest loads it where the package is installed, so it imports only pytest; the rest
+is imported on use.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ MODES = ("off", "new", "replay")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add what a project can say of its cassettes."""
+    """Add the options for cassettes."""
     group = parser.getgroup("seseragi")
     group.addoption(
         "--seseragi-record",
@@ -31,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def seseragi_settings() -> dict[str, Any]:
-    """Return the settings of the relay that differ; override it to have some."""
+    """Return settings of the relay; override it to change some."""
     return {}
 
 
@@ -60,15 +61,15 @@ def _seseragi_running(
 
 
 def _fail(reason: str) -> NoReturn:
-    """Fail without the lines of this module, which have nothing to do with it."""
+    """Fail without a traceback, which would show only this module."""
     pytest.fail(reason, pytrace=False)
 
 
 @pytest.fixture
 def seseragi_relay(_seseragi_running: "Relay") -> "Relay":
-    """Return a relay that runs: `url`, `api_url`, `upstream` to be scripted, `cassettes`, `log`.
+    """Return a running relay: `url`, `api_url`, `upstream` to script, `cassettes`, `log`.
 
-    One process serves all tests of a run; the script and the calls are new for each test.
+    One process serves all tests of a run; the script and the calls are reset for each test.
     """
     _seseragi_running.reset()
     return _seseragi_running
@@ -78,7 +79,7 @@ def seseragi_relay(_seseragi_running: "Relay") -> "Relay":
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add what the provider was sent, and what the relay logged, to the report of a failed test."""
+    """Add the requests to the provider, and the relay's log, to the report of a failed test."""
     report = yield
     if report.failed and report.when == "call":
         relay = getattr(item, "funcargs", {}).get("seseragi_relay")

@@ -19,18 +19,18 @@ from typing import Final, Literal
 from .upstream import Upstream, answer, start_upstream
 
 STOP_S: Final = 5.0
-"""How long the command may take to end; then it is killed."""
+"""The time for the command to exit; then it is killed."""
 
 LINES: Final = 1000
-"""How many of the last lines of its log are kept."""
+"""The number of stored log lines."""
 
-LINES_TOLD: Final = 50
-CALLS_TOLD: Final = 20
-MOST_TOLD: Final = 500
-"""Of the log, of calls, and bytes of the body of one: what is shown of a test that failed."""
+REPORTED_LINES: Final = 50
+REPORTED_CALLS: Final = 20
+REPORTED_BYTES: Final = 500
+"""Limits of the report of a failed test: log lines, calls, and bytes of each body."""
 
 LATE_S: Final = 5.0
-"""How long a report waits for what the relay has yet to log."""
+"""How long a report waits for the relay's pending log lines."""
 
 Record = Literal["off", "new", "replay"]
 
@@ -38,33 +38,33 @@ PACKAGE: Final = __name__.partition(".")[0]
 
 
 class Log:
-    """What a relay has logged."""
+    """The log of a relay."""
 
     def __init__(self) -> None:
         self.lines: deque[str] = deque(maxlen=LINES)
         self.ends = 0
-        """How many streams it has told the end of."""
+        """The number of logged ends of streams."""
 
     def add(self, line: str) -> None:
-        """Keep a line."""
+        """Append a line."""
         self.lines.append(line)
         self.ends += '"event":"stream ended"' in line
 
 
 class Relay:
-    """A relay that runs; ask it at `url`, in any dialect.
+    """A running relay, which serves all client formats at `url`.
 
-    The model `scripted/NAME`, of any name, is answered by `upstream`: a whole answer of two
-    pieces, until a test writes another script.
+    `upstream` answers the model `scripted/NAME`, of any name: with two pieces, until a test sets
+    another script.
     """
 
     def __init__(self, url: str, *, upstream: Upstream, cassettes: Path, log: Log) -> None:
         self.url = url
         self.api_url = f"{url}/v1"
-        """What an SDK takes as its base URL."""
+        """The base URL for SDKs."""
         self.upstream = upstream
         self.cassettes = cassettes
-        """The folder: `NAME.jsonl` in it is the model `cassette/NAME`."""
+        """The folder; its `NAME.jsonl` is the model `cassette/NAME`."""
         self._log = log
         self._latest = ""
         """The last line at the last `reset`."""
@@ -75,37 +75,37 @@ class Relay:
         return list(self._log.lines)
 
     def reset(self) -> None:
-        """Have the provider answer as at the start, and forget what it was sent."""
+        """Reset the provider's script, and clear its calls."""
         self.upstream.reset(*answer("Hello", "!"))
         self._latest = self._log.lines[-1] if self._log.lines else ""
 
     def report(self) -> list[tuple[str, str]]:
-        """Return what has been asked and logged since the last `reset`, by titles.
+        """Return the calls and log lines since the last `reset`, with titles.
 
         The pytest plugin adds it to the report of a test that failed.
         """
         calls = [
-            f"{call.method} {call.path} {call.body[:MOST_TOLD].decode(errors='replace')}"
-            for call in self.upstream.calls[-CALLS_TOLD:]
+            f"{call.method} {call.path} {call.body[:REPORTED_BYTES].decode(errors='replace')}"
+            for call in self.upstream.calls[-REPORTED_CALLS:]
         ]
         self._catch_up()
         lines = list(takewhile(lambda line: line is not self._latest, reversed(self.log)))
         return [
             ("what the scripted provider was sent", "\n".join(calls) or "nothing"),
-            ("log of the relay", "\n".join(lines[LINES_TOLD - 1 :: -1])),
+            ("log of the relay", "\n".join(lines[REPORTED_LINES - 1 :: -1])),
         ]
 
     def _catch_up(self) -> None:
-        """Wait for the line of each stream that has ended, which comes after its last event."""
+        """Wait for the log line of each ended stream, which follows its last event."""
         until = time.monotonic() + LATE_S
         while self._log.ends < self._ended() and time.monotonic() < until:
             time.sleep(0.01)
 
     def _ended(self) -> float:
-        """Ask how many streams have ended; 0 of a relay that does not tell."""
-        ask = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
+        """Read the number of ended streams from the metrics; 0 without metrics."""
+        fetch = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
         try:
-            with ask(f"{self.url}/metrics", timeout=LATE_S) as reply:
+            with fetch(f"{self.url}/metrics", timeout=LATE_S) as reply:
                 lines = reply.read().decode().splitlines()
         except (OSError, HTTPException):
             return 0
@@ -123,15 +123,15 @@ def start_relay(
     providers: bool = False,
     timeout_s: float = 60,
 ) -> Iterator[Relay]:
-    """Run a relay in a process of its own, until the end of the `with`.
+    """Run a relay in its own process until the end of the `with`.
 
-    Its providers are the demo, the cassettes and the scripted one, which speaks `dialect`. With
-    `providers` those are added whose keys are in the environment: their calls cost money.
-    `settings` are the relay's, by their names; `record` is `record_cassettes`. Without a folder
-    of `cassettes` there is an empty one, which is removed.
+    Its providers are the demo, the cassettes and the scripted one, which speaks `dialect`.
+    `providers` adds those whose keys are in the environment: their calls cost money. `settings`
+    are the relay's, by name; `record` is `record_cassettes`. Without a folder of `cassettes` it
+    has an empty temporary one.
 
     Raises:
-        RuntimeError: it does not start, within `timeout_s`; with what it says of that.
+        RuntimeError: it does not start within `timeout_s`; the text has its last log lines.
     """
     with contextlib.ExitStack() as stack:
         own = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="seseragi-")))
@@ -143,9 +143,9 @@ def start_relay(
             f"[upstream.scripted]\nbase_url = {json.dumps(upstream.base_url)}\n"
             f"dialect = {json.dumps(dialect)}\n"
         )
-        said = {"default_model": "demo", "drain_s": 0, "record_cassettes": record}
-        said |= {**(settings or {}), "cassettes": folder, "log_format": "json"}
-        environ = _environ(said, providers=providers)
+        chosen = {"default_model": "demo", "drain_s": 0, "record_cassettes": record}
+        chosen |= {**(settings or {}), "cassettes": folder, "log_format": "json"}
+        environ = _environ(chosen, providers=providers)
         log = Log()
         url = stack.enter_context(_run(own, config, environ, log, timeout_s=timeout_s))
         relay = Relay(url, upstream=upstream, cassettes=folder, log=log)
@@ -154,7 +154,7 @@ def start_relay(
 
 
 def _environ(settings: Mapping[str, object], *, providers: bool) -> dict[str, str]:
-    """Return the environment of the command: nobody's settings, and no key that costs money."""
+    """Return the command's environment, without other settings of the relay or provider keys."""
     left_out = set() if providers else _variables()
     environ = {
         name: value
@@ -163,22 +163,22 @@ def _environ(settings: Mapping[str, object], *, providers: bool) -> dict[str, st
     }
     for name in ("NO_PROXY", "no_proxy"):
         environ[name] = ",".join(filter(None, (environ.get(name), "127.0.0.1", "localhost")))
-    place = str(Path(__file__).parents[2])  # where the package is, installed or not
-    environ["PYTHONPATH"] = os.pathsep.join(filter(None, (place, environ.get("PYTHONPATH"))))
+    root = str(Path(__file__).parents[2])  # of the package, installed or not
+    environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environ.get("PYTHONPATH"))))
     if not {"auth", "keys_file"} & settings.keys():  # tests have no key to send
         settings = {**settings, "auth": "none"}
-    return environ | {f"SESERAGI_{name.upper()}": _text(said) for name, said in settings.items()}
+    return environ | {f"SESERAGI_{name.upper()}": _text(value) for name, value in settings.items()}
 
 
 def _text(value: object) -> str:
-    """Write a setting as its variable has it."""
+    """Format a setting as the value of its environment variable."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _variables() -> set[str]:
-    """Return the variables that would add a provider."""
+    """Return the environment variables that would add a provider."""
     from ..upstreams.presets import PLACES, PRESETS
 
     found = {name for names in PLACES.values() for name in names}
@@ -192,7 +192,7 @@ def _run(
     own: Path, config: Path, environ: dict[str, str], log: Log, *, timeout_s: float
 ) -> Iterator[str]:
     command = [sys.executable, "-m", PACKAGE, "--port", "0", "--config", str(config)]
-    # Its input ends with this process, and it with its input, also where this one is killed.
+    # Its stdin closes when this process ends, even if killed, and then the command ends too.
     process = subprocess.Popen(  # noqa: S603  (this interpreter, this package)
         [*command, "--stop-with-stdin"],
         cwd=own,
@@ -221,7 +221,7 @@ def _run(
     try:
         in_time = listening.wait(timeout_s)
         if not urls:
-            why = "has ended" if in_time else f"does not listen after {timeout_s:g} s"
+            why = "has exited" if in_time else f"does not listen after {timeout_s:g} s"
             raise RuntimeError("\n".join([f"the relay {why}:", *list(log.lines)[-20:]]))
         yield urls[0]
     finally:
@@ -237,11 +237,11 @@ def _run(
 
 
 def _url_of(line: str) -> str:
-    """Return the URL of the line that says where the relay listens; "" for any other."""
+    """Return the URL of the log line `listening`; "" for any other line."""
     try:
-        said = json.loads(line)
+        fields = json.loads(line)
     except ValueError:
         return ""
-    if not isinstance(said, dict) or said.get("event") != "listening":
+    if not isinstance(fields, dict) or fields.get("event") != "listening":
         return ""
-    return str(said["url"])
+    return str(fields["url"])

@@ -1,4 +1,4 @@
-"""A relay in the event loop of a test, on a free port of this machine."""
+"""A relay in the event loop of a test, on a free port of 127.0.0.1."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ __all__ = ["Clock", "ServedRelay", "Substitutes", "serve_relay"]
 
 START_S = 20.0
 STOP_S = 30.0
-"""How long the server may take to start and to stop, in seconds."""
+"""Timeouts for starting and stopping the server."""
 
 
 class ServedRelay:
@@ -46,12 +46,12 @@ async def serve_relay(
 ) -> AsyncIterator[ServedRelay]:
     """Serve a relay in this event loop until the end of the `async with`.
 
-    `substitutes` take the place of parts; `wrap_app` returns an ASGI app around the relay's.
-    Without configured credentials every client may send chats, also to upstreams that cost money.
-    With `replicas` a stop turns new connections away at once, as behind a load balancer.
+    `substitutes` replace parts; `wrap_app` returns an ASGI app around the relay's. Without
+    configured credentials every client may send chats, also to upstreams that cost money. With
+    `replicas` a stop refuses new connections at once, as behind a load balancer.
 
     Raises:
-        SettingsError: a setting cannot be used.
+        SettingsError: a setting is invalid.
         LogUnusable: the event log cannot be opened.
         TimeoutError: the server does not start or stop in time.
     """
@@ -84,7 +84,7 @@ async def serve_relay(
 
 
 async def _close_connections(server: Server) -> None:
-    """Close what a cancelled server has left open, without uvicorn's naps of 0.1 s."""
+    """Close the connections of a cancelled server, without uvicorn's sleeps of 0.1 s."""
     for listening in server.servers:
         listening.close()
     for connection in list(server.server_state.connections):

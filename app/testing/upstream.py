@@ -1,8 +1,8 @@
 """A scripted upstream on a real socket: faults are data.
 
 A script is a list of steps, such as `[head(), send(b"..."), wait(0.2), Reset()]`, played to
-every connection. What the relay sent and how the connection ended are recorded. It needs the
-standard library alone.
+every connection. `calls` records the requests, and when their connections closed. It needs only
+the standard library.
 """
 
 import asyncio
@@ -19,32 +19,32 @@ from typing import Any
 
 @dataclass
 class Call:
-    """One request as it came, and when its connection was closed by the relay."""
+    """One request, and whether the relay closed its connection."""
 
     method: str
     path: str
     headers: dict[str, str]
-    """By their names in lower case."""
+    """By lower-case names."""
     body: bytes
     closed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the relay has closed the connection."""
 
     @property
     def json(self) -> Any:
-        """Return what the body says."""
+        """Parse the body."""
         return json.loads(self.body)
 
 
 @dataclass(frozen=True)
 class Send:
-    """Send these bytes, whatever they are: half a line, garbage, a head of one's own."""
+    """Send these bytes: half a line, garbage or a custom head, for example."""
 
     data: bytes
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Do nothing for so many seconds."""
+    """Wait for this time."""
 
     seconds: float
 
@@ -61,8 +61,8 @@ class Hold:
 
 @dataclass(frozen=True)
 class Until:
-    """Stay silent until the test says that it goes on, in the event loop of the upstream, or until
-    the relay closes the connection.
+    """Wait until the test sets `told`, in the event loop of the upstream, or until the relay closes
+    the connection.
     """
 
     told: asyncio.Event = field(default_factory=asyncio.Event)
@@ -70,14 +70,14 @@ class Until:
 
 @dataclass(frozen=True)
 class Endless:
-    """Send the same bytes until the relay closes the connection, at most so many times."""
+    """Send the same bytes until the relay closes the connection, at most `times`."""
 
     data: bytes
     times: int = 100_000
 
 
 Step = Send | Wait | Reset | Hold | Until | Endless
-"""What a script is made of; when it is over, the connection is closed."""
+"""A step of a script; after the last one, the connection is closed."""
 
 
 def send(data: bytes | str) -> Send:
@@ -86,7 +86,7 @@ def send(data: bytes | str) -> Send:
 
 
 def wait(seconds: float) -> Wait:
-    """Do nothing for so many seconds."""
+    """Wait for this time."""
     return Wait(seconds)
 
 
@@ -105,12 +105,12 @@ def head(
 
 
 def chunked_head(**headers: str) -> Send:
-    """Send the head of a reply in chunks, whose end can be told from a cut."""
+    """Send the head of a chunked reply, whose end differs from a broken connection."""
     return Send(head(**headers).data.replace(b"connection: close", b"transfer-encoding: chunked"))
 
 
 def chunk(data: bytes | str) -> Send:
-    """Send one chunk of such a body; `LAST_CHUNK` ends it."""
+    """Send one chunk of a chunked body; `LAST_CHUNK` ends it."""
     data = data.encode() if isinstance(data, str) else data
     return Send(b"%x\r\n%b\r\n" % (len(data), data))
 
@@ -121,7 +121,7 @@ LAST_CHUNK = Send(b"0\r\n\r\n")
 def reply(
     status: str, body: bytes | str, content_type: str = "application/json", **headers: str
 ) -> list[Step]:
-    """Return the steps of a whole reply, such as `reply("429 Too Many Requests", "{}")`."""
+    """Return the steps of a complete reply, such as `reply("429 Too Many Requests", "{}")`."""
     return [head(status, content_type, **headers), send(body)]
 
 
@@ -136,7 +136,7 @@ def event(delta: dict[str, Any] | None = None, **fields: Any) -> str:
 
 
 def text(content: str) -> str:
-    """Return the chunk of a piece of text."""
+    """Return a chunk with a piece of text."""
     return event({"content": content})
 
 
@@ -149,35 +149,35 @@ DONE = "data: [DONE]\n\n"
 
 
 def answer(*pieces: str) -> list[Step]:
-    """Return the steps of a whole answer of Chat Completions, one read a piece."""
+    """Return the steps of a complete Chat Completions answer, one write per piece."""
     return [head(), *(send(text(piece)) for piece in pieces), send(FINISH + USAGE + DONE)]
 
 
 class Upstream:
-    """Serves `script`, or what `choose` gives for a call, on 127.0.0.1."""
+    """Serves `script`, or the result of `choose` for a call, on 127.0.0.1."""
 
     def __init__(self) -> None:
         self.script: Sequence[Step] = []
         """Played to every call."""
         self.choose: Callable[[Call], Sequence[Step]] | None = None
-        """Where a call decides what is played to it."""
+        """Returns the script for a call."""
         self.models: Sequence[Step] = reply("404 Not Found", "")
-        """Played to every GET, as that for the list of models."""
+        """Played to every GET, such as that of the list of models."""
         self.choose_models: Callable[[Call], Sequence[Step]] | None = None
         self.models_asked = 0
         self.calls: list[Call] = []
-        """What has come, but for every GET."""
+        """All requests but GET."""
         self.called = asyncio.Event()
         self.port = 0
         self._serving: dict[asyncio.StreamWriter, asyncio.Task[Any] | None] = {}
 
     @property
     def base_url(self) -> str:
-        """Return what an upstream of the relay's settings has as its `base_url`."""
+        """Return the `base_url` for an upstream of the relay's settings."""
         return f"http://127.0.0.1:{self.port}/v1"
 
     def reset(self, *script: Step) -> None:
-        """Forget what has come, and play these steps from now on."""
+        """Clear the calls, and play these steps from now on."""
         self.script, self.choose = script, None
         self.models, self.choose_models, self.models_asked = reply("404 Not Found", ""), None, 0
         self.calls.clear()
@@ -196,7 +196,7 @@ class Upstream:
             del self._serving[writer]
 
     async def _stop(self) -> None:
-        """Break all connections and wait until none is served any more."""
+        """Abort all connections and wait for their tasks."""
         while self._serving:
             for writer in self._serving:
                 writer.transport.abort()
@@ -296,8 +296,8 @@ async def serve_upstream(*, tls: ssl.SSLContext | None = None) -> AsyncIterator[
 def start_upstream(*, timeout_s: float = 60) -> Iterator[Upstream]:
     """Run a scripted upstream in a thread, for tests that have no event loop.
 
-    `script`, `choose` and `calls` can be used from outside; `closed` and `called` can be looked
-    at (`is_set`), and not awaited.
+    Other threads may use `script`, `choose` and `calls`, and may check `closed` and `called` with
+    `is_set`, but not await them.
     """
     started: list[tuple[asyncio.AbstractEventLoop, asyncio.Event, Upstream]] = []
     ready = threading.Event()

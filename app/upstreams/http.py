@@ -1,4 +1,4 @@
-"""The HTTP side of a call: opening a stream, fetching a document, and what failures mean."""
+"""HTTP calls to upstreams: streams, documents, and the translation of failures."""
 
 import asyncio
 import contextlib
@@ -18,53 +18,55 @@ from .client import Client
 from .transport import Call, Reply, reused
 
 MAX_FAILURE_BYTES = 64 * 1024
-"""How much of an error reply is read, and how much it may be once it is decoded."""
+"""The maximum bytes of an error reply, raw and decoded."""
 
 FAILURE_WAIT_S = 2.0
-"""How long the body of an error reply may take: less than the gate, or its status is lost."""
+"""The timeout of an error reply's body: below the gate, which would hide its status."""
 
 REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id")
-"""Where providers give a call its id: OpenAI and most others, Anthropic, AWS, Azure."""
+"""Headers with the provider's id of a call: OpenAI and most, Anthropic, AWS, Azure."""
 
 MAX_REQUEST_ID = 100
-"""Characters that are kept of such an id."""
+"""Characters of a provider's id."""
 
 MAX_SAID = 200
-"""Characters that are logged of what a provider says of a failure."""
+"""Characters of a provider's error message in the log."""
 
 KEPT_TRIES = 2
-"""How many kept connections may be found closed before the last try."""
+"""Tries on pooled connections that turn out closed, before the last try."""
 
 CLOSED_WITHIN_S = 0.25
-"""How soon that shows: a round trip, and no time to run a model."""
+"""A closed connection shows within a round trip, too short to run a model."""
 
 TLS_ALERT = "\\x15\\x03"
-"""How a message shows the bytes with which TLS refuses plain HTTP."""
+"""The bytes of a TLS alert, the reply to plain HTTP, as messages escape them."""
 
 _UNREAD = (
-    *(aiohttp.ClientResponseError, HttpProcessingError, FramingError),
-    httpx2.ProxyError,  # of a client that has no transport
+    aiohttp.ClientResponseError,
+    HttpProcessingError,
+    FramingError,
+    httpx2.ProxyError,  # of a client without a transport
 )
 
 FAILURES = (httpx2.HTTPError, aiohttp.ClientError, OSError, FramingError)
-"""What a call may fail with beside `UpstreamError`; `explain` says what it means."""
+"""Errors of a call beside `UpstreamError`; `explain` translates them."""
 
 
 class Head(NamedTuple):
-    """The head of a reply, with what its operator may ask the provider about."""
+    """The head of a reply, with the id to quote to the provider's support."""
 
     status: int
     headers: Mapping[str, str]
     request_id: str
-    """The provider's id of the call; "" if it gave none."""
+    """The provider's id of the call; "" without one."""
 
     @classmethod
     def of(cls, reply: Reply) -> "Head":
-        """Return that of a reply."""
+        """Return the head of a reply."""
         for name in REQUEST_IDS:
-            given = reply.headers.get(name)
-            if given and given.isprintable():
-                return cls(reply.status, reply.headers, given[:MAX_REQUEST_ID])
+            value = reply.headers.get(name)
+            if value and value.isprintable():
+                return cls(reply.status, reply.headers, value[:MAX_REQUEST_ID])
         return cls(reply.status, reply.headers, "")
 
 
@@ -77,10 +79,10 @@ async def open_stream(
 ) -> Reply:
     """Make a call and return a streaming reply, whose body the caller closes.
 
-    `hear` is told of the head of the reply, whatever that says.
+    `hear` receives the head of every reply, errors included.
 
     Raises:
-        UpstreamError: the upstream refused, or answered with something else.
+        UpstreamError: the upstream refused, or did not send a stream.
         FAILURES: the connection failed.
     """
     reply = await _send(client, call)
@@ -101,13 +103,13 @@ async def fetch(
     max_bytes: int,
     take: Callable[[int], None] = lambda _: None,
 ) -> bytes:
-    """Make a call whose answer is one document, and return it.
+    """Make a call and return its reply, one document.
 
-    `take` is told of the bytes as they come; what it raises ends the call.
+    `take` receives the sizes of arriving pieces; its exceptions end the call.
 
     Raises:
-        UpstreamError: the upstream refused, has nothing there (`upstream_not_found`), or
-            answered with something else or too much.
+        UpstreamError: the upstream refused, has no such path (`upstream_not_found`), or sent
+            an invalid or too long reply.
         FAILURES: the connection failed before an answer came.
     """
     reply = await _send(client, call)
@@ -135,11 +137,11 @@ async def fetch(
 
 
 async def _send(client: Client, call: Call) -> Reply:
-    """Make a call, again if a kept connection turns out to have been closed meanwhile.
+    """Make a call; retry it if a pooled connection turns out to be closed.
 
-    A server that had closed an idle connection answers a request on it with a reset at
-    once. One that took the request and failed later may have run the model: that is no
-    reason to run it again. On a connection of its own a request is sent once.
+    A server that closed an idle connection resets a request on it at once. One that took the
+    request and failed later may have run the model, so the call is not repeated. On a new
+    connection a request is sent once.
     """
     clock = asyncio.get_running_loop().time
     for _ in range(KEPT_TRIES):
@@ -165,7 +167,7 @@ async def _check(reply: Reply, upstream: str) -> None:
         instead = f"with status {reply.status}"
     elif media_type in ("text/html", "application/xhtml+xml"):
         instead = f"with {media_type}"
-    elif reply.coding != "identity":  # a small body may grow to gigabytes
+    elif reply.coding != "identity":  # a small body may decompress to gigabytes
         instead = f"in the content-encoding {reply.coding!r}, which was not asked for,"
     else:
         return
@@ -176,7 +178,7 @@ async def _check(reply: Reply, upstream: str) -> None:
 
 
 async def _read_some(reply: Reply) -> bytes:
-    """Read the start of an error reply; a broken or endless one is cut short."""
+    """Read the start of an error reply, which may break off or be endless."""
     body = bytearray()
     with contextlib.suppress(TimeoutError, *FAILURES):
         async with asyncio.timeout(FAILURE_WAIT_S):
@@ -188,9 +190,9 @@ async def _read_some(reply: Reply) -> bytes:
 
 
 def _decode_some(body: bytes, coding: str) -> bytes:
-    """Decode the start of an error reply, whose status counts even if its words are lost.
+    """Decode the start of an error reply; return b"" if that fails, as the status suffices.
 
-    Gateways compress their errors whatever they are asked for.
+    Gateways compress their errors regardless of accept-encoding.
     """
     if coding == "identity":
         return body
@@ -202,10 +204,10 @@ def _decode_some(body: bytes, coding: str) -> bytes:
 
 
 def was_sent(error: BaseException) -> bool:
-    """Return whether the call of this task may have reached its upstream.
+    """Return whether this task's call may have reached its upstream.
 
-    It has ended with one of `FAILURES`, or was cancelled. Not where there was no connection, or
-    one that does not speak HTTP.
+    `error` is one of `FAILURES` or a cancellation. False without a connection, or if the other
+    end does not speak HTTP.
     """
     cause = error.__cause__ or error
     unread = isinstance(cause, _UNREAD) or TLS_ALERT in str(cause)
@@ -213,9 +215,9 @@ def was_sent(error: BaseException) -> bool:
 
 
 def explain(error: Exception, *, upstream: str, answered: bool) -> UpstreamError:
-    """Return what one of `FAILURES` means, without addresses or URLs.
+    """Translate one of `FAILURES`, without addresses or URLs.
 
-    `answered`: the reply's head had come.
+    `answered`: the head of the reply had arrived.
     """
     name = f"upstream {upstream!r}"
     if isinstance(error, FramingError):
@@ -224,24 +226,24 @@ def explain(error: Exception, *, upstream: str, answered: bool) -> UpstreamError
         )
     if answered:
         return UpstreamError("upstream_truncated", f"{name} closed the connection in mid-answer")
-    # The transport gives most of them as a connect timeout: the cause tells.
+    # The transport turns most of them into a connect timeout: the cause is specific.
     match error.__cause__ or error:
         case aiohttp.ClientConnectorDNSError():
-            told = "has a host name that cannot be resolved; check its base URL"
+            reason = "has a host name that cannot be resolved; check its base URL"
         case aiohttp.ClientConnectorCertificateError() as refused:
-            told = _explain_certificate(refused.certificate_error)
+            reason = _explain_certificate(refused.certificate_error)
         case aiohttp.ClientSSLError() as refused:
-            told = _explain_tls(str(refused))
+            reason = _explain_tls(str(refused))
         case aiohttp.ClientHttpProxyError() as refused:
-            told = f"cannot be reached: the proxy answered with status {refused.status}"
+            reason = f"cannot be reached: the proxy answered with status {refused.status}"
         case aiohttp.ClientProxyConnectionError():
-            told = "cannot be reached through the proxy that the environment names"
+            reason = "cannot be reached through the proxy that the environment names"
         case httpx2.ProxyError():
-            told = "cannot be reached: the environment sets a proxy that is not an HTTP proxy"
+            reason = "cannot be reached: the environment sets a proxy that is not an HTTP proxy"
         case aiohttp.ClientError() | HttpProcessingError() as refused if TLS_ALERT in str(refused):
-            told = "speaks TLS at its address; its base URL has to begin with https://"
+            reason = "speaks TLS at its address; its base URL has to begin with https://"
         case aiohttp.ClientConnectorError():
-            told = "cannot be reached; check its base URL and that it is up"
+            reason = "cannot be reached; check its base URL and that it is up"
         case TimeoutError():
             return UpstreamError("upstream_timeout", f"{name} could not be connected to in time")
         case aiohttp.ClientResponseError() | HttpProcessingError():
@@ -250,8 +252,8 @@ def explain(error: Exception, *, upstream: str, answered: bool) -> UpstreamError
                 f"{name} did not answer in valid HTTP; check its base URL",
             )
         case _:
-            told = "closed the connection without an answer"
-    return UpstreamError("upstream_unavailable", f"{name} {told}")
+            reason = "closed the connection without an answer"
+    return UpstreamError("upstream_unavailable", f"{name} {reason}")
 
 
 def _explain_certificate(error: Exception) -> str:

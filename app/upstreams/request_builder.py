@@ -1,7 +1,7 @@
-"""What an upstream is sent for a chat request, and the notices of what it is not sent.
+"""Builds the upstream's request for a chat request, with notices of ignored fields.
 
-A client that speaks the upstream's dialect is passed through in its own words; for all others
-the chat request is rendered.
+The body of a client that speaks the upstream's dialect is passed through; for others the chat
+request is rendered.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,25 +22,32 @@ from .media import find_foreign
 from .options import options_of, own_of, stored_of, type_of
 
 _DEFAULTS: Final[Mapping[str, object]] = {
-    **{"n": 1, "logprobs": False, "top_logprobs": 0, "metadata": {}},
-    **{"frequency_penalty": 0, "presence_penalty": 0, "parallel_tool_calls": True},
-    **{"store": False, "truncation": "disabled", "verbosity": "medium"},
+    "n": 1,
+    "logprobs": False,
+    "top_logprobs": 0,
+    "metadata": {},
+    "frequency_penalty": 0,
+    "presence_penalty": 0,
+    "parallel_tool_calls": True,
+    "store": False,
+    "truncation": "disabled",
+    "verbosity": "medium",
 }
-"""What holds of a field whether it is said or not."""
+"""The providers' defaults: ignoring a field with its default has no effect."""
 
 
 _MAX_NAMED: Final = 20
-"""Names of fields in a notice."""
+"""Fields named in a notice."""
 
 
 class TargetRequest(NamedTuple):
-    """What one upstream is sent for a chat request."""
+    """The request that an upstream receives for a chat request."""
 
     body: dict[str, Any]
     headers: Mapping[str, str] = {}
-    """Those of the client that go with its own body."""
+    """The client's headers that accompany its own body."""
     notices: Sequence[Notice] = ()
-    """What of the request is left out, or changed."""
+    """One for each change to the request."""
 
 
 class RequestBuilder:
@@ -52,14 +59,14 @@ class RequestBuilder:
         self._format = UPSTREAM_FORMATS[upstream.dialect]
         self._quirks = upstream.quirks or self._format.quirks()
         self._ignored = self._format.ignored.union(self._quirks.ignored)
-        """The fields of a chat request that have no place here."""
+        """The fields of a chat request that this upstream does not know."""
 
     def build(self, chat: ChatRequest, *, last: bool) -> TargetRequest:
-        """Build what is sent; the `last` that can be asked may do less than is asked for.
+        """Build the request; only the `last` target left may ignore parts of it.
 
         Raises:
-            RequestError: the dialect cannot express the request, or the request has what the
-                upstream is not set to take from clients.
+            RequestError: the dialect cannot express the request, or the request has fields that
+                the upstream does not accept from clients.
         """
         if chat.provider_options:
             self.check_options(chat.provider_options)
@@ -79,7 +86,7 @@ class RequestBuilder:
         return request
 
     def _shorten(self, chat: ChatRequest) -> ChatRequest:
-        """Return the request with no longer a ceiling than the models can fill, unless it asks."""
+        """Lower the output ceiling to the models' limit, unless the client set it."""
         ceiling = chat.ceiling if isinstance(chat, TranslatedRequest) else None
         most = self._upstream.max_output_tokens
         if ceiling is None or ceiling.asked or most is None or ceiling.tokens <= most:
@@ -88,40 +95,40 @@ class RequestBuilder:
         return msgspec.structs.replace(chat, max_completion_tokens=most, ceiling=ceiling)
 
     def check_options(self, options: Mapping[str, Any]) -> None:
-        """Refuse provider options that the upstream is not set to take from clients.
+        """Refuse provider options that the upstream does not accept from clients.
 
         Raises:
-            RequestError: `invalid_request`, with the first of them.
+            RequestError: `invalid_request`, naming the first.
         """
         refused = self.list_refused(options)
         if refused:
             raise self._refuse(f"provider_options.{next(iter(refused.values()))}")
 
     def list_refused(self, fields: Mapping[str, Any]) -> dict[str, str]:
-        """Return the fields that the upstream is not set to take from clients, each with the
-        path that is the reason."""
+        """Return the fields that the upstream does not accept from clients, each with the
+        offending path."""
         upstream = self._upstream
         return options_of(upstream.dialect, upstream.options).list_refused(fields)
 
     def _pass_through(
         self, chat: ChatRequest, client_body: ClientBody, passthrough: Passthrough
     ) -> TargetRequest:
-        """Pass a client's own body through, without what the upstream is not set to take."""
+        """Pass a client's own body through, without fields that the upstream does not accept."""
         passed = passthrough.pass_on(client_body, quirks=self._quirks)
         dropped = self._list_dropped(client_body)
         if self._drops_store(chat):
             dropped.append("store")
         left_out = {*self._quirks.ignored, *dropped}
-        kept = {k: v for k, v in passed.body.items() if k not in left_out}
-        for name in {path.partition(".")[0] for path in left_out if "." in path} & kept.keys():
-            paths = self._find_refused_items(name, kept[name])
-            kept[name] = [
-                item for item, path in zip(kept[name], paths, strict=True) if path not in left_out
+        fields = {k: v for k, v in passed.body.items() if k not in left_out}
+        for name in {path.partition(".")[0] for path in left_out if "." in path} & fields.keys():
+            paths = self._find_refused_items(name, fields[name])
+            fields[name] = [
+                item for item, path in zip(fields[name], paths, strict=True) if path not in left_out
             ]
-        said = {**kept, **(chat.provider_options or {})}
-        body = passthrough.finish(said, model=self._model, quirks=self._quirks)
+        fields |= chat.provider_options or {}
+        body = passthrough.finish(fields, model=self._model, quirks=self._quirks)
         notices = self._list_notices(
-            [], not_allowed=dropped, unknown=list_said(chat, self._ignored)
+            [], not_allowed=dropped, unknown=list_effective(chat, self._ignored)
         )
         return TargetRequest(body, passed.headers, notices)
 
@@ -131,14 +138,14 @@ class RequestBuilder:
         quirks = self._quirks.with_reasoning(self._upstream.reasoning_fields.of(self._model))
         body, changes = self._format.render_request(fitted.chat, model=self._model, quirks=quirks)
         changes = [*changes]
-        unknown = {*fitted.unknown, *list_said(fitted.chat, self._ignored)}
+        unknown = {*fitted.unknown, *list_effective(fitted.chat, self._ignored)}
         if isinstance(chat, TranslatedRequest):
             unknown |= {*chat.left_out}
         if client_body:
             hosted = self._host(chat, client_body)
             if hosted:
                 body["tools"] = [*body.get("tools", ()), *hosted.values()]
-            unknown |= {*_list_lost(client_body, chat)} - hosted.keys()
+            unknown |= {*_list_untranslated(client_body, chat)} - hosted.keys()
             if client_body.foreign:
                 changes.append(f"has nothing for {', '.join(client_body.foreign[:10])}: left out")
             if client_body.shortened:
@@ -151,7 +158,7 @@ class RequestBuilder:
     def _list_notices(
         self, changes: Sequence[str], *, not_allowed: Sequence[str], unknown: set[str]
     ) -> list[Notice]:
-        """Return the notices of what was changed, and of fields that were left out."""
+        """Return the notices of changes, and of fields that are left out."""
         if not (changes or not_allowed or unknown):
             return []
         sentences = [*changes]
@@ -172,11 +179,10 @@ class RequestBuilder:
             )
 
     def _fit(self, chat: ChatRequest) -> Fitted:
-        """Return the request in the fields that every dialect knows, without what the upstream
-        is not set to take.
+        """Reduce the request to fields that every dialect knows and the upstream accepts.
 
         Raises:
-            RequestError: it has what the upstream is not set to take and what cannot be left out.
+            RequestError: it has a field that is not accepted and cannot be left out.
         """
         fitted = Fitted(chat)
         if isinstance(chat, TranslatedRequest):
@@ -191,13 +197,13 @@ class RequestBuilder:
         return fitted
 
     def _drops_store(self, chat: ChatRequest) -> bool:
-        """Return whether a request asks the provider to keep the answer, and may not."""
+        """Return whether a request sets `store` without being allowed to."""
         asked = chat.store and "store" not in self._ignored
         return bool(asked and self.list_refused({"store": True}))
 
     def _host(self, chat: ChatRequest, client_body: ClientBody) -> dict[str, dict[str, Any]]:
-        """Return the provider's own tools for those of OpenAI's that a request has, by their paths,
-        as far as the upstream is set to take them from clients."""
+        """Return the provider's equivalents of a request's hosted OpenAI tools, by path, as far as
+        the upstream accepts them from clients."""
         found = {}
         for path in client_body.ignored:
             name, _, kind = path.partition(".")
@@ -207,17 +213,17 @@ class RequestBuilder:
         return found
 
     def _list_dropped(self, client_body: ClientBody) -> list[str]:
-        """List what is left out of a passed body, as the answer does not depend on it.
+        """List the refused fields of a client's body that can be left out.
 
         Raises:
-            RequestError: it has more that the upstream is not set to take.
+            RequestError: it has one that cannot.
         """
         dropped: set[str] = set()
         for name, path in self._find_refused(client_body.body).items():
             if name in client_body.ignored:
                 dropped.add(name)
                 continue
-            # An item may be the dialect's own where another is what the settings allow.
+            # Only some items of a list may be refused.
             paths = self._find_refused_items(name, client_body.body[name]) or [path]
             wrong = next((p for p in paths if p is not None and p not in client_body.ignored), None)
             if wrong is not None:
@@ -226,12 +232,12 @@ class RequestBuilder:
         return sorted(dropped)
 
     def _find_refused(self, fields: Mapping[str, Any]) -> dict[str, str]:
-        """Find the fields of a passed body that the upstream is not set to take."""
+        """Find the fields of a client's body that the upstream does not accept."""
         own = own_of(self._upstream.dialect).list_refused(fields)
         return self.list_refused({name: fields[name] for name in own})
 
     def _find_refused_items(self, name: str, value: Any) -> list[str | None]:
-        """Return the path for which each item of a list is refused, None if it is taken."""
+        """Return the refused path of each item of a list, None for an accepted item."""
         if not isinstance(value, list):
             return []
         known: dict[str, str | None] = {}
@@ -247,7 +253,7 @@ class RequestBuilder:
         return refuse(path, self._upstream)
 
     def _check_read(self, body: dict[str, Any]) -> None:
-        """Refuse what the provider would read with rights that the client has not."""
+        """Refuse references that the provider would resolve with rights that the client lacks."""
         upstream = self._upstream
         schemes, stored = upstream.url_schemes, stored_of(upstream.dialect, upstream.options)
         found = find_foreign(body, schemes=schemes, stored=stored)
@@ -263,8 +269,8 @@ class RequestBuilder:
         raise RequestError("invalid_request", f"{found.place}: upstream {upstream.name!r} {why}")
 
 
-def _list_lost(client_body: ClientBody, chat: ChatRequest) -> list[str]:
-    """List the fields of a client's body that are lost in the chat request made from it."""
+def _list_untranslated(client_body: ClientBody, chat: ChatRequest) -> list[str]:
+    """List the fields of a client's body that its chat request does not contain."""
     extras = (chat.extras if isinstance(chat, TranslatedRequest) else None) or {}
     return [
         name
@@ -278,9 +284,9 @@ def _list(names: Sequence[str]) -> str:
     return f"{shown} and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else shown
 
 
-def list_said(chat: ChatRequest, fields: Iterable[str]) -> set[str]:
-    """List those of some fields that have an effect: they are set, and not to their defaults."""
-    said = set()
+def list_effective(chat: ChatRequest, fields: Iterable[str]) -> set[str]:
+    """List the fields that have an effect: they are set, but not to their defaults."""
+    effective = set()
     for field in fields:
         if field == "cache_control":
             has_effect = is_marked(chat)
@@ -289,5 +295,5 @@ def list_said(chat: ChatRequest, fields: Iterable[str]) -> set[str]:
         else:
             has_effect = getattr(chat, field) not in (None, _DEFAULTS.get(field))
         if has_effect:
-            said.add(field)
-    return said
+            effective.add(field)
+    return effective

@@ -1,8 +1,7 @@
-"""Which targets answer for a model name, and how each of them fares.
+"""Resolves model names to routes and targets, and tracks the health of the targets.
 
-A name is a route's, one that an upstream lists, `upstream/model`, or, where just one upstream
-takes any model, any name of that upstream's own. All but routes are taken only if names may
-pass through.
+A name is that of a route, one listed by an upstream, `upstream/model`, or, if only one upstream
+takes any model, any name of that upstream. All but routes require passthrough.
 """
 
 import asyncio
@@ -29,19 +28,19 @@ from .models import ModelLists
 from .targets import Target
 
 MAX_BREAKERS = 10_000
-"""How many targets are remembered: clients may name any model."""
+"""Targets with a breaker: clients may name any model."""
 
-MAX_TOLD = 100
-"""How many failing targets are told of, beside those of the routes."""
+MAX_FAILING = 100
+"""Failing targets in the health report, beside those of the routes."""
 
 MAX_NAME = 2048
-"""The longest name of a model that clients may make up: Amazon's, which are the longest."""
+"""Characters of a model name from a client: Amazon's are the longest."""
 
 REMEMBERED = 512
-"""How many names that are no route's are remembered with their targets: 2 to 8 KiB each."""
+"""Cached names that are not routes, with their targets: 2 to 8 KiB each."""
 
 OWNER = "seseragi"
-"""Who owns a route, in the list of models."""
+"""The owner of routes in the list of models."""
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -50,11 +49,11 @@ class Route(msgspec.Struct, frozen=True):
     name: str
     targets: tuple[Target, ...]
     budget_s: float | None = None
-    """How long it may take, over all attempts, until an answer begins."""
+    """The time until an answer begins, over all attempts."""
     record_content: bool = False
-    """Whether the records get what was asked and answered."""
+    """Whether the records store the request and the answer."""
     asked_as: str = ""
-    """What a `stream.start` says instead of the name: a replay says what the recorded one did."""
+    """The name in `stream.start`, if not the route's: a replay uses the recorded one."""
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -63,15 +62,18 @@ class Health(msgspec.Struct, frozen=True, omit_defaults=True):
     target: str
     state: State
     retry_after_s: float | None = None
-    """How long it is passed over yet, or rests."""
+    """The remaining time of its rest, or of its open breaker."""
 
 
 PriceOf = Callable[[str], tuple[int, int] | None]
-"""What a million tokens of input and of output of a target cost, in nano-USD; in any thread."""
+"""Returns the prices of a target per million input and output tokens, in nano-USD.
+
+Thread-safe.
+"""
 
 
 class Listed(NamedTuple):
-    """A model that clients may name."""
+    """An entry of the list of models."""
 
     name: str
     owner: str
@@ -79,7 +81,7 @@ class Listed(NamedTuple):
 
 
 class Breakers:
-    """The breakers of the targets last used, whichever route they are in, by their names."""
+    """The breakers of recently used targets by name, shared by all routes."""
 
     def __init__(
         self,
@@ -91,13 +93,13 @@ class Breakers:
         self._max_breakers = max_breakers
         self._breakers: OrderedDict[str, Breaker] = OrderedDict()
         self.resting: dict[str, float] = {}
-        """Until when targets rest: not with their breakers, which others may drive out."""
+        """The ends of rests by target; apart from the breakers, which may be evicted."""
 
     def __len__(self) -> int:
         return len(self._breakers)
 
     def of(self, target: Target) -> Breaker:
-        """Return the target's breaker: a new one for a replay, which fails as it is told to."""
+        """Return the target's breaker: a new one for a replay, whose failures are scripted."""
         if target.replays:
             return Breaker(self._rules)
         breaker = self._breakers.get(target.name)
@@ -109,19 +111,19 @@ class Breakers:
         return breaker
 
     def named(self, name: str) -> Breaker:
-        """Return the breaker of `upstream/model`, a new one if it was never tried."""
+        """Return the breaker of `upstream/model`, a new one for an unknown target."""
         return self._breakers.get(name) or Breaker()
 
     def rest(self, name: str, until: float) -> None:
-        """Have no request go to a target until then, whatever its breaker says."""
+        """Send no request to a target until then, independent of its breaker."""
         self.resting[name] = until
 
     def wake(self, name: str) -> None:
-        """End a rest, if there is one."""
+        """End a rest, if any."""
         self.resting.pop(name, None)
 
     def rests_for(self, name: str, now: float) -> float:
-        """Return the seconds for which a target rests yet."""
+        """Return the remaining seconds of a target's rest."""
         return max(0.0, self.resting.get(name, now) - now)
 
     def state(self, name: str, now: float) -> State:
@@ -129,17 +131,17 @@ class Breakers:
         return "resting" if self.rests_for(name, now) else self.named(name).state(now)
 
     def failing(self, among: Container[str], now: float) -> list[str]:
-        """Name the targets among these that failed lately, those last used."""
+        """List those of the targets that failed recently, at most the last used."""
         last = [
             name
             for name, breaker in self._breakers.items()
             if name in among and not breaker.is_well(now)
         ]
-        return last[-MAX_TOLD:]
+        return last[-MAX_FAILING:]
 
 
 class Upstreams:
-    """All configured upstreams and routes, by the names of their models."""
+    """All configured upstreams and routes, by model name."""
 
     def __init__(
         self,
@@ -153,7 +155,7 @@ class Upstreams:
         chance: Callable[[], float] = random.random,
         cassettes: Callable[[], Sequence[str]] | None = None,
     ) -> None:
-        """Take what is configured; `cassettes` lists those there are, None where there are none."""
+        """Take the configuration; `cassettes` lists the cassettes, None without a folder."""
         self._cassettes = cassettes
         self.all = tuple(upstreams)
         self.routes = {route.name: route for route in routes}
@@ -173,11 +175,11 @@ class Upstreams:
         self.default_model = default_model or self._first_default()
 
     def become(self, other: "Upstreams") -> None:
-        """Take the upstreams and routes of another one; breakers stay, by their targets' names."""
+        """Take the upstreams and routes of another instance; the breakers stay."""
         vars(self).update(vars(other), breakers=self.breakers)
 
     def resolve(self, model: str | None) -> Route:
-        """Find the route of a model name; None asks for the default.
+        """Find the route of a model name; None means the default.
 
         Raises:
             RequestError: `model_not_found`, with the names that exist.
@@ -193,21 +195,21 @@ class Upstreams:
         return self._found(name)
 
     def _route_to(self, name: str) -> Route:
-        """Return the route to the one target of a name that is no route's."""
+        """Return a route with the one target of a name that is not a route."""
         upstream, own_name = self._listed.get(name) or self._find(name)
         return Route(name, (Target(upstream, own_name, self._choice),))
 
     def resolve_for(self, principal: Principal, model: str | None) -> Route:
-        """Find the route of a model name for who asks.
+        """Find the route of a model name for a principal.
 
         Raises:
-            RequestError: `model_not_found`; `forbidden`, there is one that he may not use.
+            RequestError: `model_not_found`; `forbidden`, the principal may not use it.
         """
         if principal.models is None:
             return self.resolve(model)
         try:
             route = self.resolve(model)
-        except RequestError as error:  # its own message names the models of everybody
+        except RequestError as error:  # its message lists all models
             what = f"unknown model {model[:120]!r}" if model else "model: name one"
             raise RequestError(error.code, f"{what}; GET /v1/models lists them") from None
         name = self.public_name(route)
@@ -220,10 +222,9 @@ class Upstreams:
         return route
 
     def public_name(self, route: Route) -> str:
-        """Return the one name that stands for a route, whatever it was asked for by.
+        """Return the canonical name of a route.
 
-        So nothing can be asked for by a name that means another place elsewhere: a name
-        that nobody listed may begin like that of another upstream.
+        Rights are checked by it: an unlisted name may begin like another upstream's.
         """
         if route.name in self.routes:
             return route.name
@@ -233,7 +234,7 @@ class Upstreams:
         return target.upstream.public_name(target.model)
 
     def check_awake(self, route: Route, *, now: float) -> None:
-        """Refuse a request for a route of which every target rests.
+        """Refuse a request for a route whose targets all rest.
 
         Raises:
             UpstreamError: `upstream_unavailable`.
@@ -249,9 +250,9 @@ class Upstreams:
             )
 
     def plan(self, route: Route, *, now: float, deadline: float, limits: Limits) -> Plan:
-        """Return in which order a route's targets are to be tried now.
+        """Return the order in which to try a route's targets.
 
-        One that rests is left out, unless all do: see `check_awake`.
+        Resting targets are left out, unless all rest: see `check_awake`.
         """
         choices = [target.policy for target in route.targets]
         breakers = [self.breakers.of(target) for target in route.targets]
@@ -278,9 +279,9 @@ class Upstreams:
         )
 
     def health(self, *, now: float) -> list[Health]:
-        """Return the health of the targets of all routes, and which configured models fail.
+        """Return the health of the routes' targets, and of failing configured models.
 
-        Other names were made up by clients, and are not shown to others.
+        Other names came from clients, and are not shown to others.
         """
         names = self._targets_of_routes()
         failing = self.breakers.failing(self.configured_targets(), now)
@@ -298,14 +299,14 @@ class Upstreams:
         return [target.name for route in self.routes.values() for target in route.targets]
 
     def configured_models(self) -> dict[str, list[str]]:
-        """Return the models and routes that the settings name, each with its targets."""
+        """Return the configured models and routes, each with its targets."""
         routes = [self.resolve(name) for name in (*self.routes, *self._listed)]
         if self.default_model is not None:
             routes.append(self.resolve(None))
         return {self.public_name(one): [target.name for target in one.targets] for one in routes}
 
     def configured_targets(self) -> set[str]:
-        """Return the targets that the settings name, and no client: `upstream/model` each."""
+        """Return the configured targets, as `upstream/model`."""
         configured = {f"{one.name}/{model}" for one in self.all for model in one.models}
         configured |= {f"{one.name}/{one.default_model}" for one in self.all if one.default_model}
         if self.default_model is not None:
@@ -315,7 +316,7 @@ class Upstreams:
     def configured_name(self, model: str) -> str | None:
         """Return the route of a name, or the upstream that it passes through to; None if neither.
 
-        So it is a name of the settings, whatever a client has typed.
+        The result is always a configured name, never text from a client.
         """
         if model in self.routes:
             return model
@@ -328,17 +329,17 @@ class Upstreams:
         return upstream.name
 
     def states(self, *, now: float) -> list[tuple[str, State]]:
-        """Return the state of each target that the settings name."""
+        """Return the state of each configured target."""
         return [
             (name, self.breakers.state(name, now)) for name in sorted(self.configured_targets())
         ]
 
     async def models(self, client: Client, price_of: PriceOf) -> list[Listed]:
-        """List the models with what is known of them, the default first.
+        """List the models with their facts, the default first.
 
-        An upstream that lists none in the settings is asked; one that does not answer has
-        none here, but still takes `upstream/model`. The targets of routes are asked for what
-        is known of their models.
+        An upstream without configured models is queried; if it does not answer, it lists none,
+        but still takes `upstream/model`. Upstreams of routes are queried for the facts of their
+        models.
         """
         lists = await self._ask_all(client)
         rows = {
@@ -357,7 +358,7 @@ class Upstreams:
             targets = [(target.upstream, target.model) for target in default.targets]
             first = rows.get(default.name) or _Row(targets[0][0].name, targets)
             rows = {default.name: first, **rows}
-        # In a thread, for the catalog is large where there is one.
+        # In a thread, since the catalog may be large.
         found = await asyncio.to_thread(_list_models, rows, lists, price_of)
         if self._cassettes is not None:
             names = await asyncio.to_thread(self._cassettes)
@@ -365,7 +366,7 @@ class Upstreams:
         return found
 
     async def _ask_all(self, client: Client) -> dict[str, Mapping[str, About]]:
-        """Ask the upstreams that know more about their models than the settings say."""
+        """Query the upstreams that know more about their models than the settings."""
         of_routes = {t.upstream.name for route in self.routes.values() for t in route.targets}
         asked = [
             upstream
@@ -394,7 +395,7 @@ class Upstreams:
     def _first_default(self) -> str | None:
         if self.routes:
             return next(iter(self.routes))
-        # The built-in models answer for nobody: beside a provider they have to be asked for.
+        # A built-in model is the default only without providers.
         providers = [upstream for upstream in self.all if upstream.prefixed]
         for upstream in providers or self.all:
             model = upstream.default_model or next(iter(upstream.models), None)
@@ -412,7 +413,7 @@ class Upstreams:
 
 
 class _Row(NamedTuple):
-    """A model to be listed, and what it stands for."""
+    """A model to list, with its targets."""
 
     owner: str
     targets: Sequence[tuple[Upstream, str]]
@@ -421,7 +422,7 @@ class _Row(NamedTuple):
 def _list_models(
     rows: Mapping[str, _Row], lists: Mapping[str, Mapping[str, About]], price_of: PriceOf
 ) -> list[Listed]:
-    """Return what is known about each model."""
+    """Return each model with its facts."""
     found = []
     for name, (owner, targets) in rows.items():
         abouts = []

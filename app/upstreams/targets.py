@@ -1,4 +1,4 @@
-"""An upstream and one of its models, and the calls that ask it."""
+"""Targets: a model of an upstream, and the builders of its HTTP calls."""
 
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
@@ -21,10 +21,10 @@ from .transport import Call
 
 
 class Target(msgspec.Struct, frozen=True, dict=True):
-    """One place that may answer."""
+    """A model of an upstream that may answer."""
 
     replays: ClassVar[bool] = False
-    """Whether its answer is a recorded stream, events and all."""
+    """Whether its answer is a recorded stream."""
 
     upstream: Upstream
     model: str
@@ -42,7 +42,7 @@ class Target(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def name(self) -> str:
-        """`upstream/model`, whatever clients call it."""
+        """`upstream/model`, independent of public names."""
         return f"{self.upstream.name}/{self.model}"
 
     def limits(self, limits: Limits) -> Limits:
@@ -50,7 +50,7 @@ class Target(msgspec.Struct, frozen=True, dict=True):
         return msgspec.structs.replace(limits, **self.timeouts) if self.timeouts else limits
 
     def silence_s(self, limits: Limits, *, last: bool) -> float:
-        """Return how long its first event may take; less if another target can be asked."""
+        """Return the timeout of its first event, which is shorter if another target is left."""
         own = self.timeouts.get("first_event_timeout_s")
         if own is not None:
             return own
@@ -58,20 +58,20 @@ class Target(msgspec.Struct, frozen=True, dict=True):
         return silence_s if last else min(silence_s, limits.fallback_after_s)
 
     def build_request(self, chat: ChatRequest, *, last: bool = True) -> TargetRequest:
-        """Build the body that asks for the answer to a chat request.
+        """Build the upstream's request for a chat request.
 
-        Unless it is the `last` target that can be asked, it has to do everything asked for.
+        Only the `last` target left may ignore parts of the request.
 
         Raises:
-            RequestError: the dialect cannot say what the request does.
+            RequestError: the dialect cannot express the request.
         """
         return self._request_builder.build(chat, last=last)
 
     async def build_call(self, request: TargetRequest, *, connect_timeout_s: float) -> Call:
-        """Build the streaming call that makes a request.
+        """Build the streaming call of a request.
 
         Raises:
-            RequestError: `model_not_found`, a path cannot hold the model's name.
+            RequestError: `model_not_found`, the model's name does not fit into a path.
             UpstreamError: `upstream_auth`, there are no credentials.
         """
         url = f"{self.upstream.base_url}/{self.dialect.path}"
@@ -89,12 +89,12 @@ class Target(msgspec.Struct, frozen=True, dict=True):
         """Build the call that counts the tokens of a chat request.
 
         Raises:
-            RequestError: the dialect cannot say what the request does.
+            RequestError: the dialect cannot express the request.
             UpstreamError: `upstream_auth`, there are no credentials.
         """
         request = self.build_request(chat)
-        asked = count.render(request.body, model=self.model, base_url=self.upstream.base_url)
-        call = await self.build_json(count.path, asked)
+        body = count.render(request.body, model=self.model, base_url=self.upstream.base_url)
+        call = await self.build_json(count.path, body)
         _add_headers(call, request.headers)
         return call
 
@@ -103,22 +103,22 @@ class Target(msgspec.Struct, frozen=True, dict=True):
         return RequestBuilder(self.upstream, self.model)
 
     def check_options(self, options: Mapping[str, Any]) -> None:
-        """Refuse provider options that the upstream is not set to take from clients.
+        """Refuse provider options that the upstream does not accept from clients.
 
         Raises:
-            RequestError: `invalid_request`, with the first of them.
+            RequestError: `invalid_request`, naming the first.
         """
         self._request_builder.check_options(options)
 
     def list_refused(self, fields: Mapping[str, Any]) -> list[str]:
-        """List the fields of its own that the upstream is not set to take from clients."""
+        """List the provider fields that the upstream does not accept from clients."""
         return sorted(self._request_builder.list_refused(fields))
 
     async def build_json(self, path: str, body: Mapping[str, Any]) -> Call:
-        """Build a call of this dialect, at a path that may hold `MODEL`, whose answer is JSON.
+        """Build a call with a JSON reply, at a path of this dialect that may contain `MODEL`.
 
         Raises:
-            RequestError: `model_not_found`, a path cannot hold the model's name.
+            RequestError: `model_not_found`, the model's name does not fit into a path.
             UpstreamError: `upstream_auth`, there are no credentials.
         """
         url = f"{self.upstream.base_url}/{path}".replace(MODEL, _as_segment(self.model))
@@ -128,29 +128,29 @@ class Target(msgspec.Struct, frozen=True, dict=True):
 
 
 def _add_headers(call: Call, headers: Mapping[str, str]) -> None:
-    """Add headers of a client's to those that the settings have."""
+    """Append a client's headers to those of the settings."""
     for name, value in headers.items():
         own = call.headers.get(name)
         call.headers[name] = f"{own},{value}" if own else value
 
 
 def _as_segment(model: str) -> str:
-    """Quote a model's name so that it is one segment of a path."""
+    """Quote a model's name as one segment of a path."""
     if model in (".", ".."):
         raise RequestError("model_not_found", f"unknown model {model!r}")
-    return quote(model, safe="@")  # as the SDKs write the versions of Vertex AI
+    return quote(model, safe="@")  # unquoted in the SDKs: versions of Vertex AI
 
 
 async def build(upstream: Upstream, method: str, url: str, *, content: bytes = b"") -> Call:
-    """Build a call to an upstream, its credentials included.
+    """Build a call to an upstream, with its credentials.
 
     Raises:
         UpstreamError: `upstream_auth`, there are no credentials.
     """
-    place = _parse_url(url, *upstream.query.items())
+    parsed = _parse_url(url, *upstream.query.items())
     return Call(
         method,
-        place,
+        parsed,
         content=content,
         headers={
             "accept": "text/event-stream, application/json",
@@ -160,13 +160,13 @@ async def build(upstream: Upstream, method: str, url: str, *, content: bytes = b
             **({"content-type": "application/json"} if content else {}),
             **UPSTREAM_FORMATS[upstream.dialect].headers,
             **{name.lower(): value for name, value in upstream.headers.items()},
-            **await upstream.credentials.headers(method, str(place), content),
+            **await upstream.credentials.headers(method, str(parsed), content),
         },
     )
 
 
 @lru_cache(1024)
 def _parse_url(url: str, *query: tuple[str, str]) -> httpx2.URL:
-    # 30 us, and there are few of them: a path with a model's name for each.
-    place = httpx2.URL(url)
-    return place.copy_merge_params(dict(query)) if query else place
+    # Cached, since it takes 30 us. There are few URLs: one per model.
+    parsed = httpx2.URL(url)
+    return parsed.copy_merge_params(dict(query)) if query else parsed

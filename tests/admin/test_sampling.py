@@ -13,7 +13,7 @@ from app.generation.accounting import Accounting
 from app.generation.token_usage import SAMPLED
 from app.ledger.config import LedgerConfig, PriceConfig
 from app.ledger.prices import PriceBook
-from app.telemetry.progress import Progress
+from app.telemetry.activity import Progress
 
 pytestmark = pytest.mark.pure
 
@@ -27,7 +27,7 @@ class Stream:
         self.events: list[Event] = []
         self.asked = 0
         self.target = target
-        self.told: TokenCounts | None = None
+        self.usage: TokenCounts | None = None
         self.spent: int | None = 0
 
     def written(self) -> Sequence[Event]:
@@ -44,7 +44,7 @@ class Stream:
             events=len(self.events),
             silent_s=0.5,
             longest_gap_s=0.25,
-            told=self.told,
+            usage=self.usage,
             spent_nano_usd=self.spent,
             written=self.written,
         )
@@ -104,7 +104,7 @@ def test_cost_is_unknown_before_the_first_event_and_without_a_price(sampler):
 def test_count_of_the_provider_goes_before_the_estimate(sampler):
     stream = Stream()
     stream.events = [TextDelta(0, "four" * 5)]
-    stream.told, stream.spent = TokenCounts(input_tokens=1000, output_tokens=7), 50
+    stream.usage, stream.spent = TokenCounts(input_tokens=1000, output_tokens=7), 50
     (live,), _ = look(sampler, stream)
 
     assert (7, 1000 * 1000 + 7 * 2000 + 50) == (live.output_tokens, live.nano_usd)

@@ -18,12 +18,12 @@ from tests.waiting import until
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in {"BEAT_S": 0.01, "FIRST_S": 0.1, "FRESH_S": 0.0}.items():
+    for name, seconds in {"INTERVAL_S": 0.01, "FIRST_S": 0.1, "FRESH_S": 0.0}.items():
         monkeypatch.setattr(desks, name, seconds)
 
 
 class Spied:
-    """The log of a process, which notes what it posts and when it looks for orders."""
+    """The log of a process, which notes what it posts and when it polls for commands."""
 
     def __init__(self) -> None:
         self.posted: list[tuple[str, str]] = []
@@ -121,7 +121,7 @@ async def test_what_others_leave_that_cannot_be_read_harms_nobody(tmp_path, spie
         log = relay.log
         for text in (b"", b"\xc1", b"\x81\xa2id\xa1\xff", b"x" * 1000):
             for place in ("commands", "snapshots"):
-                await log.publish(place, f"rest {len(text)}", text, for_s=60)
+                await log.post(place, f"rest {len(text)}", text, for_s=60)
         with structlog.testing.capture_logs() as lines:
             assert 1 == len((await look(relay))["processes"])
             await spied.beats()
@@ -139,14 +139,16 @@ async def test_log_that_is_away_leaves_the_process_in_sight(tmp_path, spied):
         await spied.beats()
 
 
-async def test_order_is_obeyed_once_and_one_that_was_given_meanwhile_too(tmp_path, spied):
+async def test_command_is_applied_once_and_a_later_one_too(tmp_path, spied):
     async with shared(tmp_path, spied) as relay, shared(tmp_path) as other:
         breakers = relay.hub.upstreams.breakers
         clock = asyncio.get_running_loop().time
 
         async def order(**what: Any) -> None:
             body = {"target": "demo/demo", **what}
-            answer = await other.client.post("/v1/admin/targets", json=body, headers=other.operator)
+            answer = await other.client.publish(
+                "/v1/admin/targets", json=body, headers=other.operator
+            )
             assert 202 == answer.status_code, answer.text
 
         await order(action="rest", for_s=100)

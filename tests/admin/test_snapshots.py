@@ -18,8 +18,8 @@ from app.admin.process_snapshot import (
     ProcessSnapshot,
     TargetState,
     Trouble,
-    pack_board,
-    unpack_board,
+    pack_snapshot,
+    unpack_snapshot,
 )
 from app.admin.summary import Merged, MoneyView, Summary, render
 from app.errors import CODES, RequestError, UpstreamError
@@ -49,9 +49,9 @@ def board(name: str = "a", **fields: object) -> ProcessSnapshot:
     return msgspec.structs.replace(ProcessSnapshot(process=process), **fields)
 
 
-def merged(*boards: ProcessSnapshot, targets: tuple[str, ...] = ()) -> Summary:
+def merged(*snapshots: ProcessSnapshot, targets: tuple[str, ...] = ()) -> Summary:
     found = Merged({target: [] for target in targets})
-    for one in boards:
+    for one in snapshots:
         found.add(one)
     return found.summary(at=NOW, version="0", log="memory", money=MoneyView([], 0), records=None)
 
@@ -69,15 +69,15 @@ def refused(code: str = "rate_limited", *, model: str | None = "m", message: str
 def test_board_of_hostile_names_fits_into_a_post():
     worst = "\U0001f9ec" * MAX_TEXT  # four bytes each
     whole = board(live=[live(n, text=worst) for n in range(MAX_STREAMS)], readers={worst: 1})
-    packed = pack_board(whole, most=MAX_MESSAGE_BYTES)
+    packed = pack_snapshot(whole, most=MAX_MESSAGE_BYTES)
 
     assert len(packed) <= MAX_MESSAGE_BYTES
-    assert whole.live[:10] == unpack_board(packed).live[:10]
+    assert whole.live[:10] == unpack_snapshot(packed).live[:10]
     usual = board(live=[live(n, text="acme") for n in range(MAX_STREAMS)])
-    assert usual == unpack_board(pack_board(usual, most=MAX_MESSAGE_BYTES))
+    assert usual == unpack_snapshot(pack_snapshot(usual, most=MAX_MESSAGE_BYTES))
 
 
-def test_oldest_streams_of_all_boards_are_told_of():
+def test_oldest_streams_of_all_snapshots_are_listed():
     numbers = list(range(3 * MAX_STREAMS))
     random.Random(1).shuffle(numbers)
     shares = [sorted(numbers[start::3]) for start in range(3)]
@@ -141,13 +141,13 @@ def test_newest_of_all_processes_are_told_of_one_by_one():
 @pytest.mark.parametrize("data", [b"", b"\x80", b"\xc1", b"{}", b"\x81\xa4live\x01"])
 def test_what_is_no_board_is_refused(data: bytes):
     with pytest.raises(msgspec.MsgspecError):
-        unpack_board(data)
+        unpack_snapshot(data)
 
 
 def test_board_of_a_newer_version_is_read():
     newer = msgspec.msgpack.encode({**msgspec.to_builtins(board("a")), "later": [1]})
 
-    assert board("a") == unpack_board(newer)
+    assert board("a") == unpack_snapshot(newer)
 
 
 def test_hour_has_a_bound_whatever_is_refused():
@@ -164,7 +164,7 @@ def test_hour_has_a_bound_whatever_is_refused():
     assert {MINUTES} == {len(minutes) for minutes in counts.values()}
     assert MAX_LAST == len(kept.last)
     assert {None} == {row.model for row in kept.last}
-    size = len(pack_board(board(refused=counts, last=[*kept.last]), most=MAX_MESSAGE_BYTES))
+    size = len(pack_snapshot(board(refused=counts, last=[*kept.last]), most=MAX_MESSAGE_BYTES))
     assert size < 100_000
     clock.now += 3600
     assert {} == kept.counts(failed=False)

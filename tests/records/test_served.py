@@ -173,7 +173,7 @@ async def test_hook_says_what_is_stored(tmp_path, hook, said, content):
     [
         ({"RECORD_CONTENT_HOOK": "no_such:thing"}, "record_content_hook: 'no_such:thing' cannot"),
         ({"RECORD_CONTENT_HOOK": "tests.records.hooks"}, "record_content_hook: "),
-        ({"RECORD_CONTENT_HOOK": "tests.records.hooks:number"}, "is no function"),
+        ({"RECORD_CONTENT_HOOK": "tests.records.hooks:number"}, "is not a function"),
         ({"RECORDS": "sqlite:////none/x.db"}, "records: the directory '/none' does not exist"),
         ({"RECORDS": "mysql://me:s3cret@h/d"}, "use 'sqlite:///PATH' or 'postgresql://"),
     ],

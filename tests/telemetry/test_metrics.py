@@ -26,8 +26,8 @@ from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig
 from app.ledger.limits import UsageLimits
 from app.settings import load_settings
 from app.telemetry import metrics, shared_counters
+from app.telemetry.activity import Load
 from app.telemetry.families import FAMILIES
-from app.telemetry.load import Load
 from app.telemetry.metrics import Metrics, Names, RecordsState
 from app.telemetry.observer import Refused
 from app.telemetry.shared_counters import SharedCounters
@@ -252,7 +252,7 @@ async def test_table_of_the_document_is_what_is_served():
     measured = Metrics(names, process=os.getpid(), records=lambda: RecordsState(3, 1))
     for family in FAMILIES:
         if family.kind == "histogram":
-            measured._note(family, 1, *family.labels)
+            measured._observe(family, 1, *family.labels)
         else:
             measured._add(family, *family.labels)
     found = {

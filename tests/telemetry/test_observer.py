@@ -27,7 +27,7 @@ class Noting(Observer):
 
 
 class Broken(Observer):
-    def started(self, record: StreamInfo) -> None:
+    def started(self, info: StreamInfo) -> None:
         raise ArithmeticError("a bug")
 
     def refused(self, refused: Refused) -> None:

@@ -491,7 +491,7 @@ def refuse(handler: BaseHTTPRequestHandler) -> None:
 async def test_streams_do_not_wait_for_a_collector(collector, monkeypatch, answer):
     """One that refuses, is silent, answers without an end, or is not there."""
     monkeypatch.setattr("app.telemetry.tracing.CLOSE_S", 0.2)
-    monkeypatch.setattr("app.telemetry.tracing_export.QUIET_S", 0.0)
+    monkeypatch.setattr("app.telemetry.tracing_export.RECOVERED_S", 0.0)
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "2000" if answer in (refuse, endless) else "4")
     if answer is hang:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
@@ -601,7 +601,7 @@ EVIL = "notapi.openai.com.evil.example"
     ],
 )
 def test_provider_is_known_by_its_host(name, url, dialect, place):
-    assert place == tracing_names.place_of(name, url, dialect)
+    assert place == tracing_names.server_of(name, url, dialect)
 
 
 async def test_library_says_nothing_by_itself(collector):

@@ -85,7 +85,7 @@ def test_relay_answers_from_its_script_its_cassettes_and_no_provider(monkeypatch
 @pytest.mark.proving
 def test_relay_that_cannot_start_says_why():
     with (
-        pytest.raises(RuntimeError, match=r"the relay has ended:\n.*SESERAGI_GATE_S: 'soon'"),
+        pytest.raises(RuntimeError, match=r"the relay has exited:\n.*SESERAGI_GATE_S: 'soon'"),
         start_relay(settings={"gate_s": "soon"}),
     ):
         pass

@@ -1,0 +1,53 @@
+"""The current activity of a process: its load, and the progress of each running stream.
+
+The hub makes these values on request. Nothing is stored.
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from ..eventlog.stream_info import StreamInfo
+from ..events import Event, TokenCounts
+from ..generation.retry import State
+
+
+class Load(msgspec.Struct, frozen=True):
+    """The current load of one process."""
+
+    streams: int
+    """Running generations."""
+    calls: int
+    """Running calls without a stream, such as embeddings."""
+    readers: int
+    draining: bool
+    log_healthy: bool
+    log_streams: int
+    """Streams in the memory of the log, running and ended."""
+    log_bytes: int
+    """Their estimated memory."""
+    request_bytes: int
+    """The estimated memory of requests being received or in progress."""
+    breakers: list[tuple[str, State]]
+    """The configured targets."""
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """The progress of one running stream."""
+
+    info: StreamInfo
+    target: str
+    """`upstream/model` of the current or next attempt."""
+    attempt: int
+    age_s: float
+    first_event_s: float | None
+    events: int
+    silent_s: float
+    """Since the last piece of the answer, or since the attempt began."""
+    longest_gap_s: float | None
+    usage: TokenCounts | None
+    """The provider's counts so far."""
+    spent_nano_usd: int | None
+    """The cost of earlier attempts; None: a price is unknown."""
+    written: Callable[[], Sequence[Event]]
+    """Returns all events so far."""
