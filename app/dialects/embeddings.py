@@ -8,8 +8,8 @@ from msgspec import Meta, Raw
 
 from ..errors import RequestError
 from ..requests import convert_body, parse_body, parse_part
+from .reading.billing import parse_cost
 from .reading.json_values import count, decode, mapping, short
-from .reading.provider_cost import parse_cost
 from .writing.token_counts import GOOGLES
 from .writing.token_estimate import estimate_text
 

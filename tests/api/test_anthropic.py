@@ -11,8 +11,8 @@ import anthropic
 import pytest
 from anthropic import AsyncAnthropic
 
-from app.dialects.answering.packed_signatures import UNPROVED, pack
 from app.dialects.anthropic.client.request import parse_request
+from app.dialects.reasoning_signatures import UNPROVED, pack
 from app.dialects.writing.token_estimate import estimate_tokens
 from app.testing.upstream import (
     DONE,

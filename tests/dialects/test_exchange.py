@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.answering.call_ids import is_made_up, make_call_id, pack_id, show_call, unpack_id
+from app.dialects.answering.ids import is_made_up, make_call_id, pack_id, show_call, unpack_id
 from app.dialects.writing.exchange import Exchange, ExchangeForm, arrange
 from app.requests import ImagePart, TextPart, parse_chat_request
 

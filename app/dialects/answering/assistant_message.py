@@ -16,7 +16,7 @@ from ...requests import (
     ToolCall,
 )
 from ...requests import Opaque as OpaqueValue
-from .signature_fields import SignatureFields
+from ..reasoning_signatures import SignatureFields
 
 AssistantPart = TextPart | RefusalPart | ReasoningPart | OpaquePart
 

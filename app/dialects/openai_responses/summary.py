@@ -8,8 +8,7 @@ that can continue a turn reject a final assistant message.
 
 from typing import Final
 
-from ..answering.packed_signatures import PackedSignature, pack
-from ..signature_formats import SUMMARY
+from ..reasoning_signatures import SUMMARY, PackedSignature, pack
 
 TRIGGER: Final = "compaction_trigger"
 """The type of the item that requests compaction; it must be the last one."""

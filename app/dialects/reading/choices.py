@@ -18,7 +18,7 @@ from ...events import (
     TextEnd,
     TextStart,
 )
-from .surrogates import Halves
+from .split_text import Halves
 from .tool_calls import Calls
 
 

@@ -37,7 +37,7 @@ from ...events import (
     ToolCallStart,
     Usage,
 )
-from ..answering.call_ids import make_call_id
+from ..answering.ids import make_call_id
 from .bounds import (
     ENTRY,
     MAX_BLOCKS,
@@ -53,7 +53,7 @@ from .bounds import (
 from .choices import REASONING, REFUSAL, TEXT, Block, Choice, Kind
 from .finish_reasons import parse_finish
 from .json_values import clean, size
-from .surrogates import well_formed
+from .split_text import well_formed
 from .tool_calls import Call
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from .bounds import MAX_CALLS, Excess
 from .partial_json import Growing
-from .surrogates import Halves
+from .split_text import Halves
 
 
 @dataclass(slots=True, eq=False)

@@ -9,17 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import events as e
-from app.dialects.answering.call_ids import show_call
-from app.dialects.answering.packed_signatures import (
+from app.dialects.answering.ids import public_token, show_call
+from app.dialects.anthropic.client.format import CLIENT_FORMAT
+from app.dialects.anthropic.client.result import render_result
+from app.dialects.reasoning_signatures import (
     UNPROVED,
     PackedSignature,
     is_packed,
     pack,
     unpack,
 )
-from app.dialects.answering.public_ids import public_token
-from app.dialects.anthropic.client.format import CLIENT_FORMAT
-from app.dialects.anthropic.client.result import render_result
 from app.errors import RelayError, RequestError, UpstreamError
 from tests.dialects import examples as ex
 from tests.dialects.anthropic.messages_protocol import accumulate, payloads_of, without_unknown

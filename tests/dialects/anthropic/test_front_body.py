@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.answering.call_ids import pack_id
-from app.dialects.answering.packed_signatures import PackedSignature, pack
+from app.dialects.answering.ids import pack_id
 from app.dialects.anthropic.client.format import CLIENT_FORMAT
 from app.dialects.anthropic.client.request import parse_request
 from app.dialects.anthropic.upstream.passthrough import pass_on, pass_on_bedrock
+from app.dialects.reasoning_signatures import PackedSignature, pack
 from app.errors import RequestError
 from app.requests import ClientBody, TranslatedRequest
 

@@ -10,8 +10,8 @@ from anthropic.types import Message, RawMessageDeltaEvent, TextBlock, ThinkingBl
 from anthropic.types.beta import BetaMessage, BetaRawMessageDeltaEvent
 from pydantic import BaseModel
 
-from app.dialects.answering.packed_signatures import UNPROVED, pack
 from app.dialects.anthropic.client.result import render_result
+from app.dialects.reasoning_signatures import UNPROVED, pack
 from app.events import (
     ChoiceEnd,
     Event,

@@ -12,7 +12,7 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses.response import Moderation as ResponsesModeration
 
 from app import events as e
-from app.dialects.answering.public_ids import public_token
+from app.dialects.answering.ids import public_token
 from app.dialects.client_format import Frame
 from app.dialects.openai_chat.client.renderer import Renderer
 from app.dialects.openai_chat.client.result import render_result

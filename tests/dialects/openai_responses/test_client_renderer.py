@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app import events as e
-from app.dialects.answering.public_ids import public_token
+from app.dialects.answering.ids import public_token
 from app.dialects.openai_responses.client.result import is_response_id, render_result, response_id
 from app.dialects.openai_responses.summary import pack_summary
 from app.errors import CODES

@@ -40,10 +40,9 @@ from ....events import (
     type_of,
 )
 from ....requests import Opaque as OpaqueValue
-from ...answering.call_ids import show_call
-from ...answering.public_ids import public_token
-from ...answering.signature_fields import SignatureFields
+from ...answering.ids import public_token, show_call
 from ...client_format import Frame
+from ...reasoning_signatures import SignatureFields
 
 VERSION = "1.0"
 

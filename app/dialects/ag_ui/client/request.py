@@ -27,8 +27,8 @@ from ....requests import Message as ChatMessage
 from ...answering.assistant_message import MessageBuilder
 from ...answering.attachments import attach
 from ...answering.options import OPTIONS, build_chat
-from ...answering.signature_fields import parse_proof
 from ...client_format import ParsedRequest
+from ...reasoning_signatures import parse_proof
 from .messages import (
     Activity,
     Assistant,

@@ -27,9 +27,14 @@ from ....requests import (
     UserMessage,
     convert_body,
 )
-from ...answering.call_ids import unpack_id
-from ...answering.packed_signatures import UNPROVED, PackedSignature, unpack
-from ...signature_formats import CLAUDE_REDACTED, CLAUDE_THINKING
+from ...answering.ids import unpack_id
+from ...reasoning_signatures import (
+    CLAUDE_REDACTED,
+    CLAUDE_THINKING,
+    UNPROVED,
+    PackedSignature,
+    unpack,
+)
 from ...writing.cache_marks import last_mark, parse_mark
 from .block_texts import render_gist
 

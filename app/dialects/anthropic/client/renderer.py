@@ -41,15 +41,18 @@ from ....events import (
     ToolCallStart,
     Usage,
 )
-from ...answering.call_ids import pack_id, show_call
-from ...answering.costs import render_cost
-from ...answering.end_errors import error_of_end
-from ...answering.packed_signatures import PackedSignature, pack
-from ...answering.public_ids import public_token
+from ...answering.ids import pack_id, public_token, show_call
+from ...answering.stream_end import error_of_end, render_cost
 from ...client_format import Frame
 from ...reading.json_values import decode, mapping, read_raw, string
-from ...signature_formats import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
-from ..name import NAME
+from ...reasoning_signatures import (
+    CLAUDE_COMPACTION,
+    CLAUDE_REDACTED,
+    CLAUDE_THINKING,
+    PackedSignature,
+    pack,
+)
+from .. import NAME
 from .errors import render_error
 
 Payload = dict[str, Any]

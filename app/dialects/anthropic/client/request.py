@@ -31,8 +31,7 @@ from ....requests import (
 from ....requests import ToolChoice as ChatToolChoice
 from ...client_format import ParsedRequest
 from ...writing.cache_marks import parse_mark
-from ..headers import BETA
-from ..name import NAME
+from .. import BETA, NAME
 from .errors import ThreadRefused
 from .messages import Content, History, Turn
 from .tools import find_client_tool

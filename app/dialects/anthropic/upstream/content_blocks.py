@@ -25,8 +25,8 @@ from ...reading.json_values import (
     string,
     text_or_none,
 )
-from ...signature_formats import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
-from ..name import NAME
+from ...reasoning_signatures import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
+from .. import NAME
 
 _USE: Final = "_tool_use"
 _RESULT: Final = "_tool_result"

@@ -28,7 +28,7 @@ from ....requests import (
     ToolMessage,
     UserMessage,
 )
-from ...signature_formats import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
+from ...reasoning_signatures import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
 from ...writing.conversation import (
     parse_arguments,
     parse_data_url,

@@ -7,10 +7,10 @@ put into earlier answers, where they came from another provider: Anthropic would
 from typing import Any
 
 from ....requests import ClientBody
-from ...answering.packed_signatures import is_packed
 from ...reading.json_values import mappings, string
+from ...reasoning_signatures import is_packed
 from ...upstream_format import PassedBody
-from ..headers import BETA
+from .. import BETA
 
 
 def pass_on(client_body: ClientBody, *, quirks: object = None) -> PassedBody:

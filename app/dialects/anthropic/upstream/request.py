@@ -9,7 +9,6 @@ from msgspec import Meta
 from ....requests import ChatRequest, JsonObjectFormat, JsonSchemaFormat, Tool, ToolChoice
 from ...upstream_format import Quirks as CommonQuirks
 from ...upstream_format import RenderedRequest
-from ...writing.allowed_tools import restrict_tools
 from ...writing.claude import (
     choose_sampling,
     find_version,
@@ -17,7 +16,7 @@ from ...writing.claude import (
     leave_out_refused,
     takes_prefill,
 )
-from ...writing.conversation import JSON_ONLY, fit_user, refuse_choices, unsupported
+from ...writing.conversation import JSON_ONLY, fit_user, refuse_choices, restrict_tools, unsupported
 from ...writing.exchange import ExchangeForm, arrange
 from ...writing.extras import is_claudes
 from .messages import FORMAT, mark_last, render_mark, render_messages

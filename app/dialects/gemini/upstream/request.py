@@ -32,15 +32,15 @@ from ....requests import (
     ToolMessage,
     UserMessage,
 )
-from ...answering.call_ids import is_made_up
+from ...answering.ids import is_made_up
 from ...upstream_format import Quirks as CommonQuirks
 from ...upstream_format import RenderedRequest
-from ...writing.allowed_tools import restrict_tools
 from ...writing.conversation import (
     join_options,
     join_text,
     parse_arguments,
     parse_object,
+    restrict_tools,
 )
 from ...writing.exchange import Exchange, ExchangeForm, arrange
 from ...writing.extras import placed_at

@@ -12,7 +12,7 @@ from ...reading.bounds import ENTRY
 from ...reading.event_builder import EventBuilder
 from ...reading.finish_reasons import parse_finish
 from ...reading.json_values import count, decode, mapping, mappings, string, text_or_none
-from ...signature_formats import GOOGLE_SIGNATURE
+from ...reasoning_signatures import GOOGLE_SIGNATURE
 from .request import LITELLM, LITELLM_REDACTED
 from .text_chunk import Chunk
 

@@ -35,9 +35,15 @@ from ....requests import (
     convert_body,
 )
 from ...answering.assistant_message import build_message
-from ...answering.packed_signatures import PackedSignature, is_packed, unpack
 from ...reading.json_values import mappings, string
-from ...signature_formats import OPENAI_COMPACTION, OPENAI_ENCRYPTED, OPENAI_PHASE
+from ...reasoning_signatures import (
+    OPENAI_COMPACTION,
+    OPENAI_ENCRYPTED,
+    OPENAI_PHASE,
+    PackedSignature,
+    is_packed,
+    unpack,
+)
 from ..summary import COMPACTIONS, INSTRUCTION, TRIGGER, read_summary
 from .tool_calls import INPUT, ClientTool
 from .tools import OfferedTools

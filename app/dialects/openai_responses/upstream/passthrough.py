@@ -8,9 +8,8 @@ reasoning, which it would reject.
 from typing import Any, Final
 
 from ....requests import ClientBody
-from ...answering.packed_signatures import is_packed, unpack
 from ...reading.json_values import mapping, mappings, string
-from ...signature_formats import OPENAI_ITEM
+from ...reasoning_signatures import OPENAI_ITEM, is_packed, unpack
 from ...upstream_format import PassedBody
 from ...writing.conversation import parse_object
 from ..summary import COMPACTIONS, INSTRUCTION, TRIGGER, read_summary

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from ....requests import Opaque
-from ...answering.signature_fields import SignatureFields
+from ...reasoning_signatures import SignatureFields
 
 KEY = "seseragi"
 """Under which `providerMetadata` holds what is ours."""

@@ -40,13 +40,11 @@ from ....events import (
     encode,
 )
 from ....requests import Opaque as OpaqueValue
-from ...answering.call_ids import show_call
-from ...answering.public_ids import public_token
-from ...answering.signature_fields import SignatureFields
+from ...answering.ids import public_token, show_call
 from ...client_format import Frame
-from ...reading.base64_pieces import join_base64
 from ...reading.json_values import clean, decode
-from ...signature_formats import OPENAI_CUSTOM_CALL
+from ...reading.split_text import join_base64
+from ...reasoning_signatures import OPENAI_CUSTOM_CALL, SignatureFields
 from .messages import KEY
 
 Chunk = dict[str, Any]
