@@ -58,14 +58,14 @@ class PackedSignature(msgspec.Struct, frozen=True, omit_defaults=True):
     """The id of the tool call of the data."""
 
 
-UNPROVED: Final = PackedSignature()
+UNSIGNED: Final = PackedSignature()
 """For reasoning without a signature: clients return a block unchanged only if it has one, and
 some hosts, such as DeepSeek, require their reasoning back with its calls."""
 
 
-def pack(proof: PackedSignature) -> str:
+def pack(signature: PackedSignature) -> str:
     """Pack into a text; `unpack` reads it."""
-    return _PREFIX + base64.urlsafe_b64encode(msgspec.json.encode(proof)).decode()
+    return _PREFIX + base64.urlsafe_b64encode(msgspec.json.encode(signature)).decode()
 
 
 def is_packed(text: str) -> bool:
@@ -95,7 +95,7 @@ class SignatureFields(msgspec.Struct, frozen=True, omit_defaults=True):
 _decoder = msgspec.json.Decoder(SignatureFields)
 
 
-def parse_proof(text: str | None) -> SignatureFields:
+def parse_signature_fields(text: str | None) -> SignatureFields:
     """Parse the text that a client returned; empty if it is not one of the relay's."""
     try:
         return _decoder.decode(text or "{}")

@@ -63,13 +63,13 @@ class MessageBuilder:
         if text:
             self._parts.append(TextPart(text))
 
-    def add_reasoning(self, text: str, proof: SignatureFields) -> None:
-        proofs = (proof.signature, proof.encrypted, proof.format)
-        if text or any(proofs):
-            self._parts.append(ReasoningPart(text, *proofs))
+    def add_reasoning(self, text: str, fields: SignatureFields) -> None:
+        signature = (fields.signature, fields.encrypted, fields.format)
+        if text or any(signature):
+            self._parts.append(ReasoningPart(text, *signature))
 
-    def add_opaque(self, proof: SignatureFields) -> None:
-        self._parts += [OpaquePart(one.format, one.data) for one in proof.opaque or ()]
+    def add_opaque(self, fields: SignatureFields) -> None:
+        self._parts += [OpaquePart(one.format, one.data) for one in fields.opaque or ()]
 
     def add_call(self, call: ToolCall) -> None:
         self._calls.append(call)
@@ -87,7 +87,7 @@ def render_message(blocks: Iterable[Block], *, calls: bool) -> AssistantMessage:
     Without `calls` the tool calls are left out: in an answer that was cut they may be cut too.
     """
     parts: list[AssistantPart] = []
-    proofs: dict[int | None, list[OpaqueValue]] = {}
+    opaque: dict[int | None, list[OpaqueValue]] = {}
     called: list[ToolCallBlock] = []
     found = [block for block in blocks if block.choice == 0]
     of_calls = {block.block for block in found if isinstance(block, ToolCallBlock)}
@@ -98,12 +98,12 @@ def render_message(blocks: Iterable[Block], *, calls: bool) -> AssistantMessage:
             case TextBlock("refusal"):
                 parts.append(RefusalPart(block.text))
             case TextBlock():
-                proof = (block.signature, block.encrypted, block.format)
-                parts.append(ReasoningPart(block.text, *proof))
+                signature = (block.signature, block.encrypted, block.format)
+                parts.append(ReasoningPart(block.text, *signature))
             case ToolCallBlock():
                 called.append(block)
             case Opaque() if block.block in of_calls:
-                proofs.setdefault(block.block, []).append(OpaqueValue(block.format, block.data))
+                opaque.setdefault(block.block, []).append(OpaqueValue(block.format, block.data))
             case Opaque():
                 parts.append(OpaquePart(block.format, block.data))
             case Source() | Media() | ProviderTool():
@@ -111,7 +111,7 @@ def render_message(blocks: Iterable[Block], *, calls: bool) -> AssistantMessage:
             case _:
                 assert_never(block)
     rows = [
-        ToolCall(one.id, FunctionCall(one.name, one.arguments), opaque=proofs.get(one.block))
+        ToolCall(one.id, FunctionCall(one.name, one.arguments), opaque=opaque.get(one.block))
         for one in (called if calls else ())
     ]
     return build_message(parts, rows)

@@ -41,6 +41,6 @@ def pack_summary(summary: str) -> str:
     return pack(PackedSignature(SUMMARY, data=summary))
 
 
-def read_summary(proof: PackedSignature) -> str | None:
+def read_summary(packed: PackedSignature) -> str | None:
     """Return the user message that replaces a compaction item; None if it is not a summary."""
-    return _PREFACE + proof.data if proof.format == SUMMARY and proof.data else None
+    return _PREFACE + packed.data if packed.format == SUMMARY and packed.data else None

@@ -189,7 +189,7 @@ def test_an_answer_comes_back_with_its_thoughts_and_calls() -> None:
     turn = [
         {"type": "thinking", "thinking": "Hm", "signature": "s"},
         {"type": "thinking", "thinking": "", "signature": "hidden"},
-        {"type": "thinking", "thinking": "unproved", "signature": ""},
+        {"type": "thinking", "thinking": "unsigned", "signature": ""},
         {"type": "thinking", "thinking": "theirs", "signature": theirs},
         {"type": "redacted_thinking", "data": "r"},
         {"type": "redacted_thinking", "data": pack(PackedSignature("gemini", data="loose"))},
@@ -211,7 +211,7 @@ def test_an_answer_comes_back_with_its_thoughts_and_calls() -> None:
         "content": [
             {"type": "reasoning", "text": "Hm", "signature": "s", "format": "anthropic"},
             {"type": "opaque", "format": "anthropic", "data": "hidden"},
-            {"type": "reasoning", "text": "unproved"},
+            {"type": "reasoning", "text": "unsigned"},
             {"type": "reasoning", "text": "theirs", "encrypted": "e", "format": "o"},
             {"type": "opaque", "format": "anthropic.redacted_thinking", "data": "r"},
             {"type": "opaque", "format": "gemini", "data": "loose"},

@@ -90,7 +90,7 @@ TYPES: dict[str, tuple[list[e.Event], list[str]]] = {
         [ADDED, ADDED, PIECE, PIECE, *CALLED, *CALLED],
     ),
     "an image": ([e.Media(0, "image/png", data="aa==")], [ADDED, DONE]),
-    "a proof alone": ([e.Opaque("a.b", "xx")], [ADDED, DONE]),
+    "a signature alone": ([e.Opaque("a.b", "xx")], [ADDED, DONE]),
     "what has no place": (
         [
             e.ContentFilter("prompt", {}, False),

@@ -64,7 +64,7 @@ def test_citations_of_files_go_on_but_those_without_an_id() -> None:
     assert [{**said, "content": [{**TEXT, "annotations": annotations[1:]}]}] == told(given)["input"]
 
 
-def test_proofs_of_others_are_left_out() -> None:
+def test_signatures_of_others_are_left_out() -> None:
     foreign = pack(PackedSignature("anthropic", signature="sig"))
     asked = pack(PackedSignature("openai.item", data=json.dumps(SHELL)))
     found = told(

@@ -102,8 +102,8 @@ class Renderer:
                 return _start_reasoning(self._messages[event.block])
             case ReasoningEnd():
                 opaque = self._opaque.pop(event.block, None)
-                proof = SignatureFields(event.signature, event.encrypted, event.format, opaque)
-                return _end_reasoning(self._messages.pop(event.block), proof)
+                signatures = SignatureFields(event.signature, event.encrypted, event.format, opaque)
+                return _end_reasoning(self._messages.pop(event.block), signatures)
             case ToolCallStart():
                 return (self._start_call(event),)
             case ToolCallEnd():
@@ -222,19 +222,19 @@ def _start_reasoning(message: str) -> Iterable[RunEvent]:
     yield {"type": "REASONING_MESSAGE_START", "messageId": message, "role": "reasoning"}
 
 
-def _end_reasoning(message: str, proof: SignatureFields) -> Iterable[RunEvent]:
+def _end_reasoning(message: str, signatures: SignatureFields) -> Iterable[RunEvent]:
     yield {"type": "REASONING_MESSAGE_END", "messageId": message}
-    if proof != SignatureFields():
-        yield _encrypted("message", message, proof)
+    if signatures != SignatureFields():
+        yield _encrypted("message", message, signatures)
     yield {"type": "REASONING_END", "messageId": message}
 
 
-def _encrypted(subtype: str, entity: str, proof: SignatureFields) -> RunEvent:
+def _encrypted(subtype: str, entity: str, signatures: SignatureFields) -> RunEvent:
     return {
         "type": "REASONING_ENCRYPTED_VALUE",
         "subtype": subtype,
         "entityId": entity,
-        "encryptedValue": msgspec.json.encode(proof).decode(),
+        "encryptedValue": msgspec.json.encode(signatures).decode(),
     }
 
 

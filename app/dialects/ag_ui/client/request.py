@@ -28,7 +28,7 @@ from ...answering.assistant_message import MessageBuilder
 from ...answering.attachments import attach
 from ...answering.options import OPTIONS, build_chat
 from ...client_format import ParsedRequest
-from ...reasoning_signatures import parse_proof
+from ...reasoning_signatures import parse_signature_fields
 from .messages import (
     Activity,
     Assistant,
@@ -114,9 +114,9 @@ class Conversation:
             case Activity():
                 return
             case Reasoning():
-                proof = parse_proof(message.encrypted_value)
-                self._said.add_reasoning(message.content, proof)
-                self._said.add_opaque(proof)
+                signatures = parse_signature_fields(message.encrypted_value)
+                self._said.add_reasoning(message.content, signatures)
+                self._said.add_opaque(signatures)
                 return
             case Assistant():
                 self._add_assistant(message)
@@ -134,10 +134,10 @@ class Conversation:
 
     def _add_assistant(self, message: Assistant) -> None:
         self._said.add_text(message.content or "")
-        self._said.add_opaque(parse_proof(message.encrypted_value))
+        self._said.add_opaque(parse_signature_fields(message.encrypted_value))
         for call in message.tool_calls or ():
             if call.id in self._answered:
-                opaque = parse_proof(call.encrypted_value).opaque
+                opaque = parse_signature_fields(call.encrypted_value).opaque
                 function = FunctionCall(call.function.name, call.function.arguments)
                 self._said.add_call(ToolCall(call.id, function, opaque=opaque))
 

@@ -31,7 +31,7 @@ from ...answering.ids import unpack_id
 from ...reasoning_signatures import (
     CLAUDE_REDACTED,
     CLAUDE_THINKING,
-    UNPROVED,
+    UNSIGNED,
     PackedSignature,
     unpack,
 )
@@ -215,7 +215,7 @@ class History:
     def _assistant(self, content: Content, *, place: str) -> None:
         parts: list[Answered] = []
         uses: list[_ToolUse] = []
-        proofs: dict[str, list[Opaque]] = {}
+        opaque: dict[str, list[Opaque]] = {}
         for block, where in _blocks(content, place=f"{place}.content"):
             match _kind(block, where):
                 case "text":
@@ -227,13 +227,13 @@ class History:
                     parts += _think(convert_body(block, _Thinking, place=where))
                 case "redacted_thinking":
                     data = convert_body(block, _Redacted, place=where).data
-                    proof = unpack(data) or PackedSignature(CLAUDE_REDACTED, data=data)
-                    parts += _prove(proof, proofs)
+                    packed = unpack(data) or PackedSignature(CLAUDE_REDACTED, data=data)
+                    parts += _opaque(packed, opaque)
                 case "tool_use":
                     uses.append(convert_body(block, _ToolUse, place=where))
                 case kind if kind not in _UNTOLD:
                     parts.append(self._shorten(kind, block))
-        calls = [_call(use, proofs.get(use.id)) for use in uses]
+        calls = [_call(use, opaque.get(use.id)) for use in uses]
         answer = _simplify(parts) if parts else None
         if answer or calls:
             # The calls stand last, and so does the mark of one.
@@ -276,12 +276,12 @@ def _url(source: _Source) -> str | None:
 
 
 def _think(block: _Thinking) -> list[Answered]:
-    """Return the reasoning of a thinking block, with its proof in the prover's format."""
-    proof = unpack(block.signature)
-    if proof == UNPROVED and not block.thinking:
+    """Return the reasoning of a thinking block, its signature in its maker's format."""
+    packed = unpack(block.signature)
+    if packed == UNSIGNED and not block.thinking:
         return []
-    if proof is not None:
-        return [ReasoningPart(block.thinking, proof.signature, proof.encrypted, proof.format)]
+    if packed is not None:
+        return [ReasoningPart(block.thinking, packed.signature, packed.encrypted, packed.format)]
     if not block.signature:
         return [ReasoningPart(block.thinking)] if block.thinking else []
     if not block.thinking:
@@ -289,10 +289,10 @@ def _think(block: _Thinking) -> list[Answered]:
     return [ReasoningPart(block.thinking, block.signature, format=CLAUDE_THINKING)]
 
 
-def _prove(proof: PackedSignature, proofs: dict[str, list[Opaque]]) -> list[Answered]:
-    """Return an opaque part, or keep it for the call that it belongs to."""
-    whose, data = proof.format or "", proof.data or ""
-    if proof.call is None:
-        return [OpaquePart(whose, data)]
-    proofs.setdefault(proof.call, []).append(Opaque(whose, data))
+def _opaque(packed: PackedSignature, opaque: dict[str, list[Opaque]]) -> list[Answered]:
+    """Return an opaque part; one of a call is added to `opaque` instead, under the call's id."""
+    value = Opaque(packed.format or "", packed.data or "")
+    if packed.call is None:
+        return [OpaquePart(value.format, value.data)]
+    opaque.setdefault(packed.call, []).append(value)
     return []

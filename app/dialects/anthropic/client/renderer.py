@@ -310,8 +310,8 @@ class Payloads:
             thinking.add({"type": "signature_delta", "signature": event.data})
         else:
             call = None if event.block is None else self._calls.get(event.block)
-            proof = pack(PackedSignature(event.format, data=event.data, call=call))
-            self._whole({"type": "redacted_thinking", "data": proof})
+            packed = pack(PackedSignature(event.format, data=event.data, call=call))
+            self._whole({"type": "redacted_thinking", "data": packed})
 
     def _provider_tool(self, event: ProviderTool) -> None:
         """Render a tool that Anthropic ran; the format has no block for other provider tools."""

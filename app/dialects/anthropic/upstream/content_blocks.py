@@ -153,7 +153,7 @@ class Blocks:
                 self._builder.opaque(0, CLAUDE_COMPACTION, msgspec.json.encode(whole).decode())
             case kind if kind.endswith(_USE):
                 self._use(block)
-        self._prove(block)
+        self._take_signature(block)
         for citation in block.citations:
             self._source(citation)
         self._builder.end_text(0)
@@ -205,7 +205,7 @@ class Blocks:
         self._builder.reasoning(0, text)
         block.thought = block.thought or bool(text)
 
-    def _prove(self, block: _Block) -> None:
+    def _take_signature(self, block: _Block) -> None:
         """Emit the signature; thinking whose text is omitted has nothing else."""
         if block.thought:
             self._builder.sign(0, "signature", block.signature, format=CLAUDE_THINKING)

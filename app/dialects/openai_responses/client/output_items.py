@@ -47,7 +47,7 @@ from ...reasoning_signatures import (
     OPENAI_NAMESPACE,
     OPENAI_PHASE,
     OPENAI_REASONING,
-    UNPROVED,
+    UNSIGNED,
     PackedSignature,
     pack,
 )
@@ -460,7 +460,7 @@ class Output:
         if reasoning is not None:
             yield from self._end_summary(reasoning)
             if status == "completed":
-                reasoning.item.setdefault("encrypted_content", pack(UNPROVED))
+                reasoning.item.setdefault("encrypted_content", pack(UNSIGNED))
             yield self._done(reasoning, status)
 
     def _close_calls(self, status: ItemStatus, *, all: bool = False) -> Iterator[OutputEvent]:

@@ -30,7 +30,7 @@ class Text(Part, frozen=True):
     provider_metadata: Metadata | None = None
 
     @property
-    def proof(self) -> SignatureFields:
+    def signatures(self) -> SignatureFields:
         return self.provider_metadata.seseragi if self.provider_metadata else SignatureFields()
 
 

@@ -146,19 +146,21 @@ class Renderer:
                 start = {"type": "text-start", "id": f"t{event.block}"}
                 return (*self._ended_tools({"output": None}), start)
             case TextEnd() | RefusalEnd():
-                proof = SignatureFields(opaque=self._open.pop(event.block) or None)
-                return ({"type": "text-end", "id": f"t{event.block}", **_metadata(proof)},)
+                signatures = SignatureFields(opaque=self._open.pop(event.block) or None)
+                return ({"type": "text-end", "id": f"t{event.block}", **_metadata(signatures)},)
             case ReasoningStart():
                 self._open[event.block] = []
                 return ({"type": "reasoning-start", "id": f"r{event.block}"},)
             case ReasoningEnd():
-                proof = SignatureFields(
+                signatures = SignatureFields(
                     event.signature,
                     event.encrypted,
                     event.format,
                     self._open.pop(event.block) or None,
                 )
-                return ({"type": "reasoning-end", "id": f"r{event.block}", **_metadata(proof)},)
+                return (
+                    {"type": "reasoning-end", "id": f"r{event.block}", **_metadata(signatures)},
+                )
             case ToolCallStart():
                 call = self._calls[event.block] = _Call(event, stream=self._stream)
                 return ({"type": "tool-input-start", **call.names},)
@@ -320,8 +322,8 @@ def _data(event: Event) -> Chunk:
     return {"type": f"data-{KEY}", "data": msgspec.Raw(encode(event)), "transient": True}
 
 
-def _metadata(proof: SignatureFields) -> Chunk:
-    return {} if proof == SignatureFields() else {"providerMetadata": {KEY: proof}}
+def _metadata(signatures: SignatureFields) -> Chunk:
+    return {} if signatures == SignatureFields() else {"providerMetadata": {KEY: signatures}}
 
 
 def _file(url: str, media_type: str) -> Chunk:

@@ -142,11 +142,11 @@ class _Step:
             case "text":
                 text = _text(part, place=place)
                 self._said.add_text(text.text)
-                self._said.add_opaque(text.proof)
+                self._said.add_opaque(text.signatures)
             case "reasoning":
                 text = _text(part, place=place)
-                self._said.add_reasoning(text.text, text.proof)
-                self._said.add_opaque(text.proof)
+                self._said.add_reasoning(text.text, text.signatures)
+                self._said.add_opaque(text.signatures)
             case "file":
                 convert_body(
                     part, File, place=place
