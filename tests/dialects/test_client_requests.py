@@ -54,7 +54,7 @@ def tool(**fields: Any) -> dict[str, Any]:
 
 
 IMAGE = {"type": "input_image", "image_url": "x"}
-BLOB = "'blob:x' can be read by the page only"
+BLOB = "'blob:x' is readable in the page only"
 FILE = {"type": "document", "source": {"type": "file", "value": "f"}}
 RESULT = {"role": "tool", "toolCallId": "c", "content": [FILE]}
 
@@ -104,7 +104,7 @@ WRONG: dict[str, list[tuple[bytes | dict[str, Any], str]]] = {
         (b"[]", "expected `object`, got `array`"),
         (b'{"messages":[]}', "object missing required field `id`"),
         ({"id": ""}, "id: expected `str` of length >= 1"),
-        ({"messages": []}, "messages: nothing is said in them"),
+        ({"messages": []}, "messages: the conversation is empty; send a message"),
         ({"trigger": "resume-stream"}, "trigger: invalid enum value 'resume-stream'"),
         (part("robot"), "messages[0].role: invalid enum value 'robot'"),
         ({"messages": [USER]}, "messages[0]: unknown field `content`"),
@@ -125,7 +125,7 @@ WRONG: dict[str, list[tuple[bytes | dict[str, Any], str]]] = {
         (part("assistant", **TEXT, providerMetadata={"seseragi": {"opaque": [1]}}), "messages[0].parts[0].providerMetadata.seseragi.opaque[0]: expected `object`"),
     ],
     "ag_ui": [
-        ({"messages": []}, "messages: nothing is said in them"),
+        ({"messages": []}, "messages: the conversation is empty; send a message"),
         ({"threadId": None}, "threadId: expected `str`"),
         ({"surprise": 1}, "unknown field `surprise`"),
         ({"resume": [{"interruptId": "i", "status": "resolved"}]}, "resume: the relay never interrupts runs; send `messages`"),

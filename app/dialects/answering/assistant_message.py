@@ -43,7 +43,7 @@ class ToolCallBlock(msgspec.Struct, omit_defaults=True):
 
 
 Block = TextBlock | ToolCallBlock | Opaque | Source | Media | ProviderTool
-"""A block of an answer, or an event that stands between blocks."""
+"""A block of an answer, or an event between blocks."""
 
 
 def build_message(parts: Sequence[AssistantPart], calls: Sequence[ToolCall]) -> AssistantMessage:
@@ -88,10 +88,10 @@ def render_message(blocks: Iterable[Block], *, calls: bool) -> AssistantMessage:
     """
     parts: list[AssistantPart] = []
     opaque: dict[int | None, list[OpaqueValue]] = {}
-    called: list[ToolCallBlock] = []
-    found = [block for block in blocks if block.choice == 0]
-    of_calls = {block.block for block in found if isinstance(block, ToolCallBlock)}
-    for block in found:
+    calls_made: list[ToolCallBlock] = []
+    first = [block for block in blocks if block.choice == 0]
+    of_calls = {block.block for block in first if isinstance(block, ToolCallBlock)}
+    for block in first:
         match block:
             case TextBlock("text"):
                 parts.append(TextPart(block.text))
@@ -101,17 +101,17 @@ def render_message(blocks: Iterable[Block], *, calls: bool) -> AssistantMessage:
                 signature = (block.signature, block.encrypted, block.format)
                 parts.append(ReasoningPart(block.text, *signature))
             case ToolCallBlock():
-                called.append(block)
+                calls_made.append(block)
             case Opaque() if block.block in of_calls:
                 opaque.setdefault(block.block, []).append(OpaqueValue(block.format, block.data))
             case Opaque():
                 parts.append(OpaquePart(block.format, block.data))
             case Source() | Media() | ProviderTool():
-                pass  # no message of a client has them
+                pass  # not in a chat message
             case _:
                 assert_never(block)
-    rows = [
+    tool_calls = [
         ToolCall(one.id, FunctionCall(one.name, one.arguments), opaque=opaque.get(one.block))
-        for one in (called if calls else ())
+        for one in (calls_made if calls else ())
     ]
-    return build_message(parts, rows)
+    return build_message(parts, tool_calls)

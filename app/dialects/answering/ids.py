@@ -19,8 +19,8 @@ import hmac
 import re
 from typing import Final
 
-_MADE: Final = re.compile(r"seseragi_\d+", re.ASCII)
-_MADE_OR_SHOWN: Final = re.compile(r"seseragi_(?:[\w-]{22}_)?\d+", re.ASCII)
+_GENERATED: Final = re.compile(r"seseragi_\d+", re.ASCII)
+_GENERATED_OR_SHOWN: Final = re.compile(r"seseragi_(?:[\w-]{22}_)?\d+", re.ASCII)
 _PLAIN: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _PACKED: Final = "seseragi-"
 
@@ -36,14 +36,14 @@ def make_call_id(block: int) -> str:
     return f"seseragi_{block}"
 
 
-def is_made_up(id: str) -> bool:
+def is_generated(id: str) -> bool:
     """Return whether the relay generated an id, in its own form or in that for clients."""
-    return _MADE_OR_SHOWN.fullmatch(id) is not None
+    return _GENERATED_OR_SHOWN.fullmatch(id) is not None
 
 
 def show_call(stream: str, id: str) -> str:
     """Return the id of a call in its form for clients."""
-    if not _MADE.fullmatch(id):
+    if not _GENERATED.fullmatch(id):
         return id
     return id.replace("_", f"_{public_token(stream, 'call')}_")
 

@@ -70,7 +70,7 @@ class Renderer:
         """Return the frames that the next event makes."""
         if getattr(event, "choice", 0):
             return ()
-        return [Frame(msgspec.json.encode(sent)) for sent in self._feed(event)]
+        return [Frame(msgspec.json.encode(one)) for one in self._feed(event)]
 
     def _feed(self, event: Event) -> Iterable[RunEvent]:
         match event:
@@ -173,7 +173,7 @@ class Renderer:
             error = event.error
             code = {"code": error.code} if error else {}
             message = error.message if error else "the answer could not be completed"
-            metadata = {"metadata": said} if (said := _cost(event)) else {}
+            metadata = {"metadata": cost} if (cost := _cost(event)) else {}
             yield {"type": "RUN_ERROR", "message": message, **code, **usage, **metadata}
             return
         for block, call in self._calls.items():
@@ -205,16 +205,16 @@ class Renderer:
         }
         known = {name: count for name, count in counts.items() if count is not None}
         target = self._target
-        who = {"provider": target.upstream, "model": target.model} if target else {}
-        return {"usage": [{**who, **known}]}
+        model = {"provider": target.upstream, "model": target.model} if target else {}
+        return {"usage": [{**model, **known}]}
 
 
 def _cost(event: StreamEnd) -> RunEvent:
-    """Return what an event's metadata says of the usage, which has no room for it."""
-    said: RunEvent = {} if event.cost is None else {"cost": event.cost}
+    """Return the cost, and whether the usage is estimated, which `usage` has no fields for."""
+    fields: RunEvent = {} if event.cost is None else {"cost": event.cost}
     if event.usage is not None and event.usage.estimated:
-        said["usageEstimated"] = True
-    return said
+        fields["usageEstimated"] = True
+    return fields
 
 
 def _start_reasoning(message: str) -> Iterable[RunEvent]:

@@ -176,7 +176,7 @@ class History:
         """Return the parts of a block of a user message, a result or the system prompt."""
         match _kind(block, place):
             case "text":
-                return _text(block, place=place)
+                return [*_text(block, place=place)]
             case "image":
                 image = convert_body(block, _Image, place=place)
                 source = image.source

@@ -86,8 +86,8 @@ _OF_USAGE: Final = _OF_DELTAS | dict.fromkeys(
 _CALLER: Final = {"type": "direct"}
 """The caller of a tool: the model itself."""
 
-_KEPT: Final = ("model_context_window_exceeded", "compaction")
-"""Anthropic's stop reasons that are more exact than the relay's, and kept."""
+_PASSED_REASONS: Final = ("model_context_window_exceeded", "compaction")
+"""Anthropic's stop reasons that are more exact than the relay's, and passed on."""
 
 
 class Renderer:
@@ -209,7 +209,7 @@ class Payloads:
             case StreamTarget() | StreamEnd():
                 pass  # `feed` has rendered them
             case LogProbs() | Media() | ContentFilter() | Usage() | Notice():
-                pass  # the format has no place for them
+                pass  # not in this format
             case _:
                 assert_never(event)
 
@@ -253,7 +253,7 @@ class Payloads:
 
     def _reason(self, end: StreamEnd) -> str:
         choice = self._choice
-        if choice is not None and choice.finish_reason_raw in _KEPT:
+        if choice is not None and choice.finish_reason_raw in _PASSED_REASONS:
             return choice.finish_reason_raw
         if choice is not None and choice.stop_sequence and end.finish_reason == "stop":
             return "stop_sequence"

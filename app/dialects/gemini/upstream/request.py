@@ -32,7 +32,7 @@ from ....requests import (
     ToolMessage,
     UserMessage,
 )
-from ...answering.ids import is_made_up
+from ...answering.ids import is_generated
 from ...upstream_format import Quirks as CommonQuirks
 from ...upstream_format import RenderedRequest
 from ...writing.conversation import (
@@ -303,7 +303,7 @@ def _call(call: ToolCall, *, first: bool, place: str, quirks: Quirks) -> dict[st
 
 def _is_own_id(id: str, *, quirks: Quirks) -> bool:
     """Return whether a call's id is Gemini's, and not assigned by the relay."""
-    return quirks.call_ids == "yes" and not is_made_up(id)
+    return quirks.call_ids == "yes" and not is_generated(id)
 
 
 def _tool_result(

@@ -105,7 +105,7 @@ class Deltas:
             self.whole = True
         # Perplexity's "chat.completion.done" repeats the preceding deltas.
         repeats = whole or (not piece and index not in self._messages)
-        if repeats and self._builder.wrote(index):
+        if repeats and self._builder.has_content(index):
             return {}
         self._messages.add(index)
         return message
