@@ -74,7 +74,7 @@ class ReasoningPart(Body, frozen=True, tag_field="type", tag="reasoning"):
     signature: str | None = None
     encrypted: str | None = None
     format: str | None = None
-    """Whose proof it is; another provider is not sent it."""
+    """The format of the value; another provider does not receive it."""
 
 
 class Opaque(Body, frozen=True):

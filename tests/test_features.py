@@ -51,7 +51,7 @@ def answered(*parts: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 MARK = {"type": "ephemeral"}
-PROOF = "UFJPT0Y="
+SIGNATURE = "UFJPT0Y="
 IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
 CALLS = {"role": "assistant", "tool_calls": [call("call_1", "now", "{}")]}
 CITY_SCHEMA = {"name": "city", "schema": CITY, "strict": True}
@@ -109,10 +109,10 @@ FEATURES: dict[str, dict[str, Any]] = {
     "`cache_control`": asked(cache_control=MARK),
     "`cache_control` in a message": user({"type": "text", "text": "Hello", "cache_control": MARK}),
     "`cache_control` of a tool": asked(tools=[{**WEATHER, "cache_control": MARK}]),
-    "proof of reasoning sent back": answered(
-        {"type": "reasoning", "text": "Hm.", "signature": PROOF, "format": "anthropic"},
-        {"type": "reasoning", "text": "Hm.", "encrypted": PROOF, "format": "openai"},
-        {"type": "opaque", "format": "gemini.thought_signature", "data": PROOF},
+    "signature of reasoning sent back": answered(
+        {"type": "reasoning", "text": "Hm.", "signature": SIGNATURE, "format": "anthropic"},
+        {"type": "reasoning", "text": "Hm.", "encrypted": SIGNATURE, "format": "openai"},
+        {"type": "opaque", "format": "gemini.thought_signature", "data": SIGNATURE},
         {"type": "text", "text": "Yes."},
     ),
 }
@@ -131,7 +131,7 @@ def outcome(dialect: str, request: dict[str, Any]) -> str:
         return "refused"
     if rendered.changes:
         return "adapted"
-    lost = PROOF in json.dumps(request) and PROOF not in json.dumps(rendered.body)
+    lost = SIGNATURE in json.dumps(request) and SIGNATURE not in json.dumps(rendered.body)
     return "left out" if lost else "yes"
 
 

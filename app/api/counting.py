@@ -7,9 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ..dialects.anthropic import BETA
 from ..dialects.anthropic.client.format import CLIENT_FORMAT as ANTHROPIC
 from ..dialects.anthropic.client.request import parse_request as parse_messages
-from ..dialects.anthropic.headers import BETA
 from ..dialects.client_format import ParsedRequest
 from ..dialects.openai_responses.client.format import CLIENT_FORMAT as RESPONSES
 from ..generation.admission import RequestMemory

@@ -6,9 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ..dialects.anthropic import BETA
 from ..dialects.anthropic.client.format import CLIENT_FORMAT
 from ..dialects.anthropic.client.request import parse_request
-from ..dialects.anthropic.headers import BETA
 from ..generation.hub import Hub
 from ..identity.tokens import Tokens
 from .generation import Generation

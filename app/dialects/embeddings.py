@@ -8,8 +8,8 @@ from msgspec import Meta, Raw
 
 from ..errors import RequestError
 from ..requests import convert_body, parse_body, parse_part
+from .reading.billing import parse_cost
 from .reading.json_values import count, decode, mapping, short
-from .reading.provider_cost import parse_cost
 from .writing.token_counts import GOOGLES
 from .writing.token_estimate import estimate_text
 
@@ -42,22 +42,22 @@ _EXAMPLE: Final = '{"model": "demo-embedding", "input": "Hi"}'
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What a client asks."""
+    """A client's request, parsed."""
 
     model: str | None
     input: Raw
-    """As it came."""
+    """The client's own JSON."""
     inputs: Sequence[str | list[int]]
     dimensions: int | None = None
     base64: bool = False
     user: str | None = None
     extras: Mapping[str, Any] = {}
-    """The fields that OpenAI's own request does not have."""
+    """Fields that OpenAI's request does not have."""
     provider_options: Mapping[str, Any] = {}
 
     @property
     def texts(self) -> bool:
-        """Whether it is texts that are embedded, and not tokens."""
+        """Whether the inputs are texts; else they are tokens."""
         return isinstance(self.inputs[0], str)
 
 
@@ -75,12 +75,12 @@ _raw_fields = msgspec.json.Decoder(dict[str, Raw])
 
 
 def parse_request(body: bytes) -> Request:
-    """Read a request.
+    """Parse a request.
 
     Raises:
         RequestError: `invalid_request`, with the place and the reason.
     """
-    said = parse_body(body, _decoder, example=_EXAMPLE, max_values=MAX_VALUES)
+    parsed = parse_body(body, _decoder, example=_EXAMPLE, max_values=MAX_VALUES)
     fields = parse_body(body, _raw_fields, example=_EXAMPLE, max_values=MAX_VALUES)
     rest = {
         name: parse_part(raw, place=name[:80])
@@ -88,19 +88,19 @@ def parse_request(body: bytes) -> Request:
         if name not in RequestBody.__struct_fields__
     }
     return Request(
-        said.model,
-        said.input.copy(),
-        _inputs(bytes(said.input)),
-        dimensions=said.dimensions,
-        base64=said.encoding_format == "base64",
-        user=said.user,
+        parsed.model,
+        parsed.input.copy(),
+        _inputs(bytes(parsed.input)),
+        dimensions=parsed.dimensions,
+        base64=parsed.encoding_format == "base64",
+        user=parsed.user,
         extras={name: value for name, value in rest.items() if value is not None},
-        provider_options=said.provider_options or {},
+        provider_options=parsed.provider_options or {},
     )
 
 
 def _inputs(raw: bytes) -> Sequence[str | list[int]]:
-    """Read one text, texts, the tokens of one, or those of several."""
+    """Parse one text, several texts, the tokens of one, or of several."""
     kind: Any = str
     if raw[:1] == b"[":
         match raw[1:].lstrip()[:1]:
@@ -109,11 +109,11 @@ def _inputs(raw: bytes) -> Sequence[str | list[int]]:
             case b"[":
                 kind = list[list[int]]
             case b"]":
-                raise RequestError("invalid_request", "input: there is nothing in it")
+                raise RequestError("invalid_request", "input: it is empty")
             case _:
                 kind = list[int]
-    found = convert_body(parse_part(Raw(raw), place="input"), kind, place="input")
-    inputs = [found] if kind in (str, list[int]) else found
+    value = convert_body(parse_part(Raw(raw), place="input"), kind, place="input")
+    inputs = [value] if kind in (str, list[int]) else value
     if len(inputs) > MAX_INPUTS:
         raise RequestError(
             "invalid_request", f"input: it has {len(inputs)} texts; send at most {MAX_INPUTS}"
@@ -122,38 +122,38 @@ def _inputs(raw: bytes) -> Sequence[str | list[int]]:
 
 
 def estimate(inputs: Sequence[str | list[int]]) -> int:
-    """Estimate how many tokens inputs have."""
+    """Estimate the tokens of inputs."""
     return sum(len(one) if isinstance(one, list) else estimate_text(one) for one in inputs)
 
 
 class Parsed(NamedTuple):
-    """What one call was answered with."""
+    """The answer to one call."""
 
     vectors: Sequence[Raw]
     tokens: int | None = None
     model: str | None = None
     cost: str | None = None
-    """In USD, by the provider's word."""
+    """In USD, as the provider reports it."""
 
 
 class Format(NamedTuple):
-    """One way to ask for embeddings."""
+    """The embeddings call of one upstream format."""
 
     path: str
     """Appended to the base URL; may hold `MODEL`."""
     render: Callable[..., dict[str, Any]]
     """(request, inputs, *, model, dimensions_field) to the body of the call."""
     parse: Callable[[bytes], Parsed]
-    """Raises MsgspecError: the answer is none."""
+    """Raises MsgspecError: the body is no answer of this format."""
     most: int = MAX_INPUTS
     """Inputs in one call."""
     takes_tokens: bool = False
     fields: frozenset[str] | None = frozenset()
-    """Those of a request's `extras` that it has a place for; None for any."""
+    """The `extras` of a request that the format has; None for any."""
 
 
 def format_of(dialect: str, *, model: str, base_url: str) -> Format | None:
-    """Return the way to ask for a model's embeddings; None if the dialect has none."""
+    """Return the embeddings call for a model; None if the dialect has none."""
     match dialect:
         case "openai_chat" | "openai_responses":
             return _OPENAI
@@ -175,7 +175,7 @@ def _set(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-# OpenAI, and all who are compatible with it.
+# OpenAI and compatible providers.
 
 
 class _OpenAIRow(msgspec.Struct):
@@ -220,7 +220,7 @@ def _parse_openai(body: bytes) -> Parsed:
 
 
 def _read(usage: Raw) -> dict[str, Any]:
-    """Read what was used as leniently as that of streams: the vectors are paid for."""
+    """Parse the usage leniently: the vectors are already paid for."""
     try:
         return mapping(decode(bytes(usage).decode()))
     except ValueError:
@@ -310,16 +310,16 @@ def _render_vertex(
 
 
 def _parse_vertex(body: bytes) -> Parsed:
-    found = [one.embeddings for one in _vertex.decode(body).predictions]
-    tokens = [count((one.statistics or _Statistics()).token_count) for one in found]
-    return Parsed([one.values for one in found], _sum(tokens))
+    rows = [one.embeddings for one in _vertex.decode(body).predictions]
+    tokens = [count((row.statistics or _Statistics()).token_count) for row in rows]
+    return Parsed([row.values for row in rows], _sum(tokens))
 
 
 _VERTEX: Final = Format(
     "models/{model}:predict",
     _render_vertex,
     _parse_vertex,
-    most=1,  # all that gemini-embedding-001 takes
+    most=1,  # the limit of gemini-embedding-001
     fields=frozenset(("task_type", "title")),
 )
 
@@ -356,7 +356,7 @@ def _render_cohere(
 def _render_bedrock_cohere(request: Request, inputs: Sequence[str], **_: object) -> dict[str, Any]:
     return {
         "texts": inputs,
-        # Needed there, and not to be told from OpenAI's request.
+        # Required there, and unknown from OpenAI's request.
         "input_type": request.extras.get("input_type") or "search_document",
         **_set(output_dimension=request.dimensions, truncate=request.extras.get("truncate")),
         **request.provider_options,
@@ -447,7 +447,7 @@ def join(parts: Sequence[Parsed]) -> Parsed:
 
 
 def render_answer(vectors: Sequence[bytes], *, model: str, tokens: int) -> dict[str, Any]:
-    """Return OpenAI's answer."""
+    """Return the body of OpenAI's response."""
     return {
         "object": "list",
         "data": [

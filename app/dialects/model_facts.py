@@ -1,6 +1,6 @@
 """Facts about models: creation date, context length, capabilities. No I/O.
 
-Each host's list of models has its own fields for them. The relay's are OpenRouter's, and
+Each host's list of models has its own fields for them. The relay renders OpenRouter's fields, and
 Anthropic's for Anthropic's clients.
 """
 
@@ -14,7 +14,7 @@ import msgspec
 from .reading.json_values import count, mapping, short, string
 
 MAX_WORDS: Final = 64
-"""Abilities of one model, and characters of each."""
+"""Words in a list, such as supported parameters, and characters of each."""
 MAX_CAPABILITIES: Final = 8 * 1024
 """Bytes of Anthropic's table of a model's capabilities."""
 
@@ -37,25 +37,25 @@ T = TypeVar("T")
 
 
 class About(msgspec.Struct, frozen=True):
-    """What is known about a model; None or empty where it is unknown."""
+    """Facts about one model; None if unknown."""
 
     created: int | None = None
-    """Seconds."""
+    """Unix seconds."""
     name: str | None = None
-    """What people call it."""
+    """The display name."""
     context_length: int | None = None
-    """Tokens that it takes."""
+    """Tokens."""
     max_output: int | None = None
-    """Tokens that it gives."""
+    """Tokens."""
     inputs: tuple[str, ...] | None = None
-    """Kinds of content that it takes."""
+    """Input modalities, such as "text" and "image"."""
     outputs: tuple[str, ...] | None = None
     parameters: tuple[str, ...] | None = None
-    """Fields of a request that it knows, in OpenRouter's words."""
+    """Supported fields of a request, by OpenRouter's names."""
     capabilities: Mapping[str, Any] | None = None
-    """The same in Anthropic's, as it says them."""
+    """Anthropic's own table of capabilities."""
     prices: tuple[int, int] | None = None
-    """Nano-USD for a million tokens of input and of output: the relay's, no host is asked."""
+    """Nano-USD for a million tokens of input and of output, from the relay's price list."""
 
 
 NOTHING: Final = About()
@@ -70,14 +70,14 @@ _decoder = msgspec.json.Decoder(_ModelList)
 
 
 def parse_list(body: bytes) -> dict[str, About]:
-    """Read a list of models, in OpenAI's form or Google's, sorted by the models' names.
+    """Parse a list of models, in OpenAI's form or Google's, sorted by name.
 
     Raises:
-        ValueError: the answer is no list.
+        ValueError: the body is no list of models.
     """
-    found = _decoder.decode(body)
+    lists = _decoder.decode(body)
     models = {}
-    for row in found.data + found.models:
+    for row in lists.data + lists.models:
         if name := string(row.get("id")) or string(row.get("name")).removeprefix("models/"):
             models[name] = _parse(row)
     return dict(sorted(models.items()))
@@ -99,7 +99,7 @@ def _parse(row: dict[str, Any]) -> About:
 
 
 def _count(places: Iterable[Mapping[str, Any]], names: Iterable[str]) -> int | None:
-    """Return the first number that is there and not 0."""
+    """Return the first count that is not 0."""
     found = [count(place.get(name)) for name in names for place in places]
     return next(filter(None, found), None)
 
@@ -129,20 +129,20 @@ def _words(value: object) -> tuple[str, ...] | None:
 
 
 def _inputs(row: dict[str, Any], capabilities: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the input modalities where a host says only whether the model takes images."""
-    said = [capabilities.get("vision"), row.get("supports_vision")]
-    said.append(mapping(capabilities.get("image_input")).get("supported"))
-    sees = next((one for one in said if isinstance(one, bool)), None)
-    if sees is None:
+    """Return the input modalities where a host lists only whether the model takes images."""
+    flags = [capabilities.get("vision"), row.get("supports_vision")]
+    flags.append(mapping(capabilities.get("image_input")).get("supported"))
+    images = next((flag for flag in flags if isinstance(flag, bool)), None)
+    if images is None:
         return None
     files = mapping(capabilities.get("pdf_input")).get("supported") is True
-    return ("text", *(("image",) if sees else ()), *(("file",) if files else ()))
+    return ("text", *(("image",) if images else ()), *(("file",) if files else ()))
 
 
 def _parameters(row: dict[str, Any], capabilities: Mapping[str, Any]) -> tuple[str, ...] | None:
     found = [word for name, word in _MISTRALS.items() if capabilities.get(name) is True]
     if _capabilities(capabilities) is not None:
-        found = ["tools"]  # of every model that Anthropic has
+        found = ["tools"]  # every model of Anthropic supports them
         for name, word in _ANTHROPICS.items():
             if mapping(capabilities.get(name)).get("supported") is True:
                 found.append(word)
@@ -152,7 +152,7 @@ def _parameters(row: dict[str, Any], capabilities: Mapping[str, Any]) -> tuple[s
 
 
 def _capabilities(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return Anthropic's table of capabilities, unless it is something else or too long."""
+    """Return Anthropic's table of capabilities; None if it is another one, or too long."""
     image = mapping(value.get("image_input"))
     if "supported" not in image or len(msgspec.json.encode(value)) > MAX_CAPABILITIES:
         return None
@@ -160,7 +160,7 @@ def _capabilities(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def least(abouts: Sequence[About]) -> About:
-    """Return what holds for all of several models that may answer for each other."""
+    """Return the facts common to several models, any of which may answer a request."""
     if len(abouts) == 1:
         return msgspec.structs.replace(abouts[0], name=None)
     same = all(one.capabilities == abouts[0].capabilities for one in abouts)
@@ -177,9 +177,9 @@ def least(abouts: Sequence[About]) -> About:
 
 
 def _smallest(numbers: Iterable[int | None]) -> int | None:
-    found = list(numbers)
-    known = [number for number in found if number is not None]
-    return min(known) if known and len(known) == len(found) else None
+    values = list(numbers)
+    known = [value for value in values if value is not None]
+    return min(known) if known and len(known) == len(values) else None
 
 
 def _dearest(prices: Sequence[tuple[int, int] | None]) -> tuple[int, int] | None:
@@ -196,7 +196,7 @@ def _common(lists: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
 
 
 def merge(about: About, more: About) -> About:
-    """Return what is known, with what is unknown filled in from `more`."""
+    """Return the facts of `about`, with unknown ones filled in from `more`."""
     fields = {
         name: getattr(more, name) if getattr(about, name) is None else getattr(about, name)
         for name in About.__struct_fields__
@@ -205,7 +205,7 @@ def merge(about: About, more: About) -> About:
 
 
 def render_openai(name: str, owner: str, about: About) -> dict[str, Any]:
-    """Return a row of OpenAI's list, with OpenRouter's words for what OpenAI does not say."""
+    """Return a row of OpenAI's list, with OpenRouter's fields for facts that OpenAI's lacks."""
     limits = {"context_length": about.context_length, "max_completion_tokens": about.max_output}
     shape = {"input_modalities": about.inputs, "output_modalities": about.outputs}
     more = {
@@ -227,7 +227,7 @@ def _pricing(prompt: int, completion: int) -> dict[str, str]:
 
 
 def render_anthropic(name: str, about: About) -> dict[str, Any]:
-    """Return a row of Anthropic's list; a model of no known age is from 1970, as Anthropic says."""
+    """Return a row of Anthropic's list; `created_at` is 1970 if unknown, as at Anthropic."""
     more = {
         "max_input_tokens": about.context_length,
         "max_tokens": about.max_output,

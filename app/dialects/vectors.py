@@ -21,13 +21,13 @@ def as_numbers(vector: bytes) -> bytes:
     """
     if vector[:1] == b"[":
         if vector.count(b"[") > 1 or vector.translate(None, _NUMBERS):
-            raise ValueError("it has other things than numbers")
+            raise ValueError("it has values that are no numbers")
         return vector
     return msgspec.json.encode(_read(vector).tolist())
 
 
 def as_base64(vector: bytes) -> bytes:
-    """Return a vector as a text: the base64 of little-endian numbers of 32 bits.
+    """Return a vector as a JSON string: base64 of little-endian float32.
 
     Raises:
         ValueError: it is not a vector.
@@ -38,7 +38,7 @@ def as_base64(vector: bytes) -> bytes:
     try:
         numbers = array("f", _decoder.decode(vector))
     except (msgspec.MsgspecError, OverflowError):
-        raise ValueError("it has other things than numbers") from None
+        raise ValueError("it has values that are no numbers") from None
     if sys.byteorder == "big":
         numbers.byteswap()
     return b'"%b"' % base64.b64encode(numbers.tobytes())

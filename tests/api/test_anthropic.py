@@ -11,8 +11,8 @@ import anthropic
 import pytest
 from anthropic import AsyncAnthropic
 
-from app.dialects.answering.packed_signatures import UNPROVED, pack
 from app.dialects.anthropic.client.request import parse_request
+from app.dialects.reasoning_signatures import UNSIGNED, pack
 from app.dialects.writing.token_estimate import estimate_tokens
 from app.testing.upstream import (
     DONE,
@@ -84,7 +84,7 @@ WHOLE = {
     "role": "assistant",
     "model": "openai/m",
     "content": [
-        {"type": "thinking", "thinking": "Hm", "signature": pack(UNPROVED)},
+        {"type": "thinking", "thinking": "Hm", "signature": pack(UNSIGNED)},
         {"type": "text", "text": "こんにちは"},
         {"type": "tool_use", "id": "a", "name": "get_weather", "input": {"city": "Kyoto"}},
         {"type": "tool_use", "id": "b", "name": "get_weather", "input": {"city": "Nara"}},

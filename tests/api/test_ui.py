@@ -8,7 +8,7 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from app.dialects.answering.public_ids import public_token
+from app.dialects.answering.ids import public_token
 from app.dialects.client_format import Frame
 from app.testing.upstream import DONE, FINISH, Hold, Step, Until, head, send, serve_upstream, text
 from tests.dialects.ui.verify import chunks_of, read_message

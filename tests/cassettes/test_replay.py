@@ -9,7 +9,7 @@ import httpx2
 import msgspec
 import pytest
 
-from app.dialects.answering.public_ids import public_token
+from app.dialects.answering.ids import public_token
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.events import Event, decode
 from app.framing.sse import Decoder

@@ -36,9 +36,9 @@ def text(*pieces: str | Event, block: int = 0, index: int = 0) -> list[Event]:
     return [TextStart(block, index), *inner, TextEnd(block, index)]
 
 
-def reasoning(*pieces: str | Event, block: int = 0, **proof: Any) -> list[Event]:
+def reasoning(*pieces: str | Event, block: int = 0, **signature: Any) -> list[Event]:
     inner = (ReasoningDelta(block, p) if isinstance(p, str) else p for p in pieces)
-    return [ReasoningStart(block), *inner, ReasoningEnd(block, **proof)]
+    return [ReasoningStart(block), *inner, ReasoningEnd(block, **signature)]
 
 
 def refusal(*pieces: str | Event, block: int = 0) -> list[Event]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from openai.types.chat import ChatCompletion
 
 from app import events as e
-from app.dialects.answering.call_ids import pack_id, show_call
+from app.dialects.answering.ids import pack_id, show_call
 from app.dialects.client_format import Frame
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.dialects.openai_chat.client.renderer import USAGE

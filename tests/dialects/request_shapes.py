@@ -140,7 +140,7 @@ SHAPES = {
     "responses parts": Shape(("openai_responses",), PARTS, lambda n: {"input": [user([{"type": "input_text", "text": "a"}] * n)]}),
     "responses tools": Shape(("openai_responses",), TOOLS, lambda n: {"input": "a", "tools": [{"type": "function", **function(i)} for i in range(n)]}),
     "responses giant text": Shape(("openai_responses",), GIANT, lambda n: {"input": "a" * n}),
-    "responses giant proof": Shape(("openai_responses",), GIANT, lambda n: {"input": [{"type": "reasoning", "encrypted_content": "seseragi." + "A" * n}]}),
+    "responses giant signature": Shape(("openai_responses",), GIANT, lambda n: {"input": [{"type": "reasoning", "encrypted_content": "seseragi." + "A" * n}]}),
     "messages turns": Shape(("anthropic",), MESSAGES, lambda n: claude(TURN * n)),
     "messages blocks": Shape(("anthropic",), PARTS, lambda n: claude([user([text_block("a")] * n)])),
     "messages results": Shape(("anthropic",), PARTS // 3, lambda n: claude(claude_results(n))),
@@ -163,7 +163,7 @@ SHAPES = {
     "ag_ui results": Shape(("ag_ui",), MESSAGES // 2, lambda n: run_input([CALLS, {"role": "tool", "toolCallId": "c", "content": "r"}] * n)),
     "ag_ui context": Shape(("ag_ui",), MAX_VALUES // LARGE // 6, lambda n: run_input(TURN, context=[{"description": "a", "value": "b"}] * n)),
     "ag_ui tools": Shape(("ag_ui",), TOOLS, lambda n: run_input(TURN, tools=[function(i) for i in range(n)])),
-    "ag_ui giant proof": Shape(("ag_ui",), GIANT, lambda n: run_input([{"role": "reasoning", "content": "", "encryptedValue": "{" * n}])),
+    "ag_ui giant signature": Shape(("ag_ui",), GIANT, lambda n: run_input([{"role": "reasoning", "content": "", "encryptedValue": "{" * n}])),
 }  # fmt: skip
 
 RAW = {
@@ -231,7 +231,7 @@ REQUESTS: dict[str, tuple[int, Build]] = {
     "reasoning in one": (PARTS, lambda n: answered(*[r.ReasoningPart("t", encrypted="e")] * n)),
     "refusals": (PARTS, lambda n: answered(*[r.RefusalPart("no")] * n)),
     "opaque": (PARTS, lambda n: answered(*[r.OpaquePart("gemini.part", "{}")] * n)),
-    "proofs of one call": (PARTS, lambda n: r.ChatRequest([r.AssistantMessage(tool_calls=[r.ToolCall("c", r.FunctionCall("f", "{}"), opaque=[r.Opaque("x", "y")] * n)])])),
+    "signatures of one call": (PARTS, lambda n: r.ChatRequest([r.AssistantMessage(tool_calls=[r.ToolCall("c", r.FunctionCall("f", "{}"), opaque=[r.Opaque("x", "y")] * n)])])),
     "tools": (TOOLS, lambda n: r.ChatRequest([r.UserMessage("a")], tools=[r.Tool(r.Function(f"f{i}", "d", schema(3))) for i in range(n)])),
     "deep schema": (100, lambda n: r.ChatRequest([r.UserMessage("a")], tools=[r.Tool(r.Function("f", "d", schema(n // 2)))])),
     "format": (10_000, lambda n: r.ChatRequest([r.UserMessage("a")], response_format=r.JsonSchemaFormat(r.JsonSchema("a", {"properties": {f"p{i}": {} for i in range(n)}})))),
@@ -265,7 +265,7 @@ REQUESTS: dict[str, tuple[int, Build]] = {
     "long arguments": (20_000, lambda n: r.ChatRequest([r.AssistantMessage(tool_calls=[call(1, '{"a": [' + "1," * n + "1]}")])])),
     "giant id": (GIANT, lambda n: r.ChatRequest([r.AssistantMessage(tool_calls=[r.ToolCall("call_" + "1_" * (n // 2), r.FunctionCall("f", "{}"))]), r.ToolMessage("r", "call_" + "1_" * (n // 2))])),
     "giant result": (GIANT, lambda n: r.ChatRequest([r.AssistantMessage(tool_calls=[call(1)]), r.ToolMessage('{"a": [' + "[]," * (n // 3), "c1")])),
-    "giant proof": (GIANT, lambda n: answered(r.ReasoningPart("a", "s" * n, format="anthropic"), r.OpaquePart("anthropic.redacted_thinking", "A" * n))),
+    "giant signature": (GIANT, lambda n: answered(r.ReasoningPart("a", "s" * n, format="anthropic"), r.OpaquePart("anthropic.redacted_thinking", "A" * n))),
 }  # fmt: skip
 
 BUILDERS: dict[str, tuple[str, Any]] = {

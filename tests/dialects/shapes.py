@@ -483,7 +483,7 @@ ANSWERS: dict[str, Callable[[int], list[Event]]] = {
     "refusals": answer(lambda told, n: told.refusal(0, LONG)),
     "arguments": answer(lambda told, n: _argue(told, n, 0, LONG)),
     "turns of text and reasoning": answer(lambda told, n: told.text(0, "a"), lambda told, n: told.reasoning(0, "b")),
-    "thoughts with a proof": answer(lambda told, n: told.reasoning(0, "a"), lambda told, n: told.sign(0, "signature", "a", format="anthropic"), lambda told, n: told.text(0, "a")),
+    "thoughts with a signature": answer(lambda told, n: told.reasoning(0, "a"), lambda told, n: told.sign(0, "signature", "a", format="anthropic"), lambda told, n: told.text(0, "a")),
     "calls": answer(lambda told, n: told.end_tool_call(0, _argue(told, n, n, "{}"))),
     "calls that end with the answer": answer(lambda told, n: _argue(told, n, n, "{}")),
     "turns of open calls": answer(lambda told, n: _argue(told, n, n % 250, "[1,"), calls=16),

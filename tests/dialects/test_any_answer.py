@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.dialects.reading.surrogates import Halves, well_formed
+from app.dialects.reading.split_text import Halves, well_formed
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.events import TextDelta, ToolCallDelta, ToolCallEnd
 from app.framing.lenient import LenientDecoder

@@ -54,7 +54,7 @@ def tool(**fields: Any) -> dict[str, Any]:
 
 
 IMAGE = {"type": "input_image", "image_url": "x"}
-BLOB = "'blob:x' can be read by the page only"
+BLOB = "'blob:x' is readable in the page only"
 FILE = {"type": "document", "source": {"type": "file", "value": "f"}}
 RESULT = {"role": "tool", "toolCallId": "c", "content": [FILE]}
 
@@ -104,7 +104,7 @@ WRONG: dict[str, list[tuple[bytes | dict[str, Any], str]]] = {
         (b"[]", "expected `object`, got `array`"),
         (b'{"messages":[]}', "object missing required field `id`"),
         ({"id": ""}, "id: expected `str` of length >= 1"),
-        ({"messages": []}, "messages: nothing is said in them"),
+        ({"messages": []}, "messages: the conversation is empty; send a message"),
         ({"trigger": "resume-stream"}, "trigger: invalid enum value 'resume-stream'"),
         (part("robot"), "messages[0].role: invalid enum value 'robot'"),
         ({"messages": [USER]}, "messages[0]: unknown field `content`"),
@@ -115,26 +115,26 @@ WRONG: dict[str, list[tuple[bytes | dict[str, Any], str]]] = {
         (part(type="file", mediaType="image/png", url="blob:x"), f"messages[0].parts[0]: {BLOB}"),
         (part(type="file", mediaType="image/png"), "messages[0].parts[0]: object missing required field `url`"),
         (part(type="text", text=1), "messages[0].parts[0].text: expected `str`, got `int`"),
-        (part(type="data-x"), "messages[0]: it has no text and no file"),
-        (part(), "messages[0].parts[0]: the relay knows no part of type None here"),
-        (part(type="reasoning", text="a"), "messages[0].parts[0]: the relay knows no part of type 'reasoning' here"),
-        (part("system", type="file"), "messages[0].parts[0]: the relay knows no part of type 'file' here"),
-        (part("assistant", type="custom", kind="a.b"), "messages[0].parts[0]: the relay knows no part of type 'custom' here"),
+        (part(type="data-x"), "messages[0]: has neither text nor file"),
+        (part(), "messages[0].parts[0]: part type None is not allowed here"),
+        (part(type="reasoning", text="a"), "messages[0].parts[0]: part type 'reasoning' is not allowed here"),
+        (part("system", type="file"), "messages[0].parts[0]: part type 'file' is not allowed here"),
+        (part("assistant", type="custom", kind="a.b"), "messages[0].parts[0]: part type 'custom' is not allowed here"),
         (tool(state="done"), "messages[0].parts[0].state: invalid enum value 'done'"),
         (tool(state="approval-responded", input={}, approval={"approved": True}), "messages[0].parts[0]: the call is approved but has no output; the relay runs no tools"),
         (part("assistant", **TEXT, providerMetadata={"seseragi": {"opaque": [1]}}), "messages[0].parts[0].providerMetadata.seseragi.opaque[0]: expected `object`"),
     ],
     "ag_ui": [
-        ({"messages": []}, "messages: nothing is said in them"),
+        ({"messages": []}, "messages: the conversation is empty; send a message"),
         ({"threadId": None}, "threadId: expected `str`"),
         ({"surprise": 1}, "unknown field `surprise`"),
-        ({"resume": [{"interruptId": "i", "status": "resolved"}]}, "resume: the relay interrupts no runs"),
+        ({"resume": [{"interruptId": "i", "status": "resolved"}]}, "resume: the relay never interrupts runs; send `messages`"),
         ({"forwardedProps": {"temperature": 9}}, "forwardedProps.temperature: expected `float` <= 2"),
         ({"messages": [{**USER, "role": "robot"}]}, "messages[0].role: invalid value 'robot'"),
         (block(type="binary"), "messages[0].content[0].type: invalid value 'binary'"),
         (block(type="image", source={"type": "data", "value": "x"}), "messages[0].content[0].source: missing field `mimeType`"),
         (block(type="image", source={"type": "url", "value": "blob:x"}), f"messages[0].content[0]: {BLOB}"),
-        ({"messages": [RESULT]}, "messages[0].content: a tool may give text and images only"),
+        ({"messages": [RESULT]}, "messages[0].content: a tool result may have text and images only"),
     ],
 }  # fmt: skip
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.answering.call_ids import is_made_up, make_call_id, pack_id, show_call, unpack_id
+from app.dialects.answering.ids import is_generated, make_call_id, pack_id, show_call, unpack_id
 from app.dialects.writing.exchange import Exchange, ExchangeForm, arrange
 from app.requests import ImagePart, TextPart, parse_chat_request
 
@@ -227,12 +227,12 @@ def test_only_the_relays_own_ids_are_made_up() -> None:
     made = make_call_id(3)
     shown = show_call("st_4fJ9qXw0V1cT8mYbR2nZkQ", made)
 
-    assert is_made_up(made)
-    assert is_made_up(shown)
+    assert is_generated(made)
+    assert is_generated(shown)
     assert show_call("st_4fJ9qXw0V1cT8mYbR2nZkQ", shown) == shown != made
     assert shown != show_call("st_of_the_next_answer", made)
     assert len(shown) <= 40
     assert pack_id(shown) == shown
     for known in (*IDS, "call_0", "call_1"):
-        assert not is_made_up(known)
+        assert not is_generated(known)
         assert show_call("st_4fJ9qXw0V1cT8mYbR2nZkQ", known) == known

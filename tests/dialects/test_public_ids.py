@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from app import events as e
-from app.dialects.answering.public_ids import public_token
+from app.dialects.answering.ids import public_token
 from app.dialects.client_format import ClientFormat
 from app.dialects.client_formats import CLIENT_FORMATS
 from tests.dialects import examples as ex

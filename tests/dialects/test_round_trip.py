@@ -41,7 +41,7 @@ PROVED: list[e.Event] = [
 PARTS: dict[str, dict[str, Any]] = {
     "signed": {"type": "reasoning", "text": "Hm.", "signature": "sig", "format": "anthropic"},
     "inner": {"type": "opaque", "format": "gemini.signature", "data": "in"},
-    "unproved": {"type": "reasoning", "text": "So."},
+    "unsigned": {"type": "reasoning", "text": "So."},
     "encrypted": {"type": "reasoning", "text": "Then.", "encrypted": "enc", "format": "openai"},
     "both": {"type": "reasoning", "text": "Now.", "signature": "s", "encrypted": "e"},
     "first of both": {"type": "reasoning", "text": "Now.", "signature": "s"},
@@ -53,7 +53,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "text of the refusal": {"type": "text", "text": "No."},
     "compaction": {"type": "opaque", "format": "openai.compaction", "data": "short"},
 }
-THOUGHTS = ("signed", "inner", "unproved", "encrypted", "both", "redacted")
+THOUGHTS = ("signed", "inner", "unsigned", "encrypted", "both", "redacted")
 COMES_BACK: dict[str, tuple[str, ...]] = {
     "native": (*THOUGHTS, "text", "of the text", "refusal", "compaction"),
     "openai_responses": (*THOUGHTS, "text", "refusal", "of the text", "compaction"),
@@ -129,13 +129,13 @@ def test_what_a_provider_wants_back_comes_back_by_the_client(client_format, unse
 def test_reasoning_without_a_proof_goes_back_to_hosts_that_want_it(client_format):
     events = [*HEAD, *ex.thought(0, "Hm"), *ex.call(1, "c1", "f", "{}"), *END]
     result = render_result(client_format, events)
-    # Clients leave out what has no proof.
-    (proof,) = [
+    # Clients leave out reasoning without a signature.
+    (signature,) = [
         part.get("signature") or part.get("encrypted_content")
         for part in result.get("content") or result.get("output")
         if part["type"] in ("thinking", "reasoning")
     ]
-    assert proof
+    assert signature
 
     body = go_on(client_format, events, unset=True)
     chat = CLIENT_FORMATS[client_format].parse_request(body).chat

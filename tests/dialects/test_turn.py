@@ -81,5 +81,5 @@ def test_proofs_go_back_as_they_came(file: str, dialect: str, key: str) -> None:
     sent = values(UPSTREAM_FORMATS[dialect].render_request(request, model="m").body, key)
 
     assert sent
-    for proof in sent:
-        assert proof[:40].encode() in body.replace(b"\\u003d", b"=")
+    for signature in sent:
+        assert signature[:40].encode() in body.replace(b"\\u003d", b"=")

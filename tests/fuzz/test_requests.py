@@ -47,7 +47,7 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required":
 FUNCTION = {"name": "f", "description": "d", "parameters": SCHEMA, "strict": True}
 PDF = "data:application/pdf;base64,AAAA"
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
-PROOF = [{"format": "gemini.thought_signature", "data": "x"}]
+OPAQUE = [{"format": "gemini.thought_signature", "data": "x"}]
 
 CHAT = {
     "model": "demo",
@@ -74,7 +74,7 @@ CHAT = {
                 {"type": "text", "text": "b"},
                 {"type": "refusal", "refusal": "no"},
             ],
-            "tool_calls": [{**CALL, "opaque": PROOF}, {**CALL, "id": "call_1"}],
+            "tool_calls": [{**CALL, "opaque": OPAQUE}, {**CALL, "id": "call_1"}],
         },
         {"role": "tool", "tool_call_id": "c1", "content": '{"r": [1]}', "is_error": True},
         {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": "r"}]},
@@ -210,7 +210,7 @@ UI = {
             "role": "assistant",
             "parts": [
                 {"type": "step-start"},
-                {"type": "reasoning", "text": "t", "providerMetadata": {"seseragi": {"signature": "s", "format": "anthropic", "opaque": PROOF}}},
+                {"type": "reasoning", "text": "t", "providerMetadata": {"seseragi": {"signature": "s", "format": "anthropic", "opaque": OPAQUE}}},
                 {"type": "text", "text": "b"},
                 {"type": "tool-f", "toolCallId": "c1", "state": "output-available", "input": {"a": 1}, "output": {"r": [1]}},
                 {"type": "dynamic-tool", "toolName": "g", "toolCallId": "c2", "state": "output-error", "rawInput": "x", "errorText": "e"},
@@ -241,7 +241,7 @@ AGUI = {
     "messages": [
         {"id": "1", "role": "system", "content": "s"},
         {"id": "2", "role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image", "source": {"type": "url", "value": "https://a/b.png", "mimeType": "image/png"}}, {"type": "document", "source": {"type": "data", "value": "AA==", "mimeType": "application/pdf"}}, {"type": "audio", "source": {"type": "file", "value": "f"}}]},
-        {"id": "3", "role": "reasoning", "content": "t", "encryptedValue": json.dumps({"signature": "s", "opaque": PROOF})},
+        {"id": "3", "role": "reasoning", "content": "t", "encryptedValue": json.dumps({"signature": "s", "opaque": OPAQUE})},
         {"id": "4", "role": "assistant", "content": "b", "toolCalls": [{**CALL, "encryptedValue": "{}"}]},
         {"id": "5", "role": "tool", "toolCallId": "c1", "content": "r", "error": "e"},
         {"id": "6", "role": "activity", "activityType": "x", "content": {}},

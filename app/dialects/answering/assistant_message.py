@@ -16,7 +16,7 @@ from ...requests import (
     ToolCall,
 )
 from ...requests import Opaque as OpaqueValue
-from .signature_fields import SignatureFields
+from ..reasoning_signatures import SignatureFields
 
 AssistantPart = TextPart | RefusalPart | ReasoningPart | OpaquePart
 
@@ -43,7 +43,7 @@ class ToolCallBlock(msgspec.Struct, omit_defaults=True):
 
 
 Block = TextBlock | ToolCallBlock | Opaque | Source | Media | ProviderTool
-"""A block of an answer, or an event that stands between blocks."""
+"""A block of an answer, or an event between blocks."""
 
 
 def build_message(parts: Sequence[AssistantPart], calls: Sequence[ToolCall]) -> AssistantMessage:
@@ -63,13 +63,13 @@ class MessageBuilder:
         if text:
             self._parts.append(TextPart(text))
 
-    def add_reasoning(self, text: str, proof: SignatureFields) -> None:
-        proofs = (proof.signature, proof.encrypted, proof.format)
-        if text or any(proofs):
-            self._parts.append(ReasoningPart(text, *proofs))
+    def add_reasoning(self, text: str, fields: SignatureFields) -> None:
+        signature = (fields.signature, fields.encrypted, fields.format)
+        if text or any(signature):
+            self._parts.append(ReasoningPart(text, *signature))
 
-    def add_opaque(self, proof: SignatureFields) -> None:
-        self._parts += [OpaquePart(one.format, one.data) for one in proof.opaque or ()]
+    def add_opaque(self, fields: SignatureFields) -> None:
+        self._parts += [OpaquePart(one.format, one.data) for one in fields.opaque or ()]
 
     def add_call(self, call: ToolCall) -> None:
         self._calls.append(call)
@@ -87,31 +87,31 @@ def render_message(blocks: Iterable[Block], *, calls: bool) -> AssistantMessage:
     Without `calls` the tool calls are left out: in an answer that was cut they may be cut too.
     """
     parts: list[AssistantPart] = []
-    proofs: dict[int | None, list[OpaqueValue]] = {}
-    called: list[ToolCallBlock] = []
-    found = [block for block in blocks if block.choice == 0]
-    of_calls = {block.block for block in found if isinstance(block, ToolCallBlock)}
-    for block in found:
+    opaque: dict[int | None, list[OpaqueValue]] = {}
+    calls_made: list[ToolCallBlock] = []
+    first = [block for block in blocks if block.choice == 0]
+    of_calls = {block.block for block in first if isinstance(block, ToolCallBlock)}
+    for block in first:
         match block:
             case TextBlock("text"):
                 parts.append(TextPart(block.text))
             case TextBlock("refusal"):
                 parts.append(RefusalPart(block.text))
             case TextBlock():
-                proof = (block.signature, block.encrypted, block.format)
-                parts.append(ReasoningPart(block.text, *proof))
+                signature = (block.signature, block.encrypted, block.format)
+                parts.append(ReasoningPart(block.text, *signature))
             case ToolCallBlock():
-                called.append(block)
+                calls_made.append(block)
             case Opaque() if block.block in of_calls:
-                proofs.setdefault(block.block, []).append(OpaqueValue(block.format, block.data))
+                opaque.setdefault(block.block, []).append(OpaqueValue(block.format, block.data))
             case Opaque():
                 parts.append(OpaquePart(block.format, block.data))
             case Source() | Media() | ProviderTool():
-                pass  # no message of a client has them
+                pass  # not in a chat message
             case _:
                 assert_never(block)
-    rows = [
-        ToolCall(one.id, FunctionCall(one.name, one.arguments), opaque=proofs.get(one.block))
-        for one in (called if calls else ())
+    tool_calls = [
+        ToolCall(one.id, FunctionCall(one.name, one.arguments), opaque=opaque.get(one.block))
+        for one in (calls_made if calls else ())
     ]
-    return build_message(parts, rows)
+    return build_message(parts, tool_calls)

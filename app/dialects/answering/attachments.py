@@ -15,12 +15,12 @@ def attach(
     """Return the part for a file, chosen by its URL and media type.
 
     Raises:
-        RequestError: `invalid_request`, only the client can read the URL.
+        RequestError: `invalid_request`, the URL is readable in the client only.
     """
     if not re.match(r"(data|https?|gs|s3):", url):
         raise RequestError(
             "invalid_request",
-            f"{place}: {url[:40]!r} can be read by the page only; send a data: or https: URL",
+            f"{place}: {url[:40]!r} is readable in the page only; send a data: or https: URL",
         )
     kind, _, subtype = media_type.lower().partition(";")[0].strip().partition("/")
     if kind == "image":

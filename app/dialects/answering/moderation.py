@@ -16,29 +16,29 @@ class Moderation:
     """The moderation results of one stream."""
 
     def __init__(self) -> None:
-        self._found: dict[str, dict[str, Any]] = {}
+        self._results: dict[str, dict[str, Any]] = {}
 
     def feed(self, event: ContentFilter) -> None:
         """Take a verdict; those of other filters, which have no such type, are ignored."""
         if event.categories.get("type") in (_LISTED, _SINGLE, "error"):
-            self._found["input" if event.scope == "prompt" else "output"] = event.categories
+            self._results["input" if event.scope == "prompt" else "output"] = event.categories
 
     def render_lists(self) -> dict[str, Any]:
         """Return the results in the form of Chat Completions; {} if there are none."""
         return {
-            name: {"type": _LISTED, "model": found.get("model"), "results": [found]}
-            if found["type"] == _SINGLE
-            else found
-            for name, found in self._found.items()
+            name: {"type": _LISTED, "model": result.get("model"), "results": [result]}
+            if result["type"] == _SINGLE
+            else result
+            for name, result in self._results.items()
         }
 
     def render_singles(self) -> dict[str, Any]:
         """Return the first result of each, in the form of Responses; {} until both are known."""
-        if len(self._found) < 2:
+        if len(self._results) < 2:
             return {}
         return {
-            name: mapping(next(iter(mappings(found.get("results"))), None))
-            if found["type"] == _LISTED
-            else found
-            for name, found in self._found.items()
+            name: mapping(next(iter(mappings(result.get("results"))), None))
+            if result["type"] == _LISTED
+            else result
+            for name, result in self._results.items()
         }

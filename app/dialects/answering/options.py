@@ -1,6 +1,6 @@
 """The fields of a chat request beside the conversation, as options in other dialects.
 
-For dialects whose requests have no such fields, but a place where clients can put them.
+For dialects whose requests have no such fields, but an object for the client's own values.
 """
 
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ def build_chat(messages: Sequence[Message], options: dict[str, Any], *, place: s
 
     Raises:
         RequestError: `invalid_request`, an option is unknown or has a wrong value, or
-            nothing is said in the conversation.
+            the conversation is empty.
     """
     if not messages:
-        raise RequestError("invalid_request", "messages: nothing is said in them")
-    given = convert_body(options, _Options, place=place)
-    return ChatRequest(messages=list(messages), **{name: getattr(given, name) for name in OPTIONS})
+        raise RequestError("invalid_request", "messages: the conversation is empty; send a message")
+    fields = convert_body(options, _Options, place=place)
+    return ChatRequest(messages=list(messages), **{name: getattr(fields, name) for name in OPTIONS})

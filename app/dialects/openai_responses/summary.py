@@ -8,8 +8,7 @@ that can continue a turn reject a final assistant message.
 
 from typing import Final
 
-from ..answering.packed_signatures import PackedSignature, pack
-from ..signature_formats import SUMMARY
+from ..reasoning_signatures import SUMMARY, PackedSignature, pack
 
 TRIGGER: Final = "compaction_trigger"
 """The type of the item that requests compaction; it must be the last one."""
@@ -42,6 +41,6 @@ def pack_summary(summary: str) -> str:
     return pack(PackedSignature(SUMMARY, data=summary))
 
 
-def read_summary(proof: PackedSignature) -> str | None:
+def read_summary(packed: PackedSignature) -> str | None:
     """Return the user message that replaces a compaction item; None if it is not a summary."""
-    return _PREFACE + proof.data if proof.format == SUMMARY and proof.data else None
+    return _PREFACE + packed.data if packed.format == SUMMARY and packed.data else None

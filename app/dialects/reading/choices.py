@@ -18,7 +18,7 @@ from ...events import (
     TextEnd,
     TextStart,
 )
-from .surrogates import Halves
+from .split_text import Halves
 from .tool_calls import Calls
 
 
@@ -71,7 +71,7 @@ class Choice:
 
     def reason(self, *, completed: bool) -> FinishReason | None:
         """Return the finish reason of `choice.end`, None if the choice did not finish."""
-        called = bool(self.calls.told)
+        called = bool(self.calls.by_block)
         if self.finish is None:
             if not completed:
                 return None

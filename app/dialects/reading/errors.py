@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ...errors import UpstreamError
 from .json_values import decode, mapping, mappings, string
-from .surrogates import well_formed
+from .split_text import well_formed
 
 MAX_WAIT_S: Final = 3600.0
 MAX_TEXT: Final = 500

@@ -37,7 +37,7 @@ from ...events import (
     ToolCallStart,
     Usage,
 )
-from ..answering.call_ids import make_call_id
+from ..answering.ids import make_call_id
 from .bounds import (
     ENTRY,
     MAX_BLOCKS,
@@ -53,7 +53,7 @@ from .bounds import (
 from .choices import REASONING, REFUSAL, TEXT, Block, Choice, Kind
 from .finish_reasons import parse_finish
 from .json_values import clean, size
-from .surrogates import well_formed
+from .split_text import well_formed
 from .tool_calls import Call
 
 
@@ -125,7 +125,7 @@ class EventBuilder:
         errors = (c.raw for c in self._choices.values() if c.finish == "error")
         return next(errors, None)
 
-    def wrote(self, choice: int) -> bool:
+    def has_content(self, choice: int) -> bool:
         """Whether the choice has text, reasoning, a refusal or a tool call."""
         state = self._choice(choice)
         return bool(state.open or state.texts or state.calls.all)
@@ -271,12 +271,15 @@ class EventBuilder:
         known = call.id in state.calls.ids or call.id in self.known_calls
         shown = make_call_id(block) if known else call.id
         state.calls.ids.add(call.id)
-        state.calls.told[block] = call
+        state.calls.by_block[block] = call
         self._events.append(ToolCallStart(block, shown, call.name, choice, raw))
 
     def end_tool_call(self, choice: int, block: int | None) -> None:
-        """End the tool call of a block: the format says that nothing more comes for it."""
-        if block is not None and (call := self._choice(choice).calls.told.get(block)) is not None:
+        """End the tool call of a block: the format marks the end of its arguments."""
+        if (
+            block is not None
+            and (call := self._choice(choice).calls.by_block.get(block)) is not None
+        ):
             self._end_call(choice, call, whole=True)
 
     def provider_tool(
@@ -333,7 +336,7 @@ class EventBuilder:
         if not (url or document) or key in self._sources:
             return
         texts = (url, document, title, cited_text, own)
-        self._sources_size += sum(len(said) for said in texts if said)
+        self._sources_size += sum(len(text) for text in texts if text)
         if len(self._sources) >= 2 * MAX_SOURCES:
             raise Excess(MAX_SOURCES, "sources")
         if self._sources_size > MAX_SOURCES_SIZE:

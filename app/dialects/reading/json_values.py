@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from ...events import Raw
-from .surrogates import well_formed
+from .split_text import well_formed
 
 MAX_DEPTH: Final = 256
 """Nesting of objects and lists: a quarter of the interpreter's limit, since these values are

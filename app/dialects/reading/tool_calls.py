@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from .bounds import MAX_CALLS, Excess
 from .partial_json import Growing
-from .surrogates import Halves
+from .split_text import Halves
 
 
 @dataclass(slots=True, eq=False)
@@ -60,8 +60,8 @@ class Calls:
 
     def __init__(self) -> None:
         self.all: list[Call] = []
-        self.told: dict[int, Call] = {}
-        """Those with a block, by its number."""
+        self.by_block: dict[int, Call] = {}
+        """The calls with a block, by its number."""
         self.ids: set[str] = set()
         """The ids of those with a block."""
         self._by_index: dict[int, Call] = {}

@@ -1,4 +1,4 @@
-"""Helpers for conversations that the requests of all dialects share: texts, URLs, arguments.
+"""Parts of a request that all request builders render alike: texts, URLs, arguments, tools.
 
 Content that a format cannot express is refused with its place and the reason, and never left
 out silently: the answer would look complete.
@@ -48,6 +48,22 @@ def refuse_choices(
     """
     if request.n is not None and request.n > 1:
         raise unsupported("n", what, format=format)
+
+
+def restrict_tools(request: ChatRequest) -> ChatRequest:
+    """Return a request with the allowed tools only, for formats without `allowed_tools`.
+
+    Raises:
+        RequestError: none of the tools is allowed.
+    """
+    if request.allowed_tools is None:
+        return request
+    allowed = {*request.allowed_tools}
+    tools = [tool for tool in request.tools or () if tool.function.name in allowed]
+    if not tools:
+        what = f"allowed_tools: {request.allowed_tools[0][:80]!r} is none of the tools"
+        raise RequestError("invalid_request", what)
+    return msgspec.structs.replace(request, tools=tools, allowed_tools=None)
 
 
 def fit_user(user: str | None, *, longest: int) -> str | None:

@@ -8,7 +8,7 @@ import pytest
 
 from app import events as e
 from app.dialects.ag_ui.client.format import CLIENT_FORMAT
-from app.dialects.answering.public_ids import public_token
+from app.dialects.answering.ids import public_token
 from app.errors import RequestError
 from tests.dialects import examples as ex
 from tests.dialects.ag_ui.verify import read_messages, sent_of

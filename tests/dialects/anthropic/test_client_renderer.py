@@ -9,17 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import events as e
-from app.dialects.answering.call_ids import show_call
-from app.dialects.answering.packed_signatures import (
-    UNPROVED,
+from app.dialects.answering.ids import public_token, show_call
+from app.dialects.anthropic.client.format import CLIENT_FORMAT
+from app.dialects.anthropic.client.result import render_result
+from app.dialects.reasoning_signatures import (
+    UNSIGNED,
     PackedSignature,
     is_packed,
     pack,
     unpack,
 )
-from app.dialects.answering.public_ids import public_token
-from app.dialects.anthropic.client.format import CLIENT_FORMAT
-from app.dialects.anthropic.client.result import render_result
 from app.errors import RelayError, RequestError, UpstreamError
 from tests.dialects import examples as ex
 from tests.dialects.anthropic.messages_protocol import accumulate, payloads_of, without_unknown
@@ -159,8 +158,8 @@ def redacted(data: str) -> dict[str, Any]:
     return {"type": "redacted_thinking", "data": data}
 
 
-def thought(**proof: Any) -> list[e.Event]:
-    return ex.thought(0, "Hm", **proof)
+def thought(**signature: Any) -> list[e.Event]:
+    return ex.thought(0, "Hm", **signature)
 
 
 PAGE = {
@@ -173,7 +172,7 @@ PAGE = {
 
 CONTENTS: dict[str, tuple[list[e.Event], list[dict[str, Any]]]] = {
     "signed thinking": (thought(signature="sig", format="anthropic"), [thinking("Hm", "sig")]),
-    "thinking that nothing proves": (thought(), [thinking("Hm", pack(UNPROVED))]),
+    "thinking without a signature": (thought(), [thinking("Hm", pack(UNSIGNED))]),
     "thinking that another provider signed": (thought(encrypted="enc", format="openai"), [thinking("Hm", pack(PackedSignature("openai", encrypted="enc")))]),
     "a signature that nobody owns": (thought(signature="sig"), [thinking("Hm", pack(PackedSignature(signature="sig")))]),
     "thinking whose text is hidden": ([e.Opaque("anthropic", "sig")], [thinking("", "sig")]),
@@ -335,9 +334,9 @@ def test_full_context_is_told_in_the_words_that_clients_look_for(message: str, s
 
 
 @given(st.builds(PackedSignature, *[st.none() | st.text()] * 5))
-def test_a_proof_comes_back_as_it_went(proof: PackedSignature) -> None:
-    assert is_packed(pack(proof))
-    assert unpack(pack(proof)) == proof
+def test_a_signature_unpacks_to_what_was_packed(packed: PackedSignature) -> None:
+    assert is_packed(pack(packed))
+    assert unpack(pack(packed)) == packed
 
 
 @given(st.text())

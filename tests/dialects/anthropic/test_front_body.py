@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.answering.call_ids import pack_id
-from app.dialects.answering.packed_signatures import PackedSignature, pack
+from app.dialects.answering.ids import pack_id
 from app.dialects.anthropic.client.format import CLIENT_FORMAT
 from app.dialects.anthropic.client.request import parse_request
 from app.dialects.anthropic.upstream.passthrough import pass_on, pass_on_bedrock
+from app.dialects.reasoning_signatures import PackedSignature, pack
 from app.errors import RequestError
 from app.requests import ClientBody, TranslatedRequest
 
@@ -189,7 +189,7 @@ def test_an_answer_comes_back_with_its_thoughts_and_calls() -> None:
     turn = [
         {"type": "thinking", "thinking": "Hm", "signature": "s"},
         {"type": "thinking", "thinking": "", "signature": "hidden"},
-        {"type": "thinking", "thinking": "unproved", "signature": ""},
+        {"type": "thinking", "thinking": "unsigned", "signature": ""},
         {"type": "thinking", "thinking": "theirs", "signature": theirs},
         {"type": "redacted_thinking", "data": "r"},
         {"type": "redacted_thinking", "data": pack(PackedSignature("gemini", data="loose"))},
@@ -211,7 +211,7 @@ def test_an_answer_comes_back_with_its_thoughts_and_calls() -> None:
         "content": [
             {"type": "reasoning", "text": "Hm", "signature": "s", "format": "anthropic"},
             {"type": "opaque", "format": "anthropic", "data": "hidden"},
-            {"type": "reasoning", "text": "unproved"},
+            {"type": "reasoning", "text": "unsigned"},
             {"type": "reasoning", "text": "theirs", "encrypted": "e", "format": "o"},
             {"type": "opaque", "format": "anthropic.redacted_thinking", "data": "r"},
             {"type": "opaque", "format": "gemini", "data": "loose"},

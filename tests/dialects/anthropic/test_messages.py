@@ -127,7 +127,7 @@ def test_a_result_may_hold_images() -> None:
     assert turn["content"] == [result("i", [text("a"), {"type": "image", "source": source}])]
 
 
-def test_what_proves_thinking_goes_back_in_its_place() -> None:
+def test_the_signature_of_thinking_goes_back_in_its_place() -> None:
     (turn,) = turns(
         assistant(
             [
@@ -169,7 +169,7 @@ def test_what_is_no_compaction_is_refused_where_it_stands(data: str) -> None:
         turns(assistant([text("b"), part]))
 
 
-def test_what_proves_nothing_here_stays_behind() -> None:
+def test_signatures_of_other_providers_are_left_out() -> None:
     parts = [
         {"type": "reasoning", "text": "a"},
         {"type": "reasoning", "text": "b", "signature": "S", "format": "of-another"},

@@ -10,8 +10,8 @@ from anthropic.types import Message, RawMessageDeltaEvent, TextBlock, ThinkingBl
 from anthropic.types.beta import BetaMessage, BetaRawMessageDeltaEvent
 from pydantic import BaseModel
 
-from app.dialects.answering.packed_signatures import UNPROVED, pack
 from app.dialects.anthropic.client.result import render_result
+from app.dialects.reasoning_signatures import UNSIGNED, pack
 from app.events import (
     ChoiceEnd,
     Event,
@@ -179,10 +179,10 @@ def test_every_field_of_pythons_type_is_there(model: type[BaseModel], value: Any
             assert {*inner.model_fields} <= given[name].keys()
 
 
-def test_thinking_ends_with_a_signature_also_where_nothing_proves_it() -> None:
+def test_thinking_ends_with_a_signature_also_where_the_provider_has_none() -> None:
     deltas = [p["delta"] for p in payloads_of(EVENTS) if p["type"] == "content_block_delta"]
 
     assert deltas[:2] == [
         {"type": "thinking_delta", "thinking": "Hm"},
-        {"type": "signature_delta", "signature": pack(UNPROVED)},
+        {"type": "signature_delta", "signature": pack(UNSIGNED)},
     ]

@@ -419,9 +419,9 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
             *(start(2, "fallback"), stop(2), last()),
         ],
         ended(
-            Notice("fallback", "upstream 'u' went on with another model: n"),
+            Notice("fallback", "upstream 'u' continued with another model: n"),
             said("a"),
-            Notice("fallback", "upstream 'u' went on with another model: unknown"),
+            Notice("fallback", "upstream 'u' continued with another model: unknown"),
         ),
     ),
     "a-start-that-has-all": (

@@ -110,14 +110,14 @@ def test_documents_have_names_that_are_allowed_and_differ() -> None:
 
 
 SIGNED = part("reasoning", "hm", signature="c2ln")
-PROOF = {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "c2ln"}}}
+SIGNATURE = {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "c2ln"}}}
 
 
 @pytest.mark.parametrize(
     ("part", "sent"),
     [
-        ({**SIGNED, "format": "anthropic"}, PROOF),
-        (SIGNED, PROOF),
+        ({**SIGNED, "format": "anthropic"}, SIGNATURE),
+        (SIGNED, SIGNATURE),
         ({**SIGNED, "format": "openai"}, None),
         (part("reasoning", "hm"), None),
         (part("reasoning", "hm", encrypted="x", format="openai"), None),
@@ -136,7 +136,9 @@ PROOF = {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "c2ln
         (part("opaque", format="google.thought_signature", data="x"), None),
     ],
 )
-def test_only_claudes_own_proofs_go_back(part: dict[str, Any], sent: dict[str, Any] | None) -> None:
+def test_only_claudes_own_signatures_go_back(
+    part: dict[str, Any], sent: dict[str, Any] | None
+) -> None:
     content = turns(*HI, assistant(part, said("a")))[1]["content"]
     assert content == [*([sent] if sent else []), {"text": "a"}]
 
@@ -152,13 +154,13 @@ def test_only_claudes_own_proofs_go_back(part: dict[str, Any], sent: dict[str, A
         ("arn:aws:bedrock:us-east-1::foundation-model/meta.llama", False),
     ],
 )
-def test_another_makers_model_is_not_sent_claudes_proofs(model: str, sent: bool) -> None:
+def test_another_makers_model_is_not_sent_claudes_signatures(model: str, sent: bool) -> None:
     (_, turn) = turns(*HI, assistant(SIGNED, said("a")), model=model)
 
-    assert (PROOF in turn["content"]) == sent
+    assert (SIGNATURE in turn["content"]) == sent
 
 
-def test_unproved_reasoning_stays_here() -> None:
+def test_reasoning_without_a_signature_is_left_out() -> None:
     said = {"role": "assistant", "content": "a", "reasoning_content": "hm"}
 
     assert turns(*HI, said)[1]["content"] == [{"text": "a"}]

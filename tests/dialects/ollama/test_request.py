@@ -54,7 +54,7 @@ def test_calls_have_objects_for_arguments_and_results_name_their_tool() -> None:
     ]
 
 
-def test_thinking_goes_back_and_proofs_of_others_do_not() -> None:
+def test_thinking_goes_back_and_signatures_of_others_do_not() -> None:
     parts = [
         part("reasoning", "r", signature="S", format="x"),
         part("opaque", format="x", data="D"),

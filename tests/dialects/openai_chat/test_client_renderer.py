@@ -12,7 +12,7 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses.response import Moderation as ResponsesModeration
 
 from app import events as e
-from app.dialects.answering.public_ids import public_token
+from app.dialects.answering.ids import public_token
 from app.dialects.client_format import Frame
 from app.dialects.openai_chat.client.renderer import Renderer
 from app.dialects.openai_chat.client.result import render_result
@@ -80,7 +80,7 @@ TABLE: dict[str, tuple[list[e.Event], list[Any]]] = {
     "text": (ex.text(0, "Hi", " 🌊"), [role(""), say(content="Hi"), say(content=" 🌊")]),
     "an empty answer": ([], [role()]),
     "a refusal": (ex.refusal(0, "No."), [role(), say(refusal="No.")]),
-    "reasoning without proof": (ex.thought(0, "Hm", "."), HM),
+    "reasoning without a signature": (ex.thought(0, "Hm", "."), HM),
     "reasoning whose format is known": (
         [*ex.thought(0, "Hm", ".", format="anthropic-claude-v1"), *ex.thought(1, "So", format="openai-responses-v1")],
         [*HM, say(reasoning_content="So"), say(reasoning_details=[

@@ -71,7 +71,7 @@ def test_missing_messages_are_named():
 
 
 @pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
-def test_reasoning_without_proof_is_taken_by_both_names(name):
+def test_reasoning_without_a_signature_is_taken_by_both_names(name):
     message: dict[str, Any] = {
         "role": "assistant",
         "content": "Yes.",

@@ -99,7 +99,7 @@ def test_reasoning_goes_back_only_where_it_is_wanted() -> None:
     assert sent == {"role": "assistant", "content": "a"}
 
 
-def test_parts_that_prove_reasoning_go_back_in_openrouters_form() -> None:
+def test_signatures_of_reasoning_go_back_in_openrouters_form() -> None:
     parts = [
         part("reasoning", "r", signature="S", format="f"),
         part("reasoning", encrypted="E"),

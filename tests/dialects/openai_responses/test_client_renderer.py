@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app import events as e
-from app.dialects.answering.public_ids import public_token
+from app.dialects.answering.ids import public_token
 from app.dialects.openai_responses.client.result import is_response_id, render_result, response_id
 from app.dialects.openai_responses.summary import pack_summary
 from app.errors import CODES
@@ -90,7 +90,7 @@ TYPES: dict[str, tuple[list[e.Event], list[str]]] = {
         [ADDED, ADDED, PIECE, PIECE, *CALLED, *CALLED],
     ),
     "an image": ([e.Media(0, "image/png", data="aa==")], [ADDED, DONE]),
-    "a proof alone": ([e.Opaque("a.b", "xx")], [ADDED, DONE]),
+    "a signature alone": ([e.Opaque("a.b", "xx")], [ADDED, DONE]),
     "what has no place": (
         [
             e.ContentFilter("prompt", {}, False),

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from app.dialects.answering.packed_signatures import PackedSignature, pack
 from app.dialects.openai_responses.client.request import parse_request
 from app.dialects.openai_responses.summary import INSTRUCTION, pack_summary
 from app.dialects.openai_responses.upstream.passthrough import pass_on
 from app.dialects.openai_responses.upstream.quirks import ENCRYPTED_REASONING, Quirks
+from app.dialects.reasoning_signatures import PackedSignature, pack
 
 pytestmark = pytest.mark.pure
 
@@ -64,7 +64,7 @@ def test_citations_of_files_go_on_but_those_without_an_id() -> None:
     assert [{**said, "content": [{**TEXT, "annotations": annotations[1:]}]}] == told(given)["input"]
 
 
-def test_proofs_of_others_are_left_out() -> None:
+def test_signatures_of_others_are_left_out() -> None:
     foreign = pack(PackedSignature("anthropic", signature="sig"))
     asked = pack(PackedSignature("openai.item", data=json.dumps(SHELL)))
     found = told(

@@ -200,7 +200,7 @@ def test_reasoning_goes_back_where_it_stood(parts: list[Any], sent: list[Any]) -
     assert items(assistant(*parts, said("a"))) == sent
 
 
-def test_reasoning_that_nothing_proves_goes_back_to_hosts_that_want_it() -> None:
+def test_reasoning_without_a_signature_goes_back_to_hosts_that_want_it() -> None:
     plain = {"role": "assistant", "content": "a", "reasoning_content": "r"}
     thoughts = part("reasoning", summary=[], content=[{"type": "reasoning_text", "text": "r"}])
 

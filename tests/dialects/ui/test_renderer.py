@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from app import events as e
-from app.dialects.answering.public_ids import public_token
+from app.dialects.answering.ids import public_token
 from app.dialects.ui.client.format import CLIENT_FORMAT
 from app.errors import RequestError
 from tests.dialects import examples as ex

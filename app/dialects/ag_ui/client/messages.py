@@ -1,6 +1,6 @@
 """The types of an AG-UI 1.0 request.
 
-Messages are loose, as the protocol says: fields that are not here are not looked at.
+Unknown fields of messages are ignored, as the protocol requires.
 """
 
 from typing import Annotated, Any, Literal
@@ -89,7 +89,7 @@ class Reasoning(Loose, frozen=True, tag_field="role", tag="reasoning"):
 
 
 class Activity(Loose, frozen=True, tag_field="role", tag="activity"):
-    """What the page shows of an agent's work; it says nothing to a model."""
+    """The page's view of an agent's work: no content for a model."""
 
 
 Message = Developer | System | User | Assistant | ToolResult | Reasoning | Activity

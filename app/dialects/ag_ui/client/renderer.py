@@ -40,10 +40,9 @@ from ....events import (
     type_of,
 )
 from ....requests import Opaque as OpaqueValue
-from ...answering.call_ids import show_call
-from ...answering.public_ids import public_token
-from ...answering.signature_fields import SignatureFields
+from ...answering.ids import public_token, show_call
 from ...client_format import Frame
+from ...reasoning_signatures import SignatureFields
 
 VERSION = "1.0"
 
@@ -71,7 +70,7 @@ class Renderer:
         """Return the frames that the next event makes."""
         if getattr(event, "choice", 0):
             return ()
-        return [Frame(msgspec.json.encode(sent)) for sent in self._feed(event)]
+        return [Frame(msgspec.json.encode(one)) for one in self._feed(event)]
 
     def _feed(self, event: Event) -> Iterable[RunEvent]:
         match event:
@@ -103,8 +102,8 @@ class Renderer:
                 return _start_reasoning(self._messages[event.block])
             case ReasoningEnd():
                 opaque = self._opaque.pop(event.block, None)
-                proof = SignatureFields(event.signature, event.encrypted, event.format, opaque)
-                return _end_reasoning(self._messages.pop(event.block), proof)
+                signatures = SignatureFields(event.signature, event.encrypted, event.format, opaque)
+                return _end_reasoning(self._messages.pop(event.block), signatures)
             case ToolCallStart():
                 return (self._start_call(event),)
             case ToolCallEnd():
@@ -174,7 +173,7 @@ class Renderer:
             error = event.error
             code = {"code": error.code} if error else {}
             message = error.message if error else "the answer could not be completed"
-            metadata = {"metadata": said} if (said := _cost(event)) else {}
+            metadata = {"metadata": cost} if (cost := _cost(event)) else {}
             yield {"type": "RUN_ERROR", "message": message, **code, **usage, **metadata}
             return
         for block, call in self._calls.items():
@@ -206,16 +205,16 @@ class Renderer:
         }
         known = {name: count for name, count in counts.items() if count is not None}
         target = self._target
-        who = {"provider": target.upstream, "model": target.model} if target else {}
-        return {"usage": [{**who, **known}]}
+        model = {"provider": target.upstream, "model": target.model} if target else {}
+        return {"usage": [{**model, **known}]}
 
 
 def _cost(event: StreamEnd) -> RunEvent:
-    """Return what an event's metadata says of the usage, which has no room for it."""
-    said: RunEvent = {} if event.cost is None else {"cost": event.cost}
+    """Return the cost, and whether the usage is estimated, which `usage` has no fields for."""
+    fields: RunEvent = {} if event.cost is None else {"cost": event.cost}
     if event.usage is not None and event.usage.estimated:
-        said["usageEstimated"] = True
-    return said
+        fields["usageEstimated"] = True
+    return fields
 
 
 def _start_reasoning(message: str) -> Iterable[RunEvent]:
@@ -223,19 +222,19 @@ def _start_reasoning(message: str) -> Iterable[RunEvent]:
     yield {"type": "REASONING_MESSAGE_START", "messageId": message, "role": "reasoning"}
 
 
-def _end_reasoning(message: str, proof: SignatureFields) -> Iterable[RunEvent]:
+def _end_reasoning(message: str, signatures: SignatureFields) -> Iterable[RunEvent]:
     yield {"type": "REASONING_MESSAGE_END", "messageId": message}
-    if proof != SignatureFields():
-        yield _encrypted("message", message, proof)
+    if signatures != SignatureFields():
+        yield _encrypted("message", message, signatures)
     yield {"type": "REASONING_END", "messageId": message}
 
 
-def _encrypted(subtype: str, entity: str, proof: SignatureFields) -> RunEvent:
+def _encrypted(subtype: str, entity: str, signatures: SignatureFields) -> RunEvent:
     return {
         "type": "REASONING_ENCRYPTED_VALUE",
         "subtype": subtype,
         "entityId": entity,
-        "encryptedValue": msgspec.json.encode(proof).decode(),
+        "encryptedValue": msgspec.json.encode(signatures).decode(),
     }
 
 

@@ -27,8 +27,8 @@ from ....requests import Message as ChatMessage
 from ...answering.assistant_message import MessageBuilder
 from ...answering.attachments import attach
 from ...answering.options import OPTIONS, build_chat
-from ...answering.signature_fields import parse_proof
 from ...client_format import ParsedRequest
+from ...reasoning_signatures import parse_signature_fields
 from .messages import (
     Activity,
     Assistant,
@@ -51,7 +51,7 @@ Part = TextPart | ImagePart | AudioPart | FilePart
 
 
 def parse_request(body: bytes) -> ParsedRequest:
-    """Read what a run is asked with.
+    """Parse the input of a run.
 
     Raises:
         RequestError: `invalid_request`, with the place and the reason.
@@ -59,13 +59,15 @@ def parse_request(body: bytes) -> ParsedRequest:
     example = '{"threadId": "...", "runId": "...", "messages": [...]}'
     run = parse_body(body, _decoder, example=example)
     if run.resume:
-        raise RequestError("invalid_request", "resume: the relay interrupts no runs")
+        raise RequestError(
+            "invalid_request", "resume: the relay never interrupts runs; send `messages`"
+        )
     contents = (getattr(message, "content", None) for message in run.messages)
     check_parts(contents, place="messages")
     props = run.forwarded_props if isinstance(run.forwarded_props, dict) else {}
     options = {name: props[name] for name in OPTIONS if name in props}
     if run.tools:
-        # The tools of the run and those of the props are one list.
+        # `forwardedProps` may have tools too: they are appended to those of the run.
         more = options.get("tools") or []
         if isinstance(more, list):
             options["tools"] = [*map(_declare, run.tools), *more]
@@ -84,7 +86,7 @@ def _declare(tool: Declared) -> dict[str, Any]:
 
 
 def _add_context(messages: list[ChatMessage], context: Sequence[Context]) -> list[ChatMessage]:
-    """Add the context as a system message, after those that begin."""
+    """Add the context as a system message, after the leading system messages."""
     if not context:
         return messages
     text = "\n\n".join(f"{one.description}:\n{one.value}" for one in context)
@@ -94,19 +96,19 @@ def _add_context(messages: list[ChatMessage], context: Sequence[Context]) -> lis
 
 
 class Conversation:
-    """Turns the messages of a run into those of a chat request."""
+    """Converts the messages of a run to those of a chat request."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages
         self._answered = {
             message.tool_call_id for message in messages if isinstance(message, ToolResult)
         }
-        self._said = MessageBuilder()
+        self._assistant = MessageBuilder()
 
     def read(self) -> list[ChatMessage]:
         return [
             *(one for i, m in enumerate(self._messages) for one in self._read(m, f"messages[{i}]")),
-            *self._said.take(),
+            *self._assistant.take(),
         ]
 
     def _read(self, message: Message, place: str) -> Iterable[ChatMessage]:
@@ -114,14 +116,14 @@ class Conversation:
             case Activity():
                 return
             case Reasoning():
-                proof = parse_proof(message.encrypted_value)
-                self._said.add_reasoning(message.content, proof)
-                self._said.add_opaque(proof)
+                signatures = parse_signature_fields(message.encrypted_value)
+                self._assistant.add_reasoning(message.content, signatures)
+                self._assistant.add_opaque(signatures)
                 return
             case Assistant():
                 self._add_assistant(message)
                 return
-        yield from self._said.take()
+        yield from self._assistant.take()
         match message:
             case Developer():
                 yield DeveloperMessage(message.content, message.name)
@@ -133,13 +135,13 @@ class Conversation:
                 yield self._read_result(message, place=place)
 
     def _add_assistant(self, message: Assistant) -> None:
-        self._said.add_text(message.content or "")
-        self._said.add_opaque(parse_proof(message.encrypted_value))
+        self._assistant.add_text(message.content or "")
+        self._assistant.add_opaque(parse_signature_fields(message.encrypted_value))
         for call in message.tool_calls or ():
             if call.id in self._answered:
-                opaque = parse_proof(call.encrypted_value).opaque
+                opaque = parse_signature_fields(call.encrypted_value).opaque
                 function = FunctionCall(call.function.name, call.function.arguments)
-                self._said.add_call(ToolCall(call.id, function, opaque=opaque))
+                self._assistant.add_call(ToolCall(call.id, function, opaque=opaque))
 
     def _read_result(self, message: ToolResult, *, place: str) -> ToolMessage:
         content = _read_content(message.content, place=place)
@@ -150,7 +152,7 @@ class Conversation:
         parts = [part for part in content if isinstance(part, TextPart | ImagePart)]
         if len(parts) < len(content):
             raise RequestError(
-                "invalid_request", f"{place}.content: a tool may give text and images only"
+                "invalid_request", f"{place}.content: a tool result may have text and images only"
             )
         return ToolMessage(parts, call, message.error is not None or None)
 

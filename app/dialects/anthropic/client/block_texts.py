@@ -1,7 +1,7 @@
 """Texts that replace Anthropic's own blocks for other providers.
 
-It is the block's kind and whatever text it has, shortened: the results of a search are
-their titles and URLs, since Anthropic encrypts the rest.
+A text has the block's type and its own texts, shortened: search results are reduced to titles
+and URLs, since Anthropic encrypts the rest.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-_TELLING: Final = (
+_TEXT_FIELDS: Final = (
     "title",
     "name",
     "tool_name",
@@ -24,14 +24,14 @@ _TELLING: Final = (
     "error_code",
     "content",
 )
-"""The members of blocks that say something, in the order in which they are told."""
+"""The fields of blocks with readable text, in the order in which they are listed."""
 
 _MAX_GIST: Final = 2_000
 """Characters of the text of one block."""
 
 
 def render_gist(kind: str, block: dict[str, Any]) -> str:
-    """Return the text that stands for a block."""
+    """Return the text that replaces a block."""
     pieces: list[str] = []
     size = 0
     for piece in _list_texts(block):
@@ -41,8 +41,8 @@ def render_gist(kind: str, block: dict[str, Any]) -> str:
             break
     if isinstance(block.get("input"), dict):
         pieces.append(msgspec.json.encode(block["input"]).decode())
-    said = "\n".join(pieces)[:_MAX_GIST]
-    return f"[{kind[:60]}: {said}]" if said else f"[{kind[:60]}]"
+    text = "\n".join(pieces)[:_MAX_GIST]
+    return f"[{kind[:60]}: {text}]" if text else f"[{kind[:60]}]"
 
 
 def _list_texts(value: object) -> Iterator[str]:
@@ -54,6 +54,6 @@ def _list_texts(value: object) -> Iterator[str]:
             for item in value:
                 yield from _list_texts(item)
         case dict():
-            for name in _TELLING:
+            for name in _TEXT_FIELDS:
                 if name in value and not (name == "data" and value.get("type") == "base64"):
                     yield from _list_texts(value[name])

@@ -32,36 +32,36 @@ _STATUSES: Final = {
     **PROVIDER_STATUSES,
     "overloaded": 529,
     "upstream_overloaded": 529,
-    # Anthropic's SDKs send a request again at 409; none of these is better the next time.
+    # Anthropic's SDKs retry a 409; these errors would only recur.
     "cancelled": 499,
     "conflict": 400,
 }
 
 
 class ThreadRefused(RequestError):
-    """The client wants the server to hold the conversation. Its SDKs then send it whole."""
+    """A `thread`, whose conversation the server would store; the SDKs then send it whole."""
 
     def __init__(self) -> None:
-        what = "thread: the relay holds no conversation; send all of it, without this field"
+        what = "thread: the relay stores no conversation; send all of it, without this field"
         super().__init__("invalid_request", what)
 
 
 def render_error(error: RelayError) -> dict[str, Any]:
-    """Return the error as an event of a stream, which is the body of a reply too."""
+    """Return the error as an event of a stream, which is also the body of a response."""
     default = "invalid_request_error" if error.status < 500 else "api_error"
     kind = _KINDS.get(error.code, default)
     message = error.message
     if error.code == "context_length_exceeded" and _TOO_LONG not in message.lower():
         message = f"{_TOO_LONG}: {message}"
-    told: dict[str, Any] = {"type": kind, "message": message}
+    fields: dict[str, Any] = {"type": kind, "message": message}
     if isinstance(error, ThreadRefused):
-        told["details"] = {"error_code": "thread_unsupported_request"}
-    elif error.code == "budget_exceeded":  # what tells it from a rate that passes
-        told["details"] = {"error_code": "budget_exceeded"}
-    return {"type": "error", "error": told}
+        fields["details"] = {"error_code": "thread_unsupported_request"}
+    elif error.code == "budget_exceeded":  # distinguishes it from a rate limit that passes
+        fields["details"] = {"error_code": "budget_exceeded"}
+    return {"type": "error", "error": fields}
 
 
 def render_failure(error: RelayError, request_id: str) -> Failure:
-    """Return the reply that tells of an error."""
+    """Return the error response to a request."""
     body = {**render_error(error), "request_id": request_id}
     return Failure(_STATUSES.get(error.code, error.status), msgspec.json.encode(body))

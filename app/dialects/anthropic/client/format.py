@@ -3,8 +3,7 @@
 from typing import Final
 
 from ...client_format import ClientFormat
-from ..headers import BETA
-from ..name import NAME
+from .. import BETA, NAME
 from .errors import render_failure
 from .renderer import Renderer
 from .request import Request, parse_request

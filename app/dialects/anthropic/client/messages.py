@@ -1,8 +1,8 @@
 """Parser of the messages of Anthropic's clients, to those of the chat request.
 
-What the chat request has no words for becomes a short text, and its kind is noted: one such
-block in a history must not end a session with another provider. An upstream that speaks
-Anthropic's own words is sent the request as it came.
+A block that the chat request cannot express becomes a short text, and a notice names its type:
+one such block in a history must not end a session with another provider. An upstream of
+Anthropic's format receives the client's own body.
 """
 
 from typing import Any, Final, Literal
@@ -27,9 +27,14 @@ from ....requests import (
     UserMessage,
     convert_body,
 )
-from ...answering.call_ids import unpack_id
-from ...answering.packed_signatures import UNPROVED, PackedSignature, unpack
-from ...signature_formats import CLAUDE_REDACTED, CLAUDE_THINKING
+from ...answering.ids import unpack_id
+from ...reasoning_signatures import (
+    CLAUDE_REDACTED,
+    CLAUDE_THINKING,
+    UNSIGNED,
+    PackedSignature,
+    unpack,
+)
 from ...writing.cache_marks import last_mark, parse_mark
 from .block_texts import render_gist
 
@@ -96,33 +101,34 @@ class _Redacted(msgspec.Struct, frozen=True):
     data: str
 
 
-Shown = TextPart | ImagePart | FilePart
-Answered = TextPart | ReasoningPart | OpaquePart
+UserPart = TextPart | ImagePart | FilePart
+AssistantPart = TextPart | ReasoningPart | OpaquePart
 
-_UNTOLD: Final = ("fallback",)
-"""Kinds of blocks that say nothing to any model."""
+_DROPPED: Final = ("fallback",)
+"""Types of blocks without content for a model."""
 _MAX_KINDS: Final = 10
+"""Types of blocks in a notice."""
 
 
 class History:
-    """Takes messages, and gives those of the chat request."""
+    """Converts Anthropic's messages, one by one, to those of the chat request."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.shortened: dict[str, None] = {}
-        """The kinds of blocks that became texts, in their order."""
+        """The types of blocks that became texts, in their order."""
 
     def system(self, content: Content, *, place: str = "system") -> None:
-        """Take what the system says."""
-        found = [
+        """Add the system prompt."""
+        parts = [
             part if isinstance(part, TextPart) else self._shorten("media of the system", {})
-            for part in self._shown(content, place=place)
+            for part in self._parts(content, place=place)
         ]
-        if found:
-            self.messages.append(SystemMessage(_simplify(found)))
+        if parts:
+            self.messages.append(SystemMessage(_simplify(parts)))
 
     def turn(self, turn: Turn, *, place: str) -> None:
-        """Take a message."""
+        """Add a message."""
         match turn.role:
             case "user":
                 self._user(turn.content, place=place)
@@ -132,23 +138,23 @@ class History:
                 self.system(turn.content, place=f"{place}.content")
 
     def _user(self, content: Content, *, place: str) -> None:
-        """Take a user's turn: its results answer the calls before it, so they come first."""
-        shown: list[Shown] = []
+        """Add a user's turn: its tool results come first, since they answer the calls before it."""
+        parts: list[UserPart] = []
         for block, where in _blocks(content, place=f"{place}.content"):
             if _kind(block, where) == "tool_result":
-                shown += self._result(convert_body(block, _ToolResult, place=where), place=where)
+                parts += self._result(convert_body(block, _ToolResult, place=where), place=where)
             else:
-                shown += self._show(block, place=where)
-        if shown:
-            self.messages.append(UserMessage(_simplify(shown)))
+                parts += self._part(block, place=where)
+        if parts:
+            self.messages.append(UserMessage(_simplify(parts)))
 
-    def _result(self, result: _ToolResult, *, place: str) -> list[Shown]:
-        """Take a result; return its files, which go beside it: no other format nests them."""
+    def _result(self, result: _ToolResult, *, place: str) -> list[UserPart]:
+        """Add a result; return its files for the user message: no other format nests them."""
         parts: list[TextPart | ImagePart] = []
-        files: list[Shown] = []
-        for part in self._shown(result.content or "", place=f"{place}.content"):
+        files: list[UserPart] = []
+        for part in self._parts(result.content or "", place=f"{place}.content"):
             if isinstance(part, FilePart):
-                # The text that stands for it in the result does where files are not taken.
+                # Where files are not taken, the text in the result replaces it.
                 files.append(msgspec.structs.replace(part, optional=True))
                 name = part.file.filename
                 parts.append(self._shorten("document", {"title": name} if name else {}))
@@ -159,19 +165,18 @@ class History:
         self.messages.append(ToolMessage(_simplify(parts), call, result.is_error or None, mark))
         return files
 
-    def _shown(self, content: Content, *, place: str) -> list[Shown]:
+    def _parts(self, content: Content, *, place: str) -> list[UserPart]:
         return [
             part
             for block, where in _blocks(content, place=place)
-            for part in self._show(block, place=where)
+            for part in self._part(block, place=where)
         ]
 
-    def _show(self, block: Block, *, place: str) -> list[Shown]:
-        """Return the parts of a block that shows something."""
+    def _part(self, block: Block, *, place: str) -> list[UserPart]:
+        """Return the parts of a block of a user message, a result or the system prompt."""
         match _kind(block, place):
             case "text":
-                said = convert_body(block, _Text, place=place)
-                return [TextPart(said.text, parse_mark(said.cache_control))] if said.text else []
+                return [*_text(block, place=place)]
             case "image":
                 image = convert_body(block, _Image, place=place)
                 source = image.source
@@ -185,12 +190,12 @@ class History:
                 return [self._shorten(kind, block)]
 
     def _shorten(self, kind: str, block: Block) -> TextPart:
-        """Return the text that stands for a block."""
+        """Return the text that replaces a block, and record its type."""
         if len(self.shortened) < _MAX_KINDS:
             self.shortened[kind[:60]] = None
         return TextPart(render_gist(kind, block))
 
-    def _document(self, block: Block, *, place: str) -> list[Shown]:
+    def _document(self, block: Block, *, place: str) -> list[UserPart]:
         document = convert_body(block, _Document, place=place)
         source = document.source
         context = [TextPart(document.context)] if document.context else []
@@ -203,36 +208,33 @@ class History:
             return [*context, FilePart(file, parse_mark(document.cache_control))]
         if source.type == "content":
             title = [TextPart(document.title)] if document.title else []
-            return [*title, *context, *self._shown(source.content, place=f"{place}.source.content")]
-        told = {"title": document.title, **block["source"]}
-        return [*context, self._shorten("document", told)]
+            return [*title, *context, *self._parts(source.content, place=f"{place}.source.content")]
+        fields = {"title": document.title, **block["source"]}
+        return [*context, self._shorten("document", fields)]
 
     def _assistant(self, content: Content, *, place: str) -> None:
-        parts: list[Answered] = []
+        parts: list[AssistantPart] = []
         uses: list[_ToolUse] = []
-        proofs: dict[str, list[Opaque]] = {}
+        opaque: dict[str, list[Opaque]] = {}
         for block, where in _blocks(content, place=f"{place}.content"):
             match _kind(block, where):
                 case "text":
-                    said = convert_body(block, _Text, place=where)
-                    parts += (
-                        [TextPart(said.text, parse_mark(said.cache_control))] if said.text else []
-                    )
+                    parts += _text(block, place=where)
                 case "thinking":
                     parts += _think(convert_body(block, _Thinking, place=where))
                 case "redacted_thinking":
                     data = convert_body(block, _Redacted, place=where).data
-                    proof = unpack(data) or PackedSignature(CLAUDE_REDACTED, data=data)
-                    parts += _prove(proof, proofs)
+                    packed = unpack(data) or PackedSignature(CLAUDE_REDACTED, data=data)
+                    parts += _opaque(packed, opaque)
                 case "tool_use":
                     uses.append(convert_body(block, _ToolUse, place=where))
-                case kind if kind not in _UNTOLD:
+                case kind if kind not in _DROPPED:
                     parts.append(self._shorten(kind, block))
-        calls = [_call(use, proofs.get(use.id)) for use in uses]
-        answer = _simplify(parts) if parts else None
-        if answer or calls:
-            # The calls stand last, and so does the mark of one.
+        calls = [_call(use, opaque.get(use.id)) for use in uses]
+        if parts or calls:
+            # The calls come last, so the mark of a call is the message's.
             mark = parse_mark(last_mark(uses))
+            answer = _simplify(parts) or None
             message = AssistantMessage(answer, tool_calls=calls or None, cache_control=mark)
             self.messages.append(message)
 
@@ -270,13 +272,19 @@ def _url(source: _Source) -> str | None:
             return None
 
 
-def _think(block: _Thinking) -> list[Answered]:
-    """Return the reasoning of a thinking block, with its proof in the prover's format."""
-    proof = unpack(block.signature)
-    if proof == UNPROVED and not block.thinking:
+def _text(block: Block, *, place: str) -> list[TextPart]:
+    """Return the part of a text block; none for an empty text."""
+    text = convert_body(block, _Text, place=place)
+    return [TextPart(text.text, parse_mark(text.cache_control))] if text.text else []
+
+
+def _think(block: _Thinking) -> list[AssistantPart]:
+    """Return the reasoning of a thinking block, its signature in its maker's format."""
+    packed = unpack(block.signature)
+    if packed == UNSIGNED and not block.thinking:
         return []
-    if proof is not None:
-        return [ReasoningPart(block.thinking, proof.signature, proof.encrypted, proof.format)]
+    if packed is not None:
+        return [ReasoningPart(block.thinking, packed.signature, packed.encrypted, packed.format)]
     if not block.signature:
         return [ReasoningPart(block.thinking)] if block.thinking else []
     if not block.thinking:
@@ -284,10 +292,10 @@ def _think(block: _Thinking) -> list[Answered]:
     return [ReasoningPart(block.thinking, block.signature, format=CLAUDE_THINKING)]
 
 
-def _prove(proof: PackedSignature, proofs: dict[str, list[Opaque]]) -> list[Answered]:
-    """Return an opaque part, or keep it for the call that it belongs to."""
-    whose, data = proof.format or "", proof.data or ""
-    if proof.call is None:
-        return [OpaquePart(whose, data)]
-    proofs.setdefault(proof.call, []).append(Opaque(whose, data))
+def _opaque(packed: PackedSignature, opaque: dict[str, list[Opaque]]) -> list[AssistantPart]:
+    """Return an opaque part; one of a call is added to `opaque` instead, under the call's id."""
+    value = Opaque(packed.format or "", packed.data or "")
+    if packed.call is None:
+        return [OpaquePart(value.format, value.data)]
+    opaque.setdefault(packed.call, []).append(value)
     return []

@@ -41,15 +41,18 @@ from ....events import (
     ToolCallStart,
     Usage,
 )
-from ...answering.call_ids import pack_id, show_call
-from ...answering.costs import render_cost
-from ...answering.end_errors import error_of_end
-from ...answering.packed_signatures import PackedSignature, pack
-from ...answering.public_ids import public_token
+from ...answering.ids import pack_id, public_token, show_call
+from ...answering.stream_end import error_of_end, render_cost
 from ...client_format import Frame
 from ...reading.json_values import decode, mapping, read_raw, string
-from ...signature_formats import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
-from ..name import NAME
+from ...reasoning_signatures import (
+    CLAUDE_COMPACTION,
+    CLAUDE_REDACTED,
+    CLAUDE_THINKING,
+    PackedSignature,
+    pack,
+)
+from .. import NAME
 from .errors import render_error
 
 Payload = dict[str, Any]
@@ -83,8 +86,8 @@ _OF_USAGE: Final = _OF_DELTAS | dict.fromkeys(
 _CALLER: Final = {"type": "direct"}
 """The caller of a tool: the model itself."""
 
-_KEPT: Final = ("model_context_window_exceeded", "compaction")
-"""Anthropic's stop reasons that are more exact than the relay's, and kept."""
+_PASSED_REASONS: Final = ("model_context_window_exceeded", "compaction")
+"""Anthropic's stop reasons that are more exact than the relay's, and passed on."""
 
 
 class Renderer:
@@ -206,7 +209,7 @@ class Payloads:
             case StreamTarget() | StreamEnd():
                 pass  # `feed` has rendered them
             case LogProbs() | Media() | ContentFilter() | Usage() | Notice():
-                pass  # the format has no place for them
+                pass  # not in this format
             case _:
                 assert_never(event)
 
@@ -250,7 +253,7 @@ class Payloads:
 
     def _reason(self, end: StreamEnd) -> str:
         choice = self._choice
-        if choice is not None and choice.finish_reason_raw in _KEPT:
+        if choice is not None and choice.finish_reason_raw in _PASSED_REASONS:
             return choice.finish_reason_raw
         if choice is not None and choice.stop_sequence and end.finish_reason == "stop":
             return "stop_sequence"
@@ -307,8 +310,8 @@ class Payloads:
             thinking.add({"type": "signature_delta", "signature": event.data})
         else:
             call = None if event.block is None else self._calls.get(event.block)
-            proof = pack(PackedSignature(event.format, data=event.data, call=call))
-            self._whole({"type": "redacted_thinking", "data": proof})
+            packed = pack(PackedSignature(event.format, data=event.data, call=call))
+            self._whole({"type": "redacted_thinking", "data": packed})
 
     def _provider_tool(self, event: ProviderTool) -> None:
         """Render a tool that Anthropic ran; the format has no block for other provider tools."""

@@ -1,9 +1,8 @@
 """Parser of `POST /v1/messages`: Anthropic's request to a chat request.
 
-An upstream that speaks Anthropic's words is sent them as they came. For all others there is
-the chat request, and beside it the list of what that does not say. Fields that are known
-have to have their types; those that are not are Anthropic's business, and left out where it
-is another provider who is asked.
+An upstream of Anthropic's format receives the client's own body. Any other receives the chat
+request, and `ClientBody` lists what the chat request cannot express. Known fields are checked for
+their types. Unknown ones are passed to Anthropic, and left out for other providers.
 """
 
 import re
@@ -31,8 +30,7 @@ from ....requests import (
 from ....requests import ToolChoice as ChatToolChoice
 from ...client_format import ParsedRequest
 from ...writing.cache_marks import parse_mark
-from ..headers import BETA
-from ..name import NAME
+from .. import BETA, NAME
 from .errors import ThreadRefused
 from .messages import Content, History, Turn
 from .tools import find_client_tool
@@ -40,7 +38,7 @@ from .tools import find_client_tool
 _EXAMPLE: Final = '{"model": "demo", "max_tokens": 1024, "messages": [...]}'
 
 _RELAYS_OWN: Final = ("model", "stream", "provider_options", "on_disconnect")
-"""What is for the relay, and not for an upstream."""
+"""Fields for the relay, not for an upstream."""
 
 _IGNORED: Final = frozenset(
     (
@@ -54,16 +52,16 @@ _IGNORED: Final = frozenset(
         "fallbacks",
     )
 )
-"""Fields without which the answer is no other one."""
+"""Fields that do not change the answer's meaning: a notice names them."""
 
 _FOREIGN: Final = ("container", "mcp_servers")
-"""What an answer may need, though it is none the less one without."""
+"""Fields that only Anthropic supports: other upstreams are tried last, without them."""
 
 _BINDING: Final = ("inference_geo",)
-"""What a client has to be able to rely on."""
+"""Fields that no other provider can honour: the request is refused there."""
 
 _MAX_IGNORED: Final = 20
-"""How many unknown fields are named."""
+"""Unknown fields in a notice."""
 
 _BETA: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
@@ -118,7 +116,7 @@ class Request(msgspec.Struct, frozen=True):
     thinking: _Thinking | None = None
     output_config: _Output | None = None
     output_format: _Format | None = None
-    """What `output_config.format` was called in a beta."""
+    """The name of `output_config.format` in a beta."""
     cache_control: Any = None
     provider_options: dict[str, Any] | None = None
     on_disconnect: Literal["continue", "cancel"] | Linger | None = None
@@ -134,14 +132,14 @@ def parse_request(data: bytes, *, betas: str = "") -> ParsedRequest:
         RequestError: `invalid_request`, with the place and the reason.
     """
     body = parse_body(data, _decoder, example=_EXAMPLE)
-    given = {name: value for name, value in parse_fields(data).items() if value is not None}
-    if "thread" in given:
-        # It would name an earlier answer by an id that is the relay's and not Anthropic's.
+    fields = {name: value for name, value in parse_fields(data).items() if value is not None}
+    if "thread" in fields:
+        # It names an earlier answer by the relay's id, which Anthropic does not know.
         raise ThreadRefused
     known = set(Request.__struct_fields__)
     check_parts(_lists(body), place="messages")
-    beyond = [f"{name}: this field" for name in _BINDING if name in given]
-    foreign = [name for name in _FOREIGN if given.get(name)]
+    beyond = [f"{name}: this field" for name in _BINDING if name in fields]
+    foreign = [name for name in _FOREIGN if fields.get(name)]
     if body.max_tokens == 0:
         beyond.append("max_tokens: 0, which only fills a cache,")
     history = History()
@@ -152,16 +150,15 @@ def parse_request(data: bytes, *, betas: str = "") -> ParsedRequest:
     tools = _tools(body, foreign)
     if not history.messages:
         raise RequestError("invalid_request", "messages: there is nothing in them")
-    unknown = given.keys() - known - {*_FOREIGN, *_BINDING} - _IGNORED
-    ignored = sorted(_IGNORED & given.keys()) + [n[:80] for n in sorted(unknown)[:_MAX_IGNORED]]
+    unknown = fields.keys() - known - {*_FOREIGN, *_BINDING} - _IGNORED
+    ignored = sorted(_IGNORED & fields.keys()) + [n[:80] for n in sorted(unknown)[:_MAX_IGNORED]]
     if body.output_config is not None:
-        ignored += _list_unknown(given["output_config"])
-    thinks = body.thinking
-    if thinks is not None and thinks.type == "disabled":
+        ignored += _list_unknown(fields["output_config"])
+    if body.thinking is not None and body.thinking.type == "disabled":
         ignored.append("thinking")
     client_body = ClientBody(
         NAME,
-        {name: value for name, value in given.items() if name not in _RELAYS_OWN},
+        {name: value for name, value in fields.items() if name not in _RELAYS_OWN},
         _headers(betas),
         tuple(beyond),
         tuple(ignored),
@@ -196,7 +193,7 @@ def _list_unknown(output: dict[str, Any]) -> list[str]:
 
 
 def _lists(body: Request) -> Iterator[object]:
-    """Yield the lists of blocks, those within the results of tools too."""
+    """Yield the lists of blocks, including those in tool results."""
     yield body.system
     for turn in body.messages:
         yield turn.content
@@ -205,17 +202,17 @@ def _lists(body: Request) -> Iterator[object]:
 
 
 def _headers(betas: str) -> dict[str, str]:
-    """Return the header that names the betas, without those about the client's own login."""
+    """Return the header of the betas, without those of the client's own OAuth login."""
     names = [name.strip() for name in betas.split(",") if name.strip()]
     wrong = next((name for name in names if not _BETA.fullmatch(name)), None)
     if wrong is not None:
         raise RequestError("invalid_request", f"{BETA}: {wrong[:80]!r} is not the name of a beta")
-    kept = [name for name in names if not name.startswith("oauth-")]
-    return {BETA: ",".join(kept)} if kept else {}
+    betas_sent = [name for name in names if not name.startswith("oauth-")]
+    return {BETA: ",".join(betas_sent)} if betas_sent else {}
 
 
 def _effort(body: Request) -> str | None:
-    """Return the effort that was asked for, or that comes near the budget of tokens."""
+    """Return the requested effort, or the one nearest to the thinking budget."""
     thinking = body.thinking
     if thinking is not None and thinking.type == "disabled":
         return None
@@ -228,27 +225,27 @@ def _effort(body: Request) -> str | None:
 
 
 def _format(body: Request) -> JsonSchemaFormat | None:
-    wanted = body.output_config.format if body.output_config else None
-    wanted = wanted or body.output_format
-    if wanted is None:
+    output = body.output_config.format if body.output_config else None
+    output = output or body.output_format
+    if output is None:
         return None
-    return JsonSchemaFormat(JsonSchema("answer", wanted.schema, strict=True))
+    return JsonSchemaFormat(JsonSchema("answer", output.schema, strict=True))
 
 
 def _tools(body: Request, foreign: list[str]) -> dict[str, Any]:
     """Return the fields about tools; Anthropic's own tools are foreign to other providers."""
     tools = []
-    for number, given in enumerate(body.tools or ()):
+    for number, fields in enumerate(body.tools or ()):
         place = f"tools[{number}]"
-        kind = given.get("type")
+        kind = fields.get("type")
         if kind not in (None, "custom"):
-            known = find_client_tool(str(kind), str(given.get("name"))[:128])
+            known = find_client_tool(str(kind), str(fields.get("name"))[:128])
             if known is None:
                 foreign.append(f"{place}: Anthropic's tool {str(kind)[:60]!r}")
             else:
                 tools.append(known)
             continue
-        tool = convert_body(given, _CustomTool, place=place)
+        tool = convert_body(fields, _CustomTool, place=place)
         if tool.allowed_callers and "direct" not in tool.allowed_callers:
             foreign.append(f"{place}: a tool for Anthropic's tools")
             continue
@@ -269,7 +266,7 @@ def _choice(choice: _ToolChoice | None, names: set[str]) -> Any:
         case _ToolChoice("any"):
             return "required"
         case _ToolChoice("tool", name):
-            # A tool that was left out can be no choice.
+            # The tool may have been left out above.
             return ChatToolChoice(ToolChoiceFunction(name)) if name in names else None
         case _:
             return choice.type

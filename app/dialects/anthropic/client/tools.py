@@ -1,8 +1,8 @@
 """Tools that Anthropic defines and the client runs, as functions for other models.
 
-Claude knows their schemas, so requests have only their types. The schemas here say the same
-in JSON Schema, as Anthropic's documentation does in words. Tools that want a model trained
-for them, such as the one that moves a mouse, and those that Anthropic runs are not here.
+Claude knows their schemas, so requests have only their types. The schemas here follow Anthropic's
+documentation of each tool. Tools that need a model trained for them, such as computer use, and
+those that Anthropic runs are not included.
 """
 
 from typing import Any, Final

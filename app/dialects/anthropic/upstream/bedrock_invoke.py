@@ -1,8 +1,7 @@
-"""Claude's own events, as InvokeModelWithResponseStream frames them.
+"""Decoder of InvokeModelWithResponseStream: Claude's own events in Bedrock's frames.
 
-Each `chunk` frame holds one event of Anthropic's in base64; exceptions are Bedrock's, and
-become the errors that Anthropic would send. A frame that was cut is not told: without
-`message_stop` the answer is cut anyway.
+Each `chunk` frame has one of Anthropic's events in base64. Bedrock's exceptions become errors of
+Anthropic's form. A truncated frame is dropped: without `message_stop` the answer is cut anyway.
 """
 
 import json
@@ -17,7 +16,7 @@ from ...reading.json_values import decode, mapping, string
 
 
 class Decoder(eventstream.Decoder):
-    """An event stream's decoder that unwraps what it carries."""
+    """An event stream decoder that unwraps the payloads."""
 
     def feed(self, data: bytes) -> list[Message]:
         """Take the next bytes and return the messages that they complete.
@@ -29,7 +28,7 @@ class Decoder(eventstream.Decoder):
         return [message for message in unwrapped if message is not None]
 
     def close(self) -> Message | None:
-        """End the input; return the document, if the body was one and no stream.
+        """End the input; return the body if it is one JSON document instead of a stream.
 
         Raises:
             FramingError: a frame is broken or longer than its limit.

@@ -1,7 +1,7 @@
 """Reader of the content blocks of a Claude message, streamed or whole, for the event builder.
 
-A block of the provider is a block of ours: two texts in a row stay two. What is not text is
-told when it is whole, at the end of its block: a signature, the input of a provider's tool.
+Each of the provider's blocks becomes one block: two texts in a row stay two. A signature and the
+input of a provider's tool are emitted complete, at the end of their block.
 Parts of unexpected types and unknown fields are ignored.
 """
 
@@ -25,8 +25,8 @@ from ...reading.json_values import (
     string,
     text_or_none,
 )
-from ...signature_formats import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
-from ..name import NAME
+from ...reasoning_signatures import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
+from .. import NAME
 
 _USE: Final = "_tool_use"
 _RESULT: Final = "_tool_result"
@@ -34,13 +34,13 @@ _RESULT: Final = "_tool_result"
 _OF_CALLS: Final = ("type", "id", "name", "input")
 _DIRECT: Final = {"caller": {"type": "direct"}}
 """The other members of an ordinary call, one of the model itself."""
-_MAX_UNTOLD: Final = 20
-"""How many kinds of blocks that are left out are told of."""
+_MAX_DROPPED: Final = 20
+"""Types of dropped blocks that get a notice."""
 
 
 @dataclass(slots=True)
 class _Block:
-    """A block that was started and not stopped."""
+    """An open block."""
 
     kind: str
     index: int
@@ -50,18 +50,18 @@ class _Block:
     raw: Raw | None = None
     """The other members of a tool call's start."""
     written: bool = False
-    """Whether a piece of its arguments came."""
+    """Whether a piece of its arguments has arrived."""
     pieces: list[str] = field(default_factory=list)
     """Of the input of a provider's tool, as JSON text."""
     signature: str = ""
     thought: bool = False
     """Whether there was any text of the thinking."""
     citations: list[dict[str, Any]] = field(default_factory=list)
-    """Those that wait for the text that they belong to."""
+    """Citations that arrived before their text."""
     compaction: dict[str, Any] = field(default_factory=dict)
-    """What the pieces of a compaction add to its start."""
+    """The members that the deltas of a compaction add to its start."""
     held: int = 0
-    """About how many bytes all this takes."""
+    """The approximate size in bytes."""
 
 
 class Blocks:
@@ -69,7 +69,7 @@ class Blocks:
 
     def __init__(self, builder: EventBuilder, *, upstream: str) -> None:
         self.model: str | None = None
-        """The model that went on where the one that was asked refused."""
+        """The model that continued after the requested one refused."""
         self._builder = builder
         self._upstream = upstream
         self._open: dict[int, _Block] = {}
@@ -77,16 +77,16 @@ class Blocks:
         """The index of the block whose text may be open."""
         self._tools: dict[str, tuple[int, str]] = {}
         """The tools that the provider ran: number of the block and name, by id."""
-        self._untold: set[str] = set()
+        self._dropped: set[str] = set()
 
     def feed(self, content: object) -> None:
-        """Take a content that came as a whole."""
+        """Take the content of a whole message."""
         for index, block in enumerate(mappings(content)):
             self.start(index, block)
             self.stop(index)
 
     def start(self, index: object, content: dict[str, Any]) -> None:
-        """Take the start of a block, with what it holds already."""
+        """Take the start of a block, with its first content."""
         number = _number(index)
         known = self._open.get(number)
         if known is not None and known.start == content:
@@ -138,7 +138,7 @@ class Blocks:
                 self._write(block, string(delta.get("partial_json")))
 
     def stop(self, index: object) -> None:
-        """End a block, and emit what needs the whole block."""
+        """End a block, and emit its signature, citations, compaction or tool input."""
         block = self._open.pop(_number(index), None)
         if block is None:
             return
@@ -153,7 +153,7 @@ class Blocks:
                 self._builder.opaque(0, CLAUDE_COMPACTION, msgspec.json.encode(whole).decode())
             case kind if kind.endswith(_USE):
                 self._use(block)
-        self._prove(block)
+        self._take_signature(block)
         for citation in block.citations:
             self._source(citation)
         self._builder.end_text(0)
@@ -205,7 +205,7 @@ class Blocks:
         self._builder.reasoning(0, text)
         block.thought = block.thought or bool(text)
 
-    def _prove(self, block: _Block) -> None:
+    def _take_signature(self, block: _Block) -> None:
         """Emit the signature; thinking whose text is omitted has nothing else."""
         if block.thought:
             self._builder.sign(0, "signature", block.signature, format=CLAUDE_THINKING)
@@ -247,14 +247,14 @@ class Blocks:
 
     def _fall_back(self, model: str | None) -> None:
         self.model = model or self.model
-        what = f"upstream {self._upstream!r} went on with another model: {model or 'unknown'}"
+        what = f"upstream {self._upstream!r} continued with another model: {model or 'unknown'}"
         self._builder.notice("fallback", what)
 
     def _leave(self, kind: str) -> None:
-        """Emit one notice for each kind of block that has no place in an answer."""
+        """Emit one notice for each type of block that is dropped."""
         kind = kind[:60]
-        if kind not in self._untold and len(self._untold) < _MAX_UNTOLD:
-            self._untold.add(kind)
+        if kind not in self._dropped and len(self._dropped) < _MAX_DROPPED:
+            self._dropped.add(kind)
             what = f"upstream {self._upstream!r} sent a block {kind!r}, which was left out"
             self._builder.notice("block_dropped", what)
 
@@ -290,7 +290,7 @@ class Blocks:
 
 
 def _without(block: dict[str, Any], name: str) -> Raw:
-    """Return a block without what the event itself says."""
+    """Return the members of a block except the one that the event has."""
     return make_raw(NAME, {k: v for k, v in block.items() if k != name})
 
 

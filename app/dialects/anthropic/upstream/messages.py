@@ -1,8 +1,7 @@
-"""Builder of Anthropic's conversation: the system prompt, then turns.
+"""Builder of Anthropic's conversation: the system prompt, then alternating turns.
 
-User and assistant take turns: messages of one side that follow each other are one turn. All
-results of a turn's tool calls stand together at the head of the turn after it. The API
-refuses text blocks without text, so there are none.
+Successive messages of one side become one turn. All results of a turn's tool calls are the first
+blocks of the next turn. Empty text blocks, which the API refuses, are left out.
 """
 
 import base64
@@ -28,7 +27,7 @@ from ....requests import (
     ToolMessage,
     UserMessage,
 )
-from ...signature_formats import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
+from ...reasoning_signatures import CLAUDE_COMPACTION, CLAUDE_REDACTED, CLAUDE_THINKING
 from ...writing.conversation import (
     parse_arguments,
     parse_data_url,
@@ -43,7 +42,7 @@ Part = TextPart | ImagePart | AudioPart | FilePart
 
 
 def render_messages(messages: list[Message]) -> tuple[Blocks, Blocks]:
-    """Return the blocks of the system's prompt, and the turns.
+    """Return the blocks of the system prompt, and the turns.
 
     Raises:
         RequestError: the format cannot express a message.
@@ -68,7 +67,7 @@ def render_messages(messages: list[Message]) -> tuple[Blocks, Blocks]:
 
 
 def mark_last(blocks: Blocks, mark: CacheControl | None) -> Blocks:
-    """Set a mark on the last of some blocks, which thinking cannot have, and return them."""
+    """Mark the last block, unless it is thinking, which cannot have a mark; return the blocks."""
     if mark is not None and blocks and "thinking" not in blocks[-1]["type"]:
         blocks[-1].setdefault("cache_control", render_mark(mark))
     return blocks
@@ -81,7 +80,7 @@ def render_mark(mark: CacheControl | None) -> dict[str, str] | None:
 
 
 class _Turns:
-    """The turns of the two sides; the results of calls stand first in theirs."""
+    """The turns of the two sides, with tool results first in each."""
 
     def __init__(self) -> None:
         self._turns: Blocks = []
@@ -90,7 +89,7 @@ class _Turns:
         self._rest: Blocks = []
 
     def take(self, role: str, blocks: Blocks, *, results: Blocks | None = None) -> None:
-        """Add to the turn of a side, beginning it if the other side had the last one."""
+        """Add blocks to the turn of a side; begin one if the last was the other side's."""
         if not blocks and not results:
             return
         if role != self._role:
@@ -111,19 +110,19 @@ class _Turns:
 
 
 class _Blocks:
-    """Blocks in their order; a text of white space alone, which the API refuses, joins another."""
+    """Blocks in their order; a text of white space alone, which the API refuses, is joined."""
 
     def __init__(self) -> None:
         self._blocks: Blocks = []
         self._blank: list[str] = []
-        """What belongs to the end of the last block, a text."""
+        """White space to append to the last block, a text."""
 
     def add(self, block: dict[str, Any]) -> None:
         self._end_text()
         self._blocks.append(block)
 
     def add_text(self, text: str) -> None:
-        """Add a text; a blank one goes to the text right before it, if there is one."""
+        """Add a text; a blank one is appended to the text right before it, or dropped."""
         if text.strip():
             self.add({"type": "text", "text": text})
         elif text and self._blocks and self._blocks[-1]["type"] == "text":
@@ -146,7 +145,7 @@ class _Blocks:
 
 
 def _blocks(content: str | Sequence[Part], *, place: str) -> Blocks:
-    """Return the blocks of a content of a user, a tool or the system."""
+    """Return the blocks of the content of a user, tool or system message."""
     blocks = _Blocks()
     parts = (TextPart(content),) if isinstance(content, str) else content
     for number, part in enumerate(parts):

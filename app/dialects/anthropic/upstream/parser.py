@@ -9,6 +9,7 @@ from typing import Any, Final
 from ....events import TokenCounts
 from ....framing.sse import Message
 from ...reading.answer_parser import AnswerParser
+from ...reading.billing import parse_service_tier
 from ...reading.json_values import (
     count,
     decode,
@@ -19,8 +20,7 @@ from ...reading.json_values import (
     string,
     text_or_none,
 )
-from ...reading.service_tier import parse_service_tier
-from ..name import NAME
+from .. import NAME
 from .content_blocks import Blocks
 
 _EVENTS: Final = frozenset(

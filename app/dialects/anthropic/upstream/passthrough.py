@@ -1,25 +1,25 @@
 """Passing through of a client's own Messages request to an upstream that speaks Messages.
 
-It goes on as it came, so that nothing of it is lost, but for blocks that the relay itself
-put into earlier answers, where they came from another provider: Anthropic would refuse them.
+The body is sent unchanged, except for blocks that the relay put into earlier answers of other
+providers: Anthropic would refuse them.
 """
 
 from typing import Any
 
 from ....requests import ClientBody
-from ...answering.packed_signatures import is_packed
 from ...reading.json_values import mappings, string
+from ...reasoning_signatures import is_packed
 from ...upstream_format import PassedBody
-from ..headers import BETA
+from .. import BETA
 
 
 def pass_on(client_body: ClientBody, *, quirks: object = None) -> PassedBody:
-    """Return what Anthropic's API and Vertex AI are sent."""
+    """Return the body and headers for Anthropic's API and Vertex AI."""
     return PassedBody(_body(client_body), client_body.headers)
 
 
 def pass_on_bedrock(client_body: ClientBody, *, quirks: object = None) -> PassedBody:
-    """Return what Bedrock's invoke is sent, which takes the names of betas in the body."""
+    """Return the body for Bedrock's invoke, which takes the names of betas in the body."""
     body = _body(client_body)
     if betas := client_body.headers.get(BETA):
         body["anthropic_beta"] = betas.split(",")
@@ -41,7 +41,7 @@ def _turn(turn: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _is_foreign(block: dict[str, Any]) -> bool:
-    """Whether a block is thinking that Anthropic has not signed."""
+    """Return whether a block is thinking without a signature of Anthropic's."""
     match block.get("type"):
         case "thinking":
             signature = string(block.get("signature"))
@@ -53,10 +53,10 @@ def _is_foreign(block: dict[str, Any]) -> bool:
 
 
 def _block(block: dict[str, Any]) -> dict[str, Any]:
-    """Leave out citations that another provider gave: they have no index that is Anthropic's."""
+    """Leave out citations of other providers: they have an empty `encrypted_index`."""
     citations = block.get("citations")
     if block.get("type") != "text" or not isinstance(citations, list):
         return block
-    kept = [c for c in mappings(citations) if c.get("encrypted_index") != ""]
+    own = [c for c in mappings(citations) if c.get("encrypted_index") != ""]
     rest = {name: value for name, value in block.items() if name != "citations"}
-    return {**rest, "citations": kept} if kept else rest
+    return {**rest, "citations": own} if own else rest

@@ -9,7 +9,6 @@ from msgspec import Meta
 from ....requests import ChatRequest, JsonObjectFormat, JsonSchemaFormat, Tool, ToolChoice
 from ...upstream_format import Quirks as CommonQuirks
 from ...upstream_format import RenderedRequest
-from ...writing.allowed_tools import restrict_tools
 from ...writing.claude import (
     choose_sampling,
     find_version,
@@ -17,7 +16,7 @@ from ...writing.claude import (
     leave_out_refused,
     takes_prefill,
 )
-from ...writing.conversation import JSON_ONLY, fit_user, refuse_choices, unsupported
+from ...writing.conversation import JSON_ONLY, fit_user, refuse_choices, restrict_tools, unsupported
 from ...writing.exchange import ExchangeForm, arrange
 from ...writing.extras import is_claudes
 from .messages import FORMAT, mark_last, render_mark, render_messages
@@ -39,12 +38,12 @@ IGNORED: Final = frozenset(
         "prompt_cache_retention",
     )
 )
-"""The fields of a request that the format has no place for."""
+"""The fields of a chat request that the format lacks."""
 
 _VERTEX_VERSION: Final = "vertex-2023-10-16"
 _BEDROCK_VERSION: Final = "bedrock-2023-05-31"
 
-_LONGEST_USER: Final = 256
+_MAX_USER: Final = 256
 _FORM: Final = ExchangeForm(re.compile(r"[a-zA-Z0-9_-]+"), unique=True, trailing_space=False)
 
 _BUDGETS: Final = {
@@ -52,20 +51,20 @@ _BUDGETS: Final = {
     "medium": 4096,
     **dict.fromkeys(("high", "xhigh", "max"), 16384),
 }
-"""Tokens of thinking by effort; the API takes no fewer than 1024."""
+"""Thinking budgets in tokens, by effort; the API's minimum is 1024."""
 
 
 class Quirks(CommonQuirks, frozen=True):
-    """What one upstream, or the models that it is used for, may want otherwise."""
+    """Deviations of one upstream, or of its models."""
 
     default_max_tokens: Annotated[int, Meta(ge=1)] = 16384
-    """The limit of an answer where the request has none; the API requires one."""
+    """`max_tokens` of a request without a limit; the API requires one."""
     sampling: bool = True
-    """Whether to send `temperature` and `top_p`. The models after Claude 4.6 refuse them:
-    False leaves them out, for clients that always send them."""
+    """Whether to send `temperature` and `top_p`. Models after Claude 4.6 refuse them: False leaves
+    them out, for clients that always send them."""
     thinking: Literal["auto", "adaptive", "budget"] = "auto"
-    """How effort is said: Claude 4.5 and older take a budget of tokens, 4.7 and newer only an
-    effort. "auto" goes by the version in the model's name, and takes names without for new."""
+    """The form of the effort: Claude 4.5 and older take a budget of tokens, 4.7 and newer only an
+    effort. "auto" depends on the version in the model's name; without one the model is new."""
 
     @property
     def ignored(self) -> tuple[str, ...]:
@@ -75,9 +74,9 @@ class Quirks(CommonQuirks, frozen=True):
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> RenderedRequest:
-    """Return the body that asks Anthropic for `model` as a stream.
+    """Return the body of a streaming request to Anthropic's API.
 
-    `provider_options` overrules all but the model and that it is a stream.
+    `provider_options` overrides every field but `model` and `stream`.
 
     Raises:
         RequestError: the format cannot express the request.
@@ -87,7 +86,7 @@ def render_request(
 
 
 def finish(body: dict[str, Any], *, model: str, quirks: object = None) -> dict[str, Any]:
-    """Return the body with the model, and that it is a stream."""
+    """Return the body with `model` and `stream`."""
     return {**body, "model": model, "stream": True}
 
 
@@ -100,7 +99,7 @@ def render_vertex_request(
 
 
 def finish_vertex(body: dict[str, Any], *, model: str, quirks: object = None) -> dict[str, Any]:
-    """Return the body without a model, but with a version, and that it is a stream."""
+    """Return the body with a version and `stream`, and without `model`."""
     named = {name: value for name, value in body.items() if name != "model"}
     return {"anthropic_version": _VERTEX_VERSION, **named, "stream": True}
 
@@ -108,19 +107,19 @@ def finish_vertex(body: dict[str, Any], *, model: str, quirks: object = None) ->
 def render_bedrock_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> RenderedRequest:
-    """Return the body for Claude through Bedrock's invoke, whose URL says model and stream."""
+    """Return the body for Claude through Bedrock's invoke, whose URL has model and stream."""
     body, changes = _render(request, model=model, quirks=quirks or Quirks())
     return RenderedRequest(finish_bedrock(body, model=model), changes)
 
 
 def finish_bedrock(body: dict[str, Any], *, model: str, quirks: object = None) -> dict[str, Any]:
-    """Return the body with a version, and neither model nor stream."""
+    """Return the body with a version, and without `model` and `stream`."""
     rest = {name: value for name, value in body.items() if name not in ("model", "stream")}
     return {"anthropic_version": _BEDROCK_VERSION, **rest}
 
 
 def find_hosted_tool(kind: str, request: ChatRequest) -> dict[str, Any] | None:
-    """Return the tool of Anthropic's that is what one of OpenAI's is."""
+    """Return Anthropic's equivalent of OpenAI's hosted tool of a type, if there is one."""
     name = "web_search"
     taken = any(tool.function.name == name for tool in request.tools or ())
     if taken or not kind.startswith(name):
@@ -129,7 +128,7 @@ def find_hosted_tool(kind: str, request: ChatRequest) -> dict[str, Any] | None:
 
 
 def place_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | None:
-    """Return a field of Chat Completions that has the same name and meaning here."""
+    """Return an extra field of Chat Completions that has the same name and meaning here."""
     if name == "top_k" or (name == "thinking" and is_claudes(value)):
         return {name: value}
     return None
@@ -147,18 +146,18 @@ def _fit(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[ChatReque
         request = msgspec.structs.replace(request, messages=messages)
     if not quirks.sampling:
         request = msgspec.structs.replace(request, temperature=None, top_p=None)
-    told: list[str] = []
+    dropped: list[str] = []
     if thinks:
         budgeted = _is_budgeted(model, quirks)
-        request, told = leave_out_refused(request, model=model, budgeted=budgeted)
+        request, dropped = leave_out_refused(request, model=model, budgeted=budgeted)
     request, chosen = choose_sampling(request, model=model)
-    return request, [*changes, *told, *chosen]
+    return request, [*changes, *dropped, *chosen]
 
 
 def _render(
     request: ChatRequest, *, model: str, quirks: Quirks, automatic: bool = False
 ) -> RenderedRequest:
-    """Return the body; `automatic`: whether the API sets a mark at the end by itself."""
+    """Return the body; with `automatic` the API itself places the cache mark of a request."""
     request, changes = _fit(restrict_tools(request), model=model, quirks=quirks)
     refuse_choices(request, format=FORMAT, what="more than one answer")
     system, turns = render_messages(request.messages)
@@ -168,7 +167,7 @@ def _render(
     if mark and not automatic and turns:
         mark_last(turns[-1]["content"], request.cache_control)
     limit = request.limit or quirks.default_max_tokens
-    user = fit_user(request.user or request.safety_identifier, longest=_LONGEST_USER)
+    user = fit_user(request.user or request.safety_identifier, longest=_MAX_USER)
     body: dict[str, Any] = {
         "max_tokens": limit,
         "messages": turns,
@@ -180,19 +179,19 @@ def _render(
         **_tools(request),
         **_output(request, limit=limit, budgeted=_is_budgeted(model, quirks)),
     }
-    given = {name: value for name, value in body.items() if value not in (None, [], {})}
-    body = {**given, **(msgspec.to_builtins(request.provider_options) or {})}
+    fields = {name: value for name, value in body.items() if value not in (None, [], {})}
+    body = {**fields, **(msgspec.to_builtins(request.provider_options) or {})}
     return RenderedRequest(body, changes)
 
 
 def _sampling(request: ChatRequest, *, quirks: Quirks) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if quirks.sampling and request.temperature is not None:
-        # Ours goes to 2. Anthropic's own Chat Completions route caps it at 1 alike.
-        found["temperature"] = min(request.temperature, 1)
+        # The chat request allows 2. Anthropic's own Chat Completions route caps it at 1 too.
+        fields["temperature"] = min(request.temperature, 1)
     if quirks.sampling and request.top_p is not None:
-        found["top_p"] = request.top_p
-    return found
+        fields["top_p"] = request.top_p
+    return fields
 
 
 def _tools(request: ChatRequest) -> dict[str, Any]:
@@ -228,7 +227,7 @@ def _tool(tool: Tool) -> dict[str, Any]:
 
 
 def _output(request: ChatRequest, *, limit: int, budgeted: bool) -> dict[str, Any]:
-    """Return `output_config` and `thinking`: the form of the answer, and the thought before it."""
+    """Return `output_config` and `thinking`."""
     config: dict[str, Any] = {}
     thinking: dict[str, Any] | None = None
     if isinstance(request.response_format, JsonSchemaFormat):
@@ -243,7 +242,7 @@ def _output(request: ChatRequest, *, limit: int, budgeted: bool) -> dict[str, An
         thinking = _budget(effort, limit=limit)
     elif effort:
         config["effort"] = "low" if effort == "minimal" else effort
-        # Models up to Claude 4.8 think only if asked to; those from 4.7 on hide it if not asked.
+        # Models up to Claude 4.8 think only on request; those from 4.7 omit its text by default.
         thinking = {"type": "adaptive", "display": "summarized"}
     return {"output_config": config, "thinking": thinking}
 
@@ -260,5 +259,5 @@ def _budget(effort: str, *, limit: int) -> dict[str, Any]:
         raise unsupported("reasoning_effort", repr(effort[:80]), format=FORMAT)
     if limit <= 1024:
         raise unsupported("max_tokens", "thinking in 1024 tokens or fewer", format=FORMAT)
-    # Half is left for the answer: the budget is a part of the limit.
+    # The limit includes the budget: half of it is left for the answer.
     return {"type": "enabled", "budget_tokens": max(1024, min(_BUDGETS[effort], limit // 2))}

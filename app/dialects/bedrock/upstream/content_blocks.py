@@ -7,10 +7,10 @@ provider's tool, and images, are emitted complete when their block stops.
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...reading.base64_pieces import join_base64
 from ...reading.bounds import ENTRY
 from ...reading.event_builder import EventBuilder
 from ...reading.json_values import count, decode, mapping, mappings, size, string, text_or_none
+from ...reading.split_text import join_base64
 from .signatures import SIGNATURE, parse_redacted
 
 

@@ -138,7 +138,7 @@ def render_user(
 def render_assistant(
     message: AssistantMessage, *, place: str, signatures: bool, points: Points
 ) -> list[dict[str, Any]]:
-    """Return the blocks of an assistant message; `proofs`: whether to send Claude's signatures."""
+    """Return the blocks of an assistant message, Claude's reasoning only with `signatures`."""
     blocks: list[dict[str, Any]] = []
     parts = message.content if isinstance(message.content, list) else list_reasoning(message)
     for part in parts:

@@ -20,7 +20,6 @@ from ....requests import (
 )
 from ...upstream_format import Quirks as CommonQuirks
 from ...upstream_format import RenderedRequest
-from ...writing.allowed_tools import restrict_tools
 from ...writing.cache_marks import is_marked
 from ...writing.claude import (
     choose_sampling,
@@ -29,7 +28,13 @@ from ...writing.claude import (
     leave_out_refused,
     takes_prefill,
 )
-from ...writing.conversation import JSON_ONLY, join_options, refuse_choices, unsupported
+from ...writing.conversation import (
+    JSON_ONLY,
+    join_options,
+    refuse_choices,
+    restrict_tools,
+    unsupported,
+)
 from ...writing.exchange import ExchangeForm, arrange
 from ...writing.extras import is_claudes, placed_at
 from .messages import (

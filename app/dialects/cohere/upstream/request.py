@@ -21,8 +21,7 @@ from ....requests import (
 )
 from ...upstream_format import Quirks as CommonQuirks
 from ...upstream_format import RenderedRequest
-from ...writing.allowed_tools import restrict_tools
-from ...writing.conversation import list_reasoning, refuse_choices, unsupported
+from ...writing.conversation import list_reasoning, refuse_choices, restrict_tools, unsupported
 from ...writing.exchange import Exchange, ExchangeForm, arrange
 from ...writing.extras import placed_at
 

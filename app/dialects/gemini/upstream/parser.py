@@ -11,8 +11,8 @@ from ....events import TokenCounts
 from ....framing.json_array import ELEMENT, END
 from ....framing.sse import Message
 from ...reading.answer_parser import AnswerParser
+from ...reading.billing import parse_service_tier
 from ...reading.json_values import count, decode, mapping, mappings, short, string
-from ...reading.service_tier import parse_service_tier
 from .candidates import Candidates, parse_ratings
 
 _KNOWN = ("candidates", "promptFeedback", "usageMetadata", "error")

@@ -32,15 +32,15 @@ from ....requests import (
     ToolMessage,
     UserMessage,
 )
-from ...answering.call_ids import is_made_up
+from ...answering.ids import is_generated
 from ...upstream_format import Quirks as CommonQuirks
 from ...upstream_format import RenderedRequest
-from ...writing.allowed_tools import restrict_tools
 from ...writing.conversation import (
     join_options,
     join_text,
     parse_arguments,
     parse_object,
+    restrict_tools,
 )
 from ...writing.exchange import Exchange, ExchangeForm, arrange
 from ...writing.extras import placed_at
@@ -303,7 +303,7 @@ def _call(call: ToolCall, *, first: bool, place: str, quirks: Quirks) -> dict[st
 
 def _is_own_id(id: str, *, quirks: Quirks) -> bool:
     """Return whether a call's id is Gemini's, and not assigned by the relay."""
-    return quirks.call_ids == "yes" and not is_made_up(id)
+    return quirks.call_ids == "yes" and not is_generated(id)
 
 
 def _tool_result(

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from ...reading.bounds import ENTRY
 from ...reading.event_builder import EventBuilder
 from ...reading.json_values import count, mapping, mappings, string, text_or_none
-from ...reading.surrogates import Halves, well_formed
+from ...reading.split_text import Halves, well_formed
 
 MAX_TEXTS: Final = 64
 """The maximum number of text blocks per choice that are searched for a segment."""

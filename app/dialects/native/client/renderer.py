@@ -108,20 +108,20 @@ def compact(events: Iterable[Event], *, after: int = 0) -> list[tuple[int, Event
     A joined delta has the number of its last piece, so that its id is a cursor like any
     other. `after` is the number of the event before the first.
     """
-    found: list[tuple[int, Event]] = []
+    joined: list[tuple[int, Event]] = []
     pieces: list[str] = []
     for number, event in enumerate(events, after + 1):
-        last = found[-1][1] if found else None
+        last = joined[-1][1] if joined else None
         piece = _piece(event)
         if piece is not None and _continues(last, event):
             pieces.append(piece)
-            found[-1] = (number, found[-1][1])
+            joined[-1] = (number, joined[-1][1])
             continue
-        _join(found, pieces)
+        _join(joined, pieces)
         pieces = [] if piece is None else [piece]
-        found.append((number, event))
-    _join(found, pieces)
-    return found
+        joined.append((number, event))
+    _join(joined, pieces)
+    return joined
 
 
 def _piece(event: Event) -> str | None:
@@ -140,11 +140,11 @@ def _continues(last: Event | None, event: Event) -> bool:
     )
 
 
-def _join(found: list[tuple[int, Event]], pieces: list[str]) -> None:
+def _join(joined: list[tuple[int, Event]], pieces: list[str]) -> None:
     if len(pieces) > 1:
-        number, event = found[-1]
+        number, event = joined[-1]
         field = "arguments" if isinstance(event, ToolCallDelta) else "text"
-        found[-1] = (number, msgspec.structs.replace(event, **{field: "".join(pieces)}))
+        joined[-1] = (number, msgspec.structs.replace(event, **{field: "".join(pieces)}))
 
 
 class Timings(msgspec.Struct, omit_defaults=True):

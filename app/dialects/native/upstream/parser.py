@@ -60,17 +60,17 @@ class Parser:
 
     def close(self, tail: Message | None, *, strange: bool = False) -> list[Event]:
         """Take the end of the recording, whose last event may lack its line end."""
-        found = [] if tail is None else self.feed(tail)
+        events = [] if tail is None else self.feed(tail)
         if self.ended:
-            return found
-        return found + self._fail("upstream_truncated", "ended its answer before it was complete")
+            return events
+        return events + self._fail("upstream_truncated", "ended its answer before it was complete")
 
     def cut(self, error: RelayError) -> list[Event]:
         """Take the loss of the connection."""
         return self.stop("failed", error)
 
     def stop(self, status: Status, error: RelayError | None = None) -> list[Event]:
-        """End now: what is open is closed."""
+        """End now, and close the open blocks."""
         if self.ended:
             return []
         finish: FinishReason = "cancelled" if status == "cancelled" else "error"

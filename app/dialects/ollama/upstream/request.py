@@ -21,13 +21,13 @@ from ....requests import (
 )
 from ...upstream_format import Quirks as CommonQuirks
 from ...upstream_format import RenderedRequest
-from ...writing.allowed_tools import restrict_tools
 from ...writing.conversation import (
     join_text,
     list_reasoning,
     parse_arguments,
     parse_data_url,
     refuse_choices,
+    restrict_tools,
     unsupported,
 )
 from ...writing.exchange import Exchange, ExchangeForm, arrange

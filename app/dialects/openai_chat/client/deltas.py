@@ -37,13 +37,12 @@ from ....events import (
     ToolCallStart,
     Usage,
 )
-from ...answering.call_ids import show_call
-from ...answering.costs import render_cost
+from ...answering.ids import public_token, show_call
 from ...answering.moderation import Moderation
-from ...answering.public_ids import public_token
+from ...answering.stream_end import render_cost
 from ...answering.token_logprobs import render_logprobs
 from ...reading.json_values import decode
-from ...signature_formats import GOOGLE_SIGNATURE
+from ...reasoning_signatures import GOOGLE_SIGNATURE
 from ...writing.conversation import parse_object
 from ..reasoning_details import render_encrypted_detail, render_text_detail
 from .foreign import CUSTOM, FUNCTIONS, INPUT

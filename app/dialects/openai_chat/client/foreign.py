@@ -13,7 +13,7 @@ import msgspec
 
 from ....errors import RequestError
 from ...reading.json_values import mappings, string
-from ...signature_formats import CLAUDE_REDACTED
+from ...reasoning_signatures import CLAUDE_REDACTED
 from ...writing.extras import check_extras
 
 FUNCTIONS: Final = "functions"

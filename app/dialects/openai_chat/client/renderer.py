@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 
 from ....events import Event, StreamEnd, StreamStart, StreamTarget, TextDelta
-from ...answering.end_errors import error_of_end
 from ...answering.openai_errors import error_object
+from ...answering.stream_end import error_of_end
 from ...client_format import Frame
 from .deltas import Delta, DeltaBuilder, render_usage
 

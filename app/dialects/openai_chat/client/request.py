@@ -36,7 +36,7 @@ from ....requests import (
     parse_fields,
 )
 from ...client_format import ParsedRequest
-from ...signature_formats import CLAUDE_REDACTED, GOOGLE_SIGNATURE
+from ...reasoning_signatures import CLAUDE_REDACTED, GOOGLE_SIGNATURE
 from .foreign import translate
 from .renderer import USAGE
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ....events import Event, StreamEnd
-from ...answering.end_errors import error_of_end
-from ...reading.base64_pieces import join_base64
+from ...answering.stream_end import error_of_end
+from ...reading.split_text import join_base64
 from .deltas import Delta, DeltaBuilder, render_usage
 
 

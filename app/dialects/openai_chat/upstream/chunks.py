@@ -12,7 +12,7 @@ from ...reading.bounds import ENTRY
 from ...reading.event_builder import EventBuilder
 from ...reading.finish_reasons import parse_finish
 from ...reading.json_values import count, decode, mapping, mappings, string, text_or_none
-from ...signature_formats import GOOGLE_SIGNATURE
+from ...reasoning_signatures import GOOGLE_SIGNATURE
 from .request import LITELLM, LITELLM_REDACTED
 from .text_chunk import Chunk
 
@@ -105,7 +105,7 @@ class Deltas:
             self.whole = True
         # Perplexity's "chat.completion.done" repeats the preceding deltas.
         repeats = whole or (not piece and index not in self._messages)
-        if repeats and self._builder.wrote(index):
+        if repeats and self._builder.has_content(index):
             return {}
         self._messages.add(index)
         return message

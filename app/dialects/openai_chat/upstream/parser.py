@@ -14,9 +14,8 @@ from typing import Any, Final
 from ....events import TokenCounts
 from ....framing.sse import Message
 from ...reading.answer_parser import AnswerParser
+from ...reading.billing import parse_cost, parse_service_tier
 from ...reading.json_values import count, decode, mapping, short
-from ...reading.provider_cost import parse_cost
-from ...reading.service_tier import parse_service_tier
 from . import text_chunk
 from .chunks import Deltas
 

@@ -14,11 +14,10 @@ from ....requests import (
     ReasoningPart,
     UserMessage,
 )
-from ...signature_formats import CLAUDE_REDACTED, GOOGLE_SIGNATURE
+from ...reasoning_signatures import CLAUDE_REDACTED, GOOGLE_SIGNATURE
 from ...upstream_format import Quirks as CommonQuirks
 from ...upstream_format import RenderedRequest
-from ...writing.allowed_tools import restrict_tools
-from ...writing.conversation import fit_user, list_reasoning, parse_data_url
+from ...writing.conversation import fit_user, list_reasoning, parse_data_url, restrict_tools
 from ...writing.exchange import ExchangeForm, arrange
 from ..reasoning_details import render_encrypted_detail, render_text_detail
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final, Literal, NamedTuple
 
 from ....events import Event
-from ...answering.public_ids import public_token
+from ...answering.ids import public_token
 from ...openai_chat.client.deltas import DeltaBuilder as ChatDeltas
 
 ECHO: Final = "echo"

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ....events import Event, StreamEnd
-from ...answering.end_errors import error_of_end
+from ...answering.stream_end import error_of_end
 from ...openai_chat.client.deltas import render_usage
 from .deltas import Delta, DeltaBuilder
 from .renderer import OBJECT

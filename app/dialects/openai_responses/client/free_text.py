@@ -8,7 +8,7 @@ string is accepted, and input that is not such an object is returned complete at
 import re
 from typing import Final
 
-from ...reading.surrogates import Halves
+from ...reading.split_text import Halves
 from ...writing.conversation import parse_object
 from .tool_calls import INPUT
 

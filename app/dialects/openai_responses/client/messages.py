@@ -35,9 +35,15 @@ from ....requests import (
     convert_body,
 )
 from ...answering.assistant_message import build_message
-from ...answering.packed_signatures import PackedSignature, is_packed, unpack
 from ...reading.json_values import mappings, string
-from ...signature_formats import OPENAI_COMPACTION, OPENAI_ENCRYPTED, OPENAI_PHASE
+from ...reasoning_signatures import (
+    OPENAI_COMPACTION,
+    OPENAI_ENCRYPTED,
+    OPENAI_PHASE,
+    PackedSignature,
+    is_packed,
+    unpack,
+)
 from ..summary import COMPACTIONS, INSTRUCTION, TRIGGER, read_summary
 from .tool_calls import INPUT, ClientTool
 from .tools import OfferedTools
@@ -358,24 +364,24 @@ class Conversation:
         """Convert a reasoning item; its signature belongs to the last of its texts."""
         texts = [part.text for part in item.summary or item.content or () if part.text]
         encrypted = item.encrypted_content or ""
-        proof = _unpack(encrypted, place=place) if encrypted else PackedSignature()
-        if proof is None:
-            proof = PackedSignature(OPENAI_ENCRYPTED, encrypted=encrypted)
-        if proof.data is not None:
-            self._take_opaque(proof.format or "", proof.data, call=proof.call)
+        packed = _unpack(encrypted, place=place) if encrypted else PackedSignature()
+        if packed is None:
+            packed = PackedSignature(OPENAI_ENCRYPTED, encrypted=encrypted)
+        if packed.data is not None:
+            self._take_opaque(packed.format or "", packed.data, call=packed.call)
         last = texts.pop() if texts else ""
         self._parts += [ReasoningPart(text) for text in texts]
-        if last or proof.signature or proof.encrypted:
-            part = ReasoningPart(last, proof.signature, proof.encrypted, proof.format)
+        if last or packed.signature or packed.encrypted:
+            part = ReasoningPart(last, packed.signature, packed.encrypted, packed.format)
             self._parts.append(part)
 
     def _take_compaction(self, item: CompactionItem, *, place: str) -> None:
         """Convert a compaction item: the relay's own summary, or a provider's."""
-        proof = _unpack(item.encrypted_content, place=place)
-        if proof is None:
+        packed = _unpack(item.encrypted_content, place=place)
+        if packed is None:
             self.foreign.append(f"{place}: a provider's compaction")
             self._parts.append(OpaquePart(OPENAI_COMPACTION, item.encrypted_content))
-        elif summary := read_summary(proof):
+        elif summary := read_summary(packed):
             self._append(UserMessage(summary))
 
     def _take_opaque(self, format: str, data: str, *, call: str | None) -> None:
@@ -400,11 +406,11 @@ def _unpack(encrypted: str, *, place: str) -> PackedSignature | None:
     Raises:
         RequestError: `invalid_request`, the relay issued it, but it was modified.
     """
-    proof = unpack(encrypted)
-    if proof is None and is_packed(encrypted):
+    packed = unpack(encrypted)
+    if packed is None and is_packed(encrypted):
         message = f"{place}.encrypted_content: modified since the relay sent it; send it unchanged"
         raise RequestError("invalid_request", message)
-    return proof
+    return packed
 
 
 def _describe_tools(tools: Parts) -> str:

@@ -36,12 +36,10 @@ from ....events import (
     ToolCallStart,
     Usage,
 )
-from ...answering.call_ids import show_call
-from ...answering.packed_signatures import UNPROVED, PackedSignature, pack
-from ...answering.public_ids import public_token
+from ...answering.ids import public_token, show_call
 from ...answering.token_logprobs import render_logprobs
 from ...reading.json_values import read_raw, string
-from ...signature_formats import (
+from ...reasoning_signatures import (
     OPENAI_COMPACTION,
     OPENAI_CUSTOM_CALL,
     OPENAI_ENCRYPTED,
@@ -49,9 +47,12 @@ from ...signature_formats import (
     OPENAI_NAMESPACE,
     OPENAI_PHASE,
     OPENAI_REASONING,
+    UNSIGNED,
+    PackedSignature,
+    pack,
 )
 from ...writing.conversation import parse_object
-from ..name import NAME
+from .. import NAME
 from ..summary import pack_summary
 from .free_text import FreeText
 from .tool_calls import (
@@ -459,7 +460,7 @@ class Output:
         if reasoning is not None:
             yield from self._end_summary(reasoning)
             if status == "completed":
-                reasoning.item.setdefault("encrypted_content", pack(UNPROVED))
+                reasoning.item.setdefault("encrypted_content", pack(UNSIGNED))
             yield self._done(reasoning, status)
 
     def _close_calls(self, status: ItemStatus, *, all: bool = False) -> Iterator[OutputEvent]:

@@ -30,7 +30,7 @@ from ....requests import (
 )
 from ...client_format import ParsedRequest
 from ...reading.json_values import mappings, string
-from ..name import NAME
+from .. import NAME
 from .messages import Conversation
 from .result import BACKGROUND, COMPACTS, ECHO
 from .tool_calls import ClientTool

@@ -17,11 +17,10 @@ from ....events import (
     StreamTarget,
     TokenCounts,
 )
-from ...answering.costs import render_cost
-from ...answering.end_errors import error_of_end
+from ...answering.ids import public_token
 from ...answering.moderation import Moderation
 from ...answering.openai_errors import code_of, message_of
-from ...answering.public_ids import public_token
+from ...answering.stream_end import error_of_end, render_cost
 from ...client_format import PROVIDER_STATUSES
 from .output_items import Output
 from .tool_calls import parse_label

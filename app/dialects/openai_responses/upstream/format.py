@@ -2,7 +2,7 @@
 
 from ....framing.lenient import LenientDecoder
 from ...upstream_format import Passthrough, UpstreamFormat
-from ..name import NAME
+from .. import NAME
 from .parser import Parser
 from .passthrough import finish, pass_on
 from .quirks import Quirks

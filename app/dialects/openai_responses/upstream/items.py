@@ -20,7 +20,7 @@ import msgspec
 from ...reading.bounds import ENTRY
 from ...reading.event_builder import EventBuilder
 from ...reading.json_values import clean, count, mapping, mappings, string
-from ...signature_formats import (
+from ...reasoning_signatures import (
     OPENAI_COMPACTION,
     OPENAI_CUSTOM_CALL,
     OPENAI_ENCRYPTED,

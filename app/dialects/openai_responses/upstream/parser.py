@@ -11,11 +11,10 @@ from typing import Any, Final
 from ....events import TokenCounts
 from ....framing.sse import Message
 from ...reading.answer_parser import AnswerParser
+from ...reading.billing import parse_cost, parse_service_tier
 from ...reading.errors import parse_finish_error
 from ...reading.finish_reasons import parse_finish
 from ...reading.json_values import count, decode, mapping, mappings, short, string, text_or_none
-from ...reading.provider_cost import parse_cost
-from ...reading.service_tier import parse_service_tier
 from .items import Items
 
 _ENDS: Final = ("completed", "incomplete", "failed", "cancelled")

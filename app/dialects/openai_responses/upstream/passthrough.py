@@ -8,9 +8,8 @@ reasoning, which it would reject.
 from typing import Any, Final
 
 from ....requests import ClientBody
-from ...answering.packed_signatures import is_packed, unpack
 from ...reading.json_values import mapping, mappings, string
-from ...signature_formats import OPENAI_ITEM
+from ...reasoning_signatures import OPENAI_ITEM, is_packed, unpack
 from ...upstream_format import PassedBody
 from ...writing.conversation import parse_object
 from ..summary import COMPACTIONS, INSTRUCTION, TRIGGER, read_summary
@@ -86,9 +85,9 @@ def _convert_item(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any] | N
         return _convert_reasoning(item, quirks=quirks)
     if kind == TRIGGER:
         return None  # a trigger that is not last belongs to an earlier turn
-    proof = unpack(string(item.get("encrypted_content"))) if kind in COMPACTIONS else None
-    if proof is not None:
-        summary = read_summary(proof)
+    packed = unpack(string(item.get("encrypted_content"))) if kind in COMPACTIONS else None
+    if packed is not None:
+        summary = read_summary(packed)
         return None if summary is None else _user(summary)
     item = keep_clients_tools(item)
     if kind not in _UNNAMED:
@@ -118,10 +117,10 @@ def _user(text: str) -> dict[str, Any]:
 
 def _convert_reasoning(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any] | None:
     encrypted = string(item.get("encrypted_content"))
-    proof = unpack(encrypted) if encrypted else None
-    if proof is not None and proof.format == OPENAI_ITEM and proof.data is not None:
+    packed = unpack(encrypted) if encrypted else None
+    if packed is not None and packed.format == OPENAI_ITEM and packed.data is not None:
         # A request of such an upstream to the client.
-        return parse_object(proof.data)
+        return parse_object(packed.data)
     wanted = quirks.send_reasoning
     if wanted == "no" or is_packed(encrypted):
         return None

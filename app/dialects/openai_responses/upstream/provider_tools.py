@@ -14,7 +14,7 @@ from ...reading.json_values import (
     string,
     text_or_none,
 )
-from ..name import NAME
+from .. import NAME
 
 XAI_TOOLS: Final = frozenset(
     (

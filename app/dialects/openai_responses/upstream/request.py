@@ -24,7 +24,7 @@ from ....requests import (
     ToolChoice,
     ToolMessage,
 )
-from ...signature_formats import (
+from ...reasoning_signatures import (
     OPENAI_COMPACTION,
     OPENAI_CUSTOM_CALL,
     OPENAI_ENCRYPTED,

@@ -1,7 +1,7 @@
 """The parts of a `UIMessage`, as `useChat` sends them back; unknown fields are allowed.
 
-Fields that are not here say how a part is shown (`state` of a text, `title` of a tool), or
-belong to other back ends; like the AI SDK's own validator, this leaves them alone.
+Other fields concern the display of a part (`state` of a text, `title` of a tool) or belong to
+other back ends; like the AI SDK's own validator, this ignores them.
 """
 
 from typing import Any, Literal
@@ -9,10 +9,10 @@ from typing import Any, Literal
 import msgspec
 
 from ....requests import Opaque
-from ...answering.signature_fields import SignatureFields
+from ...reasoning_signatures import SignatureFields
 
 KEY = "seseragi"
-"""Under which `providerMetadata` holds what is ours."""
+"""The relay's key in `providerMetadata`."""
 
 
 class Part(msgspec.Struct, frozen=True, rename="camel"):
@@ -30,7 +30,7 @@ class Text(Part, frozen=True):
     provider_metadata: Metadata | None = None
 
     @property
-    def proof(self) -> SignatureFields:
+    def signatures(self) -> SignatureFields:
         return self.provider_metadata.seseragi if self.provider_metadata else SignatureFields()
 
 
@@ -46,7 +46,7 @@ class Approval(Part, frozen=True):
 
 
 class Tool(Part, frozen=True):
-    """`dynamic-tool`, and `tool-<name>` of a page that declares its tools."""
+    """`dynamic-tool`, or `tool-<name>` where the page declares its tools."""
 
     tool_call_id: str
     state: Literal[
@@ -75,7 +75,7 @@ class Tool(Part, frozen=True):
 
     @property
     def answered(self) -> bool:
-        """Whether there is something to tell the model that called it."""
+        """Whether the call has a result, an error or a denial to send to the model."""
         if self.state == "output-available":
             return not self.preliminary
         return self.state in ("output-error", "output-denied") or self.denied

@@ -40,13 +40,11 @@ from ....events import (
     encode,
 )
 from ....requests import Opaque as OpaqueValue
-from ...answering.call_ids import show_call
-from ...answering.public_ids import public_token
-from ...answering.signature_fields import SignatureFields
+from ...answering.ids import public_token, show_call
 from ...client_format import Frame
-from ...reading.base64_pieces import join_base64
 from ...reading.json_values import clean, decode
-from ...signature_formats import OPENAI_CUSTOM_CALL
+from ...reading.split_text import join_base64
+from ...reasoning_signatures import OPENAI_CUSTOM_CALL, SignatureFields
 from .messages import KEY
 
 Chunk = dict[str, Any]
@@ -85,9 +83,9 @@ class _Call:
         try:
             # Some hosts send NaN and lone surrogates, which `decode` accepts.
             whole = decode(self.arguments)
-            given: Any = msgspec.Raw(msgspec.json.format(self.arguments.encode(), indent=-1))
+            value: Any = msgspec.Raw(msgspec.json.format(self.arguments.encode(), indent=-1))
         except msgspec.DecodeError:
-            given = clean(whole)
+            value = clean(whole)
         except ValueError:
             if not any(one.format == OPENAI_CUSTOM_CALL for one in self.opaque):
                 return {
@@ -97,8 +95,8 @@ class _Call:
                     "errorText": "the model's arguments are no valid JSON",
                     **metadata,
                 }
-            given = self.arguments
-        return {"type": "tool-input-available", **self.names, "input": given, **metadata}
+            value = self.arguments
+        return {"type": "tool-input-available", **self.names, "input": value, **metadata}
 
 
 class Renderer:
@@ -111,7 +109,7 @@ class Renderer:
         self._calls: dict[int, _Call] = {}
         self._open: dict[int, list[OpaqueValue]] = {}
         """The open blocks of text and reasoning, with their opaque values."""
-        self._sounds: dict[int, tuple[str, list[str]]] = {}
+        self._audio: dict[int, tuple[str, list[str]]] = {}
         self._ran: set[int] = set()
         """The blocks of provider tools whose input was sent."""
         self._running: dict[int, None] = {}
@@ -148,19 +146,21 @@ class Renderer:
                 start = {"type": "text-start", "id": f"t{event.block}"}
                 return (*self._ended_tools({"output": None}), start)
             case TextEnd() | RefusalEnd():
-                proof = SignatureFields(opaque=self._open.pop(event.block) or None)
-                return ({"type": "text-end", "id": f"t{event.block}", **_metadata(proof)},)
+                signatures = SignatureFields(opaque=self._open.pop(event.block) or None)
+                return ({"type": "text-end", "id": f"t{event.block}", **_metadata(signatures)},)
             case ReasoningStart():
                 self._open[event.block] = []
                 return ({"type": "reasoning-start", "id": f"r{event.block}"},)
             case ReasoningEnd():
-                proof = SignatureFields(
+                signatures = SignatureFields(
                     event.signature,
                     event.encrypted,
                     event.format,
                     self._open.pop(event.block) or None,
                 )
-                return ({"type": "reasoning-end", "id": f"r{event.block}", **_metadata(proof)},)
+                return (
+                    {"type": "reasoning-end", "id": f"r{event.block}", **_metadata(signatures)},
+                )
             case ToolCallStart():
                 call = self._calls[event.block] = _Call(event, stream=self._stream)
                 return ({"type": "tool-input-start", **call.names},)
@@ -213,17 +213,17 @@ class Renderer:
 
     def _source(self, event: Source) -> Chunk:
         source = f"source_{self._token}_{self._next()}"
-        ours = {KEY: msgspec.Raw(encode(event))}
+        metadata = {KEY: msgspec.Raw(encode(event))}
         if event.url is not None:
             title = {} if event.title is None else {"title": event.title}
             chunk = {"type": "source-url", "sourceId": source, "url": event.url, **title}
-            return {**chunk, "providerMetadata": ours}
+            return {**chunk, "providerMetadata": metadata}
         return {
             "type": "source-document",
             "sourceId": source,
-            "mediaType": "application/octet-stream",  # it has to be some
+            "mediaType": "application/octet-stream",  # the SDK requires one
             "title": event.title or event.document or "",
-            "providerMetadata": ours,
+            "providerMetadata": metadata,
         }
 
     def _media(self, event: Media) -> Iterable[Chunk]:
@@ -231,17 +231,17 @@ class Renderer:
             return (_file(event.url or "", event.media_type),)
         if not event.media_type.startswith("audio/"):
             return (_file(_data_url(event.media_type, event.data), event.media_type),)
-        # Sounds come in pieces, and a file is whole.
-        self._sounds.setdefault(event.block, (event.media_type, []))[1].append(event.data)
+        # Audio arrives in pieces, and a `file` is whole.
+        self._audio.setdefault(event.block, (event.media_type, []))[1].append(event.data)
         return ()
 
     def _provider_tool(self, event: ProviderTool) -> Iterable[Chunk]:
-        given = {} if event.input is msgspec.UNSET else event.input
+        arguments = {} if event.input is msgspec.UNSET else event.input
         if event.block not in self._ran or event.input is not msgspec.UNSET:
             self._ran.add(event.block)
             self._running[event.block] = None
             names = {**self._provider_names(event.block), "toolName": event.name}
-            yield {"type": "tool-input-available", **names, "input": given}
+            yield {"type": "tool-input-available", **names, "input": arguments}
         if event.output is not msgspec.UNSET:
             text = _failure(event.output)
             ended = {"output": event.output} if text is None else {"errorText": text}
@@ -284,15 +284,15 @@ class Renderer:
         yield DONE
 
     def _last_files(self) -> Iterable[Chunk]:
-        for media_type, pieces in self._sounds.values():
+        for media_type, pieces in self._audio.values():
             if (data := join_base64(pieces)) is not None:
                 yield _file(_data_url(media_type, data), media_type)
 
     def _summary(self, event: StreamEnd) -> Chunk:
         if event.usage is None:
             return {"model": self._model}
-        said = _known({"cost": event.cost, "estimated": event.usage.estimated})
-        return {"model": self._model, "usage": _usage(event.usage) | said}
+        cost = _known({"cost": event.cost, "estimated": event.usage.estimated})
+        return {"model": self._model, "usage": _usage(event.usage) | cost}
 
     def _next(self) -> int:
         self._count += 1
@@ -303,14 +303,14 @@ def _failure(output: Any) -> str | None:
     """Return the error of a provider's tool, None if it has a result."""
     match output:
         case {"is_error": True, "content": content}:
-            told = content
+            error = content
         case {"error": error, **others} if error and not others:
-            told = error
+            pass
         case {"type": str(kind)} if kind.endswith("_error"):
-            told = output.get("error_message") or output.get("error_code") or kind
+            error = output.get("error_message") or output.get("error_code") or kind
         case _:
             return None
-    text = told if isinstance(told, str) else msgspec.json.encode(told).decode()
+    text = error if isinstance(error, str) else msgspec.json.encode(error).decode()
     return text[:MAX_FAILURE]
 
 
@@ -322,8 +322,8 @@ def _data(event: Event) -> Chunk:
     return {"type": f"data-{KEY}", "data": msgspec.Raw(encode(event)), "transient": True}
 
 
-def _metadata(proof: SignatureFields) -> Chunk:
-    return {} if proof == SignatureFields() else {"providerMetadata": {KEY: proof}}
+def _metadata(signatures: SignatureFields) -> Chunk:
+    return {} if signatures == SignatureFields() else {"providerMetadata": {KEY: signatures}}
 
 
 def _file(url: str, media_type: str) -> Chunk:

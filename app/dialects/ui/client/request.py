@@ -36,7 +36,7 @@ from ...client_format import ParsedRequest
 from .messages import File, Text, Tool
 
 IGNORED = ("source-url", "source-document")
-"""Parts that say nothing to a model; nor do those named `data-...`, which are the page's."""
+"""Parts without content for a model; the page's own parts, `data-...`, are ignored too."""
 
 OWN = ("id", "messages", "trigger", "messageId")
 
@@ -49,7 +49,7 @@ class UiMessage(Body, frozen=True):
 
 
 class UiRequest(msgspec.Struct, frozen=True, rename="camel"):
-    """What the transport sends by itself; pages add the options of a chat request."""
+    """The fields of `DefaultChatTransport`; pages add the options of a chat request."""
 
     id: Annotated[str, Meta(min_length=1, max_length=255)]
     messages: Annotated[list[UiMessage], Meta(max_length=MAX_MESSAGES)]
@@ -61,12 +61,12 @@ _requests = msgspec.json.Decoder(UiRequest)
 
 
 def name_of(chat: str) -> str:
-    """Return the name under which a chat's current stream is found."""
+    """Return the public name of a chat's current stream."""
     return f"ui:{chat}"
 
 
 def parse_request(body: bytes) -> ParsedRequest:
-    """Read a chat's next turn.
+    """Parse the request of a chat's next turn.
 
     Raises:
         RequestError: `invalid_request`, with the place and the reason.
@@ -74,7 +74,7 @@ def parse_request(body: bytes) -> ParsedRequest:
     request = parse_body(body, _requests, example='{"id": "...", "messages": [...]}')
     check_parts((message.parts for message in request.messages), place="messages")
     options = {key: value for key, value in parse_fields(body).items() if key not in OWN}
-    messages = _kept(request)
+    messages = _history(request)
     continued = _continued(request, messages)
     chat = build_chat(Conversation().read(messages), options, place="")
     return ParsedRequest(
@@ -84,8 +84,8 @@ def parse_request(body: bytes) -> ParsedRequest:
     )
 
 
-def _kept(request: UiRequest) -> Sequence[UiMessage]:
-    """Leave out the answer that is to be given again, which pages mostly do themselves."""
+def _history(request: UiRequest) -> Sequence[UiMessage]:
+    """Return the messages without the answer to regenerate, which pages mostly leave out."""
     messages = request.messages
     if request.trigger == "submit-message" or not messages:
         return messages
@@ -95,7 +95,7 @@ def _kept(request: UiRequest) -> Sequence[UiMessage]:
 
 
 def _continued(request: UiRequest, messages: Sequence[UiMessage]) -> str | None:
-    """Return the id of the message that the client will add the answer to, if it has one."""
+    """Return the id of the assistant message that the client will append the answer to."""
     if request.trigger == "regenerate-message" or not messages:
         return None
     named = [m for m in messages if request.message_id and m.id == request.message_id]
@@ -104,7 +104,7 @@ def _continued(request: UiRequest, messages: Sequence[UiMessage]) -> str | None:
 
 
 class Conversation:
-    """Turns UI messages into those of a chat request."""
+    """Converts UI messages to those of a chat request."""
 
     def read(self, messages: Iterable[UiMessage]) -> list[Message]:
         found: list[Message] = []
@@ -131,26 +131,24 @@ class Conversation:
 
 
 class _Step:
-    """One answer of the model, and what came back for its calls."""
+    """One answer of the model, and the results of its calls."""
 
     def __init__(self) -> None:
-        self._said = MessageBuilder()
+        self._answer = MessageBuilder()
         self._results: list[ToolMessage] = []
 
     def add(self, part: dict[str, Any], *, place: str) -> None:
         match part.get("type"):
             case "text":
                 text = _text(part, place=place)
-                self._said.add_text(text.text)
-                self._said.add_opaque(text.proof)
+                self._answer.add_text(text.text)
+                self._answer.add_opaque(text.signatures)
             case "reasoning":
                 text = _text(part, place=place)
-                self._said.add_reasoning(text.text, text.proof)
-                self._said.add_opaque(text.proof)
+                self._answer.add_reasoning(text.text, text.signatures)
+                self._answer.add_opaque(text.signatures)
             case "file":
-                convert_body(
-                    part, File, place=place
-                )  # what the model made; it cannot be told of it
+                convert_body(part, File, place=place)  # no provider takes a generated file back
             case str(kind) if kind == "dynamic-tool" or kind.startswith("tool-"):
                 tool = convert_body(part, Tool, place=place)
                 self._add_tool(tool, tool.tool_name or kind.removeprefix("tool-"), place=place)
@@ -158,7 +156,7 @@ class _Step:
                 _check_ignored(kind, place=place)
 
     def messages(self) -> Iterable[Message]:
-        yield from self._said.take()
+        yield from self._answer.take()
         yield from self._results
 
     def _add_tool(self, tool: Tool, name: str, *, place: str) -> None:
@@ -168,24 +166,24 @@ class _Step:
             raise RequestError(
                 "invalid_request",
                 f"{place}: the call is approved but has no output; the relay runs no tools, "
-                "so run it in the page and send what it gave",
+                "so run it in the page and send its output",
             )
         if not tool.answered:
             return
         call = FunctionCall(name, _arguments(tool))
-        self._said.add_call(ToolCall(tool.tool_call_id, call, opaque=tool.opaque))
+        self._answer.add_call(ToolCall(tool.tool_call_id, call, opaque=tool.opaque))
         failed = tool.state != "output-available" or None
         self._results.append(ToolMessage(_result(tool), tool.tool_call_id, failed))
 
 
 def _arguments(tool: Tool) -> str:
-    """Return the arguments as text; those that were no JSON are put into an object that is."""
-    given = tool.raw_input if tool.input is None else tool.input
-    if isinstance(given, str):
+    """Return the arguments as JSON text; invalid JSON is wrapped in an object."""
+    arguments = tool.raw_input if tool.input is None else tool.input
+    if isinstance(arguments, str):
         if tool.opaque or tool.state != "output-error":
-            return given  # free text, or JSON text
-        given = {"rawInvalidInput": given}
-    return _json({} if given is None else given)
+            return arguments  # free text, or JSON text
+        arguments = {"rawInvalidInput": arguments}
+    return _json({} if arguments is None else arguments)
 
 
 def _result(tool: Tool) -> str:
@@ -232,7 +230,7 @@ def _read_user(
             case kind:
                 _check_ignored(kind, place=where)
     if not found:
-        raise RequestError("invalid_request", f"{place}: it has no text and no file")
+        raise RequestError("invalid_request", f"{place}: has neither text nor file")
     only = found[0]
     return only.text if len(found) == 1 and isinstance(only, TextPart) else found
 
@@ -240,5 +238,5 @@ def _read_user(
 def _check_ignored(kind: object, *, place: str) -> None:
     if kind in IGNORED or (isinstance(kind, str) and kind.startswith("data-")):
         return
-    what = f"the relay knows no part of type {repr(kind)[:60]} here"
+    what = f"part type {repr(kind)[:60]} is not allowed here"
     raise RequestError("invalid_request", f"{place}: {what}")

@@ -1,10 +1,13 @@
-"""Surrogate pairs: JSON writes a character beyond the BMP as two `\\u` escapes.
+"""Text that providers split between chunks within a unit: surrogate pairs, and base64.
 
-Hosts that cut text between UTF-16 units send half an emoji in one delta and half in the next,
-each of them valid JSON. No half may get into an event: UTF-8 cannot encode it.
+JSON writes a character beyond the BMP as two `\\u` escapes, a surrogate pair. Hosts that cut
+text between UTF-16 units send half an emoji in one delta and half in the next, each of them
+valid JSON. No half may get into an event: UTF-8 cannot encode it.
 """
 
 import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterable
 
 _HALF = re.compile("[\ud800-\udfff]")
 
@@ -37,3 +40,11 @@ class Halves:
         """Return the replacement of a half that is still held, or ""."""
         first, self._first = self._first, ""
         return "\ufffd" if first else ""
+
+
+def join_base64(pieces: Iterable[str]) -> str | None:
+    """Join pieces, each perhaps with padding of its own; return None if one is not base64."""
+    try:
+        return b64encode(b"".join(map(b64decode, pieces))).decode()
+    except ValueError:
+        return None

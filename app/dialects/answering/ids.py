@@ -1,4 +1,8 @@
-"""Ids of tool calls: generated ones, and the encoding of ids that a dialect does not allow.
+"""Ids for clients: public ids of a stream, and ids of tool calls.
+
+The id of a stream grants reading, stopping and deleting it. So other ids are an HMAC-SHA-256 with
+the stream's id, 128 random bits, as the key. Every replica makes the same ones, also after a
+restart and without a shared secret, and they do not reveal the stream's id.
 
 A provider's id goes to clients and back to the provider unchanged. For a call without an id the
 event builder generates one, by the number of its block, in a form that no provider uses. Each
@@ -11,15 +15,20 @@ and decoded on the way back: no table is needed.
 
 import base64
 import binascii
+import hmac
 import re
 from typing import Final
 
-from .public_ids import public_token
-
-_MADE: Final = re.compile(r"seseragi_\d+", re.ASCII)
-_MADE_OR_SHOWN: Final = re.compile(r"seseragi_(?:[\w-]{22}_)?\d+", re.ASCII)
+_GENERATED: Final = re.compile(r"seseragi_\d+", re.ASCII)
+_GENERATED_OR_SHOWN: Final = re.compile(r"seseragi_(?:[\w-]{22}_)?\d+", re.ASCII)
 _PLAIN: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _PACKED: Final = "seseragi-"
+
+
+def public_token(stream: str, purpose: str) -> str:
+    """Return 22 letters, digits, "-" and "_" that differ for each purpose."""
+    digest = hmac.digest(stream.encode(), purpose.encode(), "sha256")
+    return base64.urlsafe_b64encode(digest[:16])[:22].decode()
 
 
 def make_call_id(block: int) -> str:
@@ -27,14 +36,14 @@ def make_call_id(block: int) -> str:
     return f"seseragi_{block}"
 
 
-def is_made_up(id: str) -> bool:
+def is_generated(id: str) -> bool:
     """Return whether the relay generated an id, in its own form or in that for clients."""
-    return _MADE_OR_SHOWN.fullmatch(id) is not None
+    return _GENERATED_OR_SHOWN.fullmatch(id) is not None
 
 
 def show_call(stream: str, id: str) -> str:
     """Return the id of a call in its form for clients."""
-    if not _MADE.fullmatch(id):
+    if not _GENERATED.fullmatch(id):
         return id
     return id.replace("_", f"_{public_token(stream, 'call')}_")
 

@@ -1,6 +1,6 @@
-"""The error of an incomplete answer, for dialects that end one with an error."""
+"""The end of a stream in clients' formats: the error of an incomplete answer, and the cost."""
 
-from typing import Final
+from typing import Any, Final
 
 from ...errors import RelayError, ServiceError
 from ...events import StreamEnd
@@ -23,3 +23,17 @@ def error_of_end(end: StreamEnd) -> RelayError | None:
     if error.code in _CUTS:
         error.message = f"{_CUT}: {error.message}"
     return error
+
+
+def render_cost(end: StreamEnd) -> dict[str, Any]:
+    """Return the fields beside the counts in the usage of OpenAI's and Anthropic's formats.
+
+    `cost` is that of the whole stream in USD, a number like OpenRouter's `usage.cost`;
+    `estimated` says that the counts are not the provider's.
+    """
+    fields: dict[str, Any] = {}
+    if end.cost is not None:
+        fields["cost"] = float(end.cost)
+    if end.usage is not None and end.usage.estimated:
+        fields["estimated"] = True
+    return fields

@@ -1,14 +1,17 @@
-"""The cost of a call as the provider itself reports it, in USD."""
+"""Billing of a call as the provider itself reports it: the cost in USD, and the service tier."""
 
 from decimal import Decimal
 from typing import Any, Final
 
 from ...ledger.money import NANO, to_usd
-from .json_values import mapping
+from .json_values import mapping, short
 
 MOST_USD: Final = 100
 """No call costs more: a larger number is in another unit. Below it a double is exact to less than
 a nano-USD, so that its shortest decimal form is the number that was sent."""
+
+_DEFAULT_TIERS: Final = frozenset(("", "auto", "default", "standard", "on_demand"))
+"""The default tiers of OpenAI, Anthropic, Google and Groq."""
 
 
 def parse_cost(usage: dict[str, Any]) -> str | None:
@@ -33,3 +36,9 @@ def _nano(usd: object) -> int | None:
     if not 0 <= usd <= MOST_USD:  # nor is NaN
         return None
     return round(Decimal(str(usd)) * NANO)
+
+
+def parse_service_tier(value: object) -> str | None:
+    """Return the service tier; None for the default one."""
+    tier = short(value)
+    return None if tier is None or tier.lower() in _DEFAULT_TIERS else tier[:40].lower()
