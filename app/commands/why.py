@@ -51,7 +51,7 @@ MENDED_BY: Final = {
         ("upstream_invalid_request", "context_length_exceeded", "content_filtered"),
         "The request has to be changed.",
     ),
-    "upstream_not_found": "Correct the model's name or the base URL; `seseragi check` tries them.",
+    "upstream_not_found": "Correct the model's name or the base URL, and run `seseragi check`.",
 }
 OTHERWISE: Final = "Try again; another target of its route, or more attempts, would hide it."
 LEFT: Final = " But its client left, or was cut off, before the end: try `seseragi doctor URL`."

@@ -4,12 +4,12 @@ It speaks Chat Completions on a real byte stream, so that everything between a p
 a browser can be tried without a key and without a network. The same request always gets
 the same bytes: nothing here reads a clock or a random number.
 
-    request     the JSON body that a provider reads, and the errors it answers with
+    request     the JSON body as a provider reads it, and error responses
     tools       which of a request's tools are called
-    answers     what each model says: the list of models is here
-    embeddings  what `demo-embedding` says
-    prepared    what it says to the prompts of the relay's own page
-    english, japanese, phrases, samples, patterns     the material of the answers
+    answers     requests to tokens; the list of models
+    embeddings  the vectors of `demo-embedding`
+    texts       the prepared texts, in English and Japanese
+    samples     values for a JSON Schema
     wire        answers to bytes, with the pauses and the awkward cuts of a network
     transport   the httpx2 transport: mount it and use the client as with any provider
 """

@@ -25,16 +25,16 @@ ABOUT: Final = "Turns texts into vectors, for `POST /v1/embeddings`"
 DIMENSIONS: Final = 256
 MAX_TEXTS: Final = 1_000
 MAX_FEATURES: Final = 300
-"""Different words and pieces of a text that count: each takes some microseconds."""
+"""Distinct words and pieces of a text that count: each takes some microseconds."""
 
 MAX_TOKENS: Final = 10_000
-"""Of one text that comes as tokens."""
+"""Limit on one text that comes as tokens."""
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _LONG: Final = 20_000
-"""Characters of a text that are looked at."""
+"""Characters of a text that count."""
 _MOMENT: Final = 1e-6
-"""A pause in which others have their turn."""
+"""A pause that yields to other tasks, in tokens."""
 
 
 class _Request(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ def render_embeddings(body: bytes) -> Iterator[Step]:
     """Answer a request for embeddings, a vector at a time.
 
     Raises:
-        ApiError: it is none, or asks for another model.
+        ApiError: the request is invalid, or names another model.
     """
     try:
         request = _decoder.decode(body)
@@ -81,7 +81,7 @@ def _steps(texts: list[str], request: _Request) -> Iterator[Step]:
 
 
 def _text(item: Any) -> str:
-    """Return a text, or tokens as one: they mean nothing here, but the same ones the same."""
+    """Return a text; tokens become one too, since they have no meaning here."""
     return item if isinstance(item, str) else " ".join(map(str, item))
 
 

@@ -1,7 +1,6 @@
-"""The request as a provider of Chat Completions reads it, and the errors it answers with.
+"""A Chat Completions request as a provider reads it, and error responses.
 
-Like the real ones it ignores fields that it does not know. `app.requests` is the relay's
-own, stricter reading: what arrives here has been written by the relay, or by anybody.
+Unknown fields are ignored, as providers do. `app.requests` is the relay's own, stricter schema.
 """
 
 import hashlib
@@ -13,10 +12,9 @@ from msgspec import Meta, Struct
 
 
 class ApiError(Exception):
-    """An error answer: an HTTP status and OpenAI's error object.
+    """An error response: an HTTP status and OpenAI's error object.
 
-    It stands outside the tree of `app.errors` since it never leaves the demo as an
-    exception: the relay meets it as a response, as it would a provider's.
+    It is not an error of `app.errors`, since it never leaves the demo as an exception.
     """
 
     def __init__(
@@ -59,12 +57,12 @@ class Message(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The words of the message; images and sounds are left out."""
+        """The text of the message, without images and sounds."""
         return "\n".join(self.texts)
 
     @property
     def texts(self) -> list[str]:
-        """The words of the message, part by part."""
+        """The text parts of the message."""
         if isinstance(self.content, list):
             return [part.text for part in self.content if part.text]
         return [self.content] if self.content else []
@@ -121,38 +119,25 @@ class DemoRequest(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """What the user said last, in one text part; not what an agent has put around it."""
-        last = ""
-        for message in reversed(self.messages):
-            if message.role != "user":
-                continue
-            for text in reversed(message.texts):
-                if (said := _said(text)) is not None:
-                    return said
-                last = last or text
-        return last
+        """The last text part of the user that is not an agent's own, such as a reminder."""
+        parts = [text for m in self.messages if m.role == "user" for text in m.texts][::-1]
+        return next((text for text in parts if not _is_aside(text)), parts[0] if parts else "")
 
     @property
     def begun(self) -> str:
-        """What the assistant has said last, for the model to go on with."""
+        """The start of the answer, if the last message is the assistant's."""
         last = self.messages[-1]
         return last.text if last.role == "assistant" and not last.tool_calls else ""
 
     @property
-    def instructions(self) -> int:
-        """How long what the application says to the model is."""
-        return sum(
-            len(text)
-            for message in self.messages
-            if message.role in ("system", "developer")
-            for text in message.texts
-        )
+    def instructions(self) -> str:
+        return "\n".join(m.text for m in self.messages if m.role in ("system", "developer"))
 
     @property
     def results(self) -> list[Message]:
-        """What tools have answered since the model called them, in order.
+        """The results since the last tool calls, in order.
 
-        Agents put reminders after the results, as messages of the user: they ask nothing new.
+        Agents put reminders after the results, as messages of the user.
         """
         found: list[Message] = []
         for message in reversed(self.messages):
@@ -163,18 +148,8 @@ class DemoRequest(Struct, frozen=True):
         return found[::-1]
 
     @property
-    def has_results(self) -> bool:
-        """Return whether the model is to answer what tools have said."""
-        return bool(self.results)
-
-    @property
-    def turn(self) -> int:
-        """How many messages the user has sent."""
-        return sum(message.role == "user" for message in self.messages)
-
-    @property
     def budget(self) -> int | None:
-        """How many tokens an answer may have."""
+        """The limit on the tokens of an answer."""
         return self.max_completion_tokens or self.max_tokens
 
     @property
@@ -184,54 +159,32 @@ class DemoRequest(Struct, frozen=True):
 
     @property
     def prompt_tokens(self) -> int:
-        """A fair guess: four bytes a token."""
+        """An estimate, at four bytes a token."""
         return len(msgspec.json.encode((self.messages, self.tools))) // 4 + 1
 
     def digest(self) -> bytes:
-        """Hash everything that was asked; how the answer is sent does not count."""
-        asked = msgspec.structs.replace(self, stream=None, stream_options=None)
-        return _hash(asked)
-
-    def variant(self) -> int:
-        """Pick a wording by the prompt alone, so that limits cut an answer and change none."""
-        prompt = self.messages[:-1] if self.begun else self.messages
-        return _hash((prompt, self.seed))[0]
+        """Hash the request, but for the way in which the answer is sent."""
+        request = msgspec.structs.replace(self, stream=None, stream_options=None)
+        return hashlib.sha256(msgspec.json.encode(request, order="sorted")).digest()
 
 
-_ASKING = ("task", "userrequest", "user_query", "user_message", "user-message", "feedback")
 _ASIDE = re.compile(r"\s*<([A-Za-z][\w-]{0,63})\b[^<>]{0,200}>")
 
 
-def _said(text: str) -> str | None:
-    """Take what the user wrote out of a text part; None if that is an agent's own.
-
-    Agents mark what they add: `<system-reminder>`, `<environment_details>`. Some put the
-    user's words between marks too.
-    """
-    lower = text.lower() if "</" in text else ""
-    for name in _ASKING:
-        end = lower.rfind(f"</{name}>")
-        start = lower.rfind(f"<{name}>", 0, end) if end >= 0 else -1
-        if start >= 0 and len(lower) == len(text):
-            return text[start + len(name) + 2 : end].strip()
-    aside = _ASIDE.match(text)
-    if aside is not None and text.rstrip().endswith(f"</{aside[1]}>"):
-        return None
-    return text
-
-
-def _hash(value: Any) -> bytes:
-    return hashlib.sha256(msgspec.json.encode(value, order="sorted")).digest()
+def _is_aside(text: str) -> bool:
+    """Return whether a text is marked as an agent's addition, such as `<system-reminder>`."""
+    mark = _ASIDE.match(text)
+    return mark is not None and text.rstrip().endswith(f"</{mark[1]}>")
 
 
 _decoder = msgspec.json.Decoder(DemoRequest)
 
 
 def parse_request(body: bytes) -> DemoRequest:
-    """Read the JSON body of a request.
+    """Decode the JSON body of a request.
 
     Raises:
-        ApiError: 400, with the place and the reason.
+        ApiError: 400, with the path and the reason.
     """
     try:
         request = _decoder.decode(body)
@@ -246,7 +199,7 @@ def parse_request(body: bytes) -> DemoRequest:
 
 
 def _check(request: DemoRequest) -> None:
-    """Refuse what the types cannot: fields that need each other."""
+    """Refuse missing fields that depend on others, which the types cannot express."""
     for index, message in enumerate(request.messages):
         if message.role == "tool" and message.tool_call_id is None:
             raise _missing(f"messages[{index}].tool_call_id")
@@ -265,7 +218,7 @@ def _missing(param: str) -> ApiError:
 
 
 def _invalid(text: str) -> ApiError:
-    """Turn msgspec's "... - at `$.a[0].b`" into an error that has the place in `param`."""
+    """Turn msgspec's "... - at `$.a[0].b`" into an error with the path in `param`."""
     match = re.fullmatch(r"(.*) - at `(?:key in )?\$\.?(.*)`", text, re.DOTALL)
     reason, place = (match[1], match[2]) if match else (text, "")
     missing = re.fullmatch(r"Object missing required field `(.*)`", reason)

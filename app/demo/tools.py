@@ -1,7 +1,6 @@
-"""Which of a request's tools a demo calls: those that only look, by their names.
+"""The choice of the tools that a demo calls: read-only ones, guessed from their names.
 
-Whoever tries a coding agent with a demo has tools that write files and run commands, and what
-a demo would put into them is nobody's wish.
+Coding agents offer tools that write files and run commands, and the demo's arguments are made up.
 """
 
 import re
@@ -10,14 +9,14 @@ from typing import Final
 from .request import DemoRequest, Tool, ToolChoice
 
 MOST: Final = 2
-"""How many tools a demo calls at once."""
+"""Tools called at once."""
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_LOOKING: Final = _words("""
+_READING: Final = _words("""
     calc calculate calculator cat check convert count describe echo fetch find forecast get glob
     grep inspect list lookup ls measure now ping query read retrieve search show stat status time
     translate tree view weather
@@ -35,43 +34,33 @@ _FINAL: Final = _words("""
     answer attempt_completion complete completion done final_answer final_result finish finish_task
     respond task_complete
 """)
-"""Tools by which agents take an answer, where every turn has to be a call."""
+"""Tools that end a task, for agents that require a call in every turn."""
 
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 def chosen(request: DemoRequest) -> list[Tool]:
-    """Choose the tools to call now, none where the answer is to be a text."""
+    """Return the tools to call now; none if the answer is text."""
     tools = request.tools or []
     choice = request.tool_choice
     if isinstance(choice, ToolChoice):
         named = [tool for tool in tools if tool.function.name == choice.function.name]
-        return [] if request.has_results else named[:1]
+        return [] if request.results else named[:1]
     if choice == "none" or not tools:
         return []
     forced = choice == "required"
-    if request.has_results:
+    if request.results:
         final = [tool for tool in tools if tool.function.name.lower() in _FINAL]
         return final[:1] if forced else []
     if not forced and request.model != "demo-tools":
         return []
     most = 1 if request.parallel_tool_calls is False else MOST
-    for group in (_looking, _harmless):
-        if found := [tool for tool in tools if group(tool.function.name)]:
-            return found[:most]
-    return tools[:1] if forced else []
+    harmless = [tool for tool in tools if _words_of(tool.function.name).isdisjoint(_CHANGING)]
+    reading = [t for t in harmless if not _words_of(t.function.name).isdisjoint(_READING)]
+    return (reading or harmless)[:most] or (tools[:1] if forced else [])
 
 
 def _words_of(name: str) -> frozenset[str]:
-    """Take the words of a name, however they are joined; not those of the server it is of."""
+    """Return the words of a tool's name, without the MCP server's before it."""
     own = name.rpartition("__")[2] or name
     return frozenset(word.lower() for word in _WORD.findall(own))
-
-
-def _looking(name: str) -> bool:
-    words = _words_of(name)
-    return not words.isdisjoint(_LOOKING) and words.isdisjoint(_CHANGING)
-
-
-def _harmless(name: str) -> bool:
-    return _words_of(name).isdisjoint(_CHANGING)

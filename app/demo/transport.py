@@ -11,7 +11,7 @@ from typing import Self
 
 import httpx2
 
-from .answers import answers
+from .answers import answer
 from .embeddings import render_embeddings
 from .request import ApiError, parse_request
 from .wire import Step, drops, render_completion, render_models, render_stream
@@ -66,12 +66,11 @@ class DemoTransport(httpx2.AsyncBaseTransport):
 
     def _complete(self, body: bytes) -> httpx2.Response:
         request = parse_request(body)
-        choices = answers(request)
-        if not request.stream:
-            steps = render_completion(request, choices)
-            return self._respond(200, _JSON, steps, drops=drops(request))
-        events = render_stream(request, choices)
-        return self._respond(200, _EVENT_STREAM, events, drops=drops(request))
+        found = answer(request)
+        if request.stream:
+            events = render_stream(request, found)
+            return self._respond(200, _EVENT_STREAM, events, drops=drops(request))
+        return self._respond(200, _JSON, render_completion(request, found), drops=drops(request))
 
     def _respond(
         self, status: int, headers: dict[str, str], steps: Iterable[Step], *, drops: bool = False
@@ -82,10 +81,9 @@ class DemoTransport(httpx2.AsyncBaseTransport):
 
 
 class _DemoStream(httpx2.AsyncByteStream):
-    """Steps as the bytes of a response; they are made one by one, as they are read.
+    """The bytes of a response, each step made as it is read.
 
-    It is an iterator and no generator: one that is left half read would have to be closed by the
-    event loop, after everybody who knew of it is gone.
+    It is an iterator, not a generator: the event loop would have to close one left half read.
     """
 
     def __init__(self, steps: Iterable[Step], *, pace: float, pause: Pause, drops: bool) -> None:

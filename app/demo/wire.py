@@ -7,7 +7,6 @@ of them null.
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import islice, zip_longest
 from typing import Any, Final, NamedTuple
 
 from msgspec.json import encode as to_json
@@ -17,14 +16,21 @@ from .answers import MODELS, Answer
 from .request import DemoRequest
 
 DROP_AFTER: Final = 40
-"""How many tokens of each choice `demo-drop` sends before it loses the connection."""
+"""Tokens of each choice that `demo-drop` sends before it loses the connection."""
 CYCLE: Final = 16
 """Of so many events three are cut or joined; each of the others is one read."""
 CONTEXT_LENGTH: Final = 128_000
-"""What the list of models says; nothing is counted."""
+"""The value in the list of models; it is not enforced."""
 SUPPORTED: Final = (
-    *("max_tokens", "max_completion_tokens", "n", "response_format", "seed", "stop"),
-    *("tool_choice", "tools", "parallel_tool_calls"),
+    "max_tokens",
+    "max_completion_tokens",
+    "n",
+    "response_format",
+    "seed",
+    "stop",
+    "tool_choice",
+    "tools",
+    "parallel_tool_calls",
 )
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
 _KEEP_ALIVE_EVERY: Final = 40.0
@@ -46,13 +52,13 @@ class Tempo(NamedTuple):
     first: float = 10
     token: float = 1
     keep_alives: int = 0
-    """How many of them shorten the wait for the first token."""
+    """Number of keep-alive comments before the first token."""
     pauses_after: int | None = None
-    """After so many tokens nothing is said for `PAUSE`, but for keep-alives."""
+    """Number of tokens before a silence of `PAUSE`, with keep-alives only."""
 
 
 PAUSE: Final = 9600.0
-"""Four minutes: longer than proxies let a connection be silent, and less than the relay does."""
+"""Four minutes, in tokens: beyond the idle limits of proxies, within the relay's."""
 _TEMPOS: Final = {
     "demo-slow": Tempo(120, 10, keep_alives=3),
     "demo-long": Tempo(token=0.2),
@@ -83,7 +89,7 @@ def render_models() -> bytes:
     return to_json({"object": "list", "data": data})
 
 
-def render_completion(request: DemoRequest, answers: list[Answer]) -> list[Step]:
+def render_completion(request: DemoRequest, answer: Answer) -> list[Step]:
     """Write the answer as one JSON object, after the time that all of its tokens take."""
     tempo = tempo_of(request.model)
     digest = request.digest()
@@ -94,26 +100,20 @@ def render_completion(request: DemoRequest, answers: list[Answer]) -> list[Step]
             "logprobs": None,
             "finish_reason": answer.finish_reason,
         }
-        for choice, answer in enumerate(answers)
+        for choice in range(request.n or 1)
     ]
-    body = to_json(
-        {
-            **_envelope("chat.completion", request, digest),
-            "choices": choices,
-            "usage": _usage(request, answers),
-        }
-    )
-    size = max(answer.size for answer in answers)
-    pause = tempo.first + tempo.token * size
-    if tempo.pauses_after is not None and size > tempo.pauses_after:
+    envelope = _envelope("chat.completion", request, digest)
+    body = to_json({**envelope, "choices": choices, "usage": _usage(request, answer)})
+    pause = tempo.first + tempo.token * answer.size
+    if tempo.pauses_after is not None and answer.size > tempo.pauses_after:
         pause += PAUSE
     return [Step(pause, body[: len(body) // 2] if drops(request) else body)]
 
 
-def render_stream(request: DemoRequest, answers: list[Answer]) -> Iterator[Step]:
+def render_stream(request: DemoRequest, answer: Answer) -> Iterator[Step]:
     """Write the event stream, read by read; `demo-drop`'s stops inside a character."""
     digest = request.digest()
-    return scatter(_events(request, answers, digest), digest[0])
+    return scatter(_events(request, answer, digest), digest[0])
 
 
 def scatter(events: Iterable[Step], start: int) -> Iterator[Step]:
@@ -123,15 +123,15 @@ def scatter(events: Iterable[Step], start: int) -> Iterator[Step]:
     it, one comes in two reads, and one comes in two reads that share a character. The
     second read follows without a pause.
     """
-    held = nothing = Step(0, b"")
+    joined = nothing = Step(0, b"")
     inside_character = False
     for index, event in enumerate(events, start):
-        pause, data = held.pause + event.pause, held.data + event.data
-        held = nothing
+        pause, data = joined.pause + event.pause, joined.data + event.data
+        joined = nothing
         cut = 0
         match index % CYCLE:
             case 3:
-                held = Step(pause, data)
+                joined = Step(pause, data)
                 continue
             case 8:
                 cut = 1 + index * 31 % (len(data) - 1)
@@ -144,77 +144,60 @@ def scatter(events: Iterable[Step], start: int) -> Iterator[Step]:
             yield Step(pause, data[:cut])
             pause, data = 0, data[cut:]
         yield Step(pause, data)
-    if held.data:
-        yield held
+    if joined.data:
+        yield joined
 
 
-class _Delta(NamedTuple):
-    delta: dict[str, Any]
-    finish_reason: str | None = None
-
-
-def _events(request: DemoRequest, answers: list[Answer], digest: bytes) -> Iterator[Step]:
+def _events(request: DemoRequest, answer: Answer, digest: bytes) -> Iterator[Step]:
     tempo = tempo_of(request.model)
     envelope = _envelope("chat.completion.chunk", request, digest)
     wants_usage = request.stream_options is not None and request.stream_options.include_usage
 
-    def event(choice: int, delta: _Delta) -> bytes:
-        chunk = {
-            **envelope,
-            "choices": [
-                {
-                    "index": choice,
-                    "delta": delta.delta,
-                    "logprobs": None,
-                    "finish_reason": delta.finish_reason,
-                }
-            ],
-        }
+    def event(choice: int, delta: dict[str, Any], finish_reason: str | None) -> bytes:
+        one = {"index": choice, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        chunk = {**envelope, "choices": [one]}
         return _event({**chunk, "usage": None} if wants_usage else chunk)
 
     pause = tempo.first - tempo.token
     for beat in range(tempo.keep_alives):
         yield Step(_KEEP_ALIVE_EVERY if beat else 0, _KEEP_ALIVE)
         pause -= _KEEP_ALIVE_EVERY if beat else 0
-    rounds: Iterator[tuple[_Delta | None, ...]]
-    rounds = zip_longest(*(_deltas(answer, digest, i) for i, answer in enumerate(answers)))
+    every = [list(_deltas(answer, digest, choice)) for choice in range(request.n or 1)]
+    rounds = list(zip(*every, strict=True))  # the first is the role
     if drops(request):
-        rounds = islice(rounds, 1 + min(DROP_AFTER, answers[0].size))  # the role comes first
-    for number, deltas in enumerate(rounds):  # the first is the role
+        rounds = rounds[: 1 + min(DROP_AFTER, answer.size)]
+    for number, deltas in enumerate(rounds):
         if tempo.pauses_after is not None and number == tempo.pauses_after + 1:
             for _ in range(int(PAUSE / _KEEP_ALIVE_EVERY)):
                 yield Step(_KEEP_ALIVE_EVERY, _KEEP_ALIVE)
         for choice, delta in enumerate(deltas):
-            if delta is not None:
-                yield Step(pause, event(choice, delta))
-                pause = 0
+            yield Step(pause, event(choice, delta, None if delta else answer.finish_reason))
+            pause = 0
         pause = tempo.token
     if drops(request):
-        wave = event(0, _Delta({"content": "🌊"}))
+        wave = event(0, {"content": "🌊"}, None)
         yield Step(pause, wave[: wave.index("🌊".encode()) + 2])
         return
     if wants_usage:
-        yield Step(0, _event({**envelope, "choices": [], "usage": _usage(request, answers)}))
+        yield Step(0, _event({**envelope, "choices": [], "usage": _usage(request, answer)}))
     yield Step(0, sse.encode("[DONE]"))
 
 
-def _deltas(answer: Answer, digest: bytes, choice: int) -> Iterator[_Delta]:
-    """Yield the deltas of one choice: the role, the tokens, the finish."""
+def _deltas(answer: Answer, digest: bytes, choice: int) -> Iterator[dict[str, Any]]:
+    """Yield the deltas of one choice: the role, the tokens, and an empty one at the end."""
     thinks = bool(answer.reasoning)
     role = {"role": "assistant", "content": None if thinks or answer.calls else "", "refusal": None}
-    yield _Delta({**role, "reasoning_content": ""} if thinks else role)
+    yield {**role, "reasoning_content": ""} if thinks else role
     for token in answer.reasoning:
-        yield _Delta({"content": None, "reasoning_content": token})
+        yield {"content": None, "reasoning_content": token}
     for token in answer.text:
-        yield _Delta(
-            {"content": token, "reasoning_content": None} if thinks else {"content": token}
-        )
+        yield {"content": token, "reasoning_content": None} if thinks else {"content": token}
     for index, call in enumerate(answer.calls):
         head = _call(call.name, "", _call_id(digest, choice, index))
-        yield _Delta({"tool_calls": [{"index": index, **head}]})
+        yield {"tool_calls": [{"index": index, **head}]}
         for piece in call.arguments:
-            yield _Delta({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
-    yield _Delta({}, answer.finish_reason)
+            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+    yield {}
 
 
 def _message(answer: Answer, digest: bytes, choice: int) -> dict[str, Any]:
@@ -251,17 +234,16 @@ def _envelope(object: str, request: DemoRequest, digest: bytes) -> dict[str, Any
     }
 
 
-def _usage(request: DemoRequest, answers: list[Answer]) -> dict[str, Any]:
-    prompt = request.prompt_tokens
-    completion = sum(answer.size for answer in answers)
+def _usage(request: DemoRequest, answer: Answer) -> dict[str, Any]:
+    prompt, choices = request.prompt_tokens, request.n or 1
+    completion = choices * answer.size
     usage: dict[str, Any] = {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
     }
-    reasoning = sum(len(answer.reasoning) for answer in answers)
-    if reasoning:
-        usage["completion_tokens_details"] = {"reasoning_tokens": reasoning}
+    if answer.reasoning:
+        usage["completion_tokens_details"] = {"reasoning_tokens": choices * len(answer.reasoning)}
     return usage
 
 

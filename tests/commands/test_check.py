@@ -9,7 +9,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,6 @@ from app.testing.upstream import (
     Call,
     Hold,
     Step,
-    event,
     head,
     reply,
     send,
@@ -42,63 +41,25 @@ from app.testing.upstream import (
     wait,
 )
 from tests.clock import Clock
-from tests.needs import program
-from tests.proxies.programs import plain_nginx
 from tests.waiting import until
 
 ROOT = Path(__file__).parent.parent.parent
 KEY = "sk-check-0123456789abcdef"
-OLD = "Sun, 01 Nov 2026 00:00:00 GMT"
 
 ANSWER = "".join(text(word) for word in ("one, ", "two, ", "three"))
-
-
-def tool_call(arguments: str) -> str:
-    call = {"index": 0, "id": "call_1", "type": "function"}
-    call["function"] = {"name": "get_weather", "arguments": arguments}
-    return event({"tool_calls": [call]}) + event(finish_reason="tool_calls")
-
-
-TOOL = tool_call('{"city": "Kyoto"}')
-
-
-def listed(*models: str, **facts: int) -> list[Step]:
-    rows = [{"id": model, "object": "model", **facts} for model in models]
-    return reply("200 OK", json.dumps({"object": "list", "data": rows}))
 
 
 def failed(status: str, message: str, **more: str) -> list[Step]:
     return reply(status, json.dumps({"error": {"message": message}}), **more)
 
 
-def answered(*, answer: str = ANSWER, tool: str = TOOL, usage: str = USAGE):
-    """What a provider does that answers."""
-
-    def choose(call: Call) -> list[Step]:
-        said = tool if "tools" in call.json else answer + FINISH
-        return [head(), send(said + usage + DONE)]
-
-    return choose
+def says(*steps: Step) -> Callable[[Call], Sequence[Step]]:
+    return lambda _: steps
 
 
-def refuses_tools(call: Call) -> Sequence[Step]:
-    if "tools" in call.json:
-        return failed("400 Bad Request", "this model does not support tools")
-    return answered()(call)
-
-
-def collected(call: Call) -> list[Step]:
-    """Twenty pieces that something has collected."""
-    if "tools" in call.json:
-        return answered()(call)
-    pieces = "".join(text(f"{n} ") for n in range(20))
-    return [head(via="1.1 sleepy-proxy"), wait(0.6), send(pieces + FINISH + USAGE + DONE)]
-
-
-def only_below_v1(call: Call) -> Sequence[Step]:
-    if call.path == "/v1/models":
-        return listed("m")
-    return NO_PAGE
+def answered(*, answer: str = ANSWER, usage: str = USAGE):
+    """Steps of a provider that answers."""
+    return says(head(), send(answer + FINISH + usage + DONE))
 
 
 @dataclass
@@ -106,24 +67,15 @@ class Provider:
     """One upstream of the settings: what it does, and what its table says."""
 
     does: Callable[[Call], Sequence[Step]] = field(default_factory=answered)
-    models: Callable[[Call], Sequence[Step]] | None = None
     path: str = "/v1"
     model: str = "m"
     table: str = 'key_env = "CHECK_KEY"'
     base_url: str | None = None
 
 
-def says(*steps: Step) -> Callable[[Call], Sequence[Step]]:
-    return lambda _: steps
-
-
 NO_PAGE = reply("404 Not Found", "404 page not found", "text/plain")
 FORBIDS = says(*failed("403 Forbidden", "project has no access to m"))
-LATE = says(*failed("403 Forbidden", "Signature expired", date=OLD))
-SHORTENED = answered(answer=text("hm") + event(finish_reason="length"))
-OVERCOUNTED = answered(usage=USAGE.replace('completion_tokens":2', 'completion_tokens":9000'))
 LOGIN = says(*reply("407 Proxy Authentication Required", "<html>", "text/html", via="1.1 gate"))
-AWS = 'auth = "aws"\nregion = "us-east-1"'
 
 
 def refuses(message: str) -> Callable[[Call], Sequence[Step]]:
@@ -135,47 +87,20 @@ PROVIDERS = {
     "wrong-key": Provider(refuses(f"Incorrect key \x1b[31m{KEY}\x1b[0m")),
     "key-in-file": Provider(refuses("no"), table='key_file = "./a.key"'),
     "no-key": Provider(refuses("who are you?"), table='auth = "none"'),
-    "gateway-key": Provider(refuses("no"), table='headers = {"x-gw-token" = "gw-secret-01234"}'),
-    "quoted-key": Provider(refuses("no"), table='key_env = "CHECK_QUOTED"'),
     "forbidden": Provider(FORBIDS),
     "unpaid": Provider(says(*failed("402 Payment Required", "insufficient balance"))),
     "limited": Provider(says(*failed("429 Too Many Requests", "slow down", retry_after="7"))),
-    "wrong-model": Provider(
-        says(*failed("404 Not Found", "The model `gpt-9-lunar` does not exist")),
-        models=says(*listed("gpt-9-luna", "gpt-9-sol", "whisper")),
-        model="gpt-9-lunar",
-    ),
+    "no-path": Provider(says(*NO_PAGE)),
     "web-page": Provider(says(*reply("200 OK", "<html>hello</html>", "text/html")), path="/web"),
-    "without-v1": Provider(says(*NO_PAGE), models=only_below_v1, path=""),
-    "v1-twice": Provider(
-        says(*reply("404 Not Found", '{"detail":"Not Found"}')),
-        models=only_below_v1,
-        table='dialect = "anthropic"\nkey_env = "CHECK_KEY"',
-    ),
-    "moved": Provider(says(*reply("308 Permanent Redirect", "", location="https://other.test/v1"))),
-    "compressed": Provider(says(head(content_encoding="gzip"), send(b"\x1f\x8b"))),
     "no-host": Provider(base_url="http://no-such-host.invalid/v1"),
-    "not-tls": Provider(base_url="https://127.0.0.1:{plain}/v1"),
     "nobody": Provider(base_url="http://127.0.0.1:{closed}/v1"),
     "proxied": Provider(LOGIN),
-    "overcounted": Provider(OVERCOUNTED),
     "cut": Provider(says(head(), send(text("one")))),
     "empty": Provider(answered(answer="")),
     "broken": Provider(says(*failed("500 Internal Server Error", "oops"))),
     "strict": Provider(says(*failed("400 Bad Request", "Unknown field max_tokens"))),
     "uncounted": Provider(answered(usage="")),
-    "no-tools": Provider(refuses_tools),
-    "no-call": Provider(answered(tool=ANSWER + FINISH)),
-    "odd-call": Provider(answered(tool=tool_call('{"place": 1}'))),
     "unpriced": Provider(),
-    "short": Provider(models=says(*listed("m", max_output_tokens=4096))),
-    "too-short": Provider(SHORTENED),
-    "buffered": Provider(collected),
-    "late": Provider(LATE, table=AWS),
-    "late-but-well": Provider(
-        lambda call: [head(date=OLD), *answered()(call)[1:]],
-        table=AWS,
-    ),
     "embeds": Provider(model="text-embedding-9"),
 }
 SILENT = {
@@ -194,7 +119,6 @@ def environment(**variables: str) -> dict[str, str]:
         **kept,
         "PYTHONPATH": str(ROOT),
         "CHECK_KEY": KEY,
-        "CHECK_QUOTED": f'"{KEY}"',
         "AWS_ACCESS_KEY_ID": "AKIACHECK0123456789A",
         "AWS_SECRET_ACCESS_KEY": "aws-secret-0123456789",
         **variables,
@@ -224,8 +148,7 @@ class Done:
     def assert_failed(self, name: str, cause: str, code: str, words: Sequence[str]) -> None:
         """Check that a target failed for one reason, and how that is told."""
         row, problem = self.row(name), self.problem(name)
-        assert "failed" == row["status"] == row["answer"]["status"]
-        assert row["tools"] is None
+        assert "failed" == row["status"]
         assert ("failure", cause, code) == (problem["level"], problem["cause"], problem["code"])
         for word in words:
             assert word in f"{problem['message']} {problem['advice']}"
@@ -290,14 +213,13 @@ async def check(
     tables = []
     async with contextlib.AsyncExitStack() as stack:
         served = []
-        plain = await stack.enter_async_context(serve_plain())
         closed = stack.enter_context(taken_port())
         for name, provider in providers.items():
             upstream = await stack.enter_async_context(serve_upstream())
-            upstream.choose, upstream.choose_models = provider.does, provider.models
+            upstream.choose = provider.does
             served.append(upstream)
             base_url = provider.base_url or f"http://127.0.0.1:{{port}}{provider.path}"
-            base_url = base_url.format(port=upstream.port, closed=closed, plain=plain)
+            base_url = base_url.format(port=upstream.port, closed=closed)
             tables.append(
                 f'[upstream.{name}]\nbase_url = "{base_url}"\nmodels = ["{provider.model}"]\n'
                 f"{provider.table}\n"
@@ -305,19 +227,6 @@ async def check(
         (folder / "seseragi.toml").write_text(more + "\n" + "\n".join(tables))
         status, out, err = await by(*arguments, cwd=folder)
         return Done(status, out, err, sum(len(one.calls) for one in served))
-
-
-@contextlib.asynccontextmanager
-async def serve_plain() -> AsyncIterator[int]:
-    """A port at which a server of plain HTTP answers to whatever comes."""
-
-    def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
-        writer.close()
-
-    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
 
 
 @contextlib.contextmanager
@@ -333,13 +242,12 @@ PRICES = "".join(
     for name in PROVIDERS | SILENT
     if name != "unpriced"
 )
-LIMITS = "[limits]\ntokens_per_minute = 1000000\n"
 
 
 @pytest.fixture(scope="module")
 def all_of_them(tmp_path_factory) -> Done:
     folder = tmp_path_factory.mktemp("check")
-    return asyncio.run(check(PROVIDERS, "--json", folder=folder, more=PRICES + LIMITS))
+    return asyncio.run(check(PROVIDERS, "--json", folder=folder, more=PRICES))
 
 
 def test_what_works_says_how_fast_and_what_it_cost(all_of_them):
@@ -347,36 +255,28 @@ def test_what_works_says_how_fast_and_what_it_cost(all_of_them):
 
     assert ("ok", []) == (row["status"], row["problems"])
     assert {"kind": "environment", "name": "CHECK_KEY"}.items() <= row["credentials"].items()
-    for call in (row["answer"], row["tools"]):
-        assert 0 < call["first_event_s"] <= call["duration_s"] < command.TIMEOUT_S
-        assert (3, 2) == (call["input_tokens"], call["output_tokens"])
-        assert "provider" == call["usage_from"]
-        assert "0.000007" == call["cost_usd"]
+    call = row["answer"]
+    assert 0 < call["first_event_s"] <= call["duration_s"] < command.TIMEOUT_S
+    assert (3, 2) == (call["input_tokens"], call["output_tokens"])
+    assert "provider" == call["usage_from"]
+    assert "0.000007" == call["cost_usd"]
 
 
 FAILURES = [
-    ("wrong-key", "credentials", "upstream_auth", ["variable CHECK_KEY (seseragi.toml: upstream.wrong-key.key_env)", "HTTP 401", "auth = 'bearer'"]),
+    ("wrong-key", "credentials", "upstream_auth", ["variable CHECK_KEY (seseragi.toml: upstream.wrong-key.key_env)", "HTTP 401"]),
     ("key-in-file", "credentials", "upstream_auth", ["the file './a.key' (seseragi.toml: upstream.key-in-file.key_file)"]),
-    ("no-key", "credentials", "upstream_auth", ["no key is sent", "[upstream.no-key]"]),
-    ("gateway-key", "credentials", "upstream_auth", ["'x-gw-token' of [upstream.gateway-key]"]),
-    ("quoted-key", "credentials", "upstream_auth", ["CHECK_QUOTED", "quotation marks"]),
+    ("no-key", "credentials", "upstream_auth", ["[upstream.no-key], which names no key"]),
     ("forbidden", "permission", "upstream_auth", ["project has no access to m", "CHECK_KEY", "billing", "HTTP 403"]),
     ("unpaid", "billing", "upstream_billing", ["insufficient balance", "CHECK_KEY", "credit"]),
-    ("limited", "rate_limit", "upstream_rate_limited", ["in 7 s", "slow down"]),
-    ("wrong-model", "model", "upstream_not_found", ["lists 3 models", "did you mean 'gpt-9-l"]),
-    ("web-page", "base_url", "upstream_invalid_response", ["web page", "/web/v1'"]),
-    ("without-v1", "base_url", "upstream_not_found", ["the API answers at", "/v1': set seseragi.toml: upstream.without-v1.base_url"]),
-    ("v1-twice", "base_url", "upstream_not_found", ["': set seseragi.toml: upstream.v1-twice.base_url"]),
-    ("moved", "base_url", "upstream_invalid_response", ["'https://other.test/v1'"]),
-    ("compressed", "base_url", "upstream_invalid_response", ["gzip", "compresses"]),
+    ("limited", "rate_limit", "upstream_rate_limited", ["slow down", "later"]),
+    ("no-path", "model", "upstream_not_found", ["'m'", "ends in /v1"]),
+    ("web-page", "base_url", "upstream_invalid_response", ["/web'", "dialect"]),
     ("no-host", "connection", "upstream_unavailable", ["cannot be resolved", ".invalid/v1"]),
-    ("not-tls", "connection", "upstream_unavailable", ["does not speak TLS"]),
     ("nobody", "connection", "upstream_unavailable", ["cannot be reached"]),
-    ("proxied", "connection", "upstream_invalid_request", ["asks for a login", "via: 1.1 gate"]),
+    ("proxied", "connection", "upstream_invalid_request", ["asks for a login"]),
     ("cut", "provider", "upstream_truncated", ["before it was complete"]),
     ("broken", "provider", "upstream_unavailable", ["HTTP 500", "oops"]),
     ("strict", "request", "upstream_invalid_request", ["Unknown field max_tokens", "quirks"]),
-    ("late", "clock", "upstream_auth", ["ahead of the provider's", "Signature expired"]),
 ]  # fmt: skip
 
 
@@ -385,7 +285,7 @@ def test_what_fails_says_what_would_mend_it(all_of_them, name, cause, code, word
     all_of_them.assert_failed(name, cause, code, words)
 
 
-async def test_providers_that_fall_silent_are_told_apart(monkeypatch, tmp_path):
+async def test_silent_providers_time_out(monkeypatch, tmp_path):
     asked: list[str] = []
 
     def noted(name: str, provider: Provider) -> Provider:
@@ -405,14 +305,14 @@ async def test_providers_that_fall_silent_are_told_apart(monkeypatch, tmp_path):
     done = await checking
 
     done.assert_failed("silent", "timeout", "upstream_timeout", ["12 s", "--timeout"])
-    done.assert_failed("stalled", "timeout", "upstream_timeout", ["stopped in the middle"])
+    done.assert_failed("stalled", "timeout", "upstream_timeout", ["--timeout"])
 
 
 @pytest.mark.proving
 async def test_process_tells_the_same(tmp_path, all_of_them):
     every = PROVIDERS | SILENT
     arguments = ("--json", "--timeout", "12")
-    done = await check(every, *arguments, folder=tmp_path, by=run_process, more=PRICES + LIMITS)
+    done = await check(every, *arguments, folder=tmp_path, by=run_process, more=PRICES)
 
     def kinds(of: Done, name: str) -> list[tuple[str, ...]]:
         row = of.row(name)
@@ -423,23 +323,15 @@ async def test_process_tells_the_same(tmp_path, all_of_them):
     for name in PROVIDERS:
         assert kinds(all_of_them, name) == kinds(done, name)
     done.assert_failed("silent", "timeout", "upstream_timeout", ["12 s", "--timeout"])
-    done.assert_failed("stalled", "timeout", "upstream_timeout", ["stopped in the middle"])
+    done.assert_failed("stalled", "timeout", "upstream_timeout", ["--timeout"])
     done.assert_tells_no_secret()
 
 
 @pytest.mark.parametrize(
     ("name", "cause", "words"),
     [
-        ("uncounted", "usage", ["does not say how many tokens", "estimated"]),
-        ("overcounted", "usage", ["tokens of output, where 1024 were the most"]),
-        ("no-tools", "tools", ["does not support tools"]),
-        ("no-call", "tools", ["without calling"]),
-        ("odd-call", "tools", ["other arguments"]),
+        ("uncounted", "usage", ["does not report", "estimated"]),
         ("unpriced", "price", ["price of 'unpriced/m' is unknown", 'target = "unpriced/m"']),
-        ("short", "output_limit", ["16384", "max_output_tokens in [limits] to 4096"]),
-        ("too-short", "length", ["1024 tokens"]),
-        ("buffered", "buffering", ["20 pieces", "via: 1.1 sleepy-proxy", "proxy_buffering off"]),
-        ("late-but-well", "clock", ["clock is", "timedatectl"]),
     ],
 )
 def test_what_works_less_than_well_is_a_warning(all_of_them, name, cause, words):
@@ -455,8 +347,7 @@ def test_what_works_less_than_well_is_a_warning(all_of_them, name, cause, words)
 def test_an_empty_answer_is_a_failure(all_of_them):
     row, problem = all_of_them.row("empty"), all_of_them.problem("empty")
 
-    assert ("failed", "failed") == (row["status"], row["answer"]["status"])
-    assert "ok" == row["tools"]["status"]
+    assert "failed" == row["status"]
     assert ("failure", "answer") == (problem["level"], problem["cause"])
     assert "is empty" in problem["message"]
 
@@ -497,39 +388,37 @@ def test_the_json_is_what_its_types_say(all_of_them):
 
 @pytest.mark.parametrize("by", HERE_AND_AS_PROCESS)
 async def test_people_are_told_the_same_in_lines(tmp_path, by):
-    chosen = {name: PROVIDERS[name] for name in ("good", "wrong-key", "no-tools")}
+    chosen = {name: PROVIDERS[name] for name in ("good", "wrong-key", "uncounted")}
     done = await check(chosen, folder=tmp_path, by=by, more=PRICES)
 
     lines = done.out.splitlines()
     assert 1 == done.status
-    assert lines[0].startswith("Up to 6 calls to 3 targets, at most 0.0")
+    assert lines[0].startswith("Up to 3 calls to 3 targets, at most 0.0")
     assert lines[1].startswith("ok      good/m ")
     assert "first event" in lines[1]
     assert any(line.startswith("FAILED  wrong-key/m") for line in lines)
     assert any("-> the key comes from the environment variable CHECK_KEY" in x for x in lines)
-    assert lines[-1].startswith("1 ok, 1 warning, 1 failed; 5 calls, 0.0")
+    assert lines[-1].startswith("1 ok, 1 warning, 1 failed; 3 calls, 0.0")
     assert KEY not in done.out + done.err
     assert "\x1b" not in done.out + done.err
-    assert 5 == done.calls
+    assert 3 == done.calls
 
 
-async def test_names_choose_and_without_tools_each_is_asked_once(tmp_path):
+async def test_names_choose_and_each_is_called_once(tmp_path):
     chosen = {name: PROVIDERS[name] for name in ("good", "wrong-key", "uncounted")}
     more = f'{PRICES}[[route]]\nname = "fast"\ntargets = ["uncounted/m", "good/m"]\n'
-    arguments = ("fast", "good/other", "--json", "--no-tools")
+    arguments = ("fast", "good/other", "--json")
     done = await check(chosen, *arguments, folder=tmp_path, more=more)
 
     rows = done.report["targets"]
     assert (0, "") == (done.status, done.err)  # with a warning
     assert ["uncounted/m", "good/m", "good/other"] == [row["target"] for row in rows]
     assert ["warning", "ok", "ok"] == [row["status"] for row in rows]
-    assert [None] * 3 == [row["tools"] for row in rows]
     assert (3, 3) == (done.calls, done.report["calls"])
 
 
 async def test_an_upstream_without_a_model_says_how_to_name_one(tmp_path):
     async with serve_upstream() as upstream:
-        upstream.models = listed("gpt-9-luna", "gpt-9-sol")
         table = f'[upstream.u]\nbase_url = "{upstream.base_url}"\n'
         (tmp_path / "seseragi.toml").write_text(table)
         status, out, err = await run_here("--json", cwd=tmp_path)
@@ -537,8 +426,7 @@ async def test_an_upstream_without_a_model_says_how_to_name_one(tmp_path):
     (row,) = json.loads(out)["targets"]
     assert (1, "") == (status, err)  # for none was asked
     assert ("u", None, "skipped") == (row["target"], row["model"], row["status"])
-    assert "it lists 2" in row["problems"][0]["message"]
-    assert "seseragi check u/gpt-9-luna" in row["problems"][0]["advice"]
+    assert "seseragi check u/MODEL" in row["problems"][0]["advice"]
     assert [] == upstream.calls
 
 
@@ -548,8 +436,8 @@ async def test_a_dry_run_says_the_most_that_it_may_cost_and_asks_nobody(tmp_path
 
     plan = done.report
     assert (0, 0) == (done.status, done.calls)
-    assert (4, ["good/m", "unpriced/m"]) == (plan["calls"], plan["targets"])
-    assert 2 * 1024 * 2e-6 < float(plan["ceiling_usd"]) < 2 * 2048 * 2e-6
+    assert (2, ["good/m", "unpriced/m"]) == (plan["calls"], plan["targets"])
+    assert 1024 * 2e-6 < float(plan["ceiling_usd"]) < 2048 * 2e-6
     assert ["unpriced/m"] == plan["unpriced"]
 
 
@@ -563,13 +451,13 @@ async def test_failure_stands_before_the_warning_of_a_price(tmp_path):
 async def test_a_budget_refuses_what_has_no_price(tmp_path):
     chosen = {"unpriced": PROVIDERS["unpriced"]}
     budget = "[limits]\nusd_per_day = 5\n"
-    done = await check(chosen, "--no-tools", "--json", folder=tmp_path, more=budget)
+    done = await check(chosen, "--json", folder=tmp_path, more=budget)
 
     problem = done.problem("unpriced")
     assert 1 == done.status
     assert ("budget", "budget_exceeded") == (problem["cause"], problem["code"])
     assert '[[price]] with target = "unpriced/m"' in problem["advice"]
-    assert "ok" == done.row("unpriced")["answer"]["status"]
+    assert "stop" == done.row("unpriced")["answer"]["finish_reason"]
 
 
 async def test_targets_are_asked_at_once_but_not_all_of_them(tmp_path):
@@ -591,34 +479,11 @@ async def test_targets_are_asked_at_once_but_not_all_of_them(tmp_path):
         models = json.dumps([f"m{n}" for n in range(19)])
         table = f'[upstream.u]\nbase_url = "{upstream.base_url}"\nmodels = {models}\n'
         (tmp_path / "seseragi.toml").write_text(table)
-        status, out, err = await run_here("--no-tools", "--json", cwd=tmp_path)
+        status, out, err = await run_here("--json", cwd=tmp_path)
 
     assert 0 == status, err
     assert 19 == json.loads(out)["calls"]
     assert 2 <= most <= 8
-
-
-@pytest.mark.proving
-async def test_a_real_proxy_that_collects_the_answer_is_named(tmp_path):
-    """The same provider, without and with an nginx that nobody has told of streams."""
-    program("nginx")
-    tokens = [step for n in range(20) for step in (wait(0.03), send(text(f"{n} ")))]
-    async with serve_upstream() as upstream:
-        upstream.script = [head(), *tokens, send(FINISH + USAGE + DONE)]
-        async with plain_nginx(tmp_path / "nginx", upstream.port) as proxy:
-            (tmp_path / "seseragi.toml").write_text(
-                f'[upstream.straight]\nbase_url = "{upstream.base_url}"\nmodels = ["m"]\n'
-                f'[upstream.behind]\nbase_url = "{proxy.http}/v1"\nmodels = ["m"]\n'
-                '[[price]]\ntarget = "*"\ninput = 0\noutput = 0\n'
-            )
-            _, out, _ = await run_here("--no-tools", "--json", cwd=tmp_path)
-
-    straight, behind = json.loads(out)["targets"]
-    assert [] == straight["problems"]
-    assert straight["answer"]["first_event_s"] < behind["answer"]["first_event_s"]
-    (problem,) = behind["problems"]
-    assert "buffering" == problem["cause"]
-    assert "server: nginx" in problem["advice"]
 
 
 TWO = """
@@ -665,7 +530,7 @@ async def test_the_example_of_the_documents_is_what_comes(monkeypatch, tmp_path)
     monkeypatch.setattr(command, "DemoTransport", partial(DemoTransport, pace=0.0025))
     document = (ROOT / "docs/check.md").read_text(encoding="utf-8")
     shown = document.split("<!-- run: check -->\n```json\n")[1].split("```")[0]
-    status, out, _ = await run_here("demo-tools", "--json", cwd=tmp_path)
+    status, out, _ = await run_here("demo", "--json", cwd=tmp_path)
 
     assert 0 == status
     assert shape(json.loads(shown)) == shape(json.loads(out))

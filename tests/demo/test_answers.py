@@ -36,7 +36,6 @@ async def test_the_language_is_that_of_the_last_user_message():
 
     assert not KANA.search(text)
     assert "“Now in English”" in text
-    assert "your 2nd message" in text
 
 
 @pytest.mark.parametrize("words", ["漢字", "カナ", "ｶﾅ", "a 々", "𠮷"])
@@ -46,55 +45,16 @@ async def test_kana_and_kanji_of_all_kinds_are_japanese(words):
 
 @pytest.mark.parametrize("words", [ENGLISH, JAPANESE])
 async def test_demo_is_honest_quotes_and_has_a_list_code_and_emoji(words):
-    for seed in range(8):
-        streamed = await stream(asked(words=words, seed=seed))
-        text = streamed.text()
+    streamed = await stream(asked(words=words))
+    text = streamed.text()
 
-        assert "Seseragi" in text
-        assert "モデル" in text if words == JAPANESE else "no model" in text.lower()
-        assert words in text
-        assert re.search(r"^(- |1\. )", text, re.MULTILINE)
-        assert text.count("```") == 2
-        assert re.search("[🌊✨🐟]", text)
-        assert 120 <= len(streamed.deltas()) <= 230
-
-
-async def test_there_are_three_wordings_and_a_seed_picks_one():
-    texts = {(await stream(asked(seed=seed))).text() for seed in range(20)}
-
-    assert len(texts) == 3
-
-
-@pytest.mark.parametrize(
-    ("words", "reply"),
-    [
-        ("hi", "Hello! 👋"),
-        ("  Hello there", "Hello! 👋"),
-        ("Good morning", "Good morning! ☀️"),
-        ("thanks", "You are welcome! 😊"),
-        ("こんにちは", "こんにちは！👋"),
-        ("おはようございます", "おはようございます！☀️"),
-        ("こんばんは", "こんばんは！🌙"),
-        ("ありがとうございました", "どういたしまして！😊"),
-    ],
-)
-async def test_a_greeting_is_returned(words, reply):
-    assert (await stream(asked(words=words))).text().startswith(f"{reply}\n\n")
-
-
-@pytest.mark.parametrize("words", ["history", "今日はいい天気ですか", "Why hello?"])
-async def test_other_words_are_no_greeting(words):
-    assert not re.match("Hello|こんにちは", (await stream(asked(words=words))).text())
-
-
-@pytest.mark.parametrize(
-    ("count", "words", "said"),
-    [(3, "and now?", "your 3rd message"), (11, "yes", "your 11th"), (3, "はい", "3 通目")],
-)
-async def test_later_turns_are_counted(count, words, said):
-    messages = [{"role": "user", "content": words}, {"role": "assistant", "content": "…"}] * count
-
-    assert said in (await stream(asked(messages=messages[:-1]))).text()
+    assert "Seseragi" in text
+    assert "モデル" in text if words == JAPANESE else "no model" in text.lower()
+    assert words in text
+    assert re.search(r"^- ", text, re.MULTILINE)
+    assert text.count("```") == 2
+    assert "🌊" in text
+    assert 120 <= len(streamed.deltas()) <= 230
 
 
 async def test_a_long_message_is_quoted_in_one_short_line():
@@ -294,13 +254,12 @@ async def test_the_first_of_several_stop_sequences_counts():
     assert "e" not in text
 
 
-async def test_choices_come_interleaved_in_different_wordings():
+async def test_choices_come_interleaved():
     streamed = await stream(asked(n=4))
     order = [one["index"] for chunk in streamed.chunks for one in chunk["choices"]]
 
     assert order[:8] == [0, 1, 2, 3, 0, 1, 2, 3]
-    assert len({streamed.text(choice) for choice in range(4)}) == 3
-    assert streamed.text(0) == (await stream(asked())).text()
+    assert {streamed.text(choice) for choice in range(4)} == {(await stream(asked())).text()}
     assert streamed.finish_reasons() == ["stop"] * 4
 
 

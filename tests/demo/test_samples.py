@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from app.demo.samples import MAX_VALUES, sample_json
+from app.demo.samples import MAX_TEXT, MAX_VALUES, sample_json
 
 pytestmark = pytest.mark.pure
 
@@ -18,14 +18,14 @@ def sample(schema: Any) -> Any:
     [
         ({"type": "string"}, "the words"),
         ({}, "the words"),
-        ({"type": "string", "maxLength": 3}, "the"),
         ({"type": "string", "format": "date"}, "2026-01-31"),
         ({"type": "string", "format": ["odd"]}, "the words"),
         ({"type": "string", "enum": ["a", "b"]}, "a"),
         ({"enum": [7]}, 7),
         ({"enum": "odd"}, "the words"),
         ({"const": None}, None),
-        ({"type": "integer", "default": 5}, 5),
+        ({"type": "integer", "default": 5, "multipleOf": 2}, 3),
+        ({"type": "string", "pattern": "^x$", "maxLength": 3}, "the words"),
         ({"type": "integer"}, 3),
         ({"type": "integer", "minimum": 10.5}, 11),
         ({"type": "integer", "maximum": 1}, 1),
@@ -65,3 +65,59 @@ def test_a_schema_that_refers_to_itself_many_times_stays_small():
 
     assert text.count(":") < 2 * MAX_VALUES
     assert "[" in text
+
+
+DEEP: dict[str, Any] = {"type": "string"}
+for _ in range(200):
+    DEEP = {"type": "object", "properties": {"a": DEEP}, "required": ["a"]}
+
+HOSTILE: dict[str, dict[str, Any]] = {
+    "requires itself": {"properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+    "requires itself twice": {
+        "properties": {"a": {"$ref": "#"}, "b": {"$ref": "#"}},
+        "required": ["a", "b"],
+    },
+    "refers to itself": {"properties": {"a": {"$ref": "#/properties/a"}}, "required": ["a"]},
+    "is part of itself": {"allOf": [{"$ref": "#"}, {"$ref": "#"}], "required": ["a"]},
+    "chooses itself": {"anyOf": [{"$ref": "#"}], "oneOf": [{"$ref": "#"}]},
+    "lists of itself": {
+        "properties": {"a": {"type": "array", "items": {"$ref": "#"}, "minItems": 10**9}},
+        "required": ["a"],
+    },
+    "deep": DEEP,
+    "wide": {
+        "properties": {f"p{i}": {"type": "string"} for i in range(50_000)},
+        "required": [f"p{i}" for i in range(50_000)],
+    },
+    "many values": {"properties": {"a": {"enum": list(range(100_000))}}, "required": ["a"]},
+    "long texts": {
+        "properties": {f"p{i}": {"$ref": "#/$defs/long"} for i in range(200)},
+        "required": [f"p{i}" for i in range(200)],
+        "$defs": {"long": {"const": ["x" * 1000] * 1000}},
+    },
+    "long text": {"properties": {"a": {"type": "string", "minLength": 10**12}}, "required": ["a"]},
+    "odd bounds": {
+        "properties": {
+            "a": {"type": "integer", "minimum": 1e308, "multipleOf": 0},
+            "b": {"type": "integer", "minimum": 10**400},
+            "c": {"type": "array", "minItems": -5, "maxItems": "x"},
+            "d": {"type": "string", "maxLength": -1},
+            "e": {"type": "number", "multipleOf": -1e-300, "maximum": True},
+            "f": {"type": ["x", {}, None], "enum": {}},
+            "g": {"type": "array", "maxItems": 0.5, "prefixItems": 3},
+        },
+        "required": ["a", "b", "c", "d", "e", "f", "g", 5, None],
+        "minProperties": 1e9,
+    },
+    "names nothing": {"$ref": "#/%zz/~9/~", "required": "a", "properties": []},
+}
+
+
+@pytest.mark.parametrize("optional", [False, True])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_schema_is_answered_with_a_small_object(name, optional):
+    text = sample_json(HOSTILE[name], "words", "Nara", optional=optional)
+
+    assert isinstance(json.loads(text), dict)
+    assert len(text) <= MAX_TEXT
+    assert text.count(":") <= 2 * MAX_VALUES

@@ -1,7 +1,7 @@
-"""What the check has found, as JSON for programs and as lines for people.
+"""The report of the check, as JSON for programs and as lines for people.
 
-Names and provider's words may hold anything: as JSON all of it is ASCII, on a terminal what
-cannot be seen is escaped.
+Names and messages of providers may contain anything: the JSON is ASCII, and the lines escape
+what is not printable.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,11 +12,10 @@ import msgspec
 from .calls import Outcome
 
 VERSION = 1
-"""Of the form of the JSON: it grows if something is taken out or means something else."""
+"""Version of the JSON; it grows if a field goes or changes its meaning."""
 
 Status = Literal["ok", "warning", "failed", "skipped"]
 Cause = Literal[
-    # What does not work.
     "credentials",
     "permission",
     "billing",
@@ -30,35 +29,26 @@ Cause = Literal[
     "answer",
     "budget",
     "relay",
-    # What works, but not as it might.
     "price",
     "usage",
-    "tools",
-    "length",
-    "output_limit",
-    "buffering",
-    "clock",
     "not_asked",
 ]
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What is wrong with a target, and what would make it work."""
+    """A defect of a target, and advice."""
 
     level: Literal["failure", "warning"]
     cause: Cause
     message: str
     advice: str
     code: str | None = None
-    """The relay's own code of the failure, as PROTOCOL.md lists them."""
-    call: Literal["answer", "tools"] | None = None
-    """In which call it was seen; None: in neither."""
+    """The relay's error code, as in PROTOCOL.md."""
 
 
 class CallReport(msgspec.Struct, frozen=True, kw_only=True):
     """One call."""
 
-    status: Status
     http_status: int | None
     first_event_s: float | None
     duration_s: float
@@ -68,7 +58,7 @@ class CallReport(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int | None
     usage_from: Literal["provider", "estimate", "none"]
     cost_usd: str | None
-    """None: the price is unknown."""
+    """None if the price is unknown."""
 
 
 class CredentialsReport(msgspec.Struct, frozen=True):
@@ -86,52 +76,49 @@ class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
     dialect: str
     base_url: str
     base_url_from: str | None
-    """The setting or the variable; None: the provider's own."""
+    """The setting or the variable; None for the provider's own URL."""
     credentials: CredentialsReport
     status: Status
     answer: CallReport | None = None
-    tools: CallReport | None = None
     problems: Sequence[Problem] = ()
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What the check is about to do."""
+    """The calls of a check, and their cost."""
 
     calls: int
     targets: Sequence[str]
     ceiling_usd: str | None
-    """The most that those calls may cost whose price is known; None: none is."""
+    """Upper bound for the calls with a known price; None if there are none."""
     unpriced: Sequence[str]
-    """The targets whose price is unknown."""
+    """The targets without a known price."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole."""
+    """The report of one check."""
 
     version: int = VERSION
     ok: bool
-    """Whether none has failed, and one at least was asked."""
+    """Whether no target has failed, and at least one was called."""
     plan: Plan
     calls: int
-    """How many were made."""
     cost_usd: str | None
-    """What those have cost whose price is known; None: none is."""
+    """Cost of the calls with a known price; None if there are none."""
     cost_complete: bool
-    """Whether the price of all is known."""
+    """Whether all prices are known."""
     targets: Sequence[TargetReport]
 
 
 def status_of(problems: Sequence[Problem]) -> Status:
-    """Return how well something is that has these problems."""
+    """Return the status of a target with these problems."""
     levels = {problem.level for problem in problems}
     return "failed" if "failure" in levels else "warning" if levels else "ok"
 
 
-def report_call(outcome: Outcome, problems: Sequence[Problem]) -> CallReport:
-    """Return what is told of a call, with the problems that were seen in it."""
+def report_call(outcome: Outcome) -> CallReport:
+    """Return the report of one call."""
     counts = outcome.charge.counts
     return CallReport(
-        status=status_of(problems),
         http_status=outcome.head.status if outcome.head else None,
         first_event_s=None if outcome.first_event_s is None else round(outcome.first_event_s, 3),
         duration_s=round(outcome.duration_s, 3),
@@ -145,7 +132,7 @@ def report_call(outcome: Outcome, problems: Sequence[Problem]) -> CallReport:
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:
-    """Yield what is told before the first call."""
+    """Yield the lines before the first call."""
     calls, targets = _count(plan.calls, "call"), _count(len(plan.targets), "target")
     most = f", at most {plan.ceiling_usd} USD" if plan.ceiling_usd is not None else ""
     yield f"Up to {calls} to {targets}{most}."
@@ -157,11 +144,11 @@ def lines(report: Report) -> Iterator[str]:
     """Yield the report for people."""
     width = max((len(safe(row.target)) for row in report.targets), default=0)
     for row in report.targets:
-        told = "; ".join(_told(row))
-        yield f"{_MARK[row.status]:8}{safe(row.target):{width}}  {told}".rstrip()
+        summary = _summary(row)
+        yield f"{_MARK[row.status]:8}{safe(row.target):{width}}  {summary}".rstrip()
         for problem in row.problems:
-            what = f"{problem.level}, {problem.cause}"
-            yield f"        {what}: {safe(problem.message)}"
+            kind = f"{problem.level}, {problem.cause}"
+            yield f"        {kind}: {safe(problem.message)}"
             yield f"        -> {safe(problem.advice)}"
     counts = [f"{n} {word}" for word in _MARK if (n := _having(report, word))]
     more = "" if report.cost_complete else " and what has no known price"
@@ -177,20 +164,12 @@ _MARK: dict[Status, str] = {
 }
 
 
-def _told(row: TargetReport) -> Iterator[str]:
-    for name, call in (("answer", row.answer), ("tool call", row.tools)):
-        if call is None:
-            continue
-        if call.status == "failed":
-            yield f"{name} failed after {call.duration_s:.2f} s"
-        else:
-            first = (
-                "" if call.first_event_s is None else f" (first event {call.first_event_s:.2f} s)"
-            )
-            yield f"{name} {call.duration_s:.2f} s{first}"
-    costs = [call.cost_usd for call in (row.answer, row.tools) if call is not None]
-    if costs:
-        yield " + ".join(cost or "unknown" for cost in costs) + " USD"
+def _summary(row: TargetReport) -> str:
+    call = row.answer
+    if call is None:
+        return ""
+    first = "" if call.first_event_s is None else f" (first event {call.first_event_s:.2f} s)"
+    return f"{call.duration_s:.2f} s{first}; {call.cost_usd or 'unknown'} USD"
 
 
 def _having(report: Report, status: Status) -> int:
@@ -202,7 +181,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def safe(text: str) -> str:
-    """Escape what cannot be seen, and what would steer a terminal."""
+    """Escape what is not printable, such as control sequences."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -1,4 +1,4 @@
-"""Which targets are checked: those that are named, or all that the settings know."""
+"""Selection of the targets to check: the named ones, or all of the settings."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -10,23 +10,23 @@ from ...upstreams.endpoints import Upstream
 from ...upstreams.routes import Upstreams
 from ...upstreams.targets import Target
 
-DEMO_MODEL = "demo-tools"
-"""What is asked where there is no provider: the demo that calls tools."""
+DEMO_MODEL = "demo"
+"""Checked if there is no provider."""
 
 
 class Selection(NamedTuple):
-    """What is to be checked."""
+    """Targets and upstreams to check."""
 
     targets: Sequence[Target]
     unnamed: Sequence[Upstream] = ()
-    """The upstreams of which no model is known, so that there is nothing to ask for."""
+    """Upstreams without a known model."""
 
 
 def select(names: Sequence[str], settings: Settings) -> Selection:
-    """Return the targets of these routes, targets and upstreams; of all where none is named.
+    """Return the targets of these routes, targets and upstreams; all if `names` is empty.
 
     Raises:
-        SettingsError: there is no such name, or nothing to ask.
+        SettingsError: a name is unknown, or has no model.
     """
     demo = (DEMO,) if settings.demo or not settings.upstreams else ()
     upstreams = Upstreams(
@@ -49,7 +49,7 @@ def select(names: Sequence[str], settings: Settings) -> Selection:
 
 
 def _find(name: str, upstreams: Upstreams) -> Sequence[Target]:
-    """Return the targets that a name of the command line stands for."""
+    """Return the targets of a name on the command line."""
     for upstream in upstreams.all:
         if name == upstream.name and name not in upstreams.routes and upstream is not DEMO:
             if found := list(_targets_of(upstream)):
@@ -58,7 +58,7 @@ def _find(name: str, upstreams: Upstreams) -> Sequence[Target]:
                 f"no model of upstream {name!r} is known; name one, such as '{name}/MODEL'"
             )
     try:
-        # As the targets of routes are named, which clients may not be allowed to use.
+        # Targets of routes may be checked even if clients may not name them.
         prefix, _, model = name.partition("/")
         for route in upstreams.routes.values():
             if route.name != name and (
@@ -79,7 +79,7 @@ def _targets_of(upstream: Upstream) -> Iterator[Target]:
 
 
 def _each_once(targets: Sequence[Target]) -> list[Target]:
-    """Return the targets without those that have the name of one before."""
+    """Return the targets without duplicate names."""
     found: dict[str, Target] = {}
     for target in targets:
         found.setdefault(target.name, target)
