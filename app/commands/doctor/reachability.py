@@ -103,7 +103,9 @@ async def _list_models(session: Session, health: Reply) -> None:
             session.wrong("page", f"GET /healthz does not reach the relay: {health.describe()}")
         return
     if reply.limited:
-        session.wrong("rate_limit", f"{reply.asked}: refused each time before the relay: {reply.describe()}")
+        session.wrong(
+            "rate_limit", f"{reply.asked}: refused each time before the relay: {reply.describe()}"
+        )
     elif healthy and not judge_redirect(session, reply):
         session.lacks("page", reply, f"GET /v1/models does not reach the relay: {reply.describe()}")
     elif not session.found("redirect"):

@@ -194,6 +194,6 @@ async def send_large_body(session: Session) -> None:
         session.lacks(
             "body_size",
             reply,
-            f"a request of {size(length)} is refused before the relay, which takes "
-            f"{size(length + MARGIN)}: {reply.describe()}",
+            f"a request of {size(length)}, which the relay takes, is refused before it: "
+            f"{reply.describe()}",
         )

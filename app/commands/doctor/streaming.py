@@ -102,7 +102,9 @@ async def _read_stream(session: Session, headers: tuple[tuple[str, str], ...]) -
         elif reply.code:
             raise GivenUp(f"the relay starts no stream to measure: {message}")
         elif reply.limited:
-            session.wrong("rate_limit", f"POST /v1/chat: refused each time before the relay: {message}")
+            session.wrong(
+                "rate_limit", f"POST /v1/chat: refused each time before the relay: {message}"
+            )
         elif not judge_redirect(session, reply):
             session.lacks("page", reply, f"POST /v1/chat does not reach the relay: {message}")
         raise GivenUp
