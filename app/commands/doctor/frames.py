@@ -1,7 +1,4 @@
-"""The bytes of an event stream, line by line: frames with their times, and what is odd.
-
-A client's parser forgives a lot; here all counts that the relay does not send itself.
-"""
+"""Event stream frames with their arrival times, and the lines that a relay does not send."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,15 +6,16 @@ from typing import Any
 
 import msgspec
 
-BOM = b"\xef\xbb\xbf"
+FIELDS = ("event", "data", "id", "retry")
 MAX_ODD = 20
 
 
 @dataclass
 class Frame:
-    """The fields between two blank lines, and when the blank line came."""
+    """The fields between two blank lines."""
 
     at: float
+    """Arrival of the blank line that ends it."""
     fields: list[tuple[str, str]]
 
     def value(self, name: str) -> str | None:
@@ -25,7 +23,7 @@ class Frame:
 
     @property
     def event(self) -> dict[str, Any]:
-        """What `data:` says; an empty object if it is no JSON."""
+        """The object in `data:`; empty if there is none."""
         try:
             value = msgspec.json.decode(self.value("data") or "")
         except msgspec.DecodeError:
@@ -39,14 +37,15 @@ class Frame:
 
 @dataclass
 class Frames:
-    """What an event stream was made of."""
+    """A parsed event stream."""
 
     frames: list[Frame] = field(default_factory=list)
-    comments: list[tuple[float, str]] = field(default_factory=list)
+    comments: list[float] = field(default_factory=list)
+    """Arrival of each."""
     odd: list[str] = field(default_factory=list)
-    """Lines that no relay sends, in words."""
+    """Descriptions of lines that the relay does not send."""
     rest: bytes = b""
-    """What came after the last line's end."""
+    """Bytes after the last line end."""
 
     @property
     def deltas(self) -> list[Frame]:
@@ -58,61 +57,47 @@ class Frames:
 
     @property
     def ended(self) -> bool:
-        """Return whether the stream said that it is over."""
         return bool(self.frames) and self.frames[-1].type == "stream.end"
 
     @property
     def numbers(self) -> list[int]:
-        """The numbers of the events, by their ids."""
+        """The numbers of the events' ids."""
         ids = [frame.value("id") or "" for frame in self.frames]
         tails = [cursor.rpartition(".")[2] for cursor in ids]
         return [int(tail) for tail in tails if tail.isdecimal()]
 
 
 def read_frames(pieces: Iterable[tuple[float, bytes]]) -> Frames:
-    """Cut a body into frames; each came when its last byte did."""
+    """Parse a body; a frame arrived when its last byte did."""
     found = Frames()
+    odd: dict[str, None] = {}
     fields: list[tuple[str, str]] = []
     buffer = b""
-    first = True
     for at, data in pieces:
         buffer += data
         *lines, buffer = buffer.split(b"\n")
         for line in lines:
-            if first:
-                first = False
-                if line.startswith(BOM):
-                    found.odd.append("a byte order mark before the first line")
-                    line = line.removeprefix(BOM)
             if line.endswith(b"\r"):
-                found.odd.append("lines end in CR LF")
+                odd["lines end in CR LF"] = None
                 line = line[:-1]
+            text = line.decode("utf-8", "replace")
+            if text.encode() != line:
+                odd["text that is not UTF-8"] = None
+            name, _, value = text.partition(":")
             if not line:
                 if fields:
                     found.frames.append(Frame(at, fields))
                     fields = []
                 else:
-                    found.odd.append("blank lines between the frames")
+                    odd["blank lines between the frames"] = None
             elif line.startswith(b":"):
-                found.comments.append((at, line[1:].decode("utf-8", "replace").strip()))
+                found.comments.append(at)
+            elif name in FIELDS:
+                if not value.startswith(" "):
+                    odd["no space after the colon of a field"] = None
+                fields.append((name, value.removeprefix(" ")))
             else:
-                _take_field(line, fields, found)
+                odd[f"the line {text[:60]!r}"] = None
     found.rest = buffer
-    found.odd = list(dict.fromkeys(found.odd))[:MAX_ODD]
+    found.odd = list(odd)[:MAX_ODD]
     return found
-
-
-def _take_field(line: bytes, fields: list[tuple[str, str]], found: Frames) -> None:
-    try:
-        text = line.decode()
-    except UnicodeDecodeError:
-        found.odd.append("text that is not UTF-8")
-        text = line.decode("utf-8", "replace")
-    name, colon, value = text.partition(": ")
-    if not colon or name not in ("event", "data", "id", "retry"):
-        if not (colon := ":" if text.partition(":")[0] in ("event", "data", "id", "retry") else ""):
-            found.odd.append(f"the line {text[:60]!r}")
-            return
-        found.odd.append("no space after the colon of a field")
-        name, _, value = text.partition(":")
-    fields.append((name, value))

@@ -1,4 +1,4 @@
-"""How busy this machine and the relay are: late timers look like tokens held back."""
+"""Load of this machine and of the relay: late timers look like tokens that are held back."""
 
 import asyncio
 import math
@@ -7,24 +7,23 @@ from collections import deque
 from collections.abc import Sequence
 
 TICK_S = 0.02
-KEPT = 20_000
-"""Ticks: more than an examination has."""
+MAX_TICKS = 20_000
 LATE_S = 0.06
-"""Of timers, and of short answers: tokens that are 25 ms apart come together by that."""
+"""Of timers and short answers: that joins tokens that are 25 ms apart."""
 OFTEN = 0.2
-"""Of the short answers may be late."""
+"""Part of the short answers that may be late."""
 BUSY_S = 0.5
-"""A machine that is late by so much can say little about times at all."""
+"""With timers as late as this, times mean nothing."""
 
 
 class Lag:
-    """By how much this process is woken too late."""
+    """Delays of this process's timers."""
 
     def __init__(self) -> None:
-        self._ticks: deque[tuple[float, float]] = deque(maxlen=KEPT)
+        self._ticks: deque[tuple[float, float]] = deque(maxlen=MAX_TICKS)
 
     async def watch(self) -> None:
-        """Sleep and see, until it is cancelled."""
+        """Measure until cancelled."""
         while True:
             due = time.monotonic() + TICK_S
             await asyncio.sleep(TICK_S)
@@ -42,9 +41,9 @@ class Lag:
 
 
 def why_not_calm(lag_s: float, answers_s: Sequence[float]) -> str:
-    """Say why times that were measured meanwhile say nothing of a proxy; "" if they do.
+    """Return why times that were measured meanwhile do not show what a proxy does, or "".
 
-    `answers_s`: how long short answers took that nobody holds back.
+    `answers_s`: seconds of short answers, which no proxy holds back.
     """
     if lag_s > LATE_S:
         return f"this machine's timers are late by up to {lag_s * 1000:.0f} ms"

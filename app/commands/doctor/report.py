@@ -1,73 +1,96 @@
-"""What was found, in words and as JSON."""
+"""The report: findings with advice, as text and as JSON."""
 
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from typing import Any
 
-from .advice import advise
-from .findings import Finding
 from .path import Hop
-from .session import Session
+from .session import Finding, Session
 from .via import Via
 
+ADVICE: Mapping[str, Mapping[str, str]] = tomllib.loads(
+    files(__package__).joinpath("advice.toml").read_text("utf-8")
+)
+"""By finding and program; `any` is for all others."""
 PROXIES = "docs/proxies.md"
-MORE = "do not say who they are: --via compares with what is behind one"
-RELAY = frozenset(("replicas", "prefix", "clock", "busy"))
-"""What is rather the relay's own, or its machine's."""
+RELAY = frozenset(("replicas", "prefix", "busy"))
+"""Findings caused by the relay or this machine, and by no proxy."""
+
+
+def advise(code: str, hops: Sequence[Hop], *, unseen: int = 0) -> list[tuple[Hop | None, str]]:
+    """Return the advice for each program that has some; for none of them, and unseen ones, any."""
+    table = ADVICE[code]
+    special: list[tuple[Hop | None, str]] = [
+        (hop, table[hop.program]) for hop in hops if hop.program in table
+    ]
+    return special if special and not unseen else [*special, (None, table["any"])]
+
+
+def _sorted(session: Session) -> list[tuple[Finding, list[tuple[Hop | None, str]]]]:
+    """Return the findings with their advice, notes last."""
+    return [
+        (finding, advise(finding.code, finding.suspects(session.hops), unseen=session.unseen))
+        for finding in sorted(session.findings, key=lambda finding: not finding.wrong)
+    ]
 
 
 def render_json(
-    exam: Session, *, url: str, failure: str = "", inner: Sequence[Via] = ()
+    session: Session, *, url: str, failure: str = "", inner: Sequence[Via] = ()
 ) -> dict[str, Any]:
-    """Write the report for programs; `inner` are the examinations of URLs behind that one."""
-    wrong = [finding for finding in exam.findings if finding.wrong]
+    """Write the report for programs; `inner` are the examinations of inner URLs."""
+    wrong = any(finding.wrong for finding in session.findings)
     return {
         "url": url,
         "status": "wrong" if wrong else "not tried" if failure else "well",
         **({"reason": failure} if failure else {}),
         **({"via": [via.summary for via in inner]} if inner else {}),
-        "unseen": exam.unseen,
+        "unseen": session.unseen,
         "hops": [
-            {"program": hop.program, "says": hop.shown, "known_by": hop.why} for hop in exam.hops
+            {"program": hop.program, "name": hop.shown, "evidence": hop.evidence}
+            for hop in session.hops
         ],
         "findings": [
             {
                 "code": finding.code,
                 "wrong": finding.wrong,
-                "says": finding.says,
-                "likely": [hop.shown for hop, _ in advice if hop is not None],
-                "mend": [
-                    {"program": hop.program if hop else None, "says": says} for hop, says in advice
+                "message": finding.message,
+                "advice": [
+                    {"program": hop.program if hop else None, "message": message}
+                    for hop, message in advice
                 ],
                 **({"values": finding.values} if finding.values else {}),
                 **({"between": list(finding.between)} if finding.between else {}),
             }
-            for finding in exam.findings
-            for advice in [_advise(exam, finding)]
+            for finding, advice in _sorted(session)
         ],
         "measures": {
-            measure.name: {"says": measure.says, **measure.values} for measure in exam.measures
+            measure.name: {"message": measure.message, **measure.values}
+            for measure in session.measures
         },
     }
 
 
-def _advise(exam: Session, finding: Finding) -> list[tuple[Hop | None, str]]:
-    return advise(finding.code, finding.suspects(exam.hops), unseen=exam.unseen)
-
-
-def render_text(exam: Session, *, url: str, failure: str = "", inner: Sequence[Via] = ()) -> str:
-    """Write the report for people; `inner` are the examinations of URLs behind that one."""
+def render_text(session: Session, *, url: str, failure: str = "", inner: Sequence[Via] = ()) -> str:
+    """Write the report for people; `inner` are the examinations of inner URLs."""
+    width = max((len(measure.name) for measure in session.measures), default=0)
     lines = [f"seseragi doctor {url}", ""]
-    width = max((len(measure.name) for measure in exam.measures), default=0)
-    lines += [f"  {measure.name:<{width}}  {measure.says}" for measure in exam.measures]
-    lines += ["", *_render_hops(exam)]
+    lines += [f"  {measure.name:<{width}}  {measure.message}" for measure in session.measures]
+    lines += ["", "In between:"]
+    lines += [f"  {hop.shown} ({hop.evidence})" for hop in session.hops]
+    if session.unseen:
+        lines.append(
+            f"  {session.unseen} more, by X-Forwarded-For, without a name: --via compares with "
+            "the URL behind one"
+        )
+    elif not session.hops:
+        lines.append("  no program that names itself")
     for via in inner:
         found = ", ".join(via.summary["wrong"]) or "nothing is wrong"
         lines.append(f"Behind it, {via.url}: {found}{via.failure and f' ({via.failure})'}")
-    for wrong in (True, False):
-        for finding in exam.findings:
-            if finding.wrong == wrong:
-                lines += ["", *_render_finding(exam, finding)]
-    count = sum(finding.wrong for finding in exam.findings)
+    for finding, advice in _sorted(session):
+        lines += ["", *_render_finding(finding, advice)]
+    count = sum(finding.wrong for finding in session.findings)
     lines.append("")
     if failure:
         lines.append(f"Could not be tried: {failure}")
@@ -75,38 +98,21 @@ def render_text(exam: Session, *, url: str, failure: str = "", inner: Sequence[V
         lines.append(f"{count} {'thing is' if count == 1 else 'things are'} wrong; see {PROXIES}.")
     else:
         lines.append("Nothing is wrong.")
-    return _printable("\n".join(lines)) + "\n"
+    text = "\n".join(lines)  # with names and pages of others: no control characters
+    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text) + "\n"
 
 
-def _render_hops(exam: Session) -> list[str]:
-    if not exam.hops and not exam.unseen:
-        return ["In between: nobody who says so."]
-    more = f"  {exam.unseen} more, by X-Forwarded-For, which {MORE}"
-    return [
-        "In between:",
-        *(f"  {hop.shown} ({hop.why})" for hop in exam.hops),
-        *([more] if exam.unseen else []),
-    ]
-
-
-def _render_finding(exam: Session, finding: Finding) -> list[str]:
-    lines = [f"{'WRONG' if finding.wrong else 'note '}  {finding.code}: {finding.says}"]
+def _render_finding(finding: Finding, advice: list[tuple[Hop | None, str]]) -> list[str]:
+    lines = [f"{'WRONG' if finding.wrong else 'note '}  {finding.code}: {finding.message}"]
     if finding.between is not None:
         outer, behind = finding.between
-        lines.append(
-            f"       introduced between {outer} and {behind}"
-            if behind
-            else f"       already there at {outer}"
+        begins = (
+            f"introduced between {outer} and {behind}" if behind else f"already there at {outer}"
         )
-    advice = _advise(exam, finding)
-    for hop, change in advice:
-        who = "" if hop is None or finding.code in RELAY else f"likely {hop.shown}: "
+        lines.append(f"       {begins}")
+    for hop, message in advice:
+        suspect = "" if hop is None or finding.code in RELAY else f"likely {hop.shown}: "
         if hop is None and len(advice) > 1:
-            who = "or one that was not seen: "
-        lines.append(f"       {who}{change}")
+            suspect = "or a program that was not seen: "
+        lines.append(f"       {suspect}{message}")
     return lines
-
-
-def _printable(text: str) -> str:
-    """Show control characters of what others said as what they are."""
-    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)

@@ -1,37 +1,95 @@
-"""What the probes share: the client, what is known by now, and what was found."""
+"""One examination of one URL: the client, the measurements and the findings so far."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from .findings import Code, Finding, Measure
 from .load import BUSY_S, Lag
 from .path import Hop
 from .wire import Client, Reply
 
 PROMPT = "Say <b>naïve</b></body> 「せせらぎ」🌊 & \u2028 http://a.test a@b.test"
-"""Text that a proxy may not touch: markup, where scripts are put in, other scripts, an emoji, a
-line separator, what is masked or rewritten. The demo says it again, in its first tokens."""
-HARMLESS = "せせらぎ"
+"""Text that a proxy must not change: markup, non-Latin scripts, an emoji, a line separator. The
+demo repeats it in its first tokens."""
 
 DEMO = "demo"
 LONG = "demo-long"
 PAUSE = "demo-pause"
 FAILING = "demo-error"
 TOKEN_S = 0.025
-"""The time of one token of `demo` and `demo-pause`."""
+"""Seconds per token of `demo` and `demo-pause`."""
 
 STREAM = ("accept", "text/event-stream")
 BROWSER = (STREAM, ("accept-encoding", "gzip, deflate, br, zstd"))
 PLAIN = (STREAM, ("accept-encoding", "identity"))
 
+Code = Literal[
+    "tls",
+    "not_seseragi",
+    "redirect",
+    "host",
+    "origin",
+    "prefix",
+    "credential",
+    "page",
+    "errors",
+    "methods",
+    "body_size",
+    "http10",
+    "http10_upstream",
+    "client_address",
+    "buffered",
+    "compressed",
+    "altered",
+    "fields",
+    "truncated",
+    "headers",
+    "cached",
+    "replicas",
+    "last_event_id",
+    "comments",
+    "idle_cut",
+    "total_cut",
+    "json_cut",
+    "disconnect",
+    "stop",
+    "concurrency",
+    "http2",
+    "flaky",
+    "rate_limit",
+    "repeated",
+    "busy",
+]
+
+
+@dataclass(frozen=True)
+class Finding:
+    code: Code
+    message: str
+    wrong: bool = True
+    """False for a note, which does not change the exit status."""
+    values: dict[str, object] = field(default_factory=dict)
+    """The numbers of the message, for programs."""
+    not_by: frozenset[str] = frozenset()
+    """Programs that are ruled out."""
+    between: tuple[str, str] | None = None
+    """The innermost URL with the finding and the next one without it, or "" if there is none.
+    None if only one URL was examined."""
+
+    def suspects(self, hops: Iterable[Hop]) -> list[Hop]:
+        """Return the programs that may have caused it."""
+        return [hop for hop in hops if hop.program not in self.not_by]
+
+
+@dataclass(frozen=True)
+class Measure:
+    name: str
+    message: str
+    values: dict[str, object] = field(default_factory=dict)
+
 
 class GivenUp(Exception):
-    """Nothing more can be found out; `tried` says whether anything was."""
-
-    def __init__(self, reason: str = "", *, tried: bool = True) -> None:
-        super().__init__(reason)
-        self.tried = tried
+    """The examination cannot go on."""
 
 
 @dataclass
@@ -41,104 +99,93 @@ class Session:
     client: Client
     idle_s: float
     model: str | None = None
-    """What to ask instead of the demo's models."""
-    origin: str | None = None
-    """The page that is to call the relay."""
-    say: Callable[[str], None] = lambda text: None
-    """Called with what is done next."""
+    """Replaces the demo's models."""
+    progress: Callable[[str], None] = lambda text: None
 
     measures: list[Measure] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     hops: list[Hop] = field(default_factory=list)
     unseen: int = 0
-    """How many more proxies there are that do not say who they are, at least."""
-    arrival: dict[str, Any] = field(default_factory=dict)
-    """How a request came, as the relay tells it; empty if it does not."""
+    """Proxies that X-Forwarded-For counts beyond `hops`."""
+    echo: dict[str, Any] = field(default_factory=dict)
+    """The answer of `GET /v1/arrival`; empty if there is none."""
     models: frozenset[str] = frozenset()
-    plain: bool = False
-    """Whether something refuses prompts that look like code."""
     lag: Lag = field(default_factory=Lag)
     given_up: bool = False
-    """Whether it ended early, at something that hides all else."""
     refusal: str = ""
-    """How a small request is refused that the relay cannot take."""
+    """The description of the relay's answer to a small invalid request."""
 
-    def measure(self, name: str, says: str, **values: object) -> None:
-        self.measures.append(Measure(name, says, values))
+    def measure(self, name: str, message: str, **values: object) -> None:
+        self.measures.append(Measure(name, message, values))
 
     def wrong(
-        self, code: Code, says: str, *, not_by: frozenset[str] = frozenset(), **values: object
+        self, code: Code, message: str, *, not_by: frozenset[str] = frozenset(), **values: object
     ) -> None:
-        """Note a fault, once for each code; `not_by` are programs that do not do that."""
+        """Add a fault, once for each code."""
         if not self.found(code):
-            self.findings.append(Finding(code, says, values=values, not_by=not_by))
+            self.findings.append(Finding(code, message, values=values, not_by=not_by))
 
-    def note(self, code: Code, says: str, **values: object) -> None:
-        """Note something that is worth knowing and no fault."""
+    def note(self, code: Code, message: str, **values: object) -> None:
         if not self.found(code):
-            self.findings.append(Finding(code, says, wrong=False, values=values))
-
-    def lacks(self, code: Code, reply: Reply, says: str) -> None:
-        """Note that a request did not get where it should.
-
-        That nothing came, or that a gateway waited in vain, may be a busy machine.
-        """
-        if reply.bad_gateway or not reply.status:
-            self.late(code, says, during=[reply.span])
-        else:
-            self.wrong(code, says)
+            self.findings.append(Finding(code, message, wrong=False, values=values))
 
     def late(
-        self, code: Code, says: str, *, during: Iterable[tuple[float, float]], **values: object
+        self, code: Code, message: str, *, during: Iterable[tuple[float, float]], **values: object
     ) -> None:
-        """Note a fault that is known by times alone, if this machine can tell.
+        """Add a fault that only times show, or the note `busy` if timers were late meanwhile.
 
-        `during` are the spans in which it was measured; one without a late timer is enough.
+        `during` are the spans of its measurements; one without a late timer is enough.
         """
         if self.found(code):
             return
         worst = min(self.lag.worst(*span) for span in during)
         if worst < BUSY_S:
-            self.findings.append(Finding(code, says, values=values))
+            self.findings.append(Finding(code, message, values=values))
         elif not any(finding.values.get("unsure") == code for finding in self.findings):
-            says = (
-                f"this machine's own timers were late by up to {within(worst)} meanwhile, so it is "
-                f"not sure that {says}"
+            message = (
+                f"timers of this machine were late by up to {within(worst)}, so this is not "
+                f"certain: {message}"
             )
             lag: dict[str, object] = {"unsure": code, "lag_s": round(worst, 3)}
-            self.findings.append(Finding("busy", says, wrong=False, values=lag))
+            self.findings.append(Finding("busy", message, wrong=False, values=lag))
+
+    def lacks(self, code: Code, reply: Reply, message: str) -> None:
+        """Add a request that did not arrive; no answer, or 502 to 504, may be a busy machine."""
+        if reply.bad_gateway or not reply.status:
+            self.late(code, message, during=[reply.span])
+        else:
+            self.wrong(code, message)
 
     def found(self, *codes: Code) -> bool:
         return any(finding.code in codes for finding in self.findings)
 
     @property
     def heartbeat_s(self) -> float:
-        """After how much silence the relay sends a comment."""
-        given = self.arrival.get("heartbeat_s")
+        given = self.echo.get("heartbeat_s")
         return float(given) if isinstance(given, int | float) and given > 0 else 10.0
 
     def has(self, model: str) -> bool:
-        return model in self.models
+        """Return whether the relay has a model of the demo, and `--model` does not replace it."""
+        return model in self.models and self.model is None
 
     def chat(self, *, model: str = DEMO, **fields: Any) -> dict[str, Any]:
-        """Return a request for an answer, by the model that was asked for if there is one."""
-        message = {"role": "user", "content": HARMLESS if self.plain else PROMPT}
+        message = {"role": "user", "content": PROMPT}
         return {"model": self.model or model, "messages": [message], **fields}
 
     async def start(self, **fields: Any) -> str:
-        """Start a stream that nobody reads, and return its id; "" if that failed."""
+        """Start a stream without a reader and return its id, or "" if that failed."""
         reply = await self.client.ask(
             "POST",
             "/v1/chat",
             body=self.chat(**fields),
             headers=[("prefer", "respond-async")],
-            until=lambda reply: reply.status == 200,  # the header was lost: it streams
+            until=lambda reply: reply.status == 200,  # the header was removed: it streams
         )
         stream = reply.json().get("id") if reply.status == 202 else reply.header("stream-id")
         return stream if isinstance(stream, str) else ""
 
     async def state(self, stream: str) -> dict[str, Any]:
-        """Return what the relay says of a stream; an empty object if it says nothing."""
+        """Return the relay's description of a stream, or an empty object."""
         reply = await self.client.ask("GET", f"/v1/streams/{stream}")
         return reply.json() if reply.status == 200 else {}
 
@@ -147,14 +194,14 @@ class Session:
 
 
 def within(seconds: float) -> str:
-    """Write a time for people."""
+    """Format a duration."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
 
 
 def size(number: float) -> str:
-    """Write a number of bytes for people."""
+    """Format a number of bytes."""
     if number < 1024:
         return f"{number:.0f} bytes"
     if number < 2**20:

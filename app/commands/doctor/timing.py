@@ -1,4 +1,4 @@
-"""Arrival times: whether tokens that were written one by one came so, and else how not. No I/O."""
+"""Arrival times of tokens that were written evenly: held back or not. No I/O."""
 
 import statistics
 from collections.abc import Sequence
@@ -7,43 +7,46 @@ from itertools import pairwise
 from typing import Literal
 
 TOGETHER_S = 0.004
-"""What comes within it came at once."""
-PAUSE_S = 0.03
-"""What is further apart than that was not one write of a buffer."""
+"""Tokens less than this apart came at once."""
 BURST = 5
-"""So many tokens at once are more than a network or a busy machine brings together."""
+"""A network or a busy machine joins fewer tokens."""
 USUAL = 3
-"""So many may come together by chance, and not in the mean: of a relay's writes a fifteenth do."""
+"""Tokens that may come together by chance, but not on average: a fifteenth of a relay's do."""
 ENOUGH = 10
-"""Tokens, to say anything at all."""
+"""Tokens, for any verdict."""
 AT_ONCE = 0.3
-"""Of the time in which it was written: what comes within less was held to the end."""
+"""Of the time in which it was written: a stream that came within less was held to its end."""
 MOSTLY = 0.6
 LATE = 1.3
-"""Of the time in which it was written: what takes longer has come too slowly, and not held."""
+"""Of the time in which it was written: a stream that took longer is slow, and not held back."""
 
 
 @dataclass(frozen=True)
-class Pace:
-    """How tokens arrived."""
+class Timing:
+    """Arrival of tokens."""
 
     tokens: int
     spread_s: float
     """From the first to the last."""
     written_s: float
-    """In how long they were written."""
     groups: int
+    """Of tokens that came at once."""
     largest: int
-    """Tokens in the largest group that came at once."""
+    """Tokens of the largest group."""
     period_s: float
-    """Between groups, typically."""
+    """Median time between groups."""
     held: Literal["", "at once", "in bursts"]
 
 
-def measure(times: Sequence[float], *, written_s: float) -> Pace:
-    """Judge the arrival times of tokens that were written evenly over so many seconds."""
-    groups = group(times, TOGETHER_S)
-    sizes = [len(found) for found in groups]
+def measure(times: Sequence[float], *, written_s: float) -> Timing:
+    """Judge the arrival times of tokens that were written evenly within `written_s`."""
+    groups: list[list[float]] = []
+    for at in times:
+        if groups and at - groups[-1][-1] <= TOGETHER_S:
+            groups[-1].append(at)
+        else:
+            groups.append([at])
+    sizes = [len(group) for group in groups]
     gaps = [later[0] - earlier[0] for earlier, later in pairwise(groups)]
     spread = times[-1] - times[0] if times else 0.0
     in_bursts = sum(size for size in sizes if size >= BURST)
@@ -55,7 +58,7 @@ def measure(times: Sequence[float], *, written_s: float) -> Pace:
             in_bursts > MOSTLY * len(times) or len(times) > USUAL * len(groups)
         ):
             held = "in bursts"
-    return Pace(
+    return Timing(
         tokens=len(times),
         spread_s=spread,
         written_s=written_s,
@@ -66,43 +69,17 @@ def measure(times: Sequence[float], *, written_s: float) -> Pace:
     )
 
 
-def group(times: Sequence[float], apart_s: float) -> list[list[float]]:
-    """Put times together that follow each other closely."""
-    groups: list[list[float]] = []
-    for at in times:
-        if groups and at - groups[-1][-1] <= apart_s:
-            groups[-1].append(at)
-        else:
-            groups.append([at])
-    return groups
+def block_bytes(pieces: Sequence[tuple[float, bytes]]) -> int:
+    """Return the median bytes of the groups that came at once, or 0 if there is only one.
 
-
-@dataclass(frozen=True)
-class Blocks:
-    """What came of a stream that was held back, in groups with pauses between them."""
-
-    bytes: int
-    """Of a group, typically; 0 where there was no whole group."""
-    period_s: float
-    even: bool
-    """Whether all have nearly the same size."""
-
-
-def find_blocks(pieces: Sequence[tuple[float, bytes]]) -> Blocks:
-    """Find the size of the buffer that tokens have been held in."""
-    groups: list[tuple[float, int]] = []
-    last = None
+    The first and the last group are not whole blocks.
+    """
+    sizes: list[int] = []
+    last = float("-inf")
     for at, data in pieces:
-        if last is not None and at - last <= PAUSE_S:
-            groups[-1] = (groups[-1][0], groups[-1][1] + len(data))
+        if at - last <= TOGETHER_S:
+            sizes[-1] += len(data)
         else:
-            groups.append((at, len(data)))
+            sizes.append(len(data))
         last = at
-    inner = groups[1:-1] or groups[1:]
-    if not inner:
-        return Blocks(0, 0.0, even=False)
-    sizes = sorted(size for _, size in inner)
-    typical = int(statistics.median(sizes))
-    near = sum(abs(size - typical) < 0.15 * typical for size in sizes)
-    gaps = [later[0] - earlier[0] for earlier, later in pairwise(groups)]
-    return Blocks(typical, statistics.median(gaps), even=near > 0.7 * len(sizes))
+    return int(statistics.median(inner)) if (inner := sizes[1:-1] or sizes[1:]) else 0

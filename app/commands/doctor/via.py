@@ -1,61 +1,59 @@
-"""Several URLs of one relay, from the outermost inwards: between which two a finding begins."""
+"""Several URLs of one relay, from the outermost inwards: the two between which a finding begins."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .findings import Finding
-from .session import Session
+from .session import Finding, Session
 
 
 @dataclass(frozen=True)
 class Via:
-    """The examination of a URL behind the one that was asked for."""
+    """The examination of an inner URL."""
 
-    exam: Session
+    session: Session
     url: str
     failure: str
-    """Why it was not completed; then it says nothing of any finding."""
+    """Why it was not completed, or ""; then it shows nothing of any finding."""
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What was found there, in short."""
-        wrong = [finding.code for finding in self.exam.findings if finding.wrong]
+        wrong = [finding.code for finding in self.session.findings if finding.wrong]
         reason = {"reason": self.failure} if self.failure else {}
         return {"url": self.url, "wrong": wrong, **reason}
 
     def has(self, finding: Finding) -> bool | None:
-        """Return whether a finding is there too; None if that is not known."""
-        found = self.exam.findings
+        """Return whether a finding is there too; None if that is unknown."""
+        found = self.session.findings
         if any(one.values.get("unsure") == finding.code for one in found):
             return None
         return any((one.code, one.wrong) == (finding.code, finding.wrong) for one in found)
 
 
-def locate(exam: Session, url: str, inner: Sequence[Via]) -> None:
-    """Note of each finding between which two URLs it begins, and rule out other programs."""
+def locate(session: Session, url: str, inner: Sequence[Via]) -> None:
+    """Set the URLs between which each finding begins, and rule out other programs."""
     tried = [via for via in inner if not via.failure]
     if tried:
-        exam.findings[:] = [
-            finding if finding.code == "busy" else _locate(finding, exam, url, tried)
-            for finding in exam.findings
+        session.findings[:] = [
+            finding if finding.code == "busy" else _locate(finding, session, url, tried)
+            for finding in session.findings
         ]
 
 
-def _locate(finding: Finding, exam: Session, url: str, inner: Sequence[Via]) -> Finding:
-    suspects = {hop.program for hop in exam.hops}
+def _locate(finding: Finding, session: Session, url: str, inner: Sequence[Via]) -> Finding:
+    suspects = {hop.program for hop in session.hops}
     innocent: set[str] = set()
     behind_url = ""
     for via in inner:
         is_there = via.has(finding)
-        behind = {hop.program for hop in via.exam.hops}
+        behind = {hop.program for hop in via.session.hops}
         if is_there:
             url = via.url
             innocent |= suspects - behind
             suspects &= behind
         elif is_there is not None:
             behind_url = via.url
-            # One that is seen on both sides may be two of a kind.
+            # A program that is seen on both sides may be two of a kind.
             if suspects - behind:
                 innocent |= behind
             break

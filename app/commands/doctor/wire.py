@@ -1,7 +1,7 @@
-"""One request over a connection of its own: what came, when, in which reads and chunks.
+"""HTTP/1.1 client of the doctor: one connection for each request, and the time of every read.
 
-An HTTP client for programs hides all of that. The framing is h11's. Nothing here raises for
-what the other side does: it is in the reply.
+HTTP clients for programs hide both. The framing is h11's. Faults of the other side are in the
+reply; none raises.
 """
 
 import asyncio
@@ -9,7 +9,6 @@ import contextlib
 import math
 import ssl
 import time
-import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -24,29 +23,25 @@ REDIRECTS = (301, 302, 303, 307, 308)
 TRIES = 3
 AT_ONCE_S = 0.8
 PAUSE_S = 0.1
-LIMIT_S = 1.1
-"""After so long nginx, which says 503 by default, takes a request where it takes one a second."""
 LIMITED_TRIES = 5
 LIMITED_PAUSE_S = 0.5
 LIMITED_MOST_S = 4.0
-"""What refuses too many requests is asked again after a pause, which doubles up to this."""
+"""The longest pause before a retry after 429; the pauses double."""
 SPACING_S = 0.2
-"""Between two requests, once one was refused for being one too many."""
+"""Between two requests, after the first 429."""
 MAX_BODY = 8 * 2**20
-"""More of a body is not read."""
 
 Ending = Literal["whole", "cut", "left", "silent", "refused", "tls", "malformed"]
-"""`whole`: ended as HTTP says. `cut`: the connection was lost before that. `left`: by us, who had
-seen enough. `silent`: by us, in vain. `refused`: no connection. `tls`: no TLS. `malformed`: no
-HTTP."""
+"""`whole`: ended as HTTP requires. `cut`: the connection was lost before that. `left`: by `until`.
+`silent`: timed out. `refused`: no connection. `tls`: no TLS. `malformed`: no HTTP."""
 
 Piece = tuple[float, bytes]
-"""When some bytes came, and these."""
+"""One read: its time and its bytes."""
 
 
 @dataclass(frozen=True)
 class Url:
-    """The public URL of a relay, without a slash at its end."""
+    """The public URL of a relay, without a trailing slash."""
 
     scheme: str
     host: str
@@ -55,14 +50,14 @@ class Url:
 
     @classmethod
     def parse(cls, text: str) -> "Url":
-        """Parse a URL; `https` if it does not say.
+        """Parse a URL; the default scheme is `https`.
 
         Raises:
-            ValueError: it is none of `http` or `https`.
+            ValueError: it is not a URL of http or https, or has more than a path.
         """
         parts = urlsplit(text if "://" in text else f"https://{text}")
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{text!r} is no URL of http or https")
+            raise ValueError(f"{text!r} is not a URL of http or https")
         if parts.query or parts.fragment or parts.username:
             raise ValueError(f"{text!r}: give the address of the relay alone, without ? # or @")
         port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -85,39 +80,35 @@ class Url:
 
 @dataclass
 class Reply:
-    """What came for one request."""
+    """One request and its answer."""
 
     asked: str
     """The method and the path."""
     began: float
-    """When the connection was begun, by the monotonic clock like all other times."""
+    """Start of the connection. All times are of the monotonic clock."""
     connected: float | None = None
     headed: float | None = None
-    """When the head had come."""
+    """End of the head."""
     ended: float = 0
     ending: Ending = "cut"
     error: str = ""
     status: int = 0
-    """0 where no head came."""
+    """0 without a head."""
     version: str = ""
     headers: list[tuple[str, str]] = field(default_factory=list)
     pieces: list[Piece] = field(default_factory=list)
-    """The body, by reads."""
-    chunks: list[int] = field(default_factory=list)
-    """The sizes of the body's chunks."""
+    """The reads of the body."""
     size: int = 0
-    """Bytes of the body so far, compressed if they are."""
 
     @property
     def span(self) -> tuple[float, float]:
-        """From when to when it was waited for."""
         return self.began, self.ended or math.inf
 
     def all(self, name: str) -> list[str]:
         return [value for known, value in self.headers if known == name]
 
     def header(self, name: str) -> str:
-        """Return the value of a header; "" where there is none."""
+        """Return the value of a header, or ""."""
         return ", ".join(self.all(name))
 
     @property
@@ -126,27 +117,16 @@ class Reply:
 
     @property
     def coding(self) -> str:
-        """How the body is compressed; "" if it is not."""
+        """The compression of the body, or ""."""
         coding = self.header("content-encoding").strip().lower()
         return "" if coding == "identity" else coding
 
     @property
     def body(self) -> bytes:
-        return b"".join(data for _, data in self.decoded())
-
-    def decoded(self) -> list[Piece]:
-        """Return the body without its compression, as far as that can be undone here."""
-        if self.coding not in ("gzip", "x-gzip", "deflate"):
-            return [] if self.coding else self.pieces
-        inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
-        pieces: list[Piece] = []
-        with contextlib.suppress(zlib.error):
-            for at, data in self.pieces:
-                pieces.append((at, inflate.decompress(data, MAX_BODY)))
-        return pieces
+        return b"".join(data for _, data in self.pieces)
 
     def json(self) -> dict[str, Any]:
-        """Return the body as an object; an empty one if it is none."""
+        """Return the body's object; empty if there is none."""
         try:
             value = msgspec.json.decode(self.body)
         except msgspec.DecodeError:
@@ -155,50 +135,53 @@ class Reply:
 
     @property
     def code(self) -> str:
-        """The code of the relay's error; "" if the answer is none of the relay's errors."""
+        """The code of a relay's error, or ""."""
         body = self.json()
         code = body.get("code") if "request_id" in body else None
         return code if isinstance(code, str) else ""
 
     @property
     def own(self) -> bool:
-        """Return whether this is an error in the relay's words, in whichever dialect."""
+        """Return whether this is an error of the relay, in any dialect."""
         return bool(self.code) or isinstance(self.json().get("error"), dict)
 
     @property
     def bad_gateway(self) -> bool:
-        """Return whether a proxy says that it did not reach the relay."""
+        """Return whether a proxy did not reach the relay."""
         return self.status in BAD_GATEWAY and not self.code
 
     def fails_at_once(self, *, closed: bool) -> bool:
-        """Return whether a gateway fails; `closed`: or whatever closes the connection at once."""
+        """Return whether a gateway fails at once; `closed`: or the connection closes at once."""
         gone = closed and not self.status and self.ending in ("cut", "refused")
         return (self.bad_gateway or gone) and self.ended - self.began <= AT_ONCE_S
 
     @property
     def limited(self) -> bool:
-        """Return whether a proxy says that there were too many requests."""
-        return self.status == 429 and not self.own
+        """Return whether a proxy refused one request too many.
+
+        nginx answers 503 for `limit_req` and `limit_conn` by default, and 502 for a failed
+        upstream.
+        """
+        refused = self.status == 429 or (self.status == 503 and "nginx" in self.header("server"))
+        return refused and not self.own
 
     @property
     def redirects(self) -> bool:
-        """Return whether it leads elsewhere."""
         return self.status in REDIRECTS and bool(self.header("location"))
 
     @property
     def is_page(self) -> bool:
-        """Return whether this is a page for people."""
+        """Return whether this is an HTML page."""
         return self.media_type == "text/html" or self.body[:200].lstrip().lower().startswith(
             (b"<!doctype html", b"<html")
         )
 
     @property
     def seconds(self) -> float:
-        """How long it took to the head, or to the end where no head came."""
+        """Seconds to the head, or to the end without one."""
         return (self.headed if self.headed is not None else self.ended) - self.began
 
     def describe(self) -> str:
-        """Say in some words what came."""
         if self.status:
             kind = self.code or ("an HTML page" if self.is_page else self.media_type)
             text = f"{self.status} ({kind})" if kind else f"{self.status}"
@@ -213,7 +196,7 @@ class Reply:
 
 
 class Client:
-    """Asks one relay."""
+    """Sends requests to one relay."""
 
     def __init__(
         self,
@@ -225,16 +208,14 @@ class Client:
     ) -> None:
         self.url = url
         self.credential = credential
-        """The headers that say who asks."""
         self.trust = trust
         self.trust.set_alpn_protocols(["http/1.1"])
         self.timeout_s = timeout_s
         self.replies: list[Reply] = []
-        """All there were, in the order of their requests."""
         self.limited = False
-        """Whether requests were refused for being too many."""
-        self._patience = LIMITED_TRIES
-        """How often such a one is asked again; not at all once that was in vain."""
+        """Whether a proxy limits the rate of requests."""
+        self._retries = LIMITED_TRIES
+        """After a refusal by such a limit; none once all were in vain."""
 
     async def ask(
         self,
@@ -249,13 +230,12 @@ class Client:
         patient: bool = True,
         once: bool = False,
     ) -> Reply:
-        """Ask on a new connection, and read to the end, to `until`, or for so many seconds.
+        """Send a request over a new connection and read to the end, `until`, or `within_s`.
 
-        `path` is below the URL. A `body` that is not bytes is sent as JSON. `until` is asked
-        after each read. Where a gateway fails at once, it is asked again, and where it closes
-        the connection or counts requests, unless `patient` is false: that it does so now and
-        then is one fault, and not one of whatever was just looked at. `once`: nothing is asked
-        again.
+        A `body` that is not bytes is sent as JSON. `until` is called after each read. A request
+        is sent again if a gateway fails at once and, if `patient`, if the connection closes at
+        once or a limit on the rate refuses it: such failures are findings of their own.
+        `once`: it is never sent again.
         """
         request = (method, path, body, headers, anonymous)
         failed = limited = 0
@@ -267,14 +247,13 @@ class Client:
                 return reply
             if reply.limited and patient:
                 self.limited = True
-                if limited >= self._patience:
-                    self._patience = 0
+                if limited >= self._retries:
+                    self._retries = 0
                     return reply
                 await asyncio.sleep(min(LIMITED_PAUSE_S * 2**limited, LIMITED_MOST_S))
                 limited += 1
             elif reply.fails_at_once(closed=patient) and failed < TRIES - 1:
-                last = failed == TRIES - 2 and reply.status == 503 and patient
-                await asyncio.sleep(LIMIT_S if last else PAUSE_S * 2**failed)
+                await asyncio.sleep(PAUSE_S * 2**failed)
                 failed += 1
             else:
                 return reply
@@ -289,7 +268,9 @@ class Client:
         method, path, body, headers, anonymous = request
         reply = Reply(f"{method} {path.partition('?')[0]}", time.monotonic())
         self.replies.append(reply)
-        content = b"" if body is None else _encode(body)
+        content = body if isinstance(body, bytes) else b""
+        if body is not None and not isinstance(body, bytes):
+            content = msgspec.json.encode(body)
         fields = [
             ("host", self.url.authority),
             ("user-agent", "seseragi-doctor"),
@@ -328,36 +309,32 @@ class Client:
                 sending.cancel()
         except h11.RemoteProtocolError as error:
             reply.ending = "malformed"
-            reply.error = f"no proper HTTP: {error}"
+            reply.error = f"invalid HTTP: {error}"
         except ssl.SSLError as error:
             reply.ending = "cut" if reply.connected else "tls"
-            reply.error = reason_of(error)
+            reply.error = _reason_of(error)
         except OSError as error:
             reply.ending = "cut" if reply.connected else "refused"
-            reply.error = reason_of(error)
+            reply.error = _reason_of(error)
             if not reply.connected and self.url.scheme == "https" and not error.errno:
-                reply.ending = "tls"  # a connection came about, and was closed in the handshake
-                reply.error = "closed in the handshake, as by what knows no TLS 1.2 or none at all"
+                reply.ending = "tls"
+                reply.error = "closed in the handshake: the port may not use TLS, or not 1.2"
         finally:
             if writer is not None:
                 writer.transport.abort()
 
-    async def connect(
-        self, *, address: str | None = None
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Open a connection, to one of the addresses of the name if it is given."""
-        host = address or self.url.host
-        if self.url.scheme == "http":
-            return await asyncio.open_connection(host, self.url.port)
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Open a connection."""
+        tls = self.trust if self.url.scheme == "https" else None
         return await asyncio.open_connection(
-            host, self.url.port, ssl=self.trust, server_hostname=self.url.host
+            self.url.host, self.url.port, ssl=tls, server_hostname=self.url.host if tls else None
         )
 
 
 async def _send(writer: asyncio.StreamWriter, connection: h11.Connection, content: bytes) -> None:
     data = connection.send(h11.Data(data=content)) or b"" if content else b""
     data += connection.send(h11.EndOfMessage()) or b""
-    with contextlib.suppress(OSError):  # what is refused may be refused before it is sent
+    with contextlib.suppress(OSError):  # a refusal may come before all is sent
         for start in range(0, len(data), READ_BYTES):
             writer.write(data[start : start + READ_BYTES])
             await writer.drain()
@@ -389,7 +366,7 @@ async def _read(
 
 
 def _take(connection: h11.Connection, reply: Reply, now: float) -> bool:
-    """Take what has come; return whether it is all."""
+    """Add what has arrived to the reply; return whether the answer is complete."""
     piece = b""
     over = False
     while not over:
@@ -403,9 +380,6 @@ def _take(connection: h11.Connection, reply: Reply, now: float) -> bool:
             reply.headers = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in event.headers]
         elif isinstance(event, h11.Data):
             piece += bytes(event.data)
-            if event.chunk_start or not reply.chunks:
-                reply.chunks.append(0)
-            reply.chunks[-1] += len(event.data)
         over = isinstance(event, h11.EndOfMessage | h11.ConnectionClosed)
     if piece:
         reply.pieces.append((now, piece))
@@ -413,12 +387,8 @@ def _take(connection: h11.Connection, reply: Reply, now: float) -> bool:
     return over
 
 
-def _encode(body: object) -> bytes:
-    return body if isinstance(body, bytes) else msgspec.json.encode(body)
-
-
-def reason_of(error: OSError) -> str:
-    """Say why a connection failed."""
+def _reason_of(error: OSError) -> str:
+    """Return why a connection failed."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message.lower()
     if isinstance(error, ssl.SSLError):

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.commands.doctor.advice import advise
 from app.commands.doctor.command import examine
 from app.commands.doctor.load import BUSY_S
+from app.commands.doctor.report import advise
 from app.commands.doctor.session import Session
 from app.commands.doctor.wire import Client, Url
 from tests.proxies.programs import Proxy
@@ -31,16 +31,16 @@ TRIES = 2
 class Seen:
     """What an examination said."""
 
-    exam: Session
+    session: Session
     failure: str
 
     @property
     def wrong(self) -> set[str]:
-        return {finding.code for finding in self.exam.findings if finding.wrong}
+        return {finding.code for finding in self.session.findings if finding.wrong}
 
     @property
     def notes(self) -> set[str]:
-        return {finding.code for finding in self.exam.findings if not finding.wrong}
+        return {finding.code for finding in self.session.findings if not finding.wrong}
 
     def agrees(self, wrong: set[str]) -> bool:
         """Return whether it names just these.
@@ -52,22 +52,22 @@ class Seen:
 
     @property
     def busy(self) -> bool:
-        return "busy" in self.notes or self.exam.lag.worst() >= BUSY_S
+        return "busy" in self.notes or self.session.lag.worst() >= BUSY_S
 
     @property
     def likely(self) -> set[str]:
         """Whom it names for what is wrong."""
         return {
             hop.program
-            for finding in self.exam.findings
+            for finding in self.session.findings
             if finding.wrong
-            for hop, _ in advise(finding.code, finding.suspects(self.exam.hops))
+            for hop, _ in advise(finding.code, finding.suspects(self.session.hops))
             if hop is not None
         }
 
     @property
     def words(self) -> str:
-        return "\n".join(finding.says for finding in self.exam.findings)
+        return "\n".join(finding.message for finding in self.session.findings)
 
 
 Setup = Callable[[Path, int], contextlib.AbstractAsyncContextManager[Proxy | str]]
@@ -107,14 +107,13 @@ async def examine_url(
     authority: Path | None = None,
     idle_s: float = IDLE_S,
     key: str = "",
-    origin: str | None = None,
     timeout_s: float = 10,
 ) -> Seen:
     trust = ssl.create_default_context(cafile=authority)
     credential = (("authorization", f"Bearer {key}"),) if key else ()
     client = Client(Url.parse(url), credential=credential, trust=trust, timeout_s=timeout_s)
-    exam = Session(client, idle_s=idle_s, origin=origin)
-    return Seen(exam, await examine(exam))
+    session = Session(client, idle_s=idle_s)
+    return Seen(session, await examine(session))
 
 
 async def examine_all(cases: Mapping[str, Case], folder: Path, **options: Any) -> dict[str, Seen]:

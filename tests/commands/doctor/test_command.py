@@ -90,7 +90,7 @@ async def test_reports_for_people_and_for_programs_with_a_key_and_without():
     report: dict[str, Any] = json.loads(data[1])
     assert "well" == report["status"]
     assert {"busy"} >= {finding["code"] for finding in report["findings"]}
-    assert report["measures"]["pace"]["tokens"] == 80
+    assert report["measures"]["timing"]["tokens"] == 80
     assert "" == data[2]
     assert (2, True) == (without[0], "--key" in without[1]), without
     assert (2, True) == (wrong[0], "refuses the credential" in wrong[1]), wrong
@@ -173,7 +173,7 @@ async def test_ctrl_c_ends_it_without_a_traceback():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["ftp://a"], "'ftp://a' is no URL"),
+        (["ftp://a"], "'ftp://a' is not a URL"),
         (["http://a", "--idle", "1000"], "--idle: 1000 is not between"),
         (["http://a", "--timeout", "-1"], "--timeout: -1 is not between"),
         (["http://a", "--key", "a\nb"], "--key or SESERAGI_KEY"),

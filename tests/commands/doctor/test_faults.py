@@ -22,7 +22,6 @@ from tests.commands.doctor.exams import (
     examine_all,
     examine_url,
     judge,
-    nothing,
 )
 from tests.commands.doctor.tampering import Faults, page, replacing, tampering
 from tests.proxies.programs import Proxy
@@ -127,11 +126,9 @@ CASES = {
     "takes ids": Case(tampering(Faults(body=drop_ids)), {"fields"}, "id: of the frames"),
     "other lines": Case(tampering(Faults(body=replacing(b"\n", b"\r\n"))), {"altered"}, "CR LF"),
     "transcodes": Case(tampering(Faults(body=replacing(b"\xf0\x9f", b"??"))), {"altered"}, "UTF-8"),
-    "thinks first": Case(tampering(Faults(begins_after_s=3.2)), {"first_byte"}),
-    "trickles": Case(tampering(Faults(bytes_per_s=1800)), {"throttled"}),
     "so many seconds": Case(tampering(Faults(ends_after_s=5)), {"total_cut"}, options=LONGER),
     "dies in silence": Case(
-        tampering(Faults(dies_after_s=5)), {"idle_cut"}, "nobody is told", options=LONGER
+        tampering(Faults(dies_after_s=5)), {"idle_cut"}, "stays open", options=LONGER
     ),
     "reads on": Case(tampering(Faults(keeps_upstream=True)), {"disconnect"}),
     "fails at times": Case(tampering(Faults(refuse=sometimes)), {"flaky"}, "502"),
@@ -139,34 +136,14 @@ CASES = {
     "no cancel": Case(
         tampering(Faults(refuse=on(rb"POST \S*/cancel", b"403 Forbidden"))), {"stop"}
     ),
-    "wrong clock": Case(tampering(Faults(answer=set_header(b"date", YESTERDAY))), {"clock"}),
-    "CORS twice": Case(
-        tampering(
-            Faults(answer=lambda head: head[:-2] + b"access-control-allow-origin: *\r\n\r\n")
-        ),
-        {"cors"},
-        "more than once",
-        options={"origin": "https://chat.example"},
-        relay={"cors_origins": "https://chat.example"},
-    ),
-    "CORS nowhere": Case(
-        nothing, {"cors"}, "cannot ask", options={"origin": "https://chat.example"}
-    ),
     "leads elsewhere": Case(tampering(Faults(refuse=lambda head, _: REDIRECT)), {"redirect"}),
     "not here": Case(tampering(Faults(refuse=on(b"", b"404 Not Found"))), {"not_seseragi"}),
     "other name": Case(tampering(Faults(request=set_header(b"host", b"relay.internal"))), {"host"}),
     "two relays": Case(two_relays, {"replicas"}),
     "prefix": Case(below_a_prefix, {"prefix"}),
-    "Authorization": Case(
-        tampering(Faults(refuse=unless_x_api_key)),
-        {"credential"},
-        "the same key as x-api-key",
-        relay={"auth": "none"},
-        options={"key": KEY},
-    ),
     "login": Case(tampering(Faults(refuse=lambda head, _: LOGIN)), {"credential"}, "login of its"),
     "POST leads elsewhere": Case(
-        tampering(Faults(refuse=chat(SLASH))), {"redirect"}, "their question is lost"
+        tampering(Faults(refuse=chat(SLASH))), {"redirect"}, "body is lost"
     ),
     "a page for POST": Case(tampering(Faults(refuse=chat(page(b"200 OK")))), {"errors", "page"}),
     "counts requests": Case(
@@ -178,27 +155,21 @@ CASES = {
         tampering(Faults(refuse=lambda head, _: MANY)), {"rate_limit"}, "each time"
     ),
     "closes at times": Case(tampering(Faults(refuse=each(7, b""))), {"flaky"}, "closed without"),
-    "other type": Case(
-        tampering(Faults(request=set_header(b"content-type", b"text/plain"))), {"request_header"}
-    ),
     "other ids": Case(
         tampering(Faults(body=lambda data: re.sub(rb"(?m)^id: \S*\.", b"id: ", data))),
         {"altered"},
         "ids are not those",
     ),
     "a script at the end": Case(tampering(Faults(body=add_script)), {"altered"}, "<script>"),
-    "so many seconds, early": Case(
-        tampering(Faults(ends_after_s=4)), {"total_cut"}, options=LONGER, relay={"heartbeat_s": 10}
-    ),
     "hints early": Case(tampering(Faults(answer=lambda head: HINTS + head))),
 }
 
 
 WITHOUT_SILENCE = (
     *("takes ids", "other lines", "transcodes", "other ids", "a script at the end", "hints early"),
-    *("fails at times", "closes at times", "no DELETE", "no cancel", "wrong clock", "other type"),
-    *("CORS twice", "CORS nowhere", "Authorization", "two relays", "prefix", "thinks first"),
-    *("counts requests", "blocks", "trickles"),
+    *("fails at times", "closes at times", "no DELETE", "no cancel"),
+    *("two relays", "prefix"),
+    *("counts requests", "blocks"),
 )
 """Cases that are known before anything is watched for long."""
 
@@ -232,8 +203,8 @@ async def test_certificate_of_another_name_is_told_and_nothing_is_sent(tmp_path)
     async with server:
         port = server.sockets[0].getsockname()[1]
         client = Client(Url.parse(f"https://localhost:{port}"), trust=trust, timeout_s=3)
-        exam = Session(client, idle_s=0)
-        seen = Seen(exam, await examine(exam))
+        session = Session(client, idle_s=0)
+        seen = Seen(session, await examine(session))
 
     await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})  # the server's
     assert {"tls"} == seen.wrong

@@ -43,10 +43,12 @@ async def test_ctrl_c_between_two_measurements_is_not_swallowed():
         task = asyncio.current_task()
         assert task is not None
         client = BusyMachine(task)
-        exam = Session(client, idle_s=0)
-        exam.lag.note(time.monotonic() + 60, 60 + BUSY_S)  # so it looks whether the machine is busy
+        session = Session(client, idle_s=0)
+        session.lag.note(
+            time.monotonic() + 60, 60 + BUSY_S
+        )  # so it looks whether the machine is busy
         try:
-            await look_at_stream(exam)
+            await look_at_stream(session)
         finally:
             streams.append(client.streams)
 

@@ -60,7 +60,7 @@ CASES = {
     ),
     "waits for streams alone": Case(nginx("proxy_read_timeout 2s;"), {"json_cut"}, "504"),
     "takes a header of requests": Case(
-        nginx('proxy_set_header Last-Event-ID "";'), {"last_event_id"}, "given all"
+        nginx('proxy_set_header Last-Event-ID "";'), {"last_event_id"}, "gets all"
     ),
     "takes headers of answers": Case(
         nginx("proxy_hide_header Stream-Id; proxy_hide_header Cache-Control;"),
@@ -98,7 +98,7 @@ CASES = {
     "limits requests in its own words": Case(
         limiting("2r/s", says=""),
         {"rate_limit"},
-        "one after the other",
+        "503",
         options={"idle_s": 0},
     ),
     "sends a POST twice": Case(

@@ -150,7 +150,7 @@ IMPATIENT: dict[str, Any] = {"heartbeat_s": 10}
 CASES = {
     "haproxy as documented": Case(haproxy_as_documented),
     "haproxy collects small packets": Case(
-        haproxy(usual="option abortonclose"), {"buffered"}, "a timer"
+        haproxy(usual="option abortonclose"), {"buffered"}, "ms apart"
     ),
     "haproxy does not look at its clients": Case(
         haproxy(usual="option http-no-delay"), {"disconnect"}, relay=IMPATIENT
