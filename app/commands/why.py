@@ -205,7 +205,7 @@ def _read_lines(story: Story, file: IO[bytes]) -> None:
         stream, request = fields.get("stream") or "", fields.get("request_id") or ""
         if not (isinstance(stream, str) and isinstance(request, str)):
             continue
-        # An id that a client gives to several requests leads to the stream of the first.
+        # If a client reuses a request id, the stream of the first request counts.
         if known & {stream, request} and stream in ("", story.facts.get("stream", stream)):
             # An access line may be of any reader's request.
             known |= {stream} if fields.get("event") == "request" else {stream, request}
