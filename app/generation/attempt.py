@@ -5,6 +5,7 @@ import contextlib
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import Protocol
 
@@ -107,11 +108,8 @@ class Attempt:
     ) -> None:
         """Prepare a call with additional headers; the last attempt drops the request."""
         self.target = target
-        self.parser: Parser = target.dialect.parser(
-            upstream=target.upstream.name, choices=request.chat.n or 1
-        )
-        if known := _list_calls(request.chat):
-            self.parser.know_calls(known)
+        self._choices = request.chat.n or 1
+        self._known_calls = _list_calls(request.chat)
         self._request = request
         self._is_last = is_last
         self._notices: Sequence[Notice] = ()
@@ -145,6 +143,16 @@ class Attempt:
         self.late = False
         """Whether one of the relay's deadlines ended it."""
         self._said = ""
+
+    @cached_property
+    def parser(self) -> Parser:
+        """The parser of its answer: most are built while the provider works."""
+        parser = self.target.dialect.parser(
+            upstream=self.target.upstream.name, choices=self._choices
+        )
+        if self._known_calls:
+            parser.know_calls(self._known_calls)
+        return parser
 
     async def run(
         self, sink: EventSink, *, deadlines: Deadlines, headers: Mapping[str, str] = NO_HEADERS

@@ -119,7 +119,8 @@ class Starts:
         )
         claim = None
         try:
-            claim = await claim_key(self._log, record)
+            create = self._log.create(record) if key is None else claim_key(self._log, record)
+            claim = await create
         finally:
             if claim is None or claim.stream != stream:
                 self._admission.leave(address)

@@ -31,15 +31,16 @@ class ReasoningFields:
     """The detected fields of one upstream's models."""
 
     def __init__(self) -> None:
-        self._fields: dict[str, str] = {}
+        self.known: dict[str, str] = {}
+        """The field of each model with one; "no" to send no reasoning."""
 
     def of(self, model: str) -> str:
         """Return the field for a model; "no" to send no reasoning."""
-        return self._fields.get(model, "no")
+        return self.known.get(model, "no")
 
     def saw(self, model: str, field: str) -> None:
         """Record the field of an answer's reasoning, unless the model has rejected one."""
-        if self._fields.get(model) != "no":
+        if self.known.get(model) != "no":
             self._store(model, field)
 
     def refused(self, model: str, message: str, *, content: bytes, reasoned: bool) -> None:
@@ -61,9 +62,9 @@ class ReasoningFields:
             self._store(model, "no" if sent else field)
 
     def _store(self, model: str, field: str) -> None:
-        if model not in self._fields and len(self._fields) >= MAX_MODELS:
-            del self._fields[next(iter(self._fields))]
-        self._fields[model] = field
+        if model not in self.known and len(self.known) >= MAX_MODELS:
+            del self.known[next(iter(self.known))]
+        self.known[model] = field
 
 
 def _take_reasoning(body: dict[str, Any], field: str) -> list[Any]:

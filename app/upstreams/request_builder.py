@@ -135,7 +135,9 @@ class RequestBuilder:
     def _translate(self, chat: ChatRequest, client_body: ClientBody | None) -> TargetRequest:
         """Render a chat request in the upstream's format."""
         fitted = self._fit(chat)
-        quirks = self._quirks.with_reasoning(self._upstream.reasoning_fields.of(self._model))
+        quirks = self._quirks
+        if (field := self._upstream.reasoning_fields.known.get(self._model)) is not None:
+            quirks = quirks.with_reasoning(field)
         body, changes = self._format.render_request(fitted.chat, model=self._model, quirks=quirks)
         changes = [*changes]
         unknown = {*fitted.unknown, *list_effective(fitted.chat, self._ignored)}

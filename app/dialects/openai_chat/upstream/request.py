@@ -151,7 +151,7 @@ def render_request(
         RequestError: no tool is allowed.
     """
     quirks = quirks or Quirks()
-    if not quirks.allowed_tools:
+    if request.allowed_tools is not None and not quirks.allowed_tools:
         request = restrict_tools(request)
     if request.user is None and "safety_identifier" in quirks.left_out:
         request = msgspec.structs.replace(request, user=request.safety_identifier)
