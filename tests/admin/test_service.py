@@ -121,7 +121,7 @@ async def test_what_others_leave_that_cannot_be_read_harms_nobody(tmp_path, spie
         log = relay.log
         for text in (b"", b"\xc1", b"\x81\xa2id\xa1\xff", b"x" * 1000):
             for place in ("commands", "snapshots"):
-                await log.post(place, f"rest {len(text)}", text, for_s=60)
+                await log.publish(place, f"rest {len(text)}", text, for_s=60)
         with structlog.testing.capture_logs() as lines:
             assert 1 == len((await look(relay))["processes"])
             await spied.beats()
@@ -146,9 +146,7 @@ async def test_command_is_applied_once_and_a_later_one_too(tmp_path, spied):
 
         async def order(**what: Any) -> None:
             body = {"target": "demo/demo", **what}
-            answer = await other.client.publish(
-                "/v1/admin/targets", json=body, headers=other.operator
-            )
+            answer = await other.client.post("/v1/admin/targets", json=body, headers=other.operator)
             assert 202 == answer.status_code, answer.text
 
         await order(action="rest", for_s=100)
