@@ -23,11 +23,6 @@ class Faults:
     """What was read of the relay's event stream, changed."""
     refuse: Callable[[bytes, int], bytes | None] = lambda head, number: None
     """An answer in place of the relay's, by the request's head and the request's number."""
-    begins_after_s: float = 0
-    """How long it thinks about a stream."""
-    bytes_per_s: float | None = None
-    stops_after: int | None = None
-    """Bytes of an answer; then the connection is closed."""
     ends_after_s: float | None = None
     """How long a connection may last."""
     dies_after_s: float | None = None
@@ -65,8 +60,6 @@ class _Relayed:
             writer.write(refusal)
             await writer.drain()
             return
-        if head.startswith(b"POST /v1/chat ") and b"text/event-stream" in head:
-            await asyncio.sleep(faults.begins_after_s)
         from_relay, to_relay = await asyncio.open_connection("127.0.0.1", self._relay(number))
         up = asyncio.ensure_future(_pump(reader, to_relay))
         down = asyncio.ensure_future(self._answer(from_relay, writer))
@@ -89,7 +82,6 @@ class _Relayed:
             head = _without(head, b"transfer-encoding", b"connection")
             head = head[:-2] + b"connection: close\r\n\r\n"
         writer.write(head)
-        sent = 0
         chunks = _Chunks() if streams else None
         began = asyncio.get_running_loop().time()
         while data := await reader.read(65536):
@@ -98,13 +90,6 @@ class _Relayed:
                 continue
             if chunks is not None:
                 data = faults.body(chunks.feed(data))
-            if faults.bytes_per_s is not None and chunks is not None:
-                await asyncio.sleep(len(data) / faults.bytes_per_s)
-            if faults.stops_after is not None and sent + len(data) > faults.stops_after:
-                writer.write(data[: faults.stops_after - sent])
-                await writer.drain()
-                return
-            sent += len(data)
             with contextlib.suppress(ConnectionError):
                 writer.write(data)
                 await writer.drain()
