@@ -546,7 +546,7 @@ def until(
 
 SLOWLY = [
     *(sys.executable, "-c"),
-    "from app import __main__, workers\nworkers.FIRST_PAUSE_S = 8\n__main__.main()",
+    "from app import __main__\nfrom app.server import workers\nworkers.FIRST_PAUSE_S = 8\n__main__.main()",
 ]
 """The command, with so long a pause before a worker is started again that it cannot be missed."""
 
