@@ -524,7 +524,7 @@ def test_key_that_cannot_be_shown_is_told_of(tmp_path):
 GRACE_S = 60
 PATIENT = [
     *(sys.executable, "-c"),
-    f"from app import __main__, server\nserver.GRACE_S = {GRACE_S}\n__main__.main()",
+    f"from app import __main__\nfrom app.server import server\nserver.GRACE_S = {GRACE_S}\n__main__.main()",
 ]
 """The command, with what it leaves to connections at its end so long that it cannot be missed."""
 
