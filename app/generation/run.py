@@ -69,9 +69,9 @@ class Run:
     """Runs one generation, once, and never raises: every end is a `stream.end` in the log.
 
     `begun` resolves before any upstream is called: to None when the log has the first event,
-    to the error if the log refuses it. A stream with a key is then removed, which frees the
-    key; any other is ended. `committed` resolves with the outcome of the start: to None when
-    the answer has begun, to the error if the stream failed before anything visible.
+    to the error if the log refuses it; the stream is then removed. `committed` resolves with the
+    outcome of the start: to None when the answer has begun, to the error if the stream failed
+    before anything visible.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class Run:
             await self.take(self._attempt.stop(self._stopped.status, self._stopped.error))
 
     async def _begin(self) -> None:
-        """Append the first event; if the log refuses it, free the key of the stream.
+        """Append the first event; if the log refuses it, remove the stream.
 
         Once that event is in the log, an upstream may have been called.
         """
@@ -183,9 +183,6 @@ class Run:
             await self._append([StreamStart(self.stream, model, now, labels)])
         except RelayError as error:
             failure = error if isinstance(error, ServiceError) else _not_begun()
-            if self._record.key is None:
-                self.begun.set_result(failure)
-                raise
             with contextlib.suppress(RelayError):
                 await self._log.delete(self.stream)
             self._enter("lost")

@@ -46,6 +46,7 @@ OPEN_ANOTHER = """
   frame.src = location.href;
   document.body.append(frame);
 """
+OTHER_BEGUN = "frames[0].document.querySelector('.assistant')"
 BOTH_READY = "[window, ...Array.from(frames)].every(({ document }) => document.querySelector('.assistant')?.textContent === %s && document.querySelector('main').dataset.status === 'ready')"
 
 
@@ -72,8 +73,10 @@ async def go_through(engine: Engine, script: str, adapter: str) -> None:
     refused = 0
     away = False
     async with serve_upstream() as upstream, serve_relay(upstream, retry_ms=500) as relay:
-        gone, back = asyncio.Event(), asyncio.Event()
-        upstream.script = [*PACED[:17], Until(gone), *PACED[17:69], Until(back), *PACED[69:]]
+        gone, back, opened = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        upstream.script = [*PACED[:17], Until(gone), *PACED[17:69], Until(back), *PACED[69:-9]]
+        # The other window begins with the kept messages: none of them may be whole yet.
+        upstream.script += [Until(opened), *PACED[-9:]]
 
         def plan() -> tuple[int, How]:
             nonlocal refused
@@ -105,6 +108,8 @@ async def go_through(engine: Engine, script: str, adapter: str) -> None:
             await engine.open(f"{url}/?2#{adapter}%20{address}")
             await engine.run(UNTIL % (BEGUN % 10))
             await engine.run(OPEN_ANOTHER)
+            await engine.run(UNTIL % OTHER_BEGUN)
+            opened.set()
             await engine.run(UNTIL % (BOTH_READY % json.dumps(WHOLE)))
             after = await engine.run(SEEN)
 

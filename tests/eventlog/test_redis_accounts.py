@@ -147,6 +147,28 @@ async def test_stream_that_never_came_to_be_holds_nothing(server, impatient):
         assert [] == await rows_of(event_log)
 
 
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_stream_is_taken_back_where_redis_goes_before_its_first_event(key, server, impatient):
+    """So nobody is called for one of which Redis knows nothing: else a lost relay's had a cost."""
+    async with wire_to(server.port) as wire, opened(wire.url) as event_log:
+        for stream in ("st_1", "st_2"):
+            named = None if key is None else f"{key}{stream}"
+            await event_log.create(info(stream, asking(), key=named, digest="d"))
+        impatient()
+        wire.hang()
+        with pytest.raises(Exception, match="cannot be reached"):
+            await event_log.append("st_1", [BEGUN])
+        await event_log.delete("st_2")  # which its producer does that cannot begin it
+        wire.cut()
+        wire.mend()
+        await until(event_log.healthy)
+        await until(lambda: not event_log._owner._abandoned)
+
+        assert (0, 0, 0, 0) == numbers(await state_of(event_log))
+        for stream in ("st_1", "st_2"):
+            assert "stream_expired" == await code_of(event_log, stream)
+
+
 async def test_whoever_ends_a_lost_stream_settles_it(server):
     async with (
         opened(server.url, lease_s=STEADY_S) as first,
@@ -160,14 +182,14 @@ async def test_whoever_ends_a_lost_stream_settles_it(server):
         await first.create(asked("st_1"))
         await first.append("st_1", ANSWERED)
         await first.create(info("st_2", asking(), key="k", digest="d"))
-        # One without a key may have gone on while Redis was away: who was called, bills it.
-        await first.create(info("st_3", asking()))
+        await first.create(info("st_3", asking()))  # nobody was called for either of them
         lose(server, first)
         state = await let_go(second)
 
-        assert (0, 0, 2, 8) == numbers(state)
-        assert [("st_1", "st_1 fast 1 8"), ("st_3", "st_3  0 0")] == sorted(await rows_of(third))
-        assert "stream_expired" == await code_of(second, "st_2")
+        assert (0, 0, 1, 8) == numbers(state)
+        assert [("st_1", "st_1 fast 1 8")] == sorted(await rows_of(third))
+        for never_begun in ("st_2", "st_3"):
+            assert "stream_expired" == await code_of(second, never_begun)
         end = (await read_all(second, "st_1"))[-1]
         assert isinstance(end, StreamEnd)
         assert "0.8" == end.cost

@@ -152,11 +152,12 @@ async def test_cancelled_task_of_the_redis_log_is_seen_and_started_again(server)
 async def test_link_that_always_fails_is_away_and_answers(server, error, impatient):
     async with opened(server.url, lease_s=STEADY_S) as log:
         await create(log, "st_1")
+        await log.append("st_1", [START])
         impatient()
         strike(log._link, "_round_trip", error, times=10**9)
         strike(log._link, "_make", error, times=10**9)
         reply = log._link.send("PING")
-        appending = asyncio.create_task(log.append("st_1", [START]))
+        appending = asyncio.create_task(log.append("st_1", deltas("a")))
         reading = asyncio.create_task(log.state("of another"))
         async with asyncio.timeout(BOUND_S):
             await appending  # it is shown, as whenever Redis is away
@@ -175,9 +176,9 @@ async def test_link_that_always_fails_is_away_and_answers(server, error, impatie
 async def test_writer_that_always_fails_lets_nobody_wait(server):
     async with pair(server.url) as (first, second):
         await create(first, "st_1")
+        await first.append("st_1", [START])
         strike(first._owner, "_write", KeyError, times=10**9)
         async with asyncio.timeout(BOUND_S):
-            await first.append("st_1", [START])
             await first.append("st_1", [*deltas("a"), END])
         assert not first.healthy()
         delattr(first._owner, "_write")

@@ -406,6 +406,9 @@ class RedisLog:
         return Look(stream, state, events)
 
     async def delete(self, stream: str) -> None:
+        run = self._owner.runs.get(stream)
+        if run is not None and not run.taken:  # also where Redis is away
+            return self._owner.abandon(run)
         while (found := await self._delete(stream)) == 0:
             pass  # it has begun since it was looked at, which happens once
         self._drop(stream)

@@ -185,7 +185,7 @@ class Owner:
         if self._link.away:
             raise Away
         stream = info.id
-        run = Run(stream, self._entries.create(info), pledged=bool(key))
+        run = Run(stream, self._entries.create(info))
         keys, parts = [], []
         if key:
             run.keys[claim_key(key)] = value
@@ -326,8 +326,8 @@ class Owner:
             self._show_first(run)
 
     def _show_first(self, run: Run) -> None:
-        """Show what Redis does not have yet, unless a key is to find it there."""
-        if not run.pledged:
+        """Show what Redis does not have yet, unless it has never had an event of the stream."""
+        if run.started:
             self._show(run, run.taken)
         elif run.batches:
             self.abandon(run)
@@ -418,7 +418,7 @@ class Owner:
         what, number = (0, reply) if isinstance(reply, int) else reply
         if what in (0, STOP, STOP_BY_OPERATOR):
             run.acked = number
-            run.pledged = run.pledged and number == 0
+            run.started = run.started or number > 0
             self._show(run, number)
             if run.ended_at is not None and number == run.taken:
                 self._done(run)
@@ -436,7 +436,7 @@ class Owner:
             if number == 0:  # the log is gone, with what comes first in it
                 await self._create(run)
             self._again(run)
-        elif what == MISSING and run.pledged:
+        elif what == MISSING and not run.started:
             self.abandon(run)
         elif what == MISSING:
             _warn(run, "Redis has lost a stream")

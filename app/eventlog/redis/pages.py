@@ -282,8 +282,7 @@ class Pages:
         facts.count += len(ending)
         orphan = facts.orphaned(info, end, started_at=page.started_at, ended_at=now)
         ended, settlement = orphan.ended, NOTHING
-        # Without a key it may have gone on while Redis was away, and is not free.
-        if events or info.key is None:
+        if events:  # else no provider was called: see `Run.started`
             ended, settlement = self._close(orphan)
         times: list[Part] = [repr(now), lease.log_ms, lease.meta_ms, pack_settlement(settlement)]
         seen = (page.epoch, page.last)

@@ -46,18 +46,18 @@ class Run:
         "grant",
         "keys",
         "placed",
-        "pledged",
         "settlement",
+        "started",
         "stream",
         "taken",
     )
 
-    def __init__(self, stream: str, entry: Entry, *, pledged: bool = False) -> None:
+    def __init__(self, stream: str, entry: Entry) -> None:
         self.stream = stream
         self.entry = entry
-        self.pledged = pledged
-        """Whether an idempotency key leads to it and Redis has had no event of it yet: nobody
-        may be shown any, since the stream may be removed and the key begin another one."""
+        self.started = False
+        """Whether Redis has had an event of it. Until then no event is shown and no provider is
+        called, so that a stream without events in Redis can be removed free of charge."""
         self.batches: deque[Batch] = deque()
         self.taken = 0
         """The numbers of the last event appended and of the last that Redis has."""
