@@ -253,7 +253,13 @@ class Generation:
             reader.leave(linger_s=linger_s)
         if not stayed:
             return _client_closed()
-        events = reading.result()
+        try:
+            events = reading.result()
+        except RequestError:  # a stream that could not be begun has been removed
+            error = None if opened.outcome is None else await opened.outcome
+            if error is None:
+                raise
+            return self._failed(error, request, opened)
         end = events[-1]
         if isinstance(end, StreamEnd) and end.error is not None:
             return self._failed(RelayError.of(end.error), request, opened)

@@ -41,12 +41,15 @@ async def test_id_is_told_once_the_log_has_the_first_event():
         (RequestError("stream_expired", "it is gone"), (503, "overloaded")),
     ],
 )
-async def test_stream_that_cannot_begin_is_refused(error, told):
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("headers", [ASYNC, {}])
+async def test_stream_that_cannot_begin_is_refused(error, told, stream, headers):
     async def fail(*_: Any) -> None:
         raise error
 
     async with serve_relay(wrap_log=altering(append=fail)) as relay:
-        reply = await relay.client.post("/v1/chat", json=HELLO, headers=ASYNC)
+        body = {**HELLO, "stream": stream}
+        reply = await relay.client.post("/v1/chat", json=body, headers=headers)
 
         assert told == (reply.status_code, reply.json()["code"])
 

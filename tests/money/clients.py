@@ -66,7 +66,7 @@ class Client:
                 await self._reach()
             if self.asked.end is not None or self.asked.status in (401, 402, 429, 400, 502, 504):
                 break
-            if self.asked.status == 503:  # nobody was called for it: else one outage refuses all
+            if self.asked.status == 503:  # else one outage refuses all
                 self.asked.status = None
             elif number + 1 >= self._tries:
                 break
@@ -105,8 +105,9 @@ class Client:
                 headers["prefer"] = "respond-async"
         async with self._http.stream("POST", self._url + path, json=body, headers=headers) as reply:
             self.asked.status = reply.status_code
-            # Of a 503 the stream may be taken back: nobody was called for it.
-            if (stream := reply.headers.get("stream-id")) and reply.status_code != 503:
+            # A stream may be taken back where nobody was called for it, which this status says.
+            refused = reply.status_code == (529 if self._way == "messages" else 503)
+            if (stream := reply.headers.get("stream-id")) and not refused:
                 self.asked.streams.add(stream)
             if reply.status_code >= 300:
                 self._note(await reply.aread())

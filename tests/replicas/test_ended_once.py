@@ -8,6 +8,7 @@ import json
 import os
 import random
 import signal
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -73,11 +74,11 @@ async def until_lost(replica: Replica, *, within_s: float) -> None:
     )
 
 
-async def status_of(client: httpx2.AsyncClient, replica: Replica, stream: str) -> str | None:
-    """Return the status of a stream, None if it is not kept."""
+async def end_of(client: httpx2.AsyncClient, replica: Replica, stream: str) -> float | None:
+    """Return when a stream ended: None while it runs, 0 if it is not kept."""
     reply = await ask(client, "GET", f"{replica.url}/v1/streams/{stream}")
     assert reply.status_code in (200, 404, 410), reply.text
-    return reply.json()["status"] if reply.status_code == 200 else None
+    return reply.json()["timings"].get("ended_at") if reply.status_code == 200 else 0
 
 
 async def check_ends(
@@ -86,34 +87,37 @@ async def check_ends(
     replicas: Sequence[Replica],
     started: dict[str, str],
     *,
+    killed_at: float,
     lost: int,
 ) -> None:
     """Hold that each stream that is kept, and so began, has ended once, and is told with its request.
 
     Nobody has read any of them: they end all the same. Who has put an end in the log tells of it:
-    if that process is killed between the two, nobody does. So completed ones may be untold.
+    if that process is killed between the two, nobody does. So those that had ended when the last
+    process was killed may be untold, of its own answers and of those of one killed before it.
     """
     for stream in started:
         await ask(client, "POST", f"{alive.url}/v1/streams/{stream}/cancel")
-    statuses: dict[str, str | None] = {}
+    ended: dict[str, float | None] = {}
 
     async def all_have_ended() -> bool:
         for stream in started:
-            if statuses.get(stream, "running") == "running":
-                statuses[stream] = await status_of(client, alive, stream)
-        return "running" not in statuses.values()
+            if ended.get(stream) is None:
+                ended[stream] = await end_of(client, alive, stream)
+        return None not in ended.values()
 
     await until(all_have_ended, limit_s=60)
-    began = {stream for stream, status in statuses.items() if status is not None}
+    began = {stream for stream, at in ended.items() if at}
     assert len(began) >= SURE
-    others = {stream for stream in began if statuses[stream] != "completed"}
-    await until(lambda: others <= {line["stream"] for line in ends(replicas)})
+    later = {stream for stream in began if (ended[stream] or 0) > killed_at}
+    assert len(later) >= lost
+    await until(lambda: later <= {line["stream"] for line in ends(replicas)})
     # A second one would have come before that of a stream that begins now.
     last = await start(client, alive, 0)
     await until(lambda: last in {line["stream"] for line in ends(replicas)})
     told = Counter(line["stream"] for line in ends(replicas))
     once = {s: n for s, n in told.items() if s in started}
-    assert others <= once.keys() <= began
+    assert later <= once.keys() <= began
     assert {1} == set(once.values())
     for line in ends(replicas):
         assert started.get(line["stream"], line["request_id"]) == line["request_id"]
@@ -137,9 +141,10 @@ async def test_workers_tell_of_those_that_a_killed_one_ran(tmp_path: Path):
         for worker in workers:
             await until_ended([replica], dice.randrange(3))
             os.kill(worker, signal.SIGKILL)
+        killed_at = time.time()
         started |= await starting
         await until_lost(replica, within_s=60)
-        await check_ends(client, replica, [replica], started, lost=1)
+        await check_ends(client, replica, [replica], started, killed_at=killed_at, lost=1)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -155,8 +160,9 @@ async def test_restart_tells_of_those_that_all_killed_processes_ran(tmp_path: Pa
             for pid in pids:
                 os.kill(pid, signal.SIGKILL)
             await replica.kill()
+            killed_at = time.time()
             await replica.start()
-            await check_ends(client, replica, [replica], started, lost=20)
+            await check_ends(client, replica, [replica], started, killed_at=killed_at, lost=20)
         finally:
             await replica.kill()
 
@@ -172,6 +178,7 @@ async def test_replica_tells_of_those_that_a_killed_one_ran(redis, tmp_path: Pat
         starting = asyncio.create_task(start_many(client, replicas, range(SURE, STREAMS)))
         await until_ended(replicas, 2)
         await first.kill()
+        killed_at = time.time()
         started |= await starting
         await until_lost(second, within_s=3 * LEASE_S + 30)
-        await check_ends(client, second, replicas, started, lost=1)
+        await check_ends(client, second, replicas, started, killed_at=killed_at, lost=1)
