@@ -176,7 +176,7 @@ def build_routes(
 ) -> list[BaseRoute]:
     """List all routes; `with_session`: a host application identifies users."""
     http_settings = HttpSettings(
-        gate_s=settings.gate_s,
+        status_wait_s=settings.status_wait_s,
         heartbeat_s=settings.heartbeat_s,
         retry_ms=settings.retry_ms,
         linger_s=settings.linger_s,

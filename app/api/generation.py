@@ -185,7 +185,7 @@ class Generation:
     def _asks_again_s(self, mode: DeliveryMode) -> float:
         if not self._client_format.asks_again:
             return 0
-        return self._http_settings.gate_s if mode.streams else math.inf
+        return self._http_settings.status_wait_s if mode.streams else math.inf
 
     def _linger_s(self, parsed: ParsedRequest, *, can_return: bool) -> float | None:
         match parsed.chat.on_disconnect:
@@ -202,10 +202,10 @@ class Generation:
     async def _stream(
         self, request: Request, opened: Opened, *, linger_s: float | None
     ) -> Response:
-        """Wait for the outcome for at most `gate_s` before sending the status."""
+        """Wait for the outcome for at most `status_wait_s` before sending the status."""
         reader, outcome = opened.reader, opened.outcome
         if outcome is not None:
-            if not await _wait_for(request, outcome, timeout_s=self._http_settings.gate_s):
+            if not await _wait_for(request, outcome, timeout_s=self._http_settings.status_wait_s):
                 reader.leave(linger_s=linger_s)
                 return _client_closed()
             error = outcome.result() if outcome.done() else None

@@ -8,7 +8,7 @@ import msgspec
 class HttpSettings(msgspec.Struct, frozen=True):
     """Seconds, milliseconds and bytes."""
 
-    gate_s: float = 5
+    status_wait_s: float = 5
     heartbeat_s: float = 10
     retry_ms: int = 2000
     linger_s: float = 60

@@ -64,7 +64,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     local_origins: bool | None = None
     trusted_proxies: tuple[str, ...] = ("127.0.0.1", "::1")
 
-    gate_s: SecondsOrNone = 5
+    status_wait_s: SecondsOrNone = 5
     heartbeat_s: Seconds = 10
     retry_ms: Annotated[int, Meta(ge=500, le=600_000)] = 2000
     send_timeout_s: Seconds = 30

@@ -131,7 +131,7 @@ async def test_result_of_a_cut_answer_is_an_error():
 async def test_gate_opens_after_its_time_and_heartbeats_keep_the_line(monkeypatch):
     clock, loop, beaten = Clock(monkeypatch), asyncio.get_running_loop(), Until()
     script: list[Step] = [head(), beaten, *CLEAN[1:]]
-    async with serve_script(script, gate_s=4, heartbeat_s=2) as (relay, _), clock.hurrying():
+    async with serve_script(script, status_wait_s=4, heartbeat_s=2) as (relay, _), clock.hurrying():
         started = loop.time()
         async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:
             waited = loop.time() - started
@@ -152,7 +152,7 @@ async def test_gate_opens_after_its_time_and_heartbeats_keep_the_line(monkeypatc
 
 
 async def test_failure_after_the_gate_is_in_the_stream():
-    async with serve_upstream() as upstream, serve_relay(upstream, gate_s=0.1) as relay:
+    async with serve_upstream() as upstream, serve_relay(upstream, status_wait_s=0.1) as relay:
         opened = Until()
         upstream.script = [opened, head("429 Too Many"), send("{}")]
         async with relay.client.stream("POST", "/v1/chat", json=HELLO) as response:

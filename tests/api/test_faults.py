@@ -436,7 +436,7 @@ async def test_attempts_are_not_multiplied_by_those_of_the_client(
 
 async def test_what_a_client_sees_too_late_for_a_status_is_asked_again(hurry):
     script = reply("529 Busy", "{}")
-    async with serve_script(script, attempts=2, gate_s=0) as (relay, upstream), hurry():
+    async with serve_script(script, attempts=2, status_wait_s=0) as (relay, upstream), hurry():
         asked = {**HELLO, "stream": True}
         async with relay.client.stream("POST", "/v1/chat/completions", json=asked) as response:
             await read_messages(response, cut=True)
@@ -454,7 +454,7 @@ async def test_what_a_client_sees_too_late_for_a_status_is_asked_again(hurry):
 async def test_stream_that_goes_on_without_its_client_is_retried(path: str, streams: bool):
     refused = Until()
     script = [refused, *reply("529 Busy", "{}")]
-    async with serve_script(script, attempts=2, gate_s=60) as (relay, upstream):
+    async with serve_script(script, attempts=2, status_wait_s=60) as (relay, upstream):
         asked = {**CHATS[path], "model": "openai/m", "on_disconnect": "continue"}
         with pytest.raises(httpx2.ReadTimeout):
             await relay.client.post(path, json={**asked, "stream": streams}, timeout=0.3)

@@ -255,7 +255,7 @@ async def test_targets_that_all_fail_are_tried_all_the_same(routed):
 
 async def test_cancel_in_the_pause_ends_the_stream(routed, monkeypatch):
     monkeypatch.setattr("app.generation.retry.PATIENCE_S", 30)
-    async with routed(gate_s=0) as served:
+    async with routed(status_wait_s=0) as served:
         served.a.script = reply("429 Slow", "{}", retry_after="25")
         async with served.relay.client.stream(
             "POST", "/v1/chat", json={**HELLO, "model": "fast"}
@@ -284,7 +284,7 @@ async def later(served: Routed, seconds: float) -> httpx2.Response:
 
 
 async def test_after_the_gate_attempts_are_told_as_they_come(routed):
-    async with routed(gate_s=10) as served:
+    async with routed(status_wait_s=10) as served:
         refused = Until()
         served.a.script, served.b.script = [refused, *BUSY], answer()
         asking = asyncio.create_task(served.chat())
@@ -316,7 +316,7 @@ async def test_a_target_that_is_silent_for_its_own_time_is_left_for_the_next_at_
 
 
 async def test_a_target_alone_that_is_silent_for_its_own_time_is_asked_once(routed):
-    async with routed(ROUTE.replace('"a/m-a", "b/m-b"', OWN_TIME), attempts=3, gate_s=99) as served:
+    async with routed(ROUTE.replace('"a/m-a", "b/m-b"', OWN_TIME), attempts=3, status_wait_s=99) as served:
         served.a.script = [Hold()]
         response = await later(served, 11)
 
@@ -382,7 +382,7 @@ async def test_the_budget_holds_over_all_attempts(routed):
         budget_s = 100
         targets = ["a/m", "b/m", "a/n", "b/n"]
     """
-    times = {"fallback_after_s": 500, "first_event_timeout_s": 500, "gate_s": 500}
+    times = {"fallback_after_s": 500, "first_event_timeout_s": 500, "status_wait_s": 500}
     async with routed(route, **times) as served:
         refuse = Until()
         served.a.script = [refuse, *reply("401 No", "{}")]

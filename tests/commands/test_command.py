@@ -480,7 +480,7 @@ BAD_STARTS = [
     ("port too high", ["--port", "70000"], {}, "--port"),
     ("missing file", ["--config", "no.toml"], {}, "no.toml: file not found"),
     ("a folder as file", ["--config", "."], {}, "cannot be read"),
-    ("bad variable", [], {"SESERAGI_GATE_S": "soon"}, "SESERAGI_GATE_S"),
+    ("bad variable", [], {"SESERAGI_STATUS_WAIT_S": "soon"}, "SESERAGI_STATUS_WAIT_S"),
     ("host of nobody", ["--host", "no.such.host.invalid"], {}, "'no.such.host.invalid'"),
     ("host that is no name", ["--host", "a..b"], {}, "'a..b'"),
     ("host of another machine", ["--host", "192.0.2.1"], {}, "192.0.2.1"),

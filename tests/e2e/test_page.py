@@ -74,7 +74,7 @@ async def test_each_token_is_painted_before_the_next_one_comes(page, upstream, r
 async def test_stop_ends_the_answer_and_the_upstream_before_the_first_byte_and_after(
     page, upstream
 ):
-    async with serve_relay(upstream, gate_s=600) as relay:
+    async with serve_relay(upstream, status_wait_s=600) as relay:
         await page.goto(relay.url)
         for transport in TRANSPORTS:
             for said in ("", "half an ans"):

@@ -62,8 +62,8 @@ test('a relay answers from its script, its cassettes and no provider', async () 
 
 test('a relay that cannot start says why', async () => {
   process.env.PYTHONPATH = ROOT;
-  const starting = startRelay({ command: COMMAND, settings: { gate_s: 'soon' } });
-  await assert.rejects(starting, /did not start[^]*SESERAGI_GATE_S: 'soon'/);
+  const starting = startRelay({ command: COMMAND, settings: { status_wait_s: 'soon' } });
+  await assert.rejects(starting, /did not start[^]*SESERAGI_STATUS_WAIT_S: 'soon'/);
   await assert.rejects(startRelay({ command: ['no-such-command'] }), /ENOENT|Executable not found/);
 });
 

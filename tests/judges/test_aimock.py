@@ -24,7 +24,7 @@ FAULTS = {
     "limit": {"rateLimitRate": 1},
     "hang up": {"disconnectRate": 1},
 }
-GATE_S = 60
+STATUS_WAIT_S = 60
 """A fault is to be known before the status is sent, also after three attempts on a busy machine."""
 MIXED = {"dropRate": 0.2, "malformedRate": 0.2, "disconnectRate": 0.2}
 """Without rate limits, whose wait would be one of the test too."""
@@ -117,7 +117,7 @@ async def test_answers_come_whole(config):
         "type": "function",
         "function": {"name": "get_weather", "parameters": {"type": "object"}},
     }
-    async with serve_relay(environ=config, gate_s=GATE_S) as relay:
+    async with serve_relay(environ=config, status_wait_s=STATUS_WAIT_S) as relay:
         said = await ask(relay, "say it")
         called = await ask(relay, "call it", tools=[tool])
         both = await ask(relay, "say and call", tools=[tool])
@@ -134,7 +134,7 @@ async def test_answers_come_whole(config):
 
 async def test_answer_that_is_cut_is_never_completed(config):
     ends = []
-    async with serve_relay(environ=config, gate_s=GATE_S) as relay:
+    async with serve_relay(environ=config, status_wait_s=STATUS_WAIT_S) as relay:
         for count in CUTS:
             events = await ask(relay, f"cut {count}.")
             if events[-1]["type"] == "problem":
@@ -149,7 +149,7 @@ async def test_answer_that_is_cut_is_never_completed(config):
 
 
 async def test_every_fault_is_told(config):
-    async with serve_relay(environ=config, gate_s=GATE_S) as relay:
+    async with serve_relay(environ=config, status_wait_s=STATUS_WAIT_S) as relay:
         codes = {name: [event.get("code") for event in await ask(relay, name)] for name in FAULTS}
 
     assert ["upstream_rate_limited"] == codes.pop("limit")
@@ -158,7 +158,7 @@ async def test_every_fault_is_told(config):
 
 
 async def test_chance_of_faults_changes_no_text(config):
-    async with serve_relay(environ=config, attempts=3, gate_s=GATE_S) as relay:
+    async with serve_relay(environ=config, attempts=3, status_wait_s=STATUS_WAIT_S) as relay:
         answers = await asyncio.gather(*[ask(relay, "mixed faults") for _ in range(5)])
 
     for events in answers:

@@ -44,7 +44,7 @@ MEMBERS = (
 ACCOUNTS = tuple(dict.fromkeys(name for member in MEMBERS for name in member.accounts))
 
 QUICK = {
-    "gate_s": 10,
+    "status_wait_s": 10,
     "linger_s": 0.3,
     "drain_s": 0.2,
     "attempts": 3,

@@ -34,7 +34,7 @@ def test_compose_leaves_a_relay_its_time_to_drain():
 
 
 def test_silence_that_heartbeats_break_cuts_no_stream():
-    assert number(r"proxy_read_timeout (\d\d)s;") > SETTINGS.heartbeat_s > SETTINGS.gate_s
+    assert number(r"proxy_read_timeout (\d\d)s;") > SETTINGS.heartbeat_s > SETTINGS.status_wait_s
 
 
 def test_long_answer_is_not_cut():

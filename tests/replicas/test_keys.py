@@ -42,7 +42,7 @@ pytestmark = pytest.mark.proving
 
 WHOLE: list[Step] = [head(), send(text("a")), wait(0.2), send(text("b") + FINISH + DONE)]
 SILENT: list[Step] = [Hold()]
-SETTINGS: dict[str, Any] = {"attempts": 1, "gate_s": 10}
+SETTINGS: dict[str, Any] = {"attempts": 1, "status_wait_s": 10}
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ async def test_silence_is_filled_and_those_who_leave_or_are_left_are_told_the_tr
             tmp_path,
             upstream=upstream.base_url,
             heartbeat_s=0.6,
-            gate_s=0.5,
+            status_wait_s=0.5,
             send_timeout_s=1,
             max_stream_bytes=10**8,
             drain_s=0.5,

@@ -22,12 +22,12 @@ def test_later_sources_win(tmp_path):
     file = tmp_path / "relay.toml"
     file.write_text('port = 1000\ngate_s = 1\nhost = "::1"\n')
     settings = load_settings(
-        {"SESERAGI_PORT": "2000", "SESERAGI_GATE_S": "2.5"},
+        {"SESERAGI_PORT": "2000", "SESERAGI_STATUS_WAIT_S": "2.5"},
         config=str(file),
         overrides={"port": "3000"},
     )
 
-    assert (3000, 2.5, "::1") == (settings.port, settings.gate_s, settings.host)
+    assert (3000, 2.5, "::1") == (settings.port, settings.status_wait_s, settings.host)
 
 
 def test_file_is_found_by_name_and_by_variable(tmp_path):

@@ -85,8 +85,8 @@ def test_relay_answers_from_its_script_its_cassettes_and_no_provider(monkeypatch
 @pytest.mark.proving
 def test_relay_that_cannot_start_says_why():
     with (
-        pytest.raises(RuntimeError, match=r"the relay has exited:\n.*SESERAGI_GATE_S: 'soon'"),
-        start_relay(settings={"gate_s": "soon"}),
+        pytest.raises(RuntimeError, match=r"the relay has exited:\n.*SESERAGI_STATUS_WAIT_S: 'soon'"),
+        start_relay(settings={"status_wait_s": "soon"}),
     ):
         pass
 
@@ -127,10 +127,10 @@ def test_failed_test_shows_what_was_asked_and_logged_and_a_bad_setting_no_traceb
     assert '"status":"completed"' in whole.partition("log of the relay")[2]
     (tmp_path / "conftest.py").write_text(
         "import pytest\n\n\n@pytest.fixture(scope='session')\ndef seseragi_settings():\n"
-        "    return {'gate_s': 'soon'}\n"
+        "    return {'status_wait_s': 'soon'}\n"
     )
     refused = run()
-    assert "SESERAGI_GATE_S: 'soon' cannot be used" in refused
+    assert "SESERAGI_STATUS_WAIT_S: 'soon' cannot be used" in refused
     assert "Popen" not in refused
     assert len(refused.splitlines()) < 30  # a traceback is 80
     assert "use one of off, new, replay, not 'x'" in run("-o", "seseragi_record=x")

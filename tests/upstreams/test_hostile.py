@@ -103,7 +103,7 @@ async def test_a_body_that_comes_at_once_gives_way_to_others(
 
 
 async def test_a_body_in_tiny_chunks_gives_way_too() -> None:
-    async with serve_upstream() as upstream, serve_relay(upstream, gate_s=60) as relay:
+    async with serve_upstream() as upstream, serve_relay(upstream, status_wait_s=60) as relay:
         upstream.script = [chunked_head(), send(b"1\r\n\n\r\n" * (2**18 // 6))]
         posting = asyncio.create_task(relay.client.post("/v1/chat", json=HELLO))
         answers = 0

@@ -31,14 +31,14 @@ from app.testing.upstream import (
 )
 from tests.serving import Relay, serve_relay
 
-GATE_S = 60
+STATUS_WAIT_S = 60
 """After this time the status is sent, whether the answer has begun or not: a refusal is known by
 then, however busy the machine is."""
 
-LATE_GATE_S = 0.5
+LATE_STATUS_WAIT_S = 0.5
 """The same where nothing is to be known by then: of the relay that is asked for `LATE`."""
 
-LATE_S = LATE_GATE_S + 0.5
+LATE_S = LATE_STATUS_WAIT_S + 0.5
 """After this time, which begins when the relay has asked, that gate is over for certain."""
 
 SAYS = ('{"word": "Hello ', "wor", 'ld"}')
@@ -115,14 +115,14 @@ relay. What is done to a relay is done to all of its streams."""
 
 
 @contextlib.asynccontextmanager
-async def serve_faults(gate_s: float = GATE_S) -> AsyncIterator[Relay]:
+async def serve_faults(status_wait_s: float = STATUS_WAIT_S) -> AsyncIterator[Relay]:
     """Run a relay whose upstream fails as the model's name says, and answers to `whole`."""
     tasks = []
     watch, running = _Watch(), Running()
 
     async with (
         serve_upstream() as upstream,
-        serve_relay(upstream, gate_s=gate_s, watch=watch, observers=[running]) as relay,
+        serve_relay(upstream, status_wait_s=status_wait_s, watch=watch, observers=[running]) as relay,
     ):
 
         def choose(call: Call) -> Sequence[Step]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from tests.clients.families.faults import (
     FAULTS,
     LATE,
-    LATE_GATE_S,
+    LATE_STATUS_WAIT_S,
     SAYS,
     serve_faults,
 )
@@ -46,7 +46,7 @@ async def probe(
     quiet = {"OPENAI_API_KEY": "unused", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     async with contextlib.AsyncExitStack() as stack:
         relays = [await stack.enter_async_context(serve_faults()) for _ in clients]
-        late = await stack.enter_async_context(serve_faults(LATE_GATE_S))
+        late = await stack.enter_async_context(serve_faults(LATE_STATUS_WAIT_S))
         process = await asyncio.create_subprocess_exec(
             *command,
             *(f"{name}={relay.url}" for name, relay in zip(clients, relays, strict=True)),
