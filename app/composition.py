@@ -232,7 +232,7 @@ def build_upstreams(settings: Settings, folder: Folder | None) -> Upstreams:
         rules=Rules(
             window_s=settings.breaker_window_s,
             pause_s=settings.breaker_pause_s,
-            longest_pause_s=max(settings.breaker_pause_s, settings.breaker_longest_pause_s),
+            max_pause_s=max(settings.breaker_pause_s, settings.breaker_max_pause_s),
         ),
         cassettes=None if folder is None else folder.names,
     )

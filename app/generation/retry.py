@@ -48,7 +48,7 @@ PATIENCE_S: Final = 3.0
 client is told while that can still be an HTTP status."""
 
 FIRST_PAUSE_S: Final = 0.5
-LONGEST_PAUSE_S: Final = 8.0
+MAX_PAUSE_S: Final = 8.0
 
 FAILURES: Final = 3
 """How many streams have to fail at a target, and be most of those lately, to pass it over."""
@@ -70,7 +70,7 @@ class Rules(msgspec.Struct, frozen=True):
     """How long the outcome of a stream counts."""
     pause_s: float = 15
     """How long it is passed over; each time that it fails again, twice as long."""
-    longest_pause_s: float = 15
+    max_pause_s: float = 15
 
 
 def pause(failures: int, *, chance: float) -> float:
@@ -79,7 +79,7 @@ def pause(failures: int, *, chance: float) -> float:
     `chance` is 0 to 1: half of the pause is left to it, so that clients that failed together
     do not come back together.
     """
-    return float(min(FIRST_PAUSE_S * 2 ** (failures - 1), LONGEST_PAUSE_S) * (1 + chance) / 2)
+    return float(min(FIRST_PAUSE_S * 2 ** (failures - 1), MAX_PAUSE_S) * (1 + chance) / 2)
 
 
 class TargetPolicy(msgspec.Struct, frozen=True):
@@ -173,7 +173,7 @@ class Breaker:
 
         Else a target that is well again would wait for a connection that is not.
         """
-        return self._trying and now < self._tried_at + self._rules.longest_pause_s
+        return self._trying and now < self._tried_at + self._rules.max_pause_s
 
     def end(self, stream: str) -> None:
         """Note that an attempt is over: if it was the trial, another may be."""
@@ -215,7 +215,7 @@ class Breaker:
 
     def _open(self, since: float) -> None:
         self._open_until = max(since + self._pause_s, self._asked_until)
-        self._pause_s = min(2 * self._pause_s, self._rules.longest_pause_s)
+        self._pause_s = min(2 * self._pause_s, self._rules.max_pause_s)
 
     def _hear(self, stream: str, now: float, *, failed: bool) -> None:
         """Take the last word of a stream for its only one."""

@@ -20,7 +20,7 @@ SERVING, STOP, STOP_NOW, RELOAD = b"r", b"s", b"h", b"l"
 """Messages: from a worker, then to it."""
 
 FIRST_PAUSE_S = 0.5
-LONGEST_PAUSE_S = 30.0
+MAX_PAUSE_S = 30.0
 """The pause before a worker that died is restarted; it doubles each time."""
 
 STABLE_S = 60.0
@@ -205,7 +205,7 @@ class Workers:
             pause_s=worker.pause_s,
         )
         worker.due_at = now + worker.pause_s
-        worker.pause_s = min(2 * worker.pause_s, LONGEST_PAUSE_S)
+        worker.pause_s = min(2 * worker.pause_s, MAX_PAUSE_S)
         return 0
 
     # Stop

@@ -26,9 +26,9 @@ def list_ineffective(settings: Settings) -> list[str]:
     default = Settings()
     configured = {name: value for name, value in times.items() if value != getattr(default, name)}
     found = list(_list_longer(configured, times))
-    longest, pause = settings.breaker_longest_pause_s, settings.breaker_pause_s
-    if longest != default.breaker_longest_pause_s and longest < pause:
-        found.append(f"breaker_longest_pause_s = {longest:g} < breaker_pause_s = {pause:g}")
+    longest, pause = settings.breaker_max_pause_s, settings.breaker_pause_s
+    if longest != default.breaker_max_pause_s and longest < pause:
+        found.append(f"breaker_max_pause_s = {longest:g} < breaker_pause_s = {pause:g}")
     for route in settings.routes:
         for target in route.targets:
             own = target.timeouts

@@ -84,7 +84,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     attempts: Attempts = 2
     breaker_window_s: Seconds = 60
     breaker_pause_s: Seconds = 15
-    breaker_longest_pause_s: Seconds = 15
+    breaker_max_pause_s: Seconds = 15
     passthrough: bool = True
     url_schemes: tuple[Annotated[str, Meta(pattern=SCHEME)], ...] = ("https", "data")
 

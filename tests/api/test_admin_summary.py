@@ -263,7 +263,7 @@ async def test_target_that_rests_is_not_asked(tmp_path):
 
 
 async def test_try_lets_the_next_request_through(tmp_path):
-    config, long = f"{TWO}", {"breaker_pause_s": 900, "breaker_longest_pause_s": 900}
+    config, long = f"{TWO}", {"breaker_pause_s": 900, "breaker_max_pause_s": 900}
     async with serve(tmp_path, config, attempts=1, **long) as world:
 
         def choose(call: Any) -> Any:

@@ -160,7 +160,7 @@ async def test_a_silent_trial_leaves_time_for_the_others(routed: Any) -> None:
 
 async def test_a_silent_trial_holds_up_the_next_one_for_a_while_only(routed: Any) -> None:
     """A connection may hang on after its target is well again."""
-    times = {"breaker_longest_pause_s": PAUSE_S, "fallback_after_s": 100}
+    times = {"breaker_max_pause_s": PAUSE_S, "fallback_after_s": 100}
     async with routed(attempts=1, **times) as served:
         await fail_thrice(served)
         await served.until_half_open()

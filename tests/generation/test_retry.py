@@ -12,7 +12,7 @@ from app.generation.retry import (
     FAULTS,
     FINAL,
     FIRST_PAUSE_S,
-    LONGEST_PAUSE_S,
+    MAX_PAUSE_S,
     OUTCOMES,
     Breaker,
     Plan,
@@ -32,7 +32,7 @@ LIMIT = UpstreamError("upstream_rate_limited", "a is at its limit", retry_after_
 LONG_LIMIT = UpstreamError("upstream_rate_limited", "a is at its limit", retry_after_s=60)
 FILTERED = UpstreamError("content_filtered", "a will not")
 PAUSE = FIRST_PAUSE_S / 2
-RULES = Rules(longest_pause_s=30)
+RULES = Rules(max_pause_s=30)
 COOLDOWN_S = RULES.pause_s
 
 
@@ -134,8 +134,8 @@ def test_pauses_double_up_to_the_longest():
     pauses = [pause(failures, chance=1) for failures in range(1, 12)]
 
     assert FIRST_PAUSE_S == pauses[0]
-    assert all(b in (2 * a, LONGEST_PAUSE_S) for a, b in itertools.pairwise(pauses))
-    assert LONGEST_PAUSE_S == pauses[-1]
+    assert all(b in (2 * a, MAX_PAUSE_S) for a, b in itertools.pairwise(pauses))
+    assert MAX_PAUSE_S == pauses[-1]
     assert [p / 2 for p in pauses] == [pause(n, chance=0) for n in range(1, 12)]
 
 
@@ -304,7 +304,7 @@ def test_a_failed_trial_doubles_the_pause_up_to_the_longest():
         breaker.failed(f"t{number}", BUSY, now)
 
     assert [COOLDOWN_S, 2 * COOLDOWN_S] == waits[:2]
-    assert RULES.longest_pause_s == waits[-1] == 30
+    assert RULES.max_pause_s == waits[-1] == 30
     breaker.answered("s", now)
     breaker.completed("s", now)
     for number in range(FAILURES):
@@ -314,7 +314,7 @@ def test_a_failed_trial_doubles_the_pause_up_to_the_longest():
 
 def test_a_silent_trial_keeps_others_away_for_a_while_only():
     breaker = opened()
-    late = COOLDOWN_S + RULES.longest_pause_s
+    late = COOLDOWN_S + RULES.max_pause_s
     assert breaker.begin("silent", COOLDOWN_S)
     assert not breaker.begin("other", late - 1)
     assert not breaker.passes(late - 1)

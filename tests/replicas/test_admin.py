@@ -102,7 +102,7 @@ async def test_operator_sees_and_orders_at_one_process_what_is_of_all(log: str, 
         upstream.script = [head(), send(text("a")), Hold()]
         settings: dict[str, object] = {
             **{"default_model": M, "attempts": 1, "script": upstream},
-            **{"breaker_pause_s": 900, "breaker_longest_pause_s": 900},
+            **{"breaker_pause_s": 900, "breaker_max_pause_s": 900},
         }
         async with two(log, tmp_path, **settings) as relays, browser() as client:
             await check_live(log, client, relays)

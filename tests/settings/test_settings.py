@@ -108,7 +108,7 @@ def test_kubernetes_service_variables_are_no_settings():
         ("breaker_pause_s = 90", []),
         (
             "breaker_pause_s = 90\nbreaker_longest_pause_s = 60",
-            ["breaker_longest_pause_s = 60 < breaker_pause_s = 90"],
+            ["breaker_max_pause_s = 60 < breaker_pause_s = 90"],
         ),
         (
             "[[route]]\nname = 'r'\n"
