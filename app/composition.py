@@ -285,7 +285,7 @@ def build_parts(
                 max_streams_per_address=settings.max_streams_per_address,
                 max_starts_per_minute_per_address=settings.max_starts_per_minute_per_address,
                 max_readers_per_address=settings.max_readers_per_address,
-                max_requests_bytes=settings.max_requests_bytes,
+                max_request_memory_bytes=settings.max_request_memory_bytes,
             ),
             max_streams=settings.max_streams,
             clock=clock.monotonic,

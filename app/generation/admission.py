@@ -50,7 +50,7 @@ class Shares(msgspec.Struct, frozen=True):
     """Streams that run, and requests whose body is being received."""
     max_starts_per_minute_per_address: int = 600
     max_readers_per_address: int = 400
-    max_requests_bytes: int = 256 * 2**20
+    max_request_memory_bytes: int = 256 * 2**20
     """Memory for the bodies that are being received and for the requests that are kept."""
 
 
@@ -142,7 +142,7 @@ class Admission:
         """Streams that run or are about to."""
         self.bytes = 0
         """What all requests take."""
-        self.max_bytes = shares.max_requests_bytes
+        self.max_bytes = shares.max_request_memory_bytes
         """The memory that all requests may take."""
 
     def __len__(self) -> int:
@@ -244,7 +244,7 @@ class Admission:
             if self.bytes + by > most:
                 raise ServiceError(
                     "overloaded",
-                    "the memory for requests is used up (max_requests_bytes); try again shortly",
+                    "the memory for requests is used up (max_request_memory_bytes); try again shortly",
                     retry_after_s=AGAIN_S,
                 )
             part = most // 2 if address == LOCAL else most // 4
@@ -297,7 +297,7 @@ class RequestMemory:
             raise RequestError(
                 "request_too_large",
                 f"the request would take about {size} bytes of memory, of which there are "
-                f"{self._admission.max_bytes} for all requests (max_requests_bytes)",
+                f"{self._admission.max_bytes} for all requests (max_request_memory_bytes)",
             )
         self._admission.grow(self._address, size - self._size)
         self._size = size

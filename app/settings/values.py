@@ -89,7 +89,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     url_schemes: tuple[Annotated[str, Meta(pattern=SCHEME)], ...] = ("https", "data")
 
     max_request_bytes: Bytes = 4 * 2**20
-    max_requests_bytes: Bytes = 256 * 2**20
+    max_request_memory_bytes: Bytes = 256 * 2**20
     max_line_bytes: Bytes = 8 * 2**20
     max_event_bytes: Bytes = 8 * 2**20
     max_log_bytes: Bytes = 512 * 2**20

@@ -228,7 +228,7 @@ async def test_a_key_leads_to_its_stream_though_no_other_can_start():
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_half_sent_bodies_take_of_the_memory_for_requests(path):
-    async with serve_relay(max_requests_bytes=100_000) as relay:
+    async with serve_relay(max_request_memory_bytes=100_000) as relay:
         async with (
             sending(relay, path=path, length=60_000, headers=HERE) as first,
             sending(relay, path=path, length=60_000, headers=THERE) as second,
@@ -247,12 +247,12 @@ async def test_half_sent_bodies_take_of_the_memory_for_requests(path):
 
 
 async def test_a_request_that_would_take_more_than_there_is_is_too_large():
-    async with serve_relay(max_requests_bytes=100_000) as relay:
+    async with serve_relay(max_request_memory_bytes=100_000) as relay:
         body = {**HELLO, "provider_options": {"a": [{}] * 2000}}
         reply = await relay.client.post("/v1/chat", json=body)
 
         assert (413, "request_too_large") == (reply.status_code, reply.json()["code"])
-        assert "max_requests_bytes" in reply.json()["detail"]
+        assert "max_request_memory_bytes" in reply.json()["detail"]
         assert 0 == relay.hub.admission.bytes
 
 

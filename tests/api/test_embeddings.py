@@ -406,7 +406,7 @@ async def test_a_silent_upstream_is_a_timeout_and_no_status(monkeypatch: Any) ->
 
 async def test_the_memory_of_an_answer_is_bounded() -> None:
     async with serve_script(
-        openai_answer([0.123456789] * 200_000), max_requests_bytes=1_000_000
+        openai_answer([0.123456789] * 200_000), max_request_memory_bytes=1_000_000
     ) as (relay, _):
         response = await relay.client.post(PATH, json={"model": "openai/e", "input": "a"})
         left = relay.hub.admission.bytes

@@ -115,7 +115,7 @@ def test_an_address_is_forgotten_once_nothing_is_open_and_its_starts_are_over():
 
 
 def test_an_address_has_a_part_of_the_memory():
-    counted, _ = admission(max_requests_bytes=4000)
+    counted, _ = admission(max_request_memory_bytes=4000)
     first, second, other = counted.receive("a"), counted.receive("a"), counted.receive("b")
     first.resize(900)
     with pytest.raises(ServiceError) as refused:

@@ -80,7 +80,7 @@ def test_prometheus_scrapes_the_port_that_stays_while_a_relay_drains(settings):
 
 def test_memory_has_room_for_what_the_settings_allow(settings):
     limits = container_of(RELAY)["resources"]["limits"]
-    held = settings.max_log_bytes + settings.max_requests_bytes
+    held = settings.max_log_bytes + settings.max_request_memory_bytes
     assert held <= bytes_of(limits["memory"]) / 2
     options = container_of(REDIS)["args"]
     most = options[options.index("--maxmemory") + 1]
