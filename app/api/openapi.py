@@ -222,7 +222,7 @@ _OTHERS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/v1/models/{model}"): Operation(
         "Look at a model", answers={"200": _json()}, dialect="openai_chat"
     ),
-    ("GET", "/v1/arrival"): Operation("How this request came", answers={"200": _json()}),
+    ("GET", "/v1/echo"): Operation("How this request came", answers={"200": _json()}),
     ("GET", "/healthz"): Operation("Whether the process lives", answers={"200": _json()}),
     ("GET", "/readyz"): Operation(
         "Whether it takes streams",

@@ -1,4 +1,4 @@
-"""`GET /v1/arrival`: echoes the request's headers, to debug proxies.
+"""`GET /v1/echo`: echoes the request's headers, to debug proxies.
 
 Only headers that identify proxies or that clients of the relay depend on are echoed: others may
 be secrets that a proxy adds.
@@ -27,7 +27,7 @@ MAX_HEADERS: Final = 40
 
 
 def routes(http_settings: HttpSettings) -> list[Route]:
-    async def arrival(request: Request) -> Response:
+    async def echo(request: Request) -> Response:
         headers = [
             [name.decode("latin-1"), value.decode("latin-1")[:MAX_VALUE]]
             for name, value in request.scope["headers"]
@@ -44,4 +44,4 @@ def routes(http_settings: HttpSettings) -> list[Route]:
             }
         )
 
-    return [Route("/v1/arrival", arrival, methods=["GET"])]
+    return [Route("/v1/echo", echo, methods=["GET"])]

@@ -244,7 +244,7 @@ class Admission:
             if self.bytes + by > most:
                 raise ServiceError(
                     "overloaded",
-                    "the memory for requests is used up (max_request_memory_bytes); try again shortly",
+                    "the memory for requests is full (max_request_memory_bytes); try again shortly",
                     retry_after_s=AGAIN_S,
                 )
             part = most // 2 if address == LOCAL else most // 4

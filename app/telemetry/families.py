@@ -46,7 +46,7 @@ HTTP_REQUESTS: Final = _counter(
 )
 STARTED: Final = _counter("streams_started", "Started streams.", "route", "client_format")
 ENDED: Final = _counter("streams_ended", "Ended streams.", "route", "status", "code", "ended_by")
-LOST: Final = _counter("streams_lost", "Streams of dead processes, ended by another one.")
+ORPHANED: Final = _counter("streams_orphaned", "Streams of dead processes, ended by another one.")
 REFUSALS: Final = _counter("refusals", "Requests answered with an error and no stream.", "code")
 ATTEMPTS: Final = _counter("attempts", "Finished attempts.", "target", "outcome")
 RETRIES: Final = _counter(
@@ -111,7 +111,7 @@ FAMILIES: Final = (
     HTTP_REQUESTS,
     STARTED,
     ENDED,
-    LOST,
+    ORPHANED,
     REFUSALS,
     ATTEMPTS,
     RETRIES,

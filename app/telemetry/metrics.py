@@ -164,7 +164,7 @@ class Metrics(Observer):
                 self._add(family, target, by=0)
         for code in CODES:
             self._add(f.REFUSALS, code, by=0)
-        for family in (f.LOST, f.JOINED, f.RESUMES):
+        for family in (f.ORPHANED, f.JOINED, f.RESUMES):
             self._add(family, by=0)
         for level in (*LEVELS, OTHER):  # all: threads log too, and only one may create series
             self._add(f.LOG_LINES, level, by=0)
@@ -218,7 +218,7 @@ class Metrics(Observer):
         code = NONE if end.error is None else _code(end.error.code)
         self._add(f.ENDED, route, status, code, end.ended_by or NONE)
         if ended.lost:
-            self._add(f.LOST)
+            self._add(f.ORPHANED)
         if ended.target is not None:
             self._add(f.ATTEMPTS, target, status if code == NONE else code)
         if ended.first_event_s is not None:

@@ -225,7 +225,10 @@ async def test_before_the_first_piece_the_next_target_answers(fault: Fault, serv
 
 @pytest.mark.parametrize("fault", BEFORE, ids=lambda fault: fault.name)
 async def test_clients_of_openai_see_one_clean_answer(fault: Fault, served: Any) -> None:
-    async with serve_upstream() as a, served(a.base_url, status_wait_s=0.1, **fault.times) as running:
+    async with (
+        serve_upstream() as a,
+        served(a.base_url, status_wait_s=0.1, **fault.times) as running,
+    ):
         a.script = fault.script
         content, last = await complete(running.relay)
 

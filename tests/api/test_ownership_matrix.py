@@ -46,7 +46,7 @@ CALLS = {
     *("/v1/messages/count_tokens", "/v1/responses/input_tokens", "/v1/embeddings"),
     "/v1/client_secrets",
 }
-LISTS = {"/v1/models", "/v1/models/{model:path}", "/v1/usage", "/v1/arrival", "/openapi.json"}
+LISTS = {"/v1/models", "/v1/models/{model:path}", "/v1/usage", "/v1/echo", "/openapi.json"}
 ORDERS = {"/v1/admin/targets"}
 ROLES = {
     ("GET", "/metrics"): ("metrics", "admin"),

@@ -316,7 +316,9 @@ async def test_a_target_that_is_silent_for_its_own_time_is_left_for_the_next_at_
 
 
 async def test_a_target_alone_that_is_silent_for_its_own_time_is_asked_once(routed):
-    async with routed(ROUTE.replace('"a/m-a", "b/m-b"', OWN_TIME), attempts=3, status_wait_s=99) as served:
+    async with routed(
+        ROUTE.replace('"a/m-a", "b/m-b"', OWN_TIME), attempts=3, status_wait_s=99
+    ) as served:
         served.a.script = [Hold()]
         response = await later(served, 11)
 

@@ -324,7 +324,12 @@ class Round:
         self, stack: AsyncExitStack, upstream: Upstream
     ) -> tuple[list[Replica], list[Awaitable[None]]]:
         folder = self._folder
-        settings: dict[str, Any] = {"script": upstream, "attempts": 1, "status_wait_s": 1, "drain_s": 0.2}
+        settings: dict[str, Any] = {
+            "script": upstream,
+            "attempts": 1,
+            "status_wait_s": 1,
+            "drain_s": 0.2,
+        }
         if not self.log.startswith("redis"):
             place = "memory" if self.log == "memory" else f"sqlite:///{folder}/log.db"
             workers = 3 if self.log == "workers" else 1

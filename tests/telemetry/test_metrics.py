@@ -602,5 +602,5 @@ def test_streams_that_the_start_ends_are_counted(tmp_path):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(child), signal.SIGKILL)
     with running("--workers", "2", "--log", log, cwd=tmp_path) as (process, url):
-        until(url, "seseragi_streams_lost_total", 1)
+        until(url, "seseragi_streams_orphaned_total", 1)
         until(url, "seseragi_streams_ended_total", 1, code="producer_lost")

@@ -49,7 +49,7 @@ WELL = {
     ENDED % ("failed", "internal"): NEVER,
     ENDED % ("interrupted", "producer_lost"): NEVER,
     ENDED % ("cancelled", "none"): OFTEN,
-    "seseragi_streams_lost_total": NEVER,
+    "seseragi_streams_orphaned_total": NEVER,
     BEGUN % "0.5": "0+50x2000",
     BEGUN % "1": OFTEN,
     BEGUN % "10": OFTEN,
@@ -93,7 +93,7 @@ FAULTS: dict[str, dict[str, str]] = {
     "SeseragiStreamsFail": {ENDED % ("failed", "upstream_timeout"): "0+10x2000"},
     "SeseragiBug": {ENDED % ("failed", "internal"): "0x38 1x50"},
     "SeseragiStreamsInterrupted": {ENDED % ("interrupted", "producer_lost"): "0x38 1x50"},
-    "SeseragiRelayLost": {"seseragi_streams_lost_total": "0x38 1x50"},
+    "SeseragiRelayLost": {"seseragi_streams_orphaned_total": "0x38 1x50"},
     "SeseragiSlowToBegin": {
         BEGUN % "0.5": "0+50x1400 70000x600",
         BEGUN % "1": "0+60x1400 84000x600",

@@ -85,7 +85,9 @@ def test_relay_answers_from_its_script_its_cassettes_and_no_provider(monkeypatch
 @pytest.mark.proving
 def test_relay_that_cannot_start_says_why():
     with (
-        pytest.raises(RuntimeError, match=r"the relay has exited:\n.*SESERAGI_STATUS_WAIT_S: 'soon'"),
+        pytest.raises(
+            RuntimeError, match=r"the relay has exited:\n.*SESERAGI_STATUS_WAIT_S: 'soon'"
+        ),
         start_relay(settings={"status_wait_s": "soon"}),
     ):
         pass

@@ -26,7 +26,7 @@ async def look_at_requests(session: Session) -> None:
 
 
 async def _read_echo(session: Session) -> None:
-    reply = await session.client.ask("GET", "/v1/arrival")
+    reply = await session.client.ask("GET", "/v1/echo")
     if reply.status != 200 or "http_version" not in reply.json():
         return
     session.echo = echo = reply.json()

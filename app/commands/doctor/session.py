@@ -108,7 +108,7 @@ class Session:
     unseen: int = 0
     """Proxies that X-Forwarded-For counts beyond `hops`."""
     echo: dict[str, Any] = field(default_factory=dict)
-    """The answer of `GET /v1/arrival`; empty if there is none."""
+    """The answer of `GET /v1/echo`; empty if there is none."""
     models: frozenset[str] = frozenset()
     lag: Lag = field(default_factory=Lag)
     given_up: bool = False

@@ -122,7 +122,9 @@ async def serve_faults(status_wait_s: float = STATUS_WAIT_S) -> AsyncIterator[Re
 
     async with (
         serve_upstream() as upstream,
-        serve_relay(upstream, status_wait_s=status_wait_s, watch=watch, observers=[running]) as relay,
+        serve_relay(
+            upstream, status_wait_s=status_wait_s, watch=watch, observers=[running]
+        ) as relay,
     ):
 
         def choose(call: Call) -> Sequence[Step]:
