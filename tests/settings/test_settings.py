@@ -20,7 +20,7 @@ def test_defaults_need_nothing():
 
 def test_later_sources_win(tmp_path):
     file = tmp_path / "relay.toml"
-    file.write_text('port = 1000\ngate_s = 1\nhost = "::1"\n')
+    file.write_text('port = 1000\nstatus_wait_s = 1\nhost = "::1"\n')
     settings = load_settings(
         {"SESERAGI_PORT": "2000", "SESERAGI_STATUS_WAIT_S": "2.5"},
         config=str(file),
@@ -107,7 +107,7 @@ def test_kubernetes_service_variables_are_no_settings():
         ("heartbeat_s = 2000", ["heartbeat_s = 2000 > total_timeout_s = 1800"]),
         ("breaker_pause_s = 90", []),
         (
-            "breaker_pause_s = 90\nbreaker_longest_pause_s = 60",
+            "breaker_pause_s = 90\nbreaker_max_pause_s = 60",
             ["breaker_max_pause_s = 60 < breaker_pause_s = 90"],
         ),
         (
