@@ -6,20 +6,23 @@ Bounded by error codes, minutes and counts. Updated once a stream.
 import time
 from collections import deque
 from collections.abc import Callable, Container
+from typing import Any
 
 from ..errors import CODES, RelayError
 from ..eventlog.stream_ended import StreamEnded
 from ..telemetry.observer import AttemptFailed, Observer, Refused
-from .process_snapshot import (
+from .snapshot import (
     MAX_LAST,
     MAX_MESSAGE,
-    MINUTES,
+    EndedStream,
     LastError,
+    LastTrouble,
     Minutes,
-    Recent,
     Trouble,
     cut,
+    describe_stream,
 )
+from .summary import MINUTES
 
 OTHER = "other"
 """The label of codes that this version does not know."""
@@ -44,10 +47,9 @@ class History(Observer):
     ) -> None:
         self.rename(names, targets)
         self._wall = wall
-        self._refused: dict[str, Minutes] = {}
-        self._failed: dict[str, Minutes] = {}
-        self.last: deque[Trouble] = deque(maxlen=MAX_LAST)
-        self.recent: deque[Recent] = deque(maxlen=MAX_LAST)
+        self._counts: dict[Trouble, dict[str, Minutes]] = {"refused": {}, "failed": {}}
+        self.last: deque[LastTrouble] = deque(maxlen=MAX_LAST)
+        self.recent: deque[EndedStream] = deque(maxlen=MAX_LAST)
         """The newest last."""
         self._errors: dict[str, LastError] = {}
 
@@ -56,15 +58,17 @@ class History(Observer):
         self._names = names
         self._targets = targets
 
-    def counts(self, *, failed: bool) -> dict[str, Minutes]:
-        """Count failed streams, or refused requests, by code and minute of the last hour."""
+    def counts(self) -> dict[Trouble, dict[str, Minutes]]:
+        """Return the counts of the last hour, by kind, code and minute."""
         oldest = int(self._wall() // 60) - MINUTES
-        counted = self._failed if failed else self._refused
-        fresh = {
-            code: {minute: n for minute, n in minutes.items() if minute > oldest}
-            for code, minutes in counted.items()
-        }
-        return {code: minutes for code, minutes in fresh.items() if minutes}
+        found: dict[Trouble, dict[str, Minutes]] = {}
+        for kind, codes in self._counts.items():
+            fresh = {
+                code: {minute: n for minute, n in minutes.items() if minute > oldest}
+                for code, minutes in codes.items()
+            }
+            found[kind] = {code: minutes for code, minutes in fresh.items() if minutes}
+        return found
 
     def last_error(self, target: str) -> LastError | None:
         """Return the last error of a configured target."""
@@ -76,63 +80,51 @@ class History(Observer):
         self._note_error(failed.target, failed.error)
 
     def refused(self, refused: Refused) -> None:
-        error, model = refused.error, refused.model
-        self._count(self._refused, error.code)
-        self.last.append(
-            Trouble(
-                at=self._wall(),
-                failed=False,
-                code=error.code,
-                message=cut(error.message, MAX_MESSAGE),
-                model=self._name_of(model or ""),
-                request_id=cut(refused.request_id),
-                owner=cut(refused.owner),
-            )
+        self._note(
+            "refused",
+            refused.error,
+            refused.model or "",
+            request_id=cut(refused.request_id),
+            stream=None,
+            owner=cut(refused.owner),
         )
 
     def ended(self, ended: StreamEnded) -> None:
-        info, end, now = ended.info, ended.end, self._wall()
-        error = end.error
+        info, end = ended.info, ended.end
+        fields = describe_stream(info)
         self.recent.append(
-            Recent(
-                id=info.id,
-                ended_at=now,
-                status=end.status,
-                code=error.code if error else None,
-                route=cut(info.route),
+            EndedStream(
+                **fields,
                 target=cut(ended.target) if ended.target else None,
-                cost=end.cost,
                 output_tokens=end.usage.output_tokens if end.usage else None,
+                cost=end.cost,
+                ended_at=self._wall(),
+                status=end.status,
+                code=end.error.code if end.error else None,
                 duration_s=round(ended.duration_s, 3),
-                owner=cut(info.owner),
-                tenant=cut(info.tenant),
-                user=cut(info.user),
-                key=cut(info.key_name),
             )
         )
-        if error is None or end.status not in FAILED:
-            return
-        self._count(self._failed, error.code)
-        self._note_error(ended.target, RelayError.of(error))
-        self.last.append(
-            Trouble(
-                at=now,
-                failed=True,
-                code=error.code,
-                message=cut(error.message, MAX_MESSAGE),
-                model=self._name_of(info.route),
-                request_id=cut(info.request_id),
-                stream=info.id,
-                owner=cut(info.owner),
+        if end.error is not None and end.status in FAILED:
+            error = RelayError.of(end.error)
+            self._note_error(ended.target, error)
+            request_id, owner = fields["request_id"], fields["owner"]
+            self._note(
+                "failed", error, info.route, request_id=request_id, owner=owner, stream=info.id
             )
-        )
 
-    def _count(self, counted: dict[str, Minutes], code: str) -> None:
-        minutes = counted.setdefault(code if code in CODES else OTHER, {})
-        minute = int(self._wall() // 60)
+    def _note(self, kind: Trouble, error: RelayError, model: str, **fields: Any) -> None:
+        """Count an error, and store it."""
+        now = self._wall()
+        code = error.code if error.code in CODES else OTHER
+        minutes = self._counts[kind].setdefault(code, {})
+        minute = int(now // 60)
         minutes[minute] = minutes.get(minute, 0) + 1
         if len(minutes) > MINUTES + 1:
             del minutes[min(minutes)]
+        message, name = cut(error.message, MAX_MESSAGE), self._name_of(model)
+        self.last.append(
+            LastTrouble(at=now, kind=kind, code=error.code, message=message, model=name, **fields)
+        )
 
     def _name_of(self, model: str) -> str | None:
         """Return the configured name for a client's model, or its upstream's name."""

@@ -28,19 +28,20 @@ from ..generation.parts import Parts
 from ..ledger.report import overview
 from ..upstreams.routes import Upstreams
 from .history import History
-from .process_snapshot import (
+from .sampling import Sampler
+from .snapshot import (
     MAX_STREAMS,
     Process,
     ProcessSnapshot,
-    TargetState,
+    Share,
+    TargetHealth,
     pack_snapshot,
     unpack_snapshot,
 )
-from .sampling import Sampler
-from .summary import Merged, MoneyView, render
+from .summary import Merged, Money
 
 FRESH_S: Final = 0.5
-"""How long a summary, and a snapshot, is reused."""
+"""How long a summary is reused."""
 
 INTERVAL_S: Final = 1.0
 """The interval of polling for commands, and of snapshots while somebody watches."""
@@ -80,21 +81,18 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A command to a target."""
+    """A command to a target, as the broadcast and the response have it."""
 
     target: str
     action: Action
     until: float | None
-
-
-class PostedCommand(Command, frozen=True):
-    """A command in the broadcast; `id` distinguishes it from earlier ones of its name."""
-
-    id: str
+    at: float
+    """When it was issued: distinguishes it from earlier ones."""
 
 
 _encode_command = msgspec.msgpack.Encoder().encode
-_decode_command = msgspec.msgpack.Decoder(PostedCommand).decode
+_decode_command = msgspec.msgpack.Decoder(Command).decode
+_encode_summary = msgspec.json.Encoder().encode
 
 log = structlog.get_logger("seseragi.admin")
 
@@ -118,12 +116,8 @@ class AdminService:
         self._accounts = accounts
         self._about = about
         self._history = history
-        self.reconfigure()
-        self._taking = asyncio.Lock()
-        self._latest: ProcessSnapshot | None = None
-        self._latest_at = -math.inf
-        """The last snapshot, and its time by the loop's clock."""
         self._id = secrets.token_hex(8)
+        self.reconfigure()
         self._started_at = time.time()
         self._making: asyncio.Task[bytes] | None = None
         self._made_at = -math.inf
@@ -131,8 +125,8 @@ class AdminService:
         """The expiry of the last known `WATCH`, of any process."""
         self._watch_sent_at = -math.inf
         """When this process last broadcast `WATCH`; both by the loop's clock."""
-        self._applied: dict[str, str] = {}
-        """The id of the last applied command of each name."""
+        self._applied: dict[str, Command] = {}
+        """The last applied command of each name."""
         self._tasks = Supervisor()
 
     def reconfigure(self) -> None:
@@ -142,7 +136,7 @@ class AdminService:
         names = {*upstreams.routes, *self._routes, *(one.name for one in upstreams.all)}
         names |= {one.public_name(model) for one in upstreams.all for model in one.models}
         self._history.rename(frozenset(names), frozenset(self._routes))
-        self._sampler = Sampler(self._parts.accounting)
+        self._sampler = Sampler(self._parts.accounting, process=self._id)
 
     async def open(self) -> None:
         """Start polling for commands of other processes."""
@@ -181,8 +175,8 @@ class AdminService:
                 command = _decode_command(text)
             except (ValueError, msgspec.MsgspecError):  # of another version
                 continue
-            if command.target in self._routes and self._applied.get(name) != command.id:
-                self._applied[name] = command.id
+            if command.target in self._routes and self._applied.get(name) != command:
+                self._applied[name] = command
                 self._apply(command)
 
     # Summary
@@ -202,7 +196,7 @@ class AdminService:
                     await self._add_others(self._broadcast, merged)
             merged.add(await self._snapshot())
             money = await self._read_accounts()
-            return render(
+            return _encode_summary(
                 merged.summary(
                     at=time.time(),
                     version=__version__,
@@ -231,33 +225,25 @@ class AdminService:
                 merged.add(unpack_snapshot(text))
             await asyncio.sleep(0)
 
-    async def _read_accounts(self) -> MoneyView:
+    async def _read_accounts(self) -> Money:
         accounts, more = self._accounts.list_named()
         try:
             found = await self._accounts.read(accounts)
         except RelayError:
-            return MoneyView([], more + len(accounts), known=False)
-        return MoneyView([overview(*each) for each in found], more)
+            return Money([], more + len(accounts), known=False)
+        return Money([overview(*each) for each in found], more, known=True)
 
     async def _snapshot(self) -> ProcessSnapshot:
-        """Return a snapshot of this process, at most `FRESH_S` old."""
-        clock = asyncio.get_running_loop().time
-        async with self._taking:
-            if self._latest is None or clock() >= self._latest_at + FRESH_S:
-                self._latest, self._latest_at = await self._take_snapshot(), clock()
-            return self._latest
-
-    async def _take_snapshot(self) -> ProcessSnapshot:
-        hub, history = self._hub, self._history
+        hub, history, about = self._hub, self._history, self._about
         live = await self._sampler.look(hub.progress(most=MAX_STREAMS))
-        load, at = hub.load(), round(time.time(), 3)
+        load = hub.load()
         return ProcessSnapshot(
             process=Process(
                 id=self._id,
-                host=self._about.host,
-                pid=self._about.pid,
+                host=about.host,
+                pid=about.pid,
                 started_at=round(self._started_at, 3),
-                at=at,
+                at=round(time.time(), 3),
                 streams=load.streams,
                 readers=load.readers,
                 draining=load.draining,
@@ -267,32 +253,28 @@ class AdminService:
             ),
             live=live,
             readers=hub.readers(most=2 * MAX_STREAMS),
-            targets=self._target_states(),
-            refused=history.counts(failed=False),
-            failed=history.counts(failed=True),
+            targets=[self._health(name) for name in self._routes],
+            counts=history.counts(),
             last=list(reversed(history.last)),
             recent=list(reversed(history.recent)),
-            rows_waiting=self._about.rows_waiting() if self._about.records else None,
+            rows_waiting=about.rows_waiting(),
         )
 
-    def _target_states(self) -> list[TargetState]:
+    def _health(self, target: str) -> TargetHealth:
         breakers = self._parts.upstreams.breakers
         now, wall = asyncio.get_running_loop().time(), time.time()
-        found = []
-        for name in self._routes:
-            breaker = breakers.named(name)
-            rests_s, open_s = breakers.rests_for(name, now), breaker.open_for(now)
-            found.append(
-                TargetState(
-                    target=name,
-                    state=breakers.state(name, now),
-                    failures=breaker.failures(now),
-                    retry_at=round(wall + open_s, 3) if open_s else None,
-                    rests_until=round(wall + rests_s, 3) if rests_s else None,
-                    last_error=self._history.last_error(name),
-                )
-            )
-        return found
+        breaker, state = breakers.named(target), breakers.state(target, now)
+        rests_s, open_s = breakers.rests_for(target, now), breaker.open_for(now)
+        return TargetHealth(
+            target=target,
+            routes=self._routes[target],
+            state=state,
+            failures=breaker.failures(now),
+            retry_at=round(wall + open_s, 3) if open_s else None,
+            rests_until=round(wall + rests_s, 3) if rests_s else None,
+            last_error=self._history.last_error(target),
+            processes=Share(int(state in ("open", "resting")), 1),
+        )
 
     # Commands
 
@@ -312,8 +294,9 @@ class AdminService:
                 f"the settings name no target {target[:120]!r}; GET /v1/admin/summary lists them",
             )
         breakers, now = self._parts.upstreams.breakers, asyncio.get_running_loop().time()
-        until = round(time.time() + for_s, 3) if action == "rest" else None
-        command = PostedCommand(target, action, until, id=secrets.token_hex(8))
+        at = round(time.time(), 3)
+        until = round(at + for_s, 3) if action == "rest" else None
+        command = Command(target, action, until, at)
         # A wake replaces the rest that it ends, for as long as that would have lasted.
         name = f"{'try' if action == 'try' else 'rest'} {target}"
         expires_s = for_s if action == "rest" else breakers.rests_for(target, now) + COMMAND_S
@@ -321,10 +304,10 @@ class AdminService:
             await self._broadcast.publish(
                 "commands", name, _encode_command(command), for_s=expires_s
             )
-        self._applied[name] = command.id
+        self._applied[name] = command
         self._apply(command)
         log.info("target ordered", target=target, action=action, until=until, by=by or None)
-        return Command(target, action, until)
+        return command
 
     def _apply(self, command: Command) -> None:
         breakers, now = self._parts.upstreams.breakers, asyncio.get_running_loop().time()

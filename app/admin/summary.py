@@ -1,142 +1,67 @@
 """Merges the snapshots of all processes into the response of `GET /v1/admin/summary`. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 from operator import attrgetter
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
-from ..ledger.money import to_usd
 from ..ledger.report import Overview
-from .process_snapshot import (
+from .snapshot import (
     MAX_LAST,
     MAX_STREAMS,
-    MINUTES,
-    LastError,
+    EndedStream,
+    LastTrouble,
+    LiveStream,
+    Process,
     ProcessSnapshot,
-    TargetState,
+    Share,
+    TargetHealth,
+    Trouble,
 )
 
 T = TypeVar("T")
+
+MINUTES: Final = 60
 
 WORST = ("resting", "open", "half-open", "closed")
 """The states of a target, worst first: the worst of all processes is shown."""
 
 
-class ProcessView(msgspec.Struct, frozen=True):
-    id: str
-    host: str
-    pid: int
-    started_at: float
-    at: float
-    streams: int
-    readers: int
-    draining: bool
-    log_healthy: bool
-
-
-class LogView(msgspec.Struct, frozen=True):
+class Log(msgspec.Struct, frozen=True):
     kind: str
     streams: int
     bytes: int
 
 
-class LiveView(msgspec.Struct, frozen=True):
-    id: str
-    request_id: str
-    owner: str
-    tenant: str
-    key: str | None
-    user: str | None
-    route: str
-    target: str | None
-    attempt: int
-    failed_attempts: int
-    started_at: float
-    first_event_s: float | None
-    events: int
-    events_per_s: float
-    gap_s: float
-    longest_gap_s: float | None
-    readers: int
-    output_tokens: int | None
-    cost: str | None
-    process: str
-
-
-class LiveViews(msgspec.Struct, frozen=True):
+class Live(msgspec.Struct, frozen=True):
     total: int
-    streams: list[LiveView]
+    streams: list[LiveStream]
 
 
-class MoneyView(msgspec.Struct, frozen=True):
+class Money(msgspec.Struct, frozen=True):
     accounts: list[Overview]
     more: int
     """Further accounts that are not listed."""
-    known: bool = True
+    known: bool
     """False if the log could not be read."""
 
 
-class Share(msgspec.Struct, frozen=True):
-    """The number of processes that skip a target."""
-
-    open: int
-    of: int
-
-
-class TargetView(msgspec.Struct, frozen=True):
-    target: str
-    routes: list[str]
-    state: str
-    failures: int
-    retry_at: float | None
-    rests_until: float | None
-    last_error: LastError | None
-    processes: Share
-
-
-class CodeView(msgspec.Struct, frozen=True):
+class CodeCount(msgspec.Struct, frozen=True):
     code: str
     count: int
     minutes: list[int]
 
 
-class TroubleView(msgspec.Struct, frozen=True):
-    at: float
-    kind: str
-    code: str
-    message: str
-    model: str | None
-    request_id: str
-    stream: str | None
-    owner: str
-
-
-class HourView(msgspec.Struct, frozen=True):
+class Hour(msgspec.Struct, frozen=True):
     since: float
-    refused: list[CodeView]
-    failed: list[CodeView]
-    last: list[TroubleView]
+    refused: list[CodeCount]
+    failed: list[CodeCount]
+    last: list[LastTrouble]
 
 
-class RecentView(msgspec.Struct, frozen=True):
-    id: str
-    ended_at: float
-    status: str
-    code: str | None
-    route: str
-    target: str | None
-    cost: str | None
-    output_tokens: int | None
-    duration_s: float
-    owner: str
-    tenant: str
-    key: str | None
-    user: str | None
-
-
-class RecordsView(msgspec.Struct, frozen=True):
+class Records(msgspec.Struct, frozen=True):
     kind: str
     waiting: int
 
@@ -146,201 +71,113 @@ class Summary(msgspec.Struct, frozen=True):
 
     at: float
     version: str
-    processes: list[ProcessView]
-    log: LogView
-    live: LiveViews
-    money: MoneyView
-    targets: list[TargetView]
-    hour: HourView
-    recent: list[RecentView]
-    records: RecordsView | None
+    processes: list[Process]
+    log: Log
+    live: Live
+    money: Money
+    targets: list[TargetHealth]
+    hour: Hour
+    recent: list[EndedStream]
+    records: Records | None
 
 
 class Merged:
     """Merges snapshots one by one: each takes less than about a millisecond."""
 
-    def __init__(self, routes: dict[str, list[str]]) -> None:
+    def __init__(self, routes: Mapping[str, list[str]]) -> None:
         """Prepare for the configured targets, each with its routes."""
-        self._routes = routes
-        self._snapshots: list[ProcessSnapshot] = []
-        self._live: list[tuple[float, str, LiveView]] = []
+        self._targets = {
+            name: TargetHealth(
+                target=name,
+                routes=among,
+                state="closed",
+                failures=0,
+                retry_at=None,
+                rests_until=None,
+                last_error=None,
+                processes=Share(0, 0),
+            )
+            for name, among in routes.items()
+        }
+        self._processes: list[Process] = []
+        self._live: list[LiveStream] = []
         self._readers: Counter[str] = Counter()
-        self._targets: dict[str, list[TargetState]] = {}
-        self._refused: dict[str, Counter[int]] = {}
-        self._failed: dict[str, Counter[int]] = {}
-        self._last: list[TroubleView] = []
-        self._recent: list[RecentView] = []
+        self._counts: dict[Trouble, dict[str, Counter[int]]] = {"refused": {}, "failed": {}}
+        self._last: list[LastTrouble] = []
+        self._recent: list[EndedStream] = []
+        self._rows_waiting = 0
 
     def add(self, snapshot: ProcessSnapshot) -> None:
         """Add the snapshot of one process."""
-        self._snapshots.append(snapshot)
+        self._processes.append(snapshot.process)
+        streams = sorted(self._live + snapshot.live, key=attrgetter("started_at", "id"))
+        self._live = streams[:MAX_STREAMS]
         self._readers.update(snapshot.readers)
-        self._add_live(snapshot)
         for target in snapshot.targets:
-            if target.target in self._routes:
-                self._targets.setdefault(target.target, []).append(target)
-        for counted, minutes_of in (
-            (self._refused, snapshot.refused),
-            (self._failed, snapshot.failed),
-        ):
-            for code, minutes in minutes_of.items():
-                counted.setdefault(code, Counter()).update(minutes)
-        self._last += [
-            TroubleView(
-                t.at,
-                "failed" if t.failed else "refused",
-                t.code,
-                t.message,
-                t.model,
-                t.request_id,
-                t.stream,
-                t.owner,
-            )
-            for t in snapshot.last[:MAX_LAST]
-        ]
-        self._recent += [
-            RecentView(
-                r.id,
-                r.ended_at,
-                r.status,
-                r.code,
-                r.route,
-                r.target,
-                r.cost,
-                r.output_tokens,
-                r.duration_s,
-                r.owner,
-                r.tenant,
-                r.key or None,
-                r.user or None,
-            )
-            for r in snapshot.recent[:MAX_LAST]
-        ]
-        self._last = _newest(self._last, "at")
-        self._recent = _newest(self._recent, "ended_at")
-
-    def _add_live(self, snapshot: ProcessSnapshot) -> None:
-        self._live += [
-            (
-                s.started_at,
-                s.id,
-                LiveView(
-                    s.id,
-                    s.request_id,
-                    s.owner,
-                    s.tenant,
-                    s.key or None,
-                    s.user or None,
-                    s.route,
-                    s.target or None,
-                    s.attempt,
-                    s.attempt - 1,
-                    s.started_at,
-                    s.first_event_s,
-                    s.events,
-                    s.events_per_s,
-                    s.gap_s,
-                    s.longest_gap_s,
-                    0,
-                    s.output_tokens,
-                    None if s.nano_usd is None else to_usd(s.nano_usd),
-                    snapshot.process.id,
-                ),
-            )
-            for s in snapshot.live[:MAX_STREAMS]
-        ]
-        if len(self._live) > MAX_STREAMS:
-            self._live.sort(key=lambda row: row[:2])
-            del self._live[MAX_STREAMS:]
+            if (known := self._targets.get(target.target)) is not None:
+                self._targets[target.target] = _merge(known, target)
+        for kind, counts in snapshot.counts.items():
+            for code, minutes in counts.items():
+                self._counts[kind].setdefault(code, Counter()).update(minutes)
+        self._last = _newest(self._last + snapshot.last, "at")
+        self._recent = _newest(self._recent + snapshot.recent, "ended_at")
+        self._rows_waiting = max(self._rows_waiting, snapshot.rows_waiting)
 
     def summary(
-        self, *, at: float, version: str, log: str, money: MoneyView, records: str | None
+        self, *, at: float, version: str, log: str, money: Money, records: str | None
     ) -> Summary:
         """Return the summary; `log` and `records` are their kinds."""
-        processes = [snapshot.process for snapshot in self._snapshots]
-        self._live.sort(key=lambda row: row[:2])
-        readers = self._readers
-        waiting = [b.rows_waiting for b in self._snapshots if b.rows_waiting is not None]
-        minute = int(at // 60)
+        processes, readers, minute = self._processes, self._readers, int(at // 60)
         return Summary(
             at=round(at, 3),
             version=version,
-            processes=[
-                ProcessView(
-                    p.id,
-                    p.host,
-                    p.pid,
-                    p.started_at,
-                    p.at,
-                    p.streams,
-                    p.readers,
-                    p.draining,
-                    p.log_healthy,
-                )
-                for p in sorted(processes, key=attrgetter("started_at", "id"))
-            ],
-            log=LogView(
+            processes=sorted(processes, key=attrgetter("started_at", "id")),
+            log=Log(
                 log, sum(p.log_streams for p in processes), sum(p.log_bytes for p in processes)
             ),
-            live=LiveViews(
+            live=Live(
                 sum(p.streams for p in processes),
-                [
-                    msgspec.structs.replace(view, readers=readers[view.id])
-                    if view.id in readers
-                    else view
-                    for *_, view in self._live
-                ],
+                [msgspec.structs.replace(one, readers=readers[one.id]) for one in self._live],
             ),
             money=money,
-            targets=[self._target(name, routes) for name, routes in self._routes.items()],
-            hour=HourView(
+            targets=[*self._targets.values()],
+            hour=Hour(
                 (minute - MINUTES + 1) * 60,
-                _codes(self._refused, minute),
-                _codes(self._failed, minute),
+                _codes(self._counts["refused"], minute),
+                _codes(self._counts["failed"], minute),
                 self._last,
             ),
             recent=self._recent,
-            records=None if records is None else RecordsView(records, max(waiting, default=0)),
+            records=None if records is None else Records(records, self._rows_waiting),
         )
 
-    def _target(self, name: str, routes: list[str]) -> TargetView:
-        states = self._targets.get(name, [])
-        worst = min((s.state for s in states), key=WORST.index, default="closed")
-        errors = [s.last_error for s in states if s.last_error is not None]
-        skipped = sum(s.state in ("open", "resting") for s in states)
-        return TargetView(
-            name,
-            routes,
-            worst.replace("-", "_"),
-            sum(s.failures for s in states),
-            _latest(s.retry_at for s in states),
-            _latest(s.rests_until for s in states),
-            max(errors, key=attrgetter("at"), default=None),
-            Share(skipped, len(states)),
-        )
+
+def _merge(one: TargetHealth, other: TargetHealth) -> TargetHealth:
+    """Merge the health of a target in different processes."""
+    errors = [error for error in (one.last_error, other.last_error) if error is not None]
+    return TargetHealth(
+        target=one.target,
+        routes=one.routes,
+        state=min(one.state, other.state, key=WORST.index),
+        failures=one.failures + other.failures,
+        retry_at=max(one.retry_at or 0, other.retry_at or 0) or None,
+        rests_until=max(one.rests_until or 0, other.rests_until or 0) or None,
+        last_error=max(errors, key=attrgetter("at"), default=None),
+        processes=Share(
+            one.processes.open + other.processes.open, one.processes.of + other.processes.of
+        ),
+    )
 
 
 def _newest(rows: list[T], when: str) -> list[T]:
     return sorted(rows, key=attrgetter(when), reverse=True)[:MAX_LAST]
 
 
-def _latest(times: Iterable[float | None]) -> float | None:
-    return max((time for time in times if time is not None), default=None)
-
-
-def _codes(counted: dict[str, Counter[int]], minute: int) -> list[CodeView]:
+def _codes(counted: Mapping[str, Counter[int]], minute: int) -> list[CodeCount]:
     """Return the codes, most frequent first, with counts by minute, the current one last."""
-    views = []
+    rows = []
     for code, minutes in counted.items():
         row = [minutes[minute - MINUTES + 1 + at] for at in range(MINUTES)]
         if total := sum(row):
-            views.append(CodeView(code, total, row))
-    return sorted(views, key=attrgetter("count"), reverse=True)
-
-
-_encode = msgspec.json.Encoder().encode
-
-
-def render(summary: Summary) -> bytes:
-    """Encode a summary as JSON."""
-    return _encode(summary)
+            rows.append(CodeCount(code, total, row))
+    return sorted(rows, key=attrgetter("count"), reverse=True)

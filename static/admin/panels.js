@@ -78,7 +78,7 @@ const minutes = {
   },
 };
 
-const STATES = { closed: '● well', open: '▲ passed over', half_open: '◐ on trial', resting: '☾ resting' };
+const STATES = { closed: '● well', open: '▲ passed over', 'half-open': '◐ on trial', resting: '☾ resting' };
 const age = (value) => seconds(value).replace(/\.\d+/, '');
 
 function stateOf({ state: name, rests_until: until, wait, processes: { open, of } = {} }) {
@@ -98,7 +98,7 @@ const named = (row) => `${row.kind} ${row.name}`;
 const PANELS = [
   ['live', 'Live streams', id, [
     stream('id'), text('Owner', 10, owner), route, number('Age', 5, 'age', age),
-    number('Attempt', 6, 'attempt', (n, row) => `${count(n)}${row.failed_attempts ? `, ${row.failed_attempts} failed` : ''}`),
+    number('Attempt', 6, 'attempt', (n, row) => `${count(n)}${row.attempt > 1 ? `, ${row.attempt - 1} failed` : ''}`),
     number('Events', 4.5, 'events'), number('Per second', 5.5, 'events_per_s', rate), number('Gap', 5, 'gap_s', seconds),
     number('Readers', 4.5, 'readers'), number('Tokens', 4.5, 'output_tokens'), cost, buttons(4, () => 'stop', 'id'),
   ], 'No stream runs now.', ({ live: { total, streams } }) => (total > streams.length ? `the oldest ${streams.length} of ${count(total)}` : '')],

@@ -7,21 +7,21 @@ import msgspec
 import pytest
 
 from app.admin.history import History
-from app.admin.process_snapshot import (
+from app.admin.snapshot import (
     MAX_LAST,
     MAX_STREAMS,
     MAX_TEXT,
-    MINUTES,
     LastError,
-    Live,
+    LastTrouble,
+    LiveStream,
     Process,
     ProcessSnapshot,
-    TargetState,
-    Trouble,
+    Share,
+    TargetHealth,
     pack_snapshot,
     unpack_snapshot,
 )
-from app.admin.summary import Merged, MoneyView, Summary, render
+from app.admin.summary import MINUTES, Merged, Money, Summary
 from app.errors import CODES, RequestError, UpstreamError
 from app.eventlog.broadcast import MAX_MESSAGE_BYTES
 from app.eventlog.stream_ended import StreamEnded
@@ -29,6 +29,7 @@ from app.eventlog.stream_info import StreamInfo
 from app.events import ErrorInfo, Status, StreamEnd
 from app.generation.account_reader import MAX_ACCOUNTS, list_named
 from app.generation.principal_accounts import PrincipalAccounts
+from app.generation.retry import State
 from app.identity.principal import Principal
 from app.ledger.config import LimitsConfig
 from app.ledger.limits import UsageLimits
@@ -40,20 +41,38 @@ pytestmark = pytest.mark.pure
 NOW = 1_795_358_000.0
 
 
-def live(number: int, *, text: str = "") -> Live:
-    return Live(id=f"st_{number:022}", started_at=NOW + number, route=text, owner=text, user=text)
+def live(number: int, *, text: str = "") -> LiveStream:
+    return LiveStream(
+        id=f"st_{number:022}",
+        **{"request_id": "", "owner": text, "tenant": "", "key": None, "user": text},
+        **{"route": text, "target": None, "output_tokens": None, "cost": None, "process": "a"},
+        **{"attempt": 1, "started_at": NOW + number, "first_event_s": None, "events": 0},
+        **{"events_per_s": 0.0, "gap_s": 0.0, "longest_gap_s": None, "readers": 0},
+    )
 
 
 def board(name: str = "a", **fields: object) -> ProcessSnapshot:
-    process = Process(id=name, host="h", pid=1, started_at=NOW, at=NOW, streams=len(name))
+    process = Process(
+        **{"id": name, "host": "h", "pid": 1, "started_at": NOW, "at": NOW},
+        **{"streams": len(name), "readers": 0, "draining": False},
+        **{"log_healthy": True, "log_streams": 0, "log_bytes": 0},
+    )
     return msgspec.structs.replace(ProcessSnapshot(process=process), **fields)
+
+
+def health(target: str, state: State, **fields: Any) -> TargetHealth:
+    known = {"failures": 0, "retry_at": None, "rests_until": None, "last_error": None, **fields}
+    processes = Share(int(state == "open"), 1)
+    return TargetHealth(target=target, routes=[], state=state, processes=processes, **known)
 
 
 def merged(*snapshots: ProcessSnapshot, targets: tuple[str, ...] = ()) -> Summary:
     found = Merged({target: [] for target in targets})
     for one in snapshots:
         found.add(one)
-    return found.summary(at=NOW, version="0", log="memory", money=MoneyView([], 0), records=None)
+    return found.summary(
+        at=NOW, version="0", log="memory", money=Money([], 0, known=True), records=None
+    )
 
 
 def history(clock: StoppedClock) -> History:
@@ -99,7 +118,10 @@ def test_readers_of_a_stream_are_those_of_all_processes():
 def test_minutes_of_all_processes_are_added_and_older_ones_left_out():
     minute = int(NOW // 60)
     counts = {minute: 2, minute - MINUTES + 1: 3, minute - MINUTES: 100, minute + 1: 100}
-    found = merged(board("a", refused={"x": counts}), board("b", refused={"x": {minute: 5}}))
+    found = merged(
+        board("a", counts={"refused": {"x": counts}}),
+        board("b", counts={"refused": {"x": {minute: 5}}}),
+    )
 
     (row,) = found.hour.refused
     assert (10, 3, 7, MINUTES) == (row.count, row.minutes[0], row.minutes[-1], len(row.minutes))
@@ -108,10 +130,10 @@ def test_minutes_of_all_processes_are_added_and_older_ones_left_out():
 def test_target_is_as_the_worst_process_sees_it_and_others_are_not_shown():
     error = LastError(code="upstream_auth", at=NOW)
     states = [
-        TargetState(target="u/m", state="closed", failures=1, last_error=error),
-        TargetState(target="u/m", state="half-open"),
-        TargetState(target="u/m", state="open", failures=4, retry_at=NOW + 5),
-        TargetState(target="made/up", state="open"),
+        health("u/m", "closed", failures=1, last_error=error),
+        health("u/m", "half-open"),
+        health("u/m", "open", failures=4, retry_at=NOW + 5),
+        health("made/up", "open"),
     ]
     found = merged(*(board(f"{n}", targets=[s]) for n, s in enumerate(states)), targets=("u/m",))
 
@@ -123,9 +145,10 @@ def test_target_is_as_the_worst_process_sees_it_and_others_are_not_shown():
 
 
 def test_newest_of_all_processes_are_told_of_one_by_one():
-    def troubles(first: int) -> list[Trouble]:
+    def troubles(first: int) -> list[LastTrouble]:
+        rest: Any = {"kind": "refused", "code": "x", "model": None, "request_id": ""}
         return [
-            Trouble(at=NOW + n, failed=False, code="x", message=f"{n}")
+            LastTrouble(at=NOW + n, message=f"{n}", stream=None, owner="", **rest)
             for n in range(first + 2 * MAX_LAST, first, -2)
         ]
 
@@ -135,7 +158,7 @@ def test_newest_of_all_processes_are_told_of_one_by_one():
     assert MAX_LAST == len(times)
     assert times == sorted(times, reverse=True)
     assert {"0", "1"} == {f"{int(row.message) % 2}" for row in found.hour.last}
-    assert b'"refused"' in render(found)
+    assert b'"refused"' in msgspec.json.encode(found)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x80", b"\xc1", b"{}", b"\x81\xa4live\x01"])
@@ -159,15 +182,17 @@ def test_hour_has_a_bound_whatever_is_refused():
         for code in codes:
             kept.refused(refused(code, model=f"made up {minute}" * 99, message="m" * 2000))
 
-    counts = kept.counts(failed=False)
+    counts = kept.counts()["refused"]
     assert set(codes) == set(counts)
     assert {MINUTES} == {len(minutes) for minutes in counts.values()}
     assert MAX_LAST == len(kept.last)
     assert {None} == {row.model for row in kept.last}
-    size = len(pack_snapshot(board(refused=counts, last=[*kept.last]), most=MAX_MESSAGE_BYTES))
+    size = len(
+        pack_snapshot(board(counts=kept.counts(), last=[*kept.last]), most=MAX_MESSAGE_BYTES)
+    )
     assert size < 100_000
     clock.now += 3600
-    assert {} == kept.counts(failed=False)
+    assert {"refused": {}, "failed": {}} == kept.counts()
 
 
 def test_names_of_models_are_those_of_the_settings():
@@ -191,7 +216,7 @@ def test_only_what_failed_counts_as_failed():
         times: Any = {"started_at": NOW - 1, "ended_at": NOW, "duration_s": 1.0}
         kept.ended(StreamEnded(info=record, end=end, target="openai/m", events=1, **times))
 
-    (minutes,) = kept.counts(failed=True).values()
+    (minutes,) = kept.counts()["failed"].values()
     assert (2, 4, 2) == (sum(minutes.values()), len(kept.recent), len(kept.last))
     assert {"upstream_auth"} == {row.code for row in kept.last}
     blamed, unknown = kept.last_error("openai/m"), kept.last_error("made/up")

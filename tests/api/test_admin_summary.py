@@ -12,7 +12,8 @@ import httpx2
 import pytest
 
 from app.admin import service as desks
-from app.admin.process_snapshot import MAX_LAST, MAX_MESSAGE, MINUTES
+from app.admin.snapshot import MAX_LAST, MAX_MESSAGE
+from app.admin.summary import MINUTES
 from app.api import application
 from app.identity.keys import digest
 from app.testing.upstream import (
@@ -122,8 +123,8 @@ async def test_streams_and_money_are_what_the_client_knows(tmp_path):
             assert 200 == reading.status_code
             found = await world.until(lambda s: s["live"]["streams"][0]["first_event_s"])
             (live,) = found["live"]["streams"]
-            assert (stream, M, M, 1, 0) == tuple(
-                live[name] for name in ("id", "route", "target", "attempt", "failed_attempts")
+            assert (stream, M, M, 1) == tuple(
+                live[name] for name in ("id", "route", "target", "attempt")
             )
             assert ("acme", "app", "ann", "acme:user:ann") == tuple(
                 live[name] for name in ("tenant", "key", "user", "owner")
@@ -281,7 +282,7 @@ async def test_try_lets_the_next_request_through(tmp_path):
         world.upstream.calls.clear()
         await world.ask("app", "/v1/chat", body)
         await world.ask("boss", "/v1/admin/targets", {"target": "openai/m", "action": "try"})
-        assert "half_open" == state(await world.look())
+        assert "half-open" == state(await world.look())
         await world.ask("app", "/v1/chat", body)
         assert ["spare", "m"] == [call.json["model"] for call in world.upstream.calls]
         await world.until(lambda s: state(s) == "closed")

@@ -18,7 +18,6 @@ def stream(number: int, *, step: int = 0) -> dict[str, Any]:
         "route": "fast",
         "target": None if number % 11 == 10 else "openai/gpt-6",
         "attempt": 1 + number % 2,
-        "failed_attempts": number % 2,
         "started_at": NOW - 3000 + number,
         "first_event_s": None if number % 11 == 10 else 0.31,
         "events": 40 + (number * 37 + step * 13) % 900,
@@ -123,7 +122,7 @@ def summary(streams: int = 500, *, step: int = 0, changed: int | None = None) ->
             target(
                 "anthropic/claude", "open", failures=5, retry_at=NOW + 17, last_error=last_error
             ),
-            target("gemini/pro", "half_open"),
+            target("gemini/pro", "half-open"),
             target("local/llama", "resting", rests_until=NOW + 280),
         ],
         "hour": {

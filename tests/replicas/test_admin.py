@@ -145,7 +145,7 @@ async def check_try(client: httpx2.AsyncClient, relays: list[Replica]) -> None:
             await statuses(client, relays)
     await until(client, relays[0], lambda s: s["live"]["total"] == 11)  # no more will fail
     await order(client, relays[0], M, "try")
-    found = await until(client, relays[1], lambda s: state(s) == ("half_open", 0))
+    found = await until(client, relays[1], lambda s: state(s) == ("half-open", 0))
     (failed,) = found["hour"]["failed"]
     assert ("upstream_overloaded", sum(failed["minutes"])) == (failed["code"], failed["count"])
     last = found["hour"]["last"][0]

@@ -1,0 +1,189 @@
+"""The snapshot of one process, whose parts the admin summary shows as they are. Pure values.
+
+Text from clients is truncated to `MAX_TEXT`, and is never a key. Times are unix seconds, money is
+decimal US dollars.
+"""
+
+from typing import Any, Final, Literal
+
+import msgspec
+
+from ..eventlog.stream_info import StreamInfo
+from ..generation.retry import State
+
+MAX_STREAMS: Final = 500
+"""Running streams in a snapshot, and in a summary: the oldest."""
+
+MAX_LAST: Final = 50
+"""Errors, and ended streams, in a snapshot."""
+
+MAX_TEXT: Final = 200
+MAX_MESSAGE: Final = 300
+"""Characters of a name, and of an error message."""
+
+Trouble = Literal["refused", "failed"]
+"""A refused request, or a failed stream."""
+
+Minutes = dict[int, int]
+"""Counts by minute since 1970."""
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A part of a snapshot. New fields need a default: processes differ in version."""
+
+
+class Process(Value, frozen=True, kw_only=True):
+    """The process itself."""
+
+    id: str
+    host: str
+    pid: int
+    started_at: float
+    at: float
+    """When the snapshot was taken."""
+    streams: int
+    readers: int
+    draining: bool
+    log_healthy: bool
+    log_streams: int
+    log_bytes: int
+
+
+class Stream(Value, frozen=True, kw_only=True):
+    """A stream with its owner."""
+
+    id: str
+    request_id: str
+    owner: str
+    tenant: str
+    key: str | None
+    user: str | None
+    route: str
+    target: str | None
+    output_tokens: int | None
+    cost: str | None
+
+
+class LiveStream(Stream, frozen=True, kw_only=True):
+    """A running stream."""
+
+    process: str
+    attempt: int
+    started_at: float
+    first_event_s: float | None
+    events: int
+    events_per_s: float
+    gap_s: float
+    longest_gap_s: float | None
+    readers: int
+    """Of all processes, in a summary."""
+
+
+class EndedStream(Stream, frozen=True, kw_only=True):
+    """An ended stream."""
+
+    ended_at: float
+    status: str
+    code: str | None
+    duration_s: float
+
+
+class LastTrouble(Value, frozen=True, kw_only=True):
+    """A refused request or a failed stream."""
+
+    at: float
+    kind: Trouble
+    code: str
+    message: str
+    model: str | None
+    """A configured name."""
+    request_id: str
+    stream: str | None
+    owner: str
+
+
+class LastError(Value, frozen=True, kw_only=True):
+    """The last error of a target."""
+
+    code: str
+    at: float
+
+
+class Share(msgspec.Struct, frozen=True):
+    """The number of processes that skip a target."""
+
+    open: int
+    of: int
+
+
+class TargetHealth(Value, frozen=True, kw_only=True):
+    """The health of a target, in one process or in all."""
+
+    target: str
+    routes: list[str]
+    state: State
+    """The worst of all processes."""
+    failures: int
+    retry_at: float | None
+    rests_until: float | None
+    last_error: LastError | None
+    processes: Share
+
+
+class ProcessSnapshot(Value, frozen=True, kw_only=True):
+    """The state of one process."""
+
+    process: Process
+    live: list[LiveStream] = []
+    readers: dict[str, int] = {}
+    """The readers in this process by stream, which may run in another one."""
+    targets: list[TargetHealth] = []
+    counts: dict[Trouble, dict[str, Minutes]] = {}
+    """By the code of the error."""
+    last: list[LastTrouble] = []
+    recent: list[EndedStream] = []
+    rows_waiting: int = 0
+    """Rows for the records, of all processes."""
+
+
+_decode = msgspec.msgpack.Decoder(ProcessSnapshot).decode
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def pack_snapshot(snapshot: ProcessSnapshot, *, most: int) -> bytes:
+    """Encode a snapshot in at most `most` bytes, with fewer streams if necessary.
+
+    All but the streams take no more than 100 KB.
+    """
+    while len(packed := _encode(snapshot)) > most and (snapshot.live or snapshot.readers):
+        live = snapshot.live[: len(snapshot.live) // 2]
+        readers = dict(list(snapshot.readers.items())[: len(snapshot.readers) // 2])
+        snapshot = msgspec.structs.replace(snapshot, live=live, readers=readers)
+    return packed
+
+
+def unpack_snapshot(data: bytes) -> ProcessSnapshot:
+    """Decode a snapshot encoded by `pack_snapshot`.
+
+    Raises:
+        msgspec.MsgspecError, ValueError: it is invalid, or of an incompatible version.
+    """
+    return _decode(data)
+
+
+def describe_stream(info: StreamInfo) -> dict[str, Any]:
+    """Return the fields of a `Stream` that are known from its start."""
+    return {
+        "id": info.id,
+        "request_id": cut(info.request_id),
+        "owner": cut(info.owner),
+        "tenant": cut(info.tenant),
+        "key": cut(info.key_name) or None,
+        "user": cut(info.user) or None,
+        "route": cut(info.route),
+    }
+
+
+def cut(text: str, most: int = MAX_TEXT) -> str:
+    """Truncate a text."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
