@@ -1,12 +1,11 @@
 """The URL of the records, and the database engine for it."""
 
 import sqlite3
-import ssl
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, event, make_url
+from sqlalchemy import event, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
@@ -17,7 +16,7 @@ COMMAND_S = 15
 BUSY_S = 10
 """SQLite's busy timeout: the wait for other writers of the file."""
 
-SCHEMES = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg"}
+SCHEMES = ("sqlite", "postgresql")
 
 FAILURES: tuple[type[Exception], ...] = (SQLAlchemyError, sqlite3.Error, OSError, TimeoutError)
 """Errors of an unusable database."""
@@ -62,21 +61,18 @@ class Address:
                 raise RecordsRefused(
                     f"{needed} is not installed; in the checkout: pip install '.[{extra}]'"
                 )
-        self._arguments: dict[str, Any] = {}
-        if not self.sqlite:
-            parsed, self._arguments = _with_ssl(parsed)
-        self._url = parsed.set(drivername=SCHEMES[parsed.drivername])
+        self._parsed = parsed
+        self._url = url
 
     def __str__(self) -> str:
         """Return the URL without a password."""
         if self.sqlite:
             return f"sqlite:///{self.path}"
-        shown = self._url.set(drivername="postgresql", query={})
-        return shown.render_as_string(hide_password=True)
+        return self._parsed.set(query={}).render_as_string(hide_password=True)
 
     def without_password(self, text: str) -> str:
         """Mask the password in a text."""
-        password = self._url.password
+        password = self._parsed.password
         return text.replace(str(password), "***") if password else text
 
     def open(self) -> AsyncEngine:
@@ -87,22 +83,24 @@ class Address:
         """
         if self.path is None:
             return create_async_engine(
-                self._url,
+                "postgresql+asyncpg://",
                 hide_parameters=True,
                 pool_size=2,
                 max_overflow=0,
                 pool_timeout=CONNECT_S,
                 connect_args={
+                    "dsn": self._url,  # the driver reads the parameters of libpq
                     "timeout": CONNECT_S,
                     "command_timeout": COMMAND_S,
                     "server_settings": {"application_name": "seseragi"},
-                    **self._arguments,
                 },
             )
         if not self.path.exists():
             self.path.touch(mode=0o600)  # it has the names of users
         engine = create_async_engine(
-            self._url, hide_parameters=True, connect_args={"timeout": BUSY_S}
+            self._parsed.set(drivername="sqlite+aiosqlite"),
+            hide_parameters=True,
+            connect_args={"timeout": BUSY_S},
         )
         event.listen(engine.sync_engine, "connect", _prepare_sqlite)
         event.listen(engine.sync_engine, "begin", _begin_sqlite)
@@ -110,30 +108,6 @@ class Address:
 
 
 _ADVICE = "use 'sqlite:///PATH' or 'postgresql://USER:PASSWORD@HOST/DATABASE'"
-
-
-def _with_ssl(url: URL) -> tuple[URL, dict[str, Any]]:
-    """Turn libpq's TLS parameters of a URL into the driver's argument."""
-    arguments: dict[str, Any] = {}
-    query = dict(url.query)
-    mode, root = query.pop("sslmode", None), query.pop("sslrootcert", None)
-    host = query.pop("host", None)
-    modes = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
-    if query or not (mode is None or mode in modes) or not isinstance(root, str | None):
-        raise RecordsRefused(
-            "unknown parameter in the URL; use sslmode (of libpq), sslrootcert (a file) and host "
-            "(the directory of a socket)"
-        )
-    if root is not None:
-        try:
-            context = ssl.create_default_context(cafile=root)
-        except (OSError, ssl.SSLError):
-            raise RecordsRefused(f"sslrootcert: {root!r} has no certificates") from None
-        context.check_hostname = mode != "verify-ca"
-        arguments["ssl"] = context
-    elif mode is not None:
-        arguments["ssl"] = mode
-    return url.set(query={"host": host} if host else {}), arguments
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:

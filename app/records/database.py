@@ -4,6 +4,7 @@ Several processes may do any of these at the same time, in transactions.
 """
 
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -18,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from .address import Address
 from .erasing import Erasure, without_erased
-from .rows import FIRST, Month, day_of, sum_up, today
+from .rows import day_of, sum_up, today
 from .schema import HEAD, SUMS, erased, rollups, streams
 
 LOCK: Final = 0x5E5E_7261
@@ -31,8 +32,12 @@ ERASED_DAYS: Final = 30
 """Retention of the digests of erased streams and users."""
 
 
-class Newer(OSError):
-    """The database has the schema of a newer version."""
+PARTITION: Final = re.compile(r"streams_[0-9]{4}_[0-9]{2}")
+"""Partitions are months. Their names sort as the months do."""
+
+
+class UnknownSchema(OSError):
+    """The database has the schema of a newer version, or of another application."""
 
 
 class Database:
@@ -41,8 +46,8 @@ class Database:
     def __init__(self, address: Address) -> None:
         self.address = address
         self._engine: AsyncEngine | None = None
-        self._months: set[Month] = set()
-        """Months whose partition is known to exist."""
+        self._partitions: set[str] = set()
+        """Those that are known to exist."""
 
     @property
     def engine(self) -> AsyncEngine:
@@ -53,7 +58,7 @@ class Database:
     async def close(self) -> None:
         """Close all connections."""
         engine, self._engine = self._engine, None
-        self._months.clear()
+        self._partitions.clear()
         if engine is not None:
             await engine.dispose()
 
@@ -86,7 +91,7 @@ class Database:
         """Upgrade the schema to `HEAD`; processes may do so concurrently.
 
         Raises:
-            Newer: the schema is that of a newer version.
+            UnknownSchema: it is that of a newer version, or of another application.
         """
         async with self.reading() as connection:
             if await connection.run_sync(_version) == HEAD:
@@ -105,7 +110,7 @@ class Database:
         """
         if not rows:
             return 0
-        await self._make_partitions(Month.of(row["day"]) for row in rows)
+        await self._make_partitions(row["day"] for row in rows)
         async with self.writing() as connection:
             rows = await without_erased(connection, rows)
             new = await self._insert(connection, rows)
@@ -137,23 +142,26 @@ class Database:
         statement = statement.on_conflict_do_update(index_elements=["day", "id"], set_=added)
         await connection.execute(statement, sum_up(rows))
 
-    async def _make_partitions(self, months: Iterable[Month]) -> None:
-        """Create the missing partitions of these months."""
+    async def _make_partitions(self, days: Iterable[date]) -> None:
+        """Create the missing partitions of the months of these days."""
         if self.address.sqlite:
             return
-        for month in sorted(set(months) - self._months):
+        for month in sorted({day.replace(day=1) for day in days}):
+            partition, until = f"streams_{month:%Y_%m}", _next_month(month)
+            if partition in self._partitions:
+                continue
             async with self.writing(alone=True) as connection:
                 await connection.execute(
                     text(
-                        f"CREATE TABLE IF NOT EXISTS {month.table} PARTITION OF streams "
-                        f"FOR VALUES FROM ('{month.first}') TO ('{month.next.first}')"
+                        f"CREATE TABLE IF NOT EXISTS {partition} PARTITION OF streams "
+                        f"FOR VALUES FROM ('{month}') TO ('{until}')"
                     )
                 )
-            self._months.add(month)
+            self._partitions.add(partition)
 
     def forget_partitions(self) -> None:
         """Clear the cache of partitions: another process may have dropped one."""
-        self._months.clear()
+        self._partitions.clear()
 
     # Retention
 
@@ -167,7 +175,7 @@ class Database:
         before = today() - timedelta(days=retention_days)
         if self.address.sqlite:
             return await self._delete(before)
-        await self._make_partitions([Month.of(today()), Month.of(today()).next])
+        await self._make_partitions([today(), _next_month(today())])
         return await self._drop(before)
 
     async def _delete(self, before: date) -> int:
@@ -193,18 +201,14 @@ class Database:
                     "WHERE inhparent = 'streams'::regclass"
                 )
             )
-            tables = sorted(name for (name,) in found)
-        month, old = Month.of(day_of(FIRST)), []
-        while month.next.first <= before:
-            old.append(month.table)
-            month = month.next
-        dropped = [table for table in tables if table in set(old)]
+            tables = sorted(name for (name,) in found if PARTITION.fullmatch(name))
+        dropped = [table for table in tables if table < f"streams_{before:%Y_%m}"]
         for table in dropped:
             async with self.writing(alone=True) as connection:
                 # Otherwise a long read would block the DROP, and the DROP everyone else.
                 await connection.execute(text("SET LOCAL lock_timeout = '3s'"))
                 await connection.execute(text(f"DROP TABLE IF EXISTS {table}"))
-            self._months.clear()
+            self._partitions.clear()
         return len(dropped)
 
     # Erasure
@@ -223,6 +227,10 @@ class Database:
                 raw = await connection.get_raw_connection()
                 cursor = await raw.driver_connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # type: ignore[union-attr]
                 await cursor.close()
+
+
+def _next_month(day: date) -> date:
+    return (day.replace(day=1) + timedelta(days=31)).replace(day=1)
 
 
 def _version(connection: Connection) -> str | None:
@@ -252,4 +260,7 @@ def _upgrade(connection: Connection) -> None:
         try:
             environment.run_migrations()
         except CommandError:
-            raise Newer("the database has the schema of a newer version") from None
+            raise UnknownSchema(
+                "the schema is that of a newer version, or of another application; "
+                "upgrade, or use a database of its own"
+            ) from None

@@ -25,7 +25,7 @@ from ..telemetry.row import unpack_row
 from .address import FAILURES
 from .database import Database
 from .redaction import Redact, keep_all
-from .rows import Unusable, values_of
+from .rows import values_of
 
 BATCH = 100
 """Rows of one transaction: 3 ms of this process."""
@@ -215,7 +215,7 @@ class Recorder(Observer):
         """Return the columns of a packed row; log an unreadable one and return None."""
         try:
             values = values_of(unpack_row(data))
-        except (ValueError, msgspec.MsgspecError, Unusable) as error:
+        except (ValueError, OverflowError, msgspec.MsgspecError) as error:
             self._drop(stream, str(error))
             return None
         if values["content"] is not None:

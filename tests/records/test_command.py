@@ -140,6 +140,7 @@ def test_list_shows_the_latest_first(filled):
         (("--records", "sqlite:////no/such/records.db"), "the directory '/no/such' does not exist"),
         (("--records", "sqlite:///none.db"), "records: there is no file 'none.db' yet"),
         (("--records", "postgresql://u:s3cret@127.0.0.1:1/x"), "records: postgresql://u:***@127"),
+        (("--records", "postgresql://u:s3cret@h/x?sslmode=maybe"), "`sslmode` parameter must be"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(arguments, told):

@@ -118,12 +118,11 @@ async def test_what_cannot_be_read_is_dropped_and_told(database, tmp_path):
     assert [] == await kept.rows(limit=1)
 
 
-async def test_columns_are_bounded(database, tmp_path):
+async def test_names_are_bounded(database, tmp_path):
     kept = KeptRows(tmp_path / "kept")
     long = "x\0" + "長" * 5000
-    numbers = {"input_tokens": 2**64 - 1, "attempts": 2**40, "nano_usd": 2**63}
     texts = dict.fromkeys(("tenant", "user", "key", "target", "model", "route"), long)
-    kept.keep([make_row("st_a", **texts, **numbers), make_row("st_b", **texts, **numbers)])
+    kept.keep([make_row("st_a", **texts), make_row("st_b", **texts)])
 
     async with recording(kept, database) as recorder:
         await until(lambda: recorder.state.written == 2)
