@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import csv
-import io
 import json
 import re
 import sys
@@ -16,7 +15,7 @@ from ..events import EndedBy
 from ..ledger.money import to_usd
 from ..records.address import FAILURES, Address, RecordsRefused
 from ..records.database import Database
-from ..records.reports import BY, LISTED, Report, latest, report, tenants_of
+from ..records.reports import BY, LISTED, latest, report, tenants_of
 from ..records.rows import today
 from ..records.schema import SUMS
 from ..settings import SettingsError, load_scalar
@@ -30,7 +29,6 @@ T = TypeVar("T")
 
 ENDERS = get_args(EndedBy)
 
-_SUM_NAMES = tuple(name for name in SUMS if name not in ("nano_usd", "unpriced"))
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Prefixes that spreadsheets interpret as a formula."""
 
@@ -173,45 +171,26 @@ async def _run(action: str, options: argparse.Namespace, database: Database) -> 
 
 async def _report(options: argparse.Namespace, database: Database) -> None:
     by, since, until = options.by, options.since, options.until
-    found = await report(database, by, since=since, until=until)
+    lines = await report(database, by, since=since, until=until)
+    total = {name: sum(line[name] for line in lines) for name in SUMS}
     match options.format:
         case "json":
-            rows = [_named(found, line) for line in found.lines]
-            document = {"since": str(since), "until": str(until), "by": by, "rows": rows}
-            _print_json(document | {"total": _numbers(found.total)})
+            document = {"since": str(since), "until": str(until), "by": by}
+            rows = [_printed(line) for line in lines]
+            _print_json(document | {"rows": rows, "total": _printed(total)})
         case "csv":
-            names = (*by, *_numbers(found.total))
-            rows = [_named(found, line) for line in found.lines]
-            if not by:
-                rows = [_numbers(found.total)]
-            _print_csv(names, [[row[name] for name in names] for row in rows])
+            _print_csv((*by, *_printed(total)), map(_printed, lines))
         case _:
-            _print_report(found)
+            heads = ("requests", "failures", "input", "output", "cached", "usd", "unpriced")
+            rows = [[*(line[name] or "-" for name in by), *_short(line)] for line in lines if by]
+            rows.append([*("total", *len(by) * [""])[: len(by)], *_short(total)])
+            _print_table((*by, *heads), rows, numbers=len(heads))
 
 
-def _named(found: Report, line: tuple[tuple[str, ...], dict[str, int]]) -> dict[str, Any]:
-    names, numbers = line
-    return {**dict(zip(found.by, names, strict=True)), **_numbers(numbers)}
-
-
-def _numbers(sums: Mapping[str, int]) -> dict[str, Any]:
-    """Return sums as they are printed: money in USD, with the number of unpriced streams."""
-    counts: dict[str, Any] = {name: sums[name] for name in _SUM_NAMES}
-    return counts | {"usd": to_usd(sums["nano_usd"]), "unpriced": sums["unpriced"]}
-
-
-def _print_report(found: Report) -> None:
-    heads = ("requests", "failures", "input", "output", "cached", "usd", "unpriced")
-    rows = [[*(name or "-" for name in names), *_short(numbers)] for names, numbers in found.lines]
-    total = [*("total" if not index else "" for index in range(len(found.by)))]
-    rows.append([*total, *_short(found.total)])
-    _print_table((*found.by, *heads), rows, numbers=len(heads))
-
-
-def _short(numbers: Mapping[str, int]) -> list[str]:
+def _short(line: Mapping[str, Any]) -> list[str]:
     counts = ("requests", "failures", "input_tokens", "output_tokens", "cached_input_tokens")
-    usd = f"{numbers['nano_usd'] / 1e9:.4f}"
-    return [*(str(numbers[name]) for name in counts), usd, str(numbers["unpriced"])]
+    usd = f"{line['nano_usd'] / 1e9:.4f}"
+    return [*(str(line[name]) for name in counts), usd, str(line["unpriced"])]
 
 
 async def _list(options: argparse.Namespace, database: Database) -> None:
@@ -222,42 +201,43 @@ async def _list(options: argparse.Namespace, database: Database) -> None:
         user=options.user,
         ended_by=options.ended_by,
     )
-    streams = [_stream_row(row) for row in rows]
     match options.format:
         case "json":
-            _print_json(streams)
+            _print_json([_printed(row) for row in rows])
         case "csv":
-            names = list(_stream_row(dict.fromkeys(LISTED)))
-            _print_csv(names, [list(row.values()) for row in streams])
+            _print_csv([*_printed(dict.fromkeys(LISTED))], map(_printed, rows))
         case _:
             names = ["started", "stream", "user", "route", "target", "status", "ended by"]
             names += ["s", "tokens", "usd"]
-            _print_table(names, [_table_row(row) for row in streams], numbers=3)
+            _print_table(names, [_table_row(row) for row in rows], numbers=3)
 
 
-def _stream_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stream as it is printed, with times in ISO 8601 and money in USD."""
-    values = {name: row[name] for name in LISTED if name != "nano_usd"}
-    values |= {name: _iso_time(row[name]) for name in ("started_at", "ended_at")}
-    return values | {"usd": None if row["nano_usd"] is None else to_usd(row["nano_usd"])}
+def _printed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row as it is printed, with times in ISO 8601 and money in USD."""
+    printed = {}
+    for name, value in row.items():
+        if name == "nano_usd":
+            printed["usd"] = None if value is None else to_usd(value)
+        elif name in ("started_at", "ended_at") and value is not None:
+            printed[name] = _iso_time(value, "milliseconds")
+        else:
+            printed[name] = value
+    return printed
 
 
-def _iso_time(at: float | None) -> str | None:
-    if at is None:
-        return None
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _iso_time(at: float, precision: str) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec=precision).replace("+00:00", "Z")
 
 
 def _table_row(row: Mapping[str, Any]) -> list[str]:
-    began, ended = (datetime.fromisoformat(row[name]) for name in ("started_at", "ended_at"))
     tokens = (row["input_tokens"] or 0) + (row["output_tokens"] or 0)
-    who = "/".join(part for part in (row["tenant"], row["user"] or row["key"]) if part)
+    owner = "/".join(part for part in (row["tenant"], row["user"] or row["key"]) if part)
     return [
-        *(row["started_at"][:19] + "Z", row["stream"], who or "-", row["route"]),
+        *(_iso_time(row["started_at"], "seconds"), row["stream"], owner or "-", row["route"]),
         *(row["target"] or "-", row["code"] or row["status"], row["ended_by"] or "-"),
-        f"{(ended - began).total_seconds():.1f}",
+        f"{row['ended_at'] - row['started_at']:.1f}",
         str(tokens) + ("~" if row["usage_from"] == "estimate" else ""),
-        row["usd"] or "-",
+        "-" if row["nano_usd"] is None else to_usd(row["nano_usd"]),
     ]
 
 
@@ -316,17 +296,10 @@ def _print_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers:
         print(line.rstrip())
 
 
-def _print_csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\n")
+def _print_csv(head: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(head)
-    for row in rows:
-        writer.writerow([_cell(cell) for cell in row])
-        if out.tell() > 1 << 16:
-            sys.stdout.write(out.getvalue())
-            out.seek(0)
-            out.truncate()
-    sys.stdout.write(out.getvalue())
+    writer.writerows([_cell(row[name]) for name in head] for row in rows)
 
 
 def _cell(cell: Any) -> Any:

@@ -230,17 +230,15 @@ class Recorder(Observer):
         """Write rows; drop only those that the database rejects."""
         try:
             return await self._database.write(rows, did=self._did)
-        except (DataError, IntegrityError) as error:
-            self._database.forget_partitions()
-            if len(rows) > 1:
-                half = len(rows) // 2
-                return await self._write(rows[:half]) + await self._write(rows[half:])
-            refused = error
-        try:
-            return await self._database.write(rows, did=self._did)
         except (DataError, IntegrityError):
-            self._drop(rows[0]["stream"], self._explain(refused))
-            return 0
+            self._database.forget_partitions()
+        written = 0
+        for row in rows:
+            try:
+                written += await self._database.write([row], did=self._did)
+            except (DataError, IntegrityError) as error:
+                self._drop(row["stream"], self._explain(error))
+        return written
 
     async def _clean(self) -> None:
         """Drop old rows, every `CLEAN_S`."""

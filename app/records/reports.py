@@ -5,7 +5,7 @@ Sums come from the daily rollups: their cost does not grow with the number of st
 
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, desc, func, or_, select
 
@@ -44,42 +44,27 @@ LISTED: Final = (
 )
 
 
-class Report(NamedTuple):
-    """Sums: each line has the values grouped by, then the numbers by their names."""
-
-    by: Sequence[str]
-    lines: Sequence[tuple[tuple[str, ...], dict[str, int]]]
-    total: dict[str, int]
-
-
 async def report(
-    database: Database, by: Sequence[str], *, since: date | None, until: date | None
-) -> Report:
-    """Sum up the streams of a range of days, `until` included.
+    database: Database, by: Sequence[str], *, since: date, until: date
+) -> list[dict[str, Any]]:
+    """Sum up the streams of a range of days, `until` included: one dict a group, with `SUMS`.
 
-    Lines are ordered by day, then by descending cost.
+    Ordered by day, then by descending cost.
     """
-    columns = [BY[name] for name in by]
-    sums = [func.sum(rollups.c[name]).label(name) for name in SUMS]
-    statement = select(*columns, *sums).group_by(*columns)
-    if since is not None:
-        statement = statement.where(rollups.c.day >= since)
-    if until is not None:
-        statement = statement.where(rollups.c.day <= until)
+    columns = [BY[name].label(name) for name in by]
+    sums = [func.coalesce(func.sum(rollups.c[name]), 0).label(name) for name in SUMS]
     order = [rollups.c.day] if "day" in by else []
-    costly = [desc("nano_usd"), desc("requests"), *columns]
+    statement = (
+        select(*columns, *sums)
+        .where(rollups.c.day.between(since, until))
+        .group_by(*columns)
+        .order_by(*order, desc("nano_usd"), desc("requests"), *columns)
+    )
     async with database.reading() as connection:
-        found = await connection.execute(statement.order_by(*order, *costly))
-        width = len(columns)
-        lines = [
-            (
-                tuple(str(cell) for cell in row[:width]),
-                {name: int(cell or 0) for name, cell in zip(SUMS, row[width:], strict=True)},
-            )
-            for row in found
+        return [
+            {name: str(cell) if name in by else int(cell) for name, cell in row._mapping.items()}
+            for row in await connection.execute(statement)
         ]
-    total = {name: sum(numbers[name] for _, numbers in lines) for name in SUMS}
-    return Report(by, lines if columns else [], total)
 
 
 async def latest(
