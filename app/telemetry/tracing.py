@@ -7,10 +7,10 @@ stream. The spans of its attempts are children of the stream's. No work is done 
 import asyncio
 import logging
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -18,6 +18,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import Sampler, SamplingResult
 from opentelemetry.trace import Span, SpanContext, SpanKind, StatusCode, TraceFlags
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -40,7 +41,10 @@ from .observer import (
 )
 from .trace_context import TRACEPARENT
 from .tracing_content import render_messages
-from .tracing_export import CLOSE_S, SpanQueue
+from .tracing_export import LoggedExporter
+
+CLOSE_S: Final = 2.0
+"""The time for sending queued spans when the relay stops."""
 
 MAX_TEXT: Final = 200
 MAX_PATH: Final = 1000
@@ -95,9 +99,10 @@ class Tracing(Observer):
 
         The queue has room for `spans`, sent in batches of `batch` every `delay_ms`.
         """
-        self._queue = partial(SpanQueue, spans=spans, batch=batch, delay_ms=delay_ms)
+        self._spans, self._batch, self._delay_ms = spans, batch, delay_ms
         self._trusts_flags = trusts_flags
-        self._spans: SpanQueue | None = None
+        self._exporter: LoggedExporter | None = None
+        self._processor: BatchSpanProcessor | None = None
         self._tracer: trace.Tracer = trace.NoOpTracer()
         self._streams: dict[str, _Stream] = {}
         self._calls: dict[str, Span] = {}
@@ -108,27 +113,32 @@ class Tracing(Observer):
         provider = TracerProvider(resource=_build_resource(), shutdown_on_exit=False)
         if not self._trusts_flags:
             provider.sampler = _OwnDecision(provider.sampler)
-        self._spans = self._queue()
-        provider.add_span_processor(self._spans)
+        self._exporter = LoggedExporter()
+        self._processor = BatchSpanProcessor(
+            self._exporter,
+            max_queue_size=self._spans,
+            max_export_batch_size=self._batch,
+            schedule_delay_millis=self._delay_ms,
+        )
+        provider.add_span_processor(self._processor)
         self._tracer = provider.get_tracer("seseragi", __version__)
 
     async def aclose(self) -> None:
-        """Send the queued spans, within a time limit."""
-        if self._spans is None:
-            return
-        spans, self._spans = self._spans, None
-        self._tracer = trace.NoOpTracer()
-        closing, until = spans.begin_close(), time.monotonic() + CLOSE_S
-        while closing.is_alive() and time.monotonic() < until:  # noqa: ASYNC110  (a thread)
-            await asyncio.sleep(0.01)
-        spans.end_close()
+        """Send the queued spans, within `CLOSE_S`."""
+        await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        """Do the same without an event loop."""
-        if self._spans is not None:
-            spans, self._spans = self._spans, None
-            self._tracer = trace.NoOpTracer()
-            spans.close()
+        """Do the same in this thread."""
+        if self._processor is None or self._exporter is None:
+            return
+        # The library's shutdown blocks for 30 s if the collector is silent.
+        closing = threading.Thread(target=self._processor.shutdown, name="spans", daemon=True)
+        self._tracer, self._processor = trace.NoOpTracer(), None
+        closing.start()
+        closing.join(CLOSE_S)
+        if closing.is_alive():
+            self._exporter.note_loss("the relay stops, and they could not be sent in time")
+            self._exporter.shutdown()  # a retry may be pending
 
     # Requests
 
@@ -435,8 +445,12 @@ def _nanoseconds(seconds: float) -> int:
 
 
 def _quieten() -> None:
-    """Silence the libraries: they log headers, and a line for each dropped span."""
-    for name, level in (("opentelemetry", logging.CRITICAL), ("urllib3", logging.WARNING)):
+    """Silence the libraries, which log headers, but for the drops of a full queue."""
+    for name, level in (
+        ("opentelemetry", logging.CRITICAL),
+        ("opentelemetry.sdk._shared_internal", logging.WARNING),
+        ("urllib3", logging.WARNING),
+    ):
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:  # else the operator has set it
             logger.setLevel(level)

@@ -1,10 +1,9 @@
-"""Exports spans to a collector, by OTLP over HTTP, from a thread of its own.
+"""Exports spans to a collector, by OTLP over HTTP, and logs when spans are lost.
 
-Streams never wait for it: if the collector is down or slow, spans are dropped. The log has one
-line when that begins and one when it ends.
+The log has one line when that begins and one when it ends. The library's own lines quote headers
+and URLs.
 """
 
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any, Final
@@ -14,13 +13,10 @@ import requests
 import structlog
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-
-CLOSE_S: Final = 2.0
-"""The time for sending queued spans when the relay stops."""
+from opentelemetry.sdk.trace.export import SpanExportResult
 
 RECOVERED_S: Final = 30.0
-"""Without a dropped span for so long, export has recovered: else each batch might change it."""
+"""Without a lost span for so long, export has recovered: else each batch might change it."""
 
 log = structlog.get_logger("seseragi.telemetry")
 
@@ -50,128 +46,31 @@ class BoundedSession(requests.Session):
         return response
 
 
-class CollectorState:
-    """Counts queued and dropped spans, from the event loop and the sending thread."""
+class LoggedExporter(OTLPSpanExporter):
+    """The library's exporter, with log lines that have no secret."""
 
-    def __init__(self, session: BoundedSession, *, most: int) -> None:
-        self._session = session
-        self._most = most
-        self._lock = threading.Lock()
-        self._failing = False
-        """Whether the log has the line on dropped spans, and not yet that on recovery."""
-        self._dropped_at = 0.0
-        self.dropped = 0
-        """Since the last line in the log."""
-        self.waiting = 0
-
-    def admit(self) -> bool:
-        """Count a span to be queued; False if the queue is full."""
-        with self._lock:
-            if self.waiting < self._most:
-                self.waiting += 1
-                return True
-        self._drop(1, "more wait than fit into the queue")
-        return False
-
-    def note(self, spans: int, failure: str | None) -> None:
-        """Count a sent or failed batch."""
-        with self._lock:
-            self.waiting -= spans
-        if failure is not None:
-            self._drop(spans, failure)
-        elif self._failing and time.monotonic() - self._dropped_at >= RECOVERED_S:
-            self._failing = False
-            dropped, self.dropped = self.dropped, 0
-            log.info("spans are sent again", collector=self._session.collector, lost=dropped)
-
-    def close(self) -> None:
-        """Log the spans that were not sent in time."""
-        self._failing = True
-        if self.waiting:
-            log.warning(
-                "spans are lost",
-                collector=self._session.collector,
-                reason="the relay stops, and they could not be sent in time",
-                lost=self.dropped + self.waiting,
-            )
-
-    def _drop(self, spans: int, reason: str) -> None:
-        with self._lock:
-            self.dropped += spans
-            self._dropped_at = time.monotonic()
-            logged, self._failing = self._failing, True
-        if not logged:
-            log.warning(
-                "spans are lost",
-                collector=self._session.collector,
-                reason=reason,
-            )
-
-
-class CountedExporter(SpanExporter):
-    """Counts the result of each batch."""
-
-    def __init__(
-        self, exporter: SpanExporter, session: BoundedSession, state: CollectorState
-    ) -> None:
-        self._exporter = exporter
-        self._session = session
-        self._state = state
+    def __init__(self) -> None:
+        self._responses = BoundedSession()
+        super().__init__(session=self._responses)
+        self._failed_at: float | None = None
+        """When spans were lost last; None once export has recovered."""
+        self._lost = 0
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        failure: str | None = "a batch cannot be sent"
-        try:
-            result = self._exporter.export(spans)
-            failure = None
-            if result is not SpanExportResult.SUCCESS:
-                failure = self._session.failure or "a batch cannot be sent"
-            return result
-        finally:
-            self._state.note(len(spans), failure)
+        result = super().export(spans)
+        if result is not SpanExportResult.SUCCESS:
+            self.note_loss(self._responses.failure or "a batch cannot be sent")
+            self._lost += len(spans)
+        elif self._failed_at is not None and time.monotonic() - self._failed_at >= RECOVERED_S:
+            log.info("spans are sent again", collector=self._responses.collector, lost=self._lost)
+            self._failed_at, self._lost = None, 0
+        return result
 
-    def shutdown(self) -> None:
-        self._exporter.shutdown()
-
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        return self._exporter.force_flush(timeout_millis)
-
-
-class SpanQueue(BatchSpanProcessor):
-    """The queue of spans, and the thread that sends them, started at once."""
-
-    def __init__(self, *, spans: int, batch: int, delay_ms: int) -> None:
-        session = BoundedSession()
-        exporter: SpanExporter = OTLPSpanExporter(session=session)
-        self.state = CollectorState(session, most=spans)
-        self._exporter = exporter
-        super().__init__(
-            CountedExporter(exporter, session, self.state),
-            max_queue_size=spans,
-            max_export_batch_size=batch,
-            schedule_delay_millis=delay_ms,
-        )
-
-    def on_end(self, span: ReadableSpan) -> None:
-        sampled = span.context is not None and span.context.trace_flags.sampled
-        if sampled and self.state.admit():
-            super().on_end(span)
-
-    def begin_close(self) -> threading.Thread:
-        """Begin to send the queued spans in a thread, which may outlive `CLOSE_S`."""
-        # The library waits 30 s regardless of its arguments, and a collector may take longer.
-        closing = threading.Thread(target=self.shutdown, name="spans", daemon=True)
-        closing.start()
-        return closing
-
-    def close(self) -> None:
-        """Send the queued spans, within `CLOSE_S`."""
-        self.begin_close().join(CLOSE_S)
-        self.end_close()
-
-    def end_close(self) -> None:
-        """Stop sending, and log the spans that were not sent."""
-        self._exporter.shutdown()  # a retry may be pending
-        self.state.close()
+    def note_loss(self, reason: str) -> None:
+        """Log that spans are lost, unless the log has that line."""
+        if self._failed_at is None:
+            log.warning("spans are lost", collector=self._responses.collector, reason=reason)
+        self._failed_at = time.monotonic()
 
 
 def _host_of(url: str) -> str:

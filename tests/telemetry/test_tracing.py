@@ -25,7 +25,7 @@ from app.main import create_app
 from app.settings import SettingsError, load_settings
 from app.settings.traces import read_span_limits
 from app.telemetry import tracing_names
-from app.telemetry.tracing import _text
+from app.telemetry.tracing import Tracing, _text
 from app.telemetry.tracing_content import render_messages
 from app.testing.upstream import (
     DONE,
@@ -41,6 +41,7 @@ from app.testing.upstream import (
 )
 from tests.collector import Collector, Span, collect
 from tests.serving import HELLO, Relay, chat, serve_relay
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -493,7 +494,7 @@ async def test_streams_do_not_wait_for_a_collector(collector, monkeypatch, answe
     monkeypatch.setattr("app.telemetry.tracing.CLOSE_S", 0.2)
     monkeypatch.setattr("app.telemetry.tracing_export.RECOVERED_S", 0.0)
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "2000" if answer in (refuse, endless) else "4")
-    if answer is hang:
+    if answer in (hang, None):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     collector.answer = answer
     if answer is None:
@@ -510,6 +511,8 @@ async def test_streams_do_not_wait_for_a_collector(collector, monkeypatch, answe
                     await chat(relay)
             elif answer is endless:
                 await collector.wait_for_requests(1)
+            else:
+                await until(lambda: any(line["event"] == "spans are lost" for line in lines))
 
     # What is unsent at the end is one more line, where a slow machine comes to that.
     told = [
@@ -522,6 +525,23 @@ async def test_streams_do_not_wait_for_a_collector(collector, monkeypatch, answe
         assert ["spans are lost", "spans are sent again"] == told
     else:
         assert ([] if answer is endless else ["spans are lost"]) == told
+
+
+def test_drops_of_a_full_queue_are_one_line(collector, monkeypatch, caplog):
+    monkeypatch.setattr("app.telemetry.tracing.CLOSE_S", 0.2)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    collector.answer = hang
+    for repeated in logging.getLogger("opentelemetry.sdk._shared_internal").filters:
+        vars(repeated).pop("last_log", None)  # of another test
+    tracing = Tracing(spans=4, batch=4, delay_ms=600_000)
+    tracing.open()
+    for _ in range(100):
+        tracing._tracer.start_span("one").end()
+    tracing.close()
+
+    assert ["Queue full, dropping Span."] == [
+        record.message for record in caplog.records if record.name.startswith("opentelemetry")
+    ]
 
 
 def test_without_the_extra_it_is_named(monkeypatch):
