@@ -175,9 +175,9 @@ async def _report(options: argparse.Namespace, database: Database) -> None:
     total = {name: sum(line[name] for line in lines) for name in SUMS}
     match options.format:
         case "json":
-            document = {"since": str(since), "until": str(until), "by": by}
-            rows = [_printed(line) for line in lines]
-            _print_json(document | {"rows": rows, "total": _printed(total)})
+            document: dict[str, Any] = {"since": str(since), "until": str(until), "by": by}
+            document["rows"] = [_printed(line) for line in lines]
+            _print_json(document | {"total": _printed(total)})
         case "csv":
             _print_csv((*by, *_printed(total)), map(_printed, lines))
         case _:

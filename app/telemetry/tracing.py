@@ -138,7 +138,7 @@ class Tracing(Observer):
         closing.join(CLOSE_S)
         if closing.is_alive():
             self._exporter.note_loss("the relay stops, and they could not be sent in time")
-            self._exporter.shutdown()  # a retry may be pending
+            self._exporter.shutdown()  # type: ignore[no-untyped-call]  # a retry may be pending
 
     # Requests
 

@@ -44,26 +44,62 @@ NOW = 1_795_358_000.0
 def live(number: int, *, text: str = "") -> LiveStream:
     return LiveStream(
         id=f"st_{number:022}",
-        **{"request_id": "", "owner": text, "tenant": "", "key": None, "user": text},
-        **{"route": text, "target": None, "output_tokens": None, "cost": None, "process": "a"},
-        **{"attempt": 1, "started_at": NOW + number, "first_event_s": None, "events": 0},
-        **{"events_per_s": 0.0, "gap_s": 0.0, "longest_gap_s": None, "readers": 0},
+        request_id="",
+        owner=text,
+        tenant="",
+        key=None,
+        user=text,
+        route=text,
+        target=None,
+        output_tokens=None,
+        cost=None,
+        process="a",
+        attempt=1,
+        started_at=NOW + number,
+        first_event_s=None,
+        events=0,
+        events_per_s=0.0,
+        gap_s=0.0,
+        longest_gap_s=None,
+        readers=0,
     )
 
 
 def board(name: str = "a", **fields: object) -> ProcessSnapshot:
     process = Process(
-        **{"id": name, "host": "h", "pid": 1, "started_at": NOW, "at": NOW},
-        **{"streams": len(name), "readers": 0, "draining": False},
-        **{"log_healthy": True, "log_streams": 0, "log_bytes": 0},
+        id=name,
+        host="h",
+        pid=1,
+        started_at=NOW,
+        at=NOW,
+        streams=len(name),
+        readers=0,
+        draining=False,
+        log_healthy=True,
+        log_streams=0,
+        log_bytes=0,
     )
     return msgspec.structs.replace(ProcessSnapshot(process=process), **fields)
 
 
-def health(target: str, state: State, **fields: Any) -> TargetHealth:
-    known = {"failures": 0, "retry_at": None, "rests_until": None, "last_error": None, **fields}
-    processes = Share(int(state == "open"), 1)
-    return TargetHealth(target=target, routes=[], state=state, processes=processes, **known)
+def health(
+    target: str,
+    state: State,
+    *,
+    failures: int = 0,
+    retry_at: float | None = None,
+    last_error: LastError | None = None,
+) -> TargetHealth:
+    return TargetHealth(
+        target=target,
+        routes=[],
+        state=state,
+        failures=failures,
+        retry_at=retry_at,
+        rests_until=None,
+        last_error=last_error,
+        processes=Share(int(state == "open"), 1),
+    )
 
 
 def merged(*snapshots: ProcessSnapshot, targets: tuple[str, ...] = ()) -> Summary:
