@@ -1,7 +1,7 @@
 """Merges the snapshots of all processes into the response of `GET /v1/admin/summary`. Pure."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Final, TypeVar
 
@@ -86,19 +86,8 @@ class Merged:
 
     def __init__(self, routes: Mapping[str, list[str]]) -> None:
         """Prepare for the configured targets, each with its routes."""
-        self._targets = {
-            name: TargetHealth(
-                target=name,
-                routes=among,
-                state="closed",
-                failures=0,
-                retry_at=None,
-                rests_until=None,
-                last_error=None,
-                processes=Share(0, 0),
-            )
-            for name, among in routes.items()
-        }
+        self._routes = routes
+        self._targets: dict[str, list[TargetHealth]] = {name: [] for name in routes}
         self._processes: list[Process] = []
         self._live: list[LiveStream] = []
         self._readers: Counter[str] = Counter()
@@ -114,8 +103,8 @@ class Merged:
         self._live = streams[:MAX_STREAMS]
         self._readers.update(snapshot.readers)
         for target in snapshot.targets:
-            if (known := self._targets.get(target.target)) is not None:
-                self._targets[target.target] = _merge(known, target)
+            if target.target in self._targets:
+                self._targets[target.target].append(target)
         for kind, counts in snapshot.counts.items():
             for code, minutes in counts.items():
                 self._counts[kind].setdefault(code, Counter()).update(minutes)
@@ -127,7 +116,8 @@ class Merged:
         self, *, at: float, version: str, log: str, money: Money, records: str | None
     ) -> Summary:
         """Return the summary; `log` and `records` are their kinds."""
-        processes, readers, minute = self._processes, self._readers, int(at // 60)
+        processes, targets, readers = self._processes, self._targets, self._readers
+        minute = int(at // 60)
         return Summary(
             at=round(at, 3),
             version=version,
@@ -140,7 +130,7 @@ class Merged:
                 [msgspec.structs.replace(one, readers=readers[one.id]) for one in self._live],
             ),
             money=money,
-            targets=[*self._targets.values()],
+            targets=[_merge(name, names, targets[name]) for name, names in self._routes.items()],
             hour=Hour(
                 (minute - MINUTES + 1) * 60,
                 _codes(self._counts["refused"], minute),
@@ -152,20 +142,18 @@ class Merged:
         )
 
 
-def _merge(one: TargetHealth, other: TargetHealth) -> TargetHealth:
-    """Merge the health of a target in different processes."""
-    errors = [error for error in (one.last_error, other.last_error) if error is not None]
+def _merge(target: str, routes: list[str], seen: Sequence[TargetHealth]) -> TargetHealth:
+    """Merge the health of a target in all processes."""
+    errors = [one.last_error for one in seen if one.last_error is not None]
     return TargetHealth(
-        target=one.target,
-        routes=one.routes,
-        state=min(one.state, other.state, key=WORST.index),
-        failures=one.failures + other.failures,
-        retry_at=max(one.retry_at or 0, other.retry_at or 0) or None,
-        rests_until=max(one.rests_until or 0, other.rests_until or 0) or None,
+        target=target,
+        routes=routes,
+        state=min((one.state for one in seen), key=WORST.index, default="closed"),
+        failures=sum(one.failures for one in seen),
+        retry_at=max((one.retry_at or 0 for one in seen), default=0) or None,
+        rests_until=max((one.rests_until or 0 for one in seen), default=0) or None,
         last_error=max(errors, key=attrgetter("at"), default=None),
-        processes=Share(
-            one.processes.open + other.processes.open, one.processes.of + other.processes.of
-        ),
+        processes=Share(sum(one.processes.open for one in seen), len(seen)),
     )
 
 
