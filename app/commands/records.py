@@ -39,8 +39,8 @@ def add_actions(parser: argparse.ArgumentParser, action: str) -> None:
         parser.add_argument(
             "--by",
             default="day",
-            metavar="WHAT",
-            help=f"what to tell apart, comma-separated: {', '.join(BY)} (default: day)",
+            metavar="COLUMNS",
+            help=f"columns to group by, comma-separated: {', '.join(BY)} (default: day)",
         )
         parser.add_argument(
             "--since", metavar="DAY", help="2026-11-01, or 30d before today (default: 30d)"
@@ -54,19 +54,19 @@ def add_actions(parser: argparse.ArgumentParser, action: str) -> None:
             "--ended-by",
             metavar="WHO",
             choices=ENDERS,
-            help=f"of answers that are not complete: {', '.join(ENDERS)}",
+            help=f"only incomplete answers, ended by: {', '.join(ENDERS)}",
         )
     if action in ("list", "erase"):
-        parser.add_argument("--tenant", metavar="NAME", help="whose; for erase, else of no tenant")
+        parser.add_argument("--tenant", metavar="NAME", help="(erase: default none)")
         parser.add_argument("--user", metavar="NAME", required=action == "erase")
     if action == "erase":
-        parser.add_argument("--yes", action="store_true", help="do it; else it is only counted")
+        parser.add_argument("--yes", action="store_true", help="erase; else they are only counted")
     else:
         parser.add_argument(
             "--format", choices=("table", "csv", "json"), default="table", help="(default: table)"
         )
     parser.add_argument(
-        "--records", metavar="URL", help="where they are (default: as in the settings)"
+        "--records", metavar="URL", help="the database (default: from the settings)"
     )
     parser.add_argument(
         "--config", metavar="FILE", help="settings file (default: seseragi.toml if it exists)"
@@ -76,8 +76,8 @@ def add_actions(parser: argparse.ArgumentParser, action: str) -> None:
 ACTIONS: dict[str, str] = {
     "report": "Print what streams have used and cost, added up.",
     "list": "Print the latest streams.",
-    "erase": "Take a user out of the records: content and ids are removed, and a name that says "
-    "nothing stands in place of the user and of the user's keys, so that sums stay.",
+    "erase": "Erase a user from the records: content and ids are removed, and a random name "
+    "replaces those of the user and of the user's keys. Sums stay.",
 }
 
 
@@ -251,19 +251,19 @@ async def _erase(options: argparse.Namespace, database: Database) -> None:
     if not options.yes:
         raise SettingsError(
             f"{whom} has {found.get(tenant, 0)} streams in the records; nothing was erased: "
-            "say so with --yes"
+            "add --yes to erase them"
         )
     count = await database.erase(tenant, user)
     await database.scrub()
     if not count:
         _print_note(
-            f"The records have 0 streams of {whom}. If the name is right, rows that wait in a log "
-            "are disguised when they come."
+            f"The records have 0 streams of {whom}. If the name is right, rows that still "
+            "wait in a log are written under a random name."
         )
         return
     _print_note(
-        f"Erased: {whom} is in the records no more; {count} streams have lost their content and "
-        "ids. What ends from now on is recorded as before."
+        f"Erased {whom}: {count} streams have lost their content and ids. "
+        "Streams that end from now on are recorded as before."
     )
 
 
@@ -284,7 +284,7 @@ def _safe(text: str) -> str:
 
 
 def _print_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: int) -> None:
-    """Print rows in columns; so many of the last ones stand to the right."""
+    """Print rows in columns, of which the last `numbers` are right-aligned."""
     table = [list(head), *([_safe(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     first = len(head) - numbers
