@@ -7,7 +7,7 @@ import logging
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -62,14 +62,9 @@ class Database:
         if engine is not None:
             await engine.dispose()
 
-    @asynccontextmanager
-    async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction that reads one snapshot of the database."""
-        async with self.engine.connect() as connection:
-            if not self.address.sqlite:
-                connection = await connection.execution_options(isolation_level="REPEATABLE READ")
-            async with connection.begin():
-                yield connection
+    def reading(self) -> AbstractAsyncContextManager[AsyncConnection]:
+        """Open a transaction for reading."""
+        return self.engine.begin()
 
     @asynccontextmanager
     async def writing(self, *, alone: bool = False) -> AsyncIterator[AsyncConnection]:
@@ -77,13 +72,11 @@ class Database:
 
         SQLite has only one writer at a time.
         """
-        async with self.engine.connect() as connection:
-            connection = await connection.execution_options(writes=True)
-            async with connection.begin():
-                if not self.address.sqlite:
-                    lock = "pg_advisory_xact_lock" + ("" if alone else "_shared")
-                    await connection.execute(text(f"SELECT {lock}({LOCK})"))
-                yield connection
+        async with self.engine.execution_options(writes=True).begin() as connection:
+            if not self.address.sqlite:
+                lock = "pg_advisory_xact_lock" + ("" if alone else "_shared")
+                await connection.execute(text(f"SELECT {lock}({LOCK})"))
+            yield connection
 
     # Migrations
 
