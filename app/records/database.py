@@ -39,6 +39,12 @@ PARTITION: Final = re.compile(r"streams_[0-9]{4}_[0-9]{2}")
 class UnknownSchema(OSError):
     """The database has the schema of a newer version, or of another application."""
 
+    def __init__(self) -> None:
+        super().__init__(
+            "the schema is that of a newer version, or of another application; "
+            "upgrade, or use a database of its own"
+        )
+
 
 class Database:
     """The records; reopens after `close`."""
@@ -233,6 +239,8 @@ def _version(connection: Connection) -> str | None:
 
 
 def _upgrade(connection: Connection) -> None:
+    if _version(connection) is None and inspect(connection).has_table("streams"):
+        raise UnknownSchema
     logging.getLogger("alembic").setLevel(logging.WARNING)  # it logs even its import
     # Imported only for a migration: 40 MB and 0.2 s.
     from alembic.config import Config
@@ -253,7 +261,4 @@ def _upgrade(connection: Connection) -> None:
         try:
             environment.run_migrations()
         except CommandError:
-            raise UnknownSchema(
-                "the schema is that of a newer version, or of another application; "
-                "upgrade, or use a database of its own"
-            ) from None
+            raise UnknownSchema from None

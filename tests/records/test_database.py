@@ -90,6 +90,16 @@ async def test_database_of_a_newer_version_is_left_alone(database):
         await database.migrate()
 
 
+async def test_database_of_another_application_is_left_alone(url):
+    database = Database(Address(url))
+    async with database.writing() as connection:
+        await connection.execute(text("CREATE TABLE streams (a INTEGER)"))
+
+    with pytest.raises(UnknownSchema, match="use a database of its own"):
+        await database.migrate()
+    await database.close()
+
+
 async def test_old_rows_go_and_sums_stay(database):
     now = (today() - day_of(0)).days * DAY + 1000.0
     for age in (0, 10, 39, 100, 400):
