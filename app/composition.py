@@ -112,12 +112,7 @@ def build_tracing(settings: Settings) -> "Tracing | None":
     limits = read_span_limits(os.environ, content=settings.trace_content)
     if limits is None:
         return None
-    return Tracing(
-        spans=limits.spans,
-        batch=limits.batch,
-        delay_ms=limits.delay_ms,
-        trusts_flags=settings.trust_trace_flags,
-    )
+    return Tracing(spans=limits.spans, batch=limits.batch, delay_ms=limits.delay_ms)
 
 
 def build_accounting(

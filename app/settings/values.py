@@ -53,7 +53,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     metrics: bool = True
     traces: bool = False
     trace_content: bool = False
-    trust_trace_flags: bool = True
     demo: bool = True
     cassettes: str | None = None
     record_cassettes: Literal["off", "new", "replay"] = "off"

@@ -6,7 +6,6 @@ stream. The spans of its attempts are children of the stream's. No work is done 
 
 import asyncio
 import logging
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -19,7 +18,6 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.sdk.trace.sampling import Sampler, SamplingResult
 from opentelemetry.trace import Span, SpanContext, SpanKind, StatusCode, TraceFlags
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -53,30 +51,10 @@ MAX_PATH: Final = 1000
 MAX_STREAMS: Final = 20_000
 """Unfinished stream spans. If another process ends the stream, no `ended` comes here."""
 
-_TRACEPARENT: Final = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _HEADERS: Final = (b"traceparent", b"tracestate")
 
 _REQUEST: Final[ContextVar[Span | None]] = ContextVar("seseragi_request_span", default=None)
 _W3C: Final = TraceContextTextMapPropagator()
-
-
-class _OwnDecision(Sampler):
-    """Samples spans with a remote parent as if they were roots."""
-
-    def __init__(self, sampler: Sampler) -> None:
-        self._sampler = sampler
-
-    def should_sample(
-        self, parent_context: Context | None, trace_id: int, name: str, *args: Any, **kwargs: Any
-    ) -> SamplingResult:
-        parent = trace.get_current_span(parent_context).get_span_context()
-        if not parent.is_remote:
-            return self._sampler.should_sample(parent_context, trace_id, name, *args, **kwargs)
-        result = self._sampler.should_sample(Context(), trace_id, name, *args, **kwargs)
-        return SamplingResult(result.decision, result.attributes, parent.trace_state)
-
-    def get_description(self) -> str:
-        return f"OwnDecision({self._sampler.get_description()})"
 
 
 class _Stream:
@@ -94,13 +72,9 @@ class _Stream:
 class Tracing(Observer):
     """Makes spans between `open` and `close`; `open` starts the thread."""
 
-    def __init__(self, *, spans: int, batch: int, delay_ms: int, trusts_flags: bool = True) -> None:
-        """Prepare it; with `trusts_flags` the sampled flag of clients' traces is honoured.
-
-        The queue has room for `spans`, sent in batches of `batch` every `delay_ms`.
-        """
+    def __init__(self, *, spans: int, batch: int, delay_ms: int) -> None:
+        """Prepare it: the queue has room for `spans`, sent in batches every `delay_ms`."""
         self._spans, self._batch, self._delay_ms = spans, batch, delay_ms
-        self._trusts_flags = trusts_flags
         self._exporter: LoggedExporter | None = None
         self._processor: BatchSpanProcessor | None = None
         self._tracer: trace.Tracer = trace.NoOpTracer()
@@ -111,8 +85,6 @@ class Tracing(Observer):
         """Begin to make and send spans in this process."""
         _quieten()
         provider = TracerProvider(resource=_build_resource(), shutdown_on_exit=False)
-        if not self._trusts_flags:
-            provider.sampler = _OwnDecision(provider.sampler)
         self._exporter = LoggedExporter()
         self._processor = BatchSpanProcessor(
             self._exporter,
@@ -420,10 +392,9 @@ def _context_of(headers: list[tuple[bytes, bytes]]) -> Context:
 
 def _parent_of(info: StreamInfo) -> Context:
     """Return the span of the request that started a stream, in any process."""
-    match = _TRACEPARENT.fullmatch(info.traceparent)
-    if match is None:
+    if not info.traceparent:
         return Context()
-    trace_id, span_id, flags = (int(part, 16) for part in match.groups())
+    _, trace_id, span_id, flags = (int(part, 16) for part in info.traceparent.split("-"))
     # Not remote: the relay itself decided on its flags.
     parent = SpanContext(trace_id, span_id, is_remote=False, trace_flags=TraceFlags(flags))
     return trace.set_span_in_context(trace.NonRecordingSpan(parent), Context())

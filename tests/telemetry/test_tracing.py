@@ -365,14 +365,17 @@ async def test_traceparent_that_is_none_is_as_if_there_were_none(collector):
     assert [(PARENT, "")] * len(states) == [(span.parent, span.state) for span in ours]
 
 
-@pytest.mark.parametrize("trusted", ["true", "false"])
-async def test_client_decides_what_is_kept_unless_its_flag_is_not_trusted(
-    collector, tmp_path, trusted
+@pytest.mark.parametrize("sampler", [None, "always_on", "traceidratio"])
+async def test_client_decides_what_is_kept_unless_the_sampler_ignores_its_flag(
+    collector, tmp_path, monkeypatch, sampler
 ):
+    if sampler is not None:
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "1")
     async with serve_upstream() as one, serve_upstream() as two:
         environ = two_targets(tmp_path, one.base_url, two.base_url, trace_context="true")
         one.script = two.script = HI
-        async with serve_relay(traces="true", trust_trace_flags=trusted, environ=environ) as relay:
+        async with serve_relay(traces="true", environ=environ) as relay:
             headers = {"traceparent": f"00-{TRACE}-{PARENT}-00"}
             body = {**HELLO, "model": "both"}
             await relay.client.post("/v1/chat", json=body, headers=headers)
@@ -381,7 +384,7 @@ async def test_client_decides_what_is_kept_unless_its_flag_is_not_trusted(
 
         (call,) = one.calls
     kept = [span.name for span in collector.spans if span.trace == TRACE]
-    sampled = trusted == "false"
+    sampled = sampler is not None
     assert sampled == bool(kept)
     _, trace_id, _, flags = call.headers["traceparent"].split("-")
     assert (TRACE, sampled) == (trace_id, bool(int(flags, 16) & 1))
