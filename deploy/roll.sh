@@ -1,6 +1,6 @@
 #!/bin/sh
-# Replaces the relays whose image or settings changed, one after the other.
-# The one that stops refuses connections, so nginx sends what is new to the others.
+# Replaces relays whose image or settings changed, one after the other.
+# A stopping relay refuses connections, so nginx sends new requests to the others.
 set -eu
 cd "$(dirname "$0")/.."
 for relay in $(docker compose config --services | grep '^relay-' | sort); do

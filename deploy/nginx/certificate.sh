@@ -1,5 +1,5 @@
 #!/bin/sh
-# Puts a certificate where nginx.conf looks for it: yours from /tls, else one of its own for localhost.
+# Installs a certificate for nginx.conf: yours from /tls, else a self-signed one for localhost.
 set -eu
 mkdir -p /tmp/tls
 if [ -e /tls/fullchain.pem ]; then
