@@ -12,11 +12,11 @@ import { say } from './language.js';
 /** @typedef {{type: string, kids: Block[], start: number, end: number, lines: string[], indent: number, mark: string, level: number, info: string, aligned: string[]}} Block */
 /** @typedef {{text: string, node?: Shown, closes: number, opens: Shown[], at: number, mark: string, length: number, left: number, canOpen: boolean, canClose: boolean}} Token */
 
-const MOST_OPEN = 30; // quotes, lists and items within each other; a mark beyond is text
+const MOST_OPEN = 30; // quotes, lists and items within each other, or parentheses of an address; a mark beyond is text
 const DEEPEST = 20; // elements within each other in a paragraph
 const LONGEST_ADDRESS = 2000; // characters of an address with its title
 const MOST_EMPTY = 50; // cells that a row of a table is filled up to
-const REDRAW = 512; // a redraw waits until the open block has grown by one part of so many
+const REDRAW = 256; // a redraw waits until the open block has grown by one part of so many
 const COPIED_MS = 2000;
 
 // A last line that may still become several things.
@@ -339,7 +339,7 @@ const parted = (blocks) => blocks.some((one, at) => at > 0 && endOf(blocks[at - 
 /** @param {Block} block @param {boolean} tight whether its list needs no paragraphs @returns {Shown[]} */
 function shownOf({ type, kids, lines, level, mark, info, aligned }, tight) {
   const inside = () => kids.flatMap((kid) => shownOf(kid, tight));
-  const text = lines.join('\n');
+  const text = lines.join('\n').trimEnd();
   switch (type) {
     case 'quote':
       return [{ tag: 'blockquote', kids: kids.flatMap((kid) => shownOf(kid, false)) }];
@@ -353,10 +353,10 @@ function shownOf({ type, kids, lines, level, mark, info, aligned }, tight) {
       kids[0].lines[0] = kids[0].lines[0].slice(task[0].length);
       return [{ tag: 'li', props: { className: 'task' }, kids: [{ tag: 'input', props: { type: 'checkbox', disabled: true, checked, ariaLabel: checked ? say('done') : say('to do') } }, ...inside()] }];
     }
-    case 'fence':
-      return [{ tag: 'pre', props: { info }, kids: textOf(text, TURNING_IN_CODE) }];
     case 'code':
-      return [{ tag: 'pre', props: { info }, kids: textOf(text.trimEnd(), TURNING_IN_CODE) }];
+      while (!lines[lines.length - 1].trim()) lines.pop();
+    case 'fence': // eslint-disable-line no-fallthrough
+      return [{ tag: 'pre', props: { info }, kids: textOf(lines.join('\n'), TURNING_IN_CODE) }];
     case 'table':
       return [{ tag: 'div', props: { className: 'table', tabIndex: 0, role: 'group', ariaLabel: say('Table') }, kids: [{ tag: 'table', kids: [{ tag: 'tbody', kids: lines.map((line, at) => rowOf(line, at === 0, aligned)) }] }] }];
     case 'leaf':
@@ -573,15 +573,16 @@ function targetAt(text, at) {
   if (pointed) {
     [, address] = pointed;
     end += pointed[0].length;
+  } else if (part[end] === '<') {
+    return null;
   } else {
     const start = end;
-    for (let depth = 0; end < part.length && part[end] > ' '; end++) {
+    for (let depth = 0; depth <= MOST_OPEN && part[end] > ' '; end++) {
       if (part[end] === '(') depth += 1;
       else if (part[end] === ')' && depth-- === 0) break;
       else if (part[end] === '\\' && ESCAPABLE.test(part[end + 1] ?? '')) end += 1;
     }
     address = part.slice(start, end);
-    if (address[0] === '<') return null;
   }
   end += TITLE.exec(part.slice(end))?.[0].length ?? 0;
   const rest = part.slice(end).trimStart();
