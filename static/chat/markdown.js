@@ -354,8 +354,8 @@ function shownOf({ type, kids, lines, level, mark, info, aligned }, tight) {
       return [{ tag: 'li', props: { className: 'task' }, kids: [{ tag: 'input', props: { type: 'checkbox', disabled: true, checked, ariaLabel: checked ? say('done') : say('to do') } }, ...inside()] }];
     }
     case 'code':
-      while (!lines[lines.length - 1].trim()) lines.pop();
-    case 'fence': // eslint-disable-line no-fallthrough
+    case 'fence':
+      while (type === 'code' && !lines[lines.length - 1].trim()) lines.pop();
       return [{ tag: 'pre', props: { info }, kids: textOf(lines.join('\n'), TURNING_IN_CODE) }];
     case 'table':
       return [{ tag: 'div', props: { className: 'table', tabIndex: 0, role: 'group', ariaLabel: say('Table') }, kids: [{ tag: 'table', kids: [{ tag: 'tbody', kids: lines.map((line, at) => rowOf(line, at === 0, aligned)) }] }] }];
@@ -492,11 +492,10 @@ function runAt(text, at) {
 function flanks(text, at, length) {
   const before = [...text.slice(Math.max(0, at - 2), at)].at(-1) ?? ' ';
   const after = String.fromCodePoint(text.codePointAt(at + length) ?? 32);
-  const marks = [before, after].map((one) => PUNCTUATION.test(one) && !CJK.test(one));
-  const spaces = [before, after].map((one) => /\s/.test(one));
-  const loose = [before, after].map((one, side) => spaces[side] || PUNCTUATION.test(one) || CJK.test(one));
-  const left = !spaces[1] && (!marks[1] || loose[0]);
-  const right = !spaces[0] && (!marks[0] || loose[1]);
+  /** @param {string} near @param {string} far */
+  const touches = (near, far) => !/\s/.test(near) && (!PUNCTUATION.test(near) || CJK.test(near) || /\s/.test(far) || PUNCTUATION.test(far) || CJK.test(far));
+  const left = touches(after, before);
+  const right = touches(before, after);
   if (text[at] !== '_') return { canOpen: left, canClose: right };
   return { canOpen: left && (!right || PUNCTUATION.test(before)), canClose: right && (!left || PUNCTUATION.test(after)) };
 }

@@ -73,10 +73,10 @@ const HOSTILE = ['`', '``` ', '`a``', '[', ']', '[]', '](', '![', '[a](', '[a](b
 test('the cost of hostile text is linear, however deep', () => {
   for (const piece of HOSTILE) {
     const began = performance.now();
-    const root = grow(Markdown, [piece.repeat(20_000)]);
-    const pieces = grow(Markdown, Array(1000).fill(piece));
+    const root = grow(Markdown, [piece.repeat(10_000)]);
+    const pieces = grow(Markdown, Array(600).fill(piece));
 
-    assert.ok(performance.now() - began < 4000, `${JSON.stringify(piece)}: ${Math.round(performance.now() - began)} ms`);
+    assert.ok(performance.now() - began < 2000, `${JSON.stringify(piece)}: ${Math.round(performance.now() - began)} ms`);
     assert.ok(Math.max(depthOf(root), depthOf(pieces)) < 70);
   }
 });
