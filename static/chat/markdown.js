@@ -339,7 +339,7 @@ const parted = (blocks) => blocks.some((one, at) => at > 0 && endOf(blocks[at - 
 /** @param {Block} block @param {boolean} tight whether its list needs no paragraphs @returns {Shown[]} */
 function shownOf({ type, kids, lines, level, mark, info, aligned }, tight) {
   const inside = () => kids.flatMap((kid) => shownOf(kid, tight));
-  const text = lines.join('\n').trimEnd();
+  const text = lines.join('\n'); // with the white space at its end: more text may follow
   switch (type) {
     case 'quote':
       return [{ tag: 'blockquote', kids: kids.flatMap((kid) => shownOf(kid, false)) }];
