@@ -6,7 +6,7 @@ import { together } from './figures.js';
 import { makeFold } from './fold.js';
 import { makeFoot } from './foot.js';
 import { say } from './language.js';
-import { Prose } from './prose.js';
+import { Markdown } from './markdown.js';
 import { offerWatching } from './watch.js';
 
 /** @typedef {import('../seseragi.js').StreamEvent} StreamEvent */
@@ -255,7 +255,7 @@ export class Answer {
 
   /** @param {HTMLElement} root @returns {TextBlock} */
   #proseBlock(root) {
-    const prose = new Prose(root);
+    const prose = new Markdown(root);
     return { append: (text) => prose.append(text), end: () => prose.finish() };
   }
 

@@ -4,8 +4,8 @@
 
 import { copyText } from './clipboard.js';
 import { element } from '../dom.js';
-import { Code } from './fenced.js';
 import { say } from './language.js';
+import { makeCode } from './markdown.js';
 import { SNIPPETS, shortened } from './snippets.js';
 
 /** @typedef {import('../seseragi.js').ChatRequest} ChatRequest */
@@ -75,10 +75,7 @@ export class CodeDialog {
     });
     this.#panel.setAttribute('aria-labelledby', `code-${name}`);
     this.#panel.scrollTop = 0;
-    const code = new Code(SNIPPETS[name].language);
-    code.append(this.#written[name] ?? '');
-    code.finish();
-    this.#panel.replaceChildren(code.block);
+    this.#panel.replaceChildren(makeCode(SNIPPETS[name].language, this.#written[name]));
     this.#needs.textContent = say(SNIPPETS[name].needs, { base: this.#base });
     this.#copy.textContent = say('Copy');
   }

@@ -7,18 +7,16 @@
 import { element } from '../dom.js';
 
 const ALL = /(\p{Bidi_Control})/u;
-const IN_PROSE = /([\u202a-\u202e\u2066-\u2069])/; // U+200E and U+200F set a full stop right, and turn no letters
 
 /**
  * Add text at the end of an element.
  * @param {Node & {append: (...nodes: Node[]) => void}} place
  * @param {Text|null} node the text that it ends with, if what comes may be added to that
  * @param {string} text
- * @param {{prose?: boolean}} [what]
  * @returns {Text|null} the text that it ends with now
  */
-export function write(place, node, text, { prose = false } = {}) {
-  for (const [at, part] of text.split(prose ? IN_PROSE : ALL).entries()) {
+export function write(place, node, text) {
+  for (const [at, part] of text.split(ALL).entries()) {
     if (at % 2) {
       const code = `U+${part.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}`;
       place.append(element('bdi', { data: { code } }, part));

@@ -145,7 +145,6 @@ export const JAPANESE = {
   'Deleted “{title}”.': '「{title}」を削除しました。',
   'Deleted one conversation.': '一件の会話を削除しました。',
   'Deleted {count} conversations.': '{count} 件の会話を削除しました。',
-  Formula: '数式',
   Undo: '元に戻す',
   Search: '検索',
   'Search the conversations': '会話を検索',
@@ -301,13 +300,11 @@ export const JAPANESE = {
   Sent: '送りました',
   'Whoever has this link can watch this answer until {time}.': 'このリンクを知っている人は {time} までこの回答を見られます。',
 
-  // chat/fenced.js
-  'Copy the code': 'コードをコピー',
-
   // chat/latest.js
   'Jump to the latest': '最新へ移動',
 
-  // chat/prose.js
+  // chat/markdown.js
+  'Copy the code': 'コードをコピー',
   Table: '表',
   done: '済み',
   'to do': '未了',

@@ -1,7 +1,7 @@
 import { element } from '../dom.js';
 import { follow } from './follow.js';
 import { say } from './language.js';
-import { Prose } from './prose.js';
+import { Markdown } from './markdown.js';
 
 /** @typedef {import('../seseragi.js').StreamEvent} StreamEvent */
 /** @typedef {'waiting'|'open'|'lost'|'back'|'whole'|'dead'} State */
@@ -37,7 +37,7 @@ export class Pane {
   #behind = false;
   #lastAt = 0;
   #drawing = false;
-  /** @type {Prose} */
+  /** @type {Markdown} */
   #prose;
   /** @type {Range|null} the text that came from the log, to be marked */
   #kept = null;
@@ -55,7 +55,7 @@ export class Pane {
    */
   constructor(name, what, code) {
     const body = element('div', { className: 'text' });
-    this.#prose = new Prose(body);
+    this.#prose = new Markdown(body);
     this.#words.append(body);
     this.#box.append(this.#words);
     this.#box.ariaLabel = say('What {name} shows', { name });

@@ -342,10 +342,10 @@ async def test_water_that_runs_costs_neither_style_nor_layout(page, upstream, re
         raise AssertionError(before, await work())
 
 
-async def test_tables_and_formulas_are_whole_on_a_phone(page, upstream, relay):
+async def test_tables_are_whole_on_a_phone(page, upstream, relay):
     long = "a_name_that_is_as_long_as_many_others"
     table = f"| name | sum |\n|---|--:|\n| {long} | 22,000,000 |\n\n"
-    upstream.script = says(f"{table}It is $\\frac{{1}}{{2}}$, for $5.\n\n$$\n{'x + ' * 30} y\n$$\n")
+    upstream.script = says(f"{table}It is for $5.\n")
     await page.set_viewport_size({"width": 390, "height": 844})
     await page.goto(relay.url)
     await ask(page, "hello")
@@ -354,13 +354,9 @@ async def test_tables_and_formulas_are_whole_on_a_phone(page, upstream, relay):
     # Words are not broken: what is too wide for that is scrolled, in a box of its own.
     heights = await page.locator("tr").evaluate_all("all => all.map((it) => it.clientHeight)")
     assert 1 == len(set(heights))
-    for box in (".table", ".formula.display"):
-        assert (await page.locator(box).evaluate(OVERFLOW))[0] > 0
+    assert (await page.locator(".table").evaluate(OVERFLOW))[0] > 0
     assert 0 >= await sideways(page)
-    tall = "(it) => it instanceof MathMLElement && it.getBoundingClientRect().height"
-    figure = page.locator("mn").first
-    assert await page.locator("mfrac").evaluate(tall) > await figure.evaluate(tall)
-    assert "It is 12, for $5." == await page.locator(".text > p").first.text_content()
+    assert "It is for $5." == await page.locator(".text > p").first.text_content()
     await check_accessible(page)
 
 
