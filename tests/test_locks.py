@@ -57,6 +57,13 @@ def test_locks_serve_the_oldest_python_too(name):
     assert 'async-timeout==5.0.1 ; python_full_version < "3.11.3"' in (ROOT / name).read_text()
 
 
+@pytest.mark.pure
+@pytest.mark.parametrize("name", LOCKS[1:])
+def test_the_extra_that_another_package_asks_for_is_pinned_with_it(name):
+    """An older pip takes the newest version for an extra that the lock does not name."""
+    assert "\ngoogle-auth[requests]==" in (ROOT / name).read_text()
+
+
 @pytest.fixture(scope="module")
 def core(tmp_path_factory) -> str:
     """A path of Python's with the packages of the core lock alone."""
