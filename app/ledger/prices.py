@@ -110,16 +110,7 @@ class PriceBook:
 
 
 def _rates(prices: TokenPrices) -> Rates:
-    return rates(
-        prices.input,
-        prices.output,
-        cached_input=prices.cached_input,
-        cache_write=prices.cache_write,
-        cache_write_1h=prices.cache_write_1h,
-        audio_input=prices.audio_input,
-        reasoning=prices.reasoning,
-        audio_output=prices.audio_output,
-    )
+    return rates(**{name: getattr(prices, name) for name in TokenPrices.__struct_fields__})
 
 
 def _digest(config: PriceConfig) -> str:
