@@ -99,11 +99,6 @@ class ReservationRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fal
         return int(self.at // DAY_S)
 
     @property
-    def month(self) -> int:
-        """The month of the stream, in months since the year 0."""
-        return month_of(self.day)
-
-    @property
     def span(self) -> int:
         """The span of five seconds of the stream."""
         return int(self.at // SPAN_S)

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from ..events import TokenCounts
-from .rates import Ceiling, Rates, Step, Tariff, rates, tariff
+from .prices import Price
+from .rates import Rates, Step, Tariff, rates, tariff
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice, Provider
@@ -106,7 +106,7 @@ class GenaiCatalog:
         return self._prices[key]
 
 
-class GenaiPrice:
+class GenaiPrice(Price):
     """The price of one model, which may change with the day and the hour."""
 
     def __init__(
@@ -127,32 +127,12 @@ class GenaiPrice:
         """Whether its tokens have a price."""
         return _parse_tariff(self._model.get_prices(self._now()), self.model) is not None
 
-    def cost(self, counts: TokenCounts) -> int:
-        """Return the current cost of token counts, in nano-USD."""
-        return self._tariffs(counts.service_tier)[0].cost(counts)
-
-    def ceiling(self, input_tokens: int, *, service_tier: str | None = None) -> Ceiling:
-        """Return the maximum cost of a call that ends within a day, at a service tier or the
-        default.
-        """
-        now, *later = self._tariffs(service_tier)
-        ceiling = now.ceiling(input_tokens)
-        for other in later:
-            ceiling = Ceiling(*map(max, ceiling, other.ceiling(input_tokens)))
-        return ceiling
-
-    @property
-    def tariff(self) -> Tariff:
-        """The current tariff."""
-        return self._tariffs(None)[0]
-
-    def _tariffs(self, tier: str | None) -> Sequence[Tariff]:
-        """Return the current tariff of a service tier, and those that may follow within a day."""
+    def tariffs(self, service_tier: str | None) -> Sequence[Tariff]:
         now = self._now()
         minute, known = self._memo
         if not NO_TIME <= now - minute < MINUTE:
             minute, known = self._memo = now.replace(second=0, microsecond=0), {}
-        tier = tier if tier in self._tiers else None
+        tier = service_tier if service_tier in self._tiers else None
         if tier not in known:
             known[tier] = self._find(tier, now)
         return known[tier]
