@@ -297,7 +297,7 @@ class AdminService:
         if target not in self._routes:
             raise RequestError(
                 "not_found",
-                f"the settings name no target {target[:120]!r}; GET /v1/admin/summary lists them",
+                f"unknown target {target[:120]!r}; GET /v1/admin/summary lists the targets",
             )
         breakers, now = self._parts.upstreams.breakers, asyncio.get_running_loop().time()
         at = round(time.time(), 3)
@@ -312,7 +312,7 @@ class AdminService:
             )
         self._applied[name] = command
         self._apply(command)
-        log.info("target ordered", target=target, action=action, until=until, by=by or None)
+        log.info("target command", target=target, action=action, until=until, by=by or None)
         return command
 
     def _apply(self, command: Command) -> None:
@@ -329,10 +329,8 @@ class AdminService:
 
 def _routes_of(upstreams: Upstreams) -> dict[str, list[str]]:
     """Return the configured targets, each with its routes."""
-    routes: dict[str, list[str]] = {
-        target.name: [] for route in upstreams.routes.values() for target in route.targets
-    }
+    routes: dict[str, list[str]] = {}
     for name, route in upstreams.routes.items():
         for target in route.targets:
-            routes[target.name].append(name)
+            routes.setdefault(target.name, []).append(name)
     return routes | {name: [] for name in sorted(upstreams.configured_targets() - set(routes))}

@@ -83,7 +83,9 @@ class SharedCounters:
         if end > len(self._names) or offset + series.size > VALUES:
             if not self._full:
                 self._full = True
-                log.warning("metrics have no room for more series", series=series.metric)
+                log.warning(
+                    "metrics are full: further series are not counted", series=series.metric
+                )
             return None
         self._names[start : start + 4] = len(name).to_bytes(4, "little")
         self._names[start + 4 : end] = name

@@ -217,7 +217,7 @@ async def test_what_was_erased_is_remembered_for_a_while_only(database, monkeypa
         ("sqlite://", "use 'sqlite:///PATH'"),
         ("sqlite:///:memory:", "use 'sqlite:///PATH'"),
         ("postgresql://h", "names no database"),
-        ("postgresql://h/d?sslrootcert=/none", "sslrootcert: there is no file '/none'"),
+        ("postgresql://h/d?sslrootcert=/none", "sslrootcert: the file '/none' does not exist"),
         ("postgresql://h:port/d", "use 'sqlite:///PATH'"),
     ],
 )
