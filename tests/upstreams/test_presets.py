@@ -11,7 +11,7 @@ from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.settings import load_settings
 from app.settings.base_urls import check_headers
 from app.settings.bootstrap_access import settle_identity
-from app.upstreams.presets import PLACES, PRESETS, Preset
+from app.upstreams.presets import PLACES, PRESETS
 
 pytestmark = pytest.mark.pure
 
