@@ -66,17 +66,11 @@ async def test_curl_of_the_readme_streams():
     assert '"status":"completed"' in shown
 
 
-async def test_transcript_of_a_stream():
-    command, shown = transcript("stream")
+async def test_transcripts_of_a_stream_and_its_resume():
     async with serve_relay() as relay:
-        assert alike(shown) == alike(await show(relay, command))
-
-
-async def test_transcript_of_a_cut_and_its_resume():
-    async with serve_relay() as relay:
-        command, shown = transcript("cut")
-        cut = await show(relay, command)
-        assert alike(shown) == alike(cut)
+        command, shown = transcript("stream")
+        stream = await show(relay, command)
+        assert alike(shown) == alike(stream)
         for name in ("resume", "after"):
             command, shown = transcript(name)
-            assert alike(shown) == alike(await show(relay, command, stream_of(cut)))
+            assert alike(shown) == alike(await show(relay, command, stream_of(stream)))
