@@ -23,7 +23,6 @@ VARYING = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "TIME"),
     (re.compile(r"\bek_[\w.-]+"), "ek_SECRET"),
     (re.compile(r'"expires_at":\d+'), '"expires_at":TIME'),
-    (re.compile(r"(?m)^(x-ratelimit-reset-\w+|retry-after): .*$"), r"\1: TIME"),
 )
 
 
