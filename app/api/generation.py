@@ -25,7 +25,7 @@ from ..generation.owned_streams import OwnedStreams
 from ..generation.readers import Reader
 from ..generation.runs import Opened
 from ..generation.start_options import StartOptions
-from ..generation.via import RequestSource
+from ..generation.via import RequestSource, source_of
 from ..identity.tokens import Tokens
 from ..requests import ChatRequest
 from .body import read_json
@@ -35,7 +35,6 @@ from .http_settings import HttpSettings
 from .problems import failure
 from .rate_limit_headers import rate_limit_headers
 from .request import last_event_id, principal_of, root_of, streams_of
-from .via import origin_of
 
 OWN: Final = ("openai_responses", "anthropic")
 """Dialects with more than one endpoint, which have modules of their own."""
@@ -89,7 +88,7 @@ class Generation:
 
     async def _post(self, request: Request) -> Response:
         cursor, key = last_event_id(request), _idempotency_key(request)
-        origin = origin_of(request)
+        origin = source_of(request.scope.get("client"), request.scope["headers"])
         streams = streams_of(self._hub, request)
         if cursor is not None:
             with self._hub.admission.receive(origin.address) as memory:

@@ -5,6 +5,7 @@ Works once when a stream begins and once when it ends; the log keeps the numbers
 
 import time
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -32,7 +33,7 @@ from ..telemetry.row import pack_row, row_of, unpack_row, with_end
 from ..telemetry.trace_context import TRACEPARENT
 from ..upstreams.routes import Route
 from .deadlines import Quiet
-from .principal_accounts import PrincipalAccounts
+from .principal_accounts import REMEMBERED, PrincipalAccounts
 from .token_usage import UNKNOWN_CONTEXT, bound_usage, count_usage, estimate_answer
 
 MAX_MODEL = 200
@@ -105,7 +106,7 @@ class Accounting:
         asked = chat.limit
         output = self._longest(route) if asked is None else min(asked, self._most(route))
         longest = input_tokens
-        budgeted = any(account.limits_money for account in accounts)
+        budgeted = _limit_money(accounts)
         if budgeted and has_unsized(chat):
             longest = max(input_tokens, self._context(route))
         ceiling = self._ceiling(route, longest, budgeted=budgeted, service_tier=chat.tier)
@@ -119,11 +120,13 @@ class Accounting:
             ceiling.input,
             ceiling.output,
             unpriced=ceiling.unpriced,
-            unsized=has_media(chat)
-            or _has_options(chat)
-            or (isinstance(chat, TranslatedRequest) and chat.client_body is not None),
-            limited=any(account.limits_output for account in accounts)
-            or (asked is not None and not _has_options(chat)),
+            unsized=not chat.is_plain
+            and (
+                has_media(chat)
+                or _has_options(chat)
+                or (isinstance(chat, TranslatedRequest) and chat.client_body is not None)
+            ),
+            limited=_limit_output(accounts) or (asked is not None and not _has_options(chat)),
         )
 
     def record(
@@ -216,7 +219,7 @@ class Accounting:
 
         A body that is made of it asks for no more, whatever else the request says.
         """
-        if grant is None or not any(account.limits_output for account in request.accounts):
+        if grant is None or not _limit_output(request.accounts):
             return chat
         asked = chat.limit is not None
         lowered = grant.output_tokens < request.output_tokens
@@ -328,7 +331,7 @@ class Accounting:
             RequestError: `budget_exceeded`, money is limited and a price is unknown.
         """
         accounts = self.accounts_of(principal)
-        budgeted = any(account.limits_money for account in accounts)
+        budgeted = _limit_money(accounts)
         ceiling = self._ceiling(route, input_tokens, budgeted=budgeted)
         return ReservationRequest(
             accounts,
@@ -417,6 +420,16 @@ def _held(held: Reservation, request: ReservationRequest | None) -> Charge:
     if request is None or request.unpriced:
         return Charge(counts, None)
     return Charge(msgspec.structs.replace(counts, cost=to_usd(held.nano_usd)), held.nano_usd)
+
+
+@lru_cache(REMEMBERED)
+def _limit_money(accounts: tuple[Account, ...]) -> bool:
+    return any(account.limits_money for account in accounts)
+
+
+@lru_cache(REMEMBERED)
+def _limit_output(accounts: tuple[Account, ...]) -> bool:
+    return any(account.limits_output for account in accounts)
 
 
 def _has_options(chat: ChatRequest) -> bool:

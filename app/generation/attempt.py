@@ -77,6 +77,8 @@ class EventSink(Protocol):
 
 def _list_calls(chat: ChatRequest) -> frozenset[str]:
     """Return the ids of the latest tool calls of a conversation."""
+    if chat.is_plain:
+        return frozenset()
     calls = [
         call.id
         for message in chat.messages
@@ -89,7 +91,9 @@ def _list_calls(chat: ChatRequest) -> frozenset[str]:
 def _has_reasoning(chat: ChatRequest) -> bool:
     """Return whether a conversation has reasoning that could be sent back."""
     messages = chat.messages
-    return any(isinstance(one, AssistantMessage) and list_reasoning(one) for one in messages)
+    return not chat.is_plain and any(
+        isinstance(one, AssistantMessage) and list_reasoning(one) for one in messages
+    )
 
 
 class Attempt:
@@ -131,7 +135,7 @@ class Attempt:
         """None until it begins."""
         self.code: str | None = None
         """Error code of its own failure."""
-        self._needle = target.upstream.needle
+        self._needle: bytes | None
         self._quotes = False
         """Whether the answer has quoted the key."""
         self.cut = False
@@ -279,6 +283,7 @@ class Attempt:
 
         Returns the last events.
         """
+        self._needle = self.target.upstream.needle
         self._decoder = self.target.dialect.decoder(
             max_line=self._limits.max_line, max_event=self._limits.max_event
         )

@@ -152,7 +152,7 @@ class OwnedStreams:
         peers: Peers,
         runs: Runs,
         starts: Starts,
-        request_id: str,
+        request_id: str = "",
     ) -> None:
         self._log = event_log
         self._peers = peers
