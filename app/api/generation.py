@@ -157,7 +157,7 @@ class Generation:
             request=stored.request if stored else b"",
             client_format=self._client_format.name,
             leaves=leaves,
-            asks_again_s=0 if leaves else self._asks_again_s(mode),
+            client_retries_s=0 if leaves else self._client_retries_s(mode),
             origin=origin,
             memory=memory,
         )
@@ -181,8 +181,8 @@ class Generation:
         """Return whether the answer names the stream instead of waiting for it."""
         return False
 
-    def _asks_again_s(self, mode: DeliveryMode) -> float:
-        if not self._client_format.asks_again:
+    def _client_retries_s(self, mode: DeliveryMode) -> float:
+        if not self._client_format.client_retries:
             return 0
         return self._http_settings.status_wait_s if mode.streams else math.inf
 
