@@ -34,78 +34,81 @@ LONGEST_S = 100 * 365 * 86_400
 COLUMNS = ("name", "tenant", "user", "models", "origins", "roles", "limits", "expires", "created")
 
 LIMITS = {
-    "--requests-per-minute": "requests a minute",
-    "--tokens-per-minute": "tokens a minute, input and output together",
-    "--streams": "streams at once",
-    "--usd-per-day": "US dollars a day (UTC)",
-    "--usd-per-month": "US dollars a month (UTC)",
+    "--requests-per-minute": "requests per minute",
+    "--tokens-per-minute": "tokens per minute, input and output together",
+    "--streams": "concurrent streams",
+    "--usd-per-day": "US dollars per day (UTC)",
+    "--usd-per-month": "US dollars per month (UTC)",
 }
 
 
-def add_actions(parser: argparse.ArgumentParser) -> None:
-    """Add the actions and their arguments to a parser."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the description, the actions and their arguments to a parser."""
+    parser.description = "Create, list and revoke the API keys of clients."
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     new = actions.add_parser(
         "new",
-        help="make a key and show it, once",
-        description="Make a key and show it, once and alone on stdout. Its digest goes into the "
-        "keys file, which is made if there is none.",
+        help="create a key and print it once",
+        description="Create a key and print it once, alone on stdout. The keys file, which is "
+        "created if necessary, stores only its digest.",
     )
-    new.add_argument("name", metavar="NAME", help="what to call it")
-    new.add_argument("--tenant", default="", help="the tenant whose it is")
-    new.add_argument("--user", default="", help="the user whose it is; else each key is its own")
+    new.add_argument("name", metavar="NAME", help="name of the key")
+    new.add_argument("--tenant", default="", help="tenant of the key")
+    new.add_argument(
+        "--user", default="", help="user of the key (default: each key is a user of its own)"
+    )
     new.add_argument(
         *("--models", "--model"),
         nargs="+",
         action="extend",
         metavar="GLOB",
-        help="the models it may use, such as 'openai/*' (default: all)",
+        help="models that the key may use, such as 'openai/*' (default: all)",
     )
     new.add_argument(
         *("--origins", "--origin"),
         nargs="+",
         action="extend",
         metavar="ORIGIN",
-        help="the pages that may use it, such as https://chat.example.com (default: all that "
-        "may call the relay)",
+        help="origins of pages that may use the key, such as https://chat.example.com (default: "
+        "all that may call the relay)",
     )
     new.add_argument(
         *("--role", "--roles"),
         nargs="+",
         action="extend",
         metavar="ROLE",
-        help="client_secrets: make short-lived secrets for browsers; metrics: read /metrics; "
-        "admin: read, stop and delete the streams of everybody, by their ids, and read /metrics",
+        help="client_secrets: create short-lived secrets for browsers; metrics: read /metrics; "
+        "admin: read, stop and delete the streams of all owners, and read /metrics",
     )
     for option, what in LIMITS.items():
-        new.add_argument(option, metavar="N", help=f"at most so many {what}")
+        new.add_argument(option, metavar="N", help=f"limit of {what}")
     ends = new.add_mutually_exclusive_group()
-    ends.add_argument("--expires-in", metavar="TIME", help="30d, 12h, 90m: how long it is valid")
-    ends.add_argument("--expires-at", metavar="TIME", help="such as 2027-01-31T00:00:00Z")
+    ends.add_argument("--expires-in", metavar="TIME", help="lifetime, such as 30d, 12h or 90m")
+    ends.add_argument("--expires-at", metavar="TIME", help="end, such as 2027-01-31T00:00:00Z")
     new.add_argument(
         "--print-toml",
         action="store_true",
-        help="write no file: show the table for seseragi.toml on stderr",
+        help="write no file; print the table for seseragi.toml on stderr",
     )
-    list_ = actions.add_parser("list", help="show what there is of keys, but not the keys")
-    list_.add_argument("--json", action="store_true", help="as JSON")
+    list_ = actions.add_parser("list", help="list the keys, without the keys themselves")
+    list_.add_argument("--json", action="store_true", help="print JSON")
     revoke = actions.add_parser(
-        "revoke", help="end a key: running relays stop taking it within a second"
+        "revoke", help="revoke a key; running relays refuse it within a second"
     )
     revoke.add_argument("name", metavar="NAME")
     for action in (new, list_, revoke):
         action.add_argument(
             "--keys-file",
             metavar="FILE",
-            help=f"the keys file (default: that of the settings, else {KEYS_FILE})",
+            help=f"keys file (default: that of the settings, else {KEYS_FILE})",
         )
         action.add_argument(
             "--config", metavar="FILE", help="settings file (default: seseragi.toml if it exists)"
         )
 
 
-def run(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
-    """Run the action.
+def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    """Run the action, and return the exit status.
 
     Raises:
         SettingsError: an argument or the settings cannot be used.
@@ -120,6 +123,7 @@ def run(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
             _list(path, as_json=options.json)
         case "revoke":
             _revoke(options.name, identity, path)
+    return 0
 
 
 def _make(options: argparse.Namespace, identity: Identity, path: Path) -> None:

@@ -106,7 +106,12 @@ FACTS: Final = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments to a parser."""
+    """Add the description and the arguments to a parser."""
+    parser.description = (
+        "Explain what happened to an answer and why it stopped, from a relay, the records or the "
+        "relay's log."
+    )
+    parser.epilog = "exit status: 0 found, 1 not found, 2 a source could not be read"
     parser.add_argument("id", metavar="ID", help="of a stream (st_...), or of a request")
     parser.add_argument("--url", metavar="URL", help="a relay that has the stream in its log")
     parser.add_argument("--key", help=f"a key of that relay (default: {CLIENT_KEY})")

@@ -193,7 +193,7 @@ async def run_here(*arguments: str, cwd: Path) -> tuple[int, str, str]:
         contextlib.redirect_stderr(err),
     ):
         settings = load_settings(os.environ)
-        status = await command.run(options, settings, build_price_book(settings))
+        status = await command.check(options, settings, build_price_book(settings))
     assert [] == [line for line in lines if line["log_level"] == "error"]
     return status, out.getvalue(), err.getvalue()
 
@@ -507,7 +507,7 @@ models = ["m"]
 def test_what_cannot_begin_is_one_line_and_2(capsys, monkeypatch, tmp_path, arguments, words):
     (tmp_path / "seseragi.toml").write_text(TWO)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("app.__main__.configure_logs", lambda **_: None)
+    monkeypatch.setattr(command, "configure_logs", lambda **_: None)
     with pytest.raises(SystemExit) as ended:
         main(["check", *arguments])
 

@@ -263,7 +263,7 @@ def test_signing_key_stays_when_keys_change(capsys, tmp_path):
 
 def test_help_names_every_action(capsys):
     for arguments, words in (
-        (("--help",), ("seseragi key --help",)),
+        (("--help",), ("commands:", "API keys of clients")),
         (("key", "--help"), ("new", "list", "revoke")),
         (("key", "new", "--help"), ("--tenant", "--models", "--expires-in", "--print-toml")),
     ):

@@ -48,10 +48,13 @@ def why(capfd, tmp_path, monkeypatch) -> Why:
     monkeypatch.delenv("SESERAGI_RECORDS", raising=False)
 
     def why(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stopped:
+        status = 0
+        try:
             main(["why", *arguments])
+        except SystemExit as stopped:
+            status = int(stopped.code or 0)
         said = capfd.readouterr()
-        return int(stopped.value.code or 0), said.out, said.err
+        return status, said.out, said.err
 
     return why
 

@@ -4,12 +4,13 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 import structlog
 
+from ...composition import build_price_book
 from ...demo import DemoTransport
 from ...dialects.writing.token_estimate import estimate_tokens
 from ...errors import RequestError
@@ -18,7 +19,9 @@ from ...generation.deadlines import Limits
 from ...identity.principal import ANYONE
 from ...ledger.money import to_nano, to_usd
 from ...ledger.prices import PriceBook
-from ...settings import Settings
+from ...server.serving import loop_factory
+from ...settings import Settings, load_settings
+from ...telemetry.logs import configure_logs
 from ...upstreams.client import Client, open_client
 from ...upstreams.endpoints import Upstream
 from ...upstreams.routes import Route
@@ -49,7 +52,12 @@ log = structlog.get_logger("seseragi.check")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command to its parser."""
+    """Add the description and the arguments to a parser."""
+    parser.description = (
+        "Call each target once for a short answer, and report what works, what it cost, and how "
+        "to fix the rest. Calls to providers cost money."
+    )
+    parser.epilog = "exit status: 0 all work, 1 a target fails, 2 the check could not start"
     parser.add_argument(
         "names",
         nargs="*",
@@ -84,7 +92,19 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-async def run(options: argparse.Namespace, settings: Settings, book: PriceBook) -> int:
+def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    """Check the targets of the settings, print the report, and return the exit status.
+
+    Raises:
+        SettingsError: the settings cannot be used, or there is nothing to call.
+    """
+    settings = load_settings(environ, config=options.config)
+    configure_logs(format=settings.log_format, level="error")  # the report has the rest
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(check(options, settings, build_price_book(settings)))
+
+
+async def check(options: argparse.Namespace, settings: Settings, book: PriceBook) -> int:
     """Check the targets, print the report, and return the exit status.
 
     Raises:

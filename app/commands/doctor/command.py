@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import certifi
 
+from ...settings import SettingsError
 from ...settings.scalars import CLIENT_KEY
 from .idle import look_at_idle
 from .reachability import count_failures, reach
@@ -27,12 +28,13 @@ MAX_S = 230
 """Ten seconds less than the pause of `demo-pause`."""
 
 
-class CannotTry(Exception):
-    """An argument cannot be used."""
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments to its parser."""
+    """Add the description and the arguments to a parser."""
+    parser.description = (
+        "Measure a relay through its public URL, and report what delays, cuts or changes its "
+        "streams, with the line of the proxy's configuration to change."
+    )
+    parser.epilog = "exit status: 0 nothing is wrong, 1 something is, 2 it could not be examined"
     parser.add_argument("url", metavar="URL", help="of the relay, as its clients use it")
     parser.add_argument(
         "--via", metavar="URL", action="append", default=[],
@@ -63,7 +65,7 @@ def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """Examine a relay, print the report, and return the exit status.
 
     Raises:
-        CannotTry: an argument cannot be used.
+        SettingsError: an argument cannot be used.
     """
     sessions = [build_session(options, environ, url) for url in (options.url, *options.via)]
     progress = _Progress(quiet=options.json)
@@ -103,14 +105,14 @@ def build_session(options: argparse.Namespace, environ: Mapping[str, str], text:
     try:
         url = Url.parse(text)
     except ValueError as error:
-        raise CannotTry(str(error)) from None
+        raise SettingsError(str(error)) from None
     if not 0 < options.timeout <= 600:
-        raise CannotTry(f"--timeout: {options.timeout:g} is not between 0 and 600 seconds")
+        raise SettingsError(f"--timeout: {options.timeout:g} is not between 0 and 600 seconds")
     if not 0 <= options.idle <= MAX_S:
-        raise CannotTry(f"--idle: {options.idle:g} is not between 0 and {MAX_S} seconds")
+        raise SettingsError(f"--idle: {options.idle:g} is not between 0 and {MAX_S} seconds")
     key = options.key or environ.get(CLIENT_KEY, "")
     if not key.isascii() or not all(char.isprintable() and char != " " for char in key):
-        raise CannotTry(f"--key or {CLIENT_KEY}: not printable ASCII; check the key")
+        raise SettingsError(f"--key or {CLIENT_KEY}: not printable ASCII; check the key")
     return Session(
         Client(
             url,
@@ -131,7 +133,7 @@ def _open_trust(ca: str | None) -> ssl.SSLContext:
         try:
             trust.load_verify_locations(ca)
         except (OSError, ssl.SSLError) as error:
-            raise CannotTry(f"--ca: {ca!r} cannot be read: {error}") from None
+            raise SettingsError(f"--ca: {ca!r} cannot be read: {error}") from None
     return trust
 
 
