@@ -131,14 +131,14 @@ def _make(options: argparse.Namespace, identity: Identity, path: Path) -> None:
     config = _read_options(options, key)
     if any(known.name == config.name for known in identity.keys):
         raise SettingsError(
-            f"the settings have a [[key]] of the name {config.name!r}; take another"
+            f"NAME: the settings already have a [[key]] named {config.name!r}; choose another"
         )
     if options.print_toml:
-        _print(f"# Into seseragi.toml; the key itself is shown this once.\n{_to_toml(config)}")
+        _print(f"# For seseragi.toml; the key itself is printed only once.\n{_to_toml(config)}")
         _show(key, config.name)
         return
     _warn(change_keys_file(path, lambda file: _with(file, config, path)))
-    _print(f"{path} has the digest of the key {config.name!r}. The key itself, shown this once:")
+    _print(f"{path} has the digest of the key {config.name!r}. The key, printed only once:")
     _show(key, config.name)
     _print(_setup_hint(identity, path), end="")
 
@@ -150,7 +150,7 @@ def _show(key: str, name: str) -> None:
         sys.stdout = None  # or Python writes it again at exit, and its status hides ours
         why = (error.strerror or str(error)).lower()
         raise SettingsError(
-            f"the key could not be shown: {why}; revoke {name!r} and make another"
+            f"the key could not be printed: {why}; revoke {name!r} and create another"
         ) from None
 
 
@@ -158,7 +158,7 @@ def _read_options(options: argparse.Namespace, key: str) -> KeyConfig:
     now = time.time()
     for name in ("tenant", "user", "models"):
         if not "".join(getattr(options, name) or ()).isprintable():
-            raise SettingsError(f"--{name}: give visible characters")
+            raise SettingsError(f"--{name}: not printable; remove control characters")
     fields = {
         "name": options.name,
         "sha256": digest(key),
@@ -247,7 +247,7 @@ def _with(file: KeysFile | None, config: KeyConfig, path: Path) -> KeysFile:
         file = KeysFile(signing_key=secrets.token_urlsafe(32))
     if any(known.name == config.name for known in file.keys):
         raise KeysUnusable(
-            f"{path}: there is a key of the name {config.name!r}; take another, or revoke it first"
+            f"{path}: has a key named {config.name!r}; choose another name, or revoke it first"
         )
     return msgspec.structs.replace(file, keys=(*file.keys, config))
 
@@ -255,11 +255,11 @@ def _with(file: KeysFile | None, config: KeyConfig, path: Path) -> KeysFile:
 def _setup_hint(identity: Identity, path: Path) -> str:
     """Return the settings that make the relay use the keys file; "" if they are set."""
     if identity.trusted:
-        return "auth = 'none' is set, so chats need no key; operators need one with a role.\n"
+        return "auth = 'none' is set: only operators need a key, with a role.\n"
     if identity.auth.keys_file is not None and Path(identity.auth.keys_file) == path:
         return ""
     return (
-        "The relay asks for it once it knows the file. In seseragi.toml:\n\n"
+        "To make the relay use this file, write into seseragi.toml:\n\n"
         f"[auth]\nkeys_file = {json.dumps(str(path), ensure_ascii=False)}\n\n"
         f"or in the environment: SESERAGI_KEYS_FILE={path}\n"
     )
@@ -321,18 +321,18 @@ def _limits_of(key: KeyConfig) -> Iterable[tuple[str, float]]:
 
 def _revoke(name: str, identity: Identity, path: Path) -> None:
     if any(known.name == name for known in identity.keys):
-        raise SettingsError(f"the key {name!r} stands in the settings: take its [[key]] out there")
+        raise SettingsError(f"NAME: {name!r} is a [[key]] of the settings; remove it there")
 
     def without(file: KeysFile | None) -> KeysFile:
         known = [key.name for key in file.keys] if file is not None else []
         if file is None or name not in known:
-            raise KeysUnusable(f"{path}: there is no key {name!r}{suggest(name, known)}")
+            raise KeysUnusable(f"{path}: no key named {name!r}{suggest(name, known)}")
         return msgspec.structs.replace(
             file, keys=tuple(key for key in file.keys if key.name != name)
         )
 
     _warn(change_keys_file(path, without))
-    _print(f"The key {name!r} is revoked: running relays stop taking it within a second.")
+    _print(f"The key {name!r} is revoked; running relays refuse it within a second.")
 
 
 def _warn(caution: str | None) -> None:

@@ -519,7 +519,7 @@ def test_key_that_cannot_be_shown_is_told_of(tmp_path):
         done = run("-m", "app", "key", "new", "app", cwd=tmp_path, stdout=full)
 
     assert 2 == done.returncode
-    assert "could not be shown: no space left on device; revoke 'app'" in done.stderr
+    assert "could not be printed: no space left on device; revoke 'app'" in done.stderr
     assert "Traceback" not in done.stderr
 
 
