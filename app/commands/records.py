@@ -37,8 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the description, the actions and their arguments to a parser."""
     parser.description = "Print usage and cost, added up; or list streams, or erase a user."
     _add_report(parser)
+    _add_format(parser, default="table")
+    _add_database(parser, default=None)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions")
-    _add_report(actions.add_parser("report", help="print usage and cost, added up (the default)"))
     latest = actions.add_parser("list", help="print the latest streams")
     latest.add_argument("--limit", metavar="N", default="50", help="how many (default: 50)")
     latest.add_argument(
@@ -74,22 +75,26 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
         "--since", metavar="DAY", default="30d", help="2026-11-01, or 30d ago (default: 30d)"
     )
     parser.add_argument("--until", metavar="DAY", help="last day (default: today)")
-    _add_format(parser)
-    _add_database(parser)
 
 
-def _add_format(parser: argparse.ArgumentParser) -> None:
+# An action has no defaults of its own: they would replace what is given before it.
+def _add_format(parser: argparse.ArgumentParser, default: str = argparse.SUPPRESS) -> None:
+    formats = ("table", "csv", "json")
+    parser.add_argument("--format", choices=formats, default=default, help="(default: table)")
+
+
+def _add_database(parser: argparse.ArgumentParser, default: str | None = argparse.SUPPRESS) -> None:
     parser.add_argument(
-        "--format", choices=("table", "csv", "json"), default="table", help="(default: table)"
+        "--records",
+        metavar="URL",
+        default=default,
+        help="the database (default: that of the settings)",
     )
-
-
-def _add_database(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--records", metavar="URL", help="the database (default: that of the settings)"
-    )
-    parser.add_argument(
-        "--config", metavar="FILE", help="settings file (default: seseragi.toml if it exists)"
+        "--config",
+        metavar="FILE",
+        default=default,
+        help="settings file (default: seseragi.toml if it exists)",
     )
 
 
@@ -129,7 +134,7 @@ def look(url: str, work: Callable[[Database], Awaitable[T]]) -> T:
 
 def _read_options(options: argparse.Namespace) -> None:
     """Parse options that are text, before the database is opened."""
-    if options.action in (None, "report"):
+    if options.action is None:
         options.by = [name.strip() for name in options.by.split(",") if name.strip()]
         for name in options.by:
             if name not in BY:

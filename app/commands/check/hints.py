@@ -49,7 +49,7 @@ def explain(target: Target, outcome: Outcome) -> Problem:
         base_url_source=f" ({upstream.base_url_source})" if upstream.base_url_source else "",
         credentials=no_key if source.kind == "none" else source,
     )
-    said = "" if reply.said in error.message else f": {reply.said}"
+    said = "" if reply.provider_message in error.message else f": {reply.provider_message}"
     status = f" (HTTP {reply.http_status})" if (reply.http_status or 0) >= 400 else ""
     return Problem("failure", f"{error.message}{said}{status}", advice, error.code)
 
