@@ -41,7 +41,6 @@ LOGGERS: Final = (
     "seseragi.asking",
     "seseragi.booking",
     "seseragi.cassettes",
-    "seseragi.check",
     "seseragi.credentials",
     "seseragi.eventlog",
     "seseragi.hub",
