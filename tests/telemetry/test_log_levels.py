@@ -16,7 +16,10 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("seseragi.generaton=debug", "no logger 'seseragi.generaton'; did you mean 'seseragi.generation'?"),
+        (
+            "seseragi.generaton=debug",
+            "no logger 'seseragi.generaton'; did you mean 'seseragi.generation'?",
+        ),
         ("seseragi.generation=loud", "'loud' cannot be used: use 'debug' or"),
         ("seseragi.generation", "'' cannot be used: use 'debug' or"),
         ("a b=debug", "'a b' cannot be used: give the name of a logger"),
