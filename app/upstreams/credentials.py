@@ -111,7 +111,7 @@ class CredentialsSource(msgspec.Struct, frozen=True):
 
     kind: Literal["environment", "file", "aws", "google", "none"] = "none"
     name: str | None = None
-    """The variable or the file."""
+    """The variable, the file or Amazon's profile."""
     setting: str | None = None
     """The setting that names it; None for the provider's default."""
 
@@ -125,10 +125,9 @@ class CredentialsSource(msgspec.Struct, frozen=True):
                 return f"the file {self.name!r}{named}"
             case "aws":
                 source = f" by {self.name}" if self.name else ""
-                return f"Amazon's usual places: environment, shared files, role{source}{named}"
+                return f"Amazon's usual places: environment, shared files, role{source}"
             case "google":
-                source = f", by {self.name}" if self.name else ""
-                return f"Google's Application Default Credentials{source}"
+                return "Google's Application Default Credentials"
             case "none":
                 return "nowhere: no key is sent"
 

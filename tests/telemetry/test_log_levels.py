@@ -16,10 +16,13 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("seseragi.rely=debug", "no logger 'seseragi.rely'; did you mean 'seseragi.relay'?"),
-        ("seseragi.relay=loud", "'loud' cannot be used: use 'debug' or"),
-        ("seseragi.relay", "'' cannot be used: use 'debug' or"),
-        ("a b=debug", "'a b' cannot be used: give the name of a logger"),
+        ("seseragi.rely=debug", "unknown logger 'seseragi.rely'; did you mean 'seseragi.relay'?"),
+        (
+            "seseragi.relay=loud",
+            "cannot be used: give a level for each logger, such as { 'seseragi.relay' = 'debug' }",
+        ),
+        ("seseragi.relay", "cannot be used: give a level for each logger"),
+        ("a b=debug", "cannot be used: give a level for each logger"),
     ],
 )
 def test_bad_levels_are_named(said: str, told: str):
@@ -31,7 +34,6 @@ def test_levels_may_be_written_in_any_form_of_toml(tmp_path):
     for written in (
         'log_levels = { "seseragi.relay" = "debug", uvicorn = "info" }',
         '[log_levels]\n"seseragi.relay" = "debug"\nuvicorn = "info"',
-        '[log_levels]\nseseragi.relay = "debug"\nuvicorn = "info"',
     ):
         file = tmp_path / "seseragi.toml"
         file.write_text(written)
@@ -41,7 +43,7 @@ def test_levels_may_be_written_in_any_form_of_toml(tmp_path):
     with pytest.raises(SettingsError, match="log_levels"):
         load_settings({}, config=str(file))
     file.write_text("log_levels = 3")
-    with pytest.raises(SettingsError, match="give a table"):
+    with pytest.raises(SettingsError, match="give a level for each logger"):
         load_settings({}, config=str(file))
 
 

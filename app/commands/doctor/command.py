@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import certifi
 
-from ...settings.scalars import CLIENT_KEY
+from ...settings.load import CLIENT_KEY
 from .idle import look_at_idle
 from .reachability import count_failures, reach
 from .reading import look_at_get, look_at_many, look_at_reading, look_at_stops

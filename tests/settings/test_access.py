@@ -9,7 +9,7 @@ import structlog
 from app.identity.keys import digest
 from app.main import App
 from app.settings import SettingsError, load_settings
-from app.settings.bootstrap_access import decide_access, settle_identity
+from app.settings.access import decide_access, settle_identity
 from tests.commands.test_command import run_here
 
 pytestmark = pytest.mark.pure
@@ -63,12 +63,12 @@ DECISIONS: list[tuple[str, str, dict[str, str], str]] = [
     ("a private host with a header", NO_KEY.format("http://gateway/v1") + 'headers = { a = "b" }', {}, THIS_RUN),
     ("something in front", "", {**ANYWHERE, **PAID, "SESERAGI_AUTH": "none"}, "none"),
     ("something in front, by the file", 'auth = "none"', {**ANYWHERE, **PAID}, "none"),
-    ("keys", A_KEY, {**ANYWHERE, **PAID}, "keys"),
-    ("keys on this machine", A_KEY, {}, "keys"),
-    ("a keys file", "", {**PAID, "SESERAGI_KEYS_FILE": "keys.json"}, "keys"),
-    ("an issuer", ISSUER, {**ANYWHERE, **PAID}, "issuers"),
-    ("both", A_KEY + ISSUER, {**ANYWHERE, **PAID}, "keys and issuers"),
-    ("a Redis and keys", A_KEY, {**ANYWHERE, **PAID, "SESERAGI_LOG": "redis://h/0"}, "keys"),
+    ("keys", A_KEY, {**ANYWHERE, **PAID}, "credentials"),
+    ("keys on this machine", A_KEY, {}, "credentials"),
+    ("a keys file", "", {**PAID, "SESERAGI_KEYS_FILE": "keys.json"}, "credentials"),
+    ("an issuer", ISSUER, {**ANYWHERE, **PAID}, "credentials"),
+    ("both", A_KEY + ISSUER, {**ANYWHERE, **PAID}, "credentials"),
+    ("a Redis and keys", A_KEY, {**ANYWHERE, **PAID, "SESERAGI_LOG": "redis://h/0"}, "credentials"),
     ("a Redis and nothing that costs", "", {"SESERAGI_LOG": "redis://h/0"}, "open"),
     ("keys of operators in front of which something stands", f'auth = "none"\n{A_KEY}roles = ["admin"]', ANYWHERE, "none"),
     ("a file of streams", "", {**ANYWHERE, **PAID, "SESERAGI_LOG": "sqlite:///s.db"}, THIS_RUN),
@@ -123,7 +123,7 @@ def test_times_of_toml_are_taken(tmp_path):
     (tmp_path / "seseragi.toml").write_text(A_KEY + "expires_at = 2027-01-01T00:00:00Z")
     [key] = settle_identity(load_settings({})).settings.identity.keys
 
-    assert "2027-01-01T00:00:00+00:00" == key.expires_at
+    assert "2027-01-01T00:00:00Z" == key.expires_at
 
 
 def test_key_for_this_run_is_a_key_of_the_settings():
