@@ -33,7 +33,8 @@ class Echo(msgspec.Struct):
     version: str
     http_version: str
     client: str | None
-    headers: list[tuple[str, str]]
+    headers: list[list[str]]
+    """Names with values."""
     heartbeat_s: float
     max_request_bytes: int
 
@@ -41,7 +42,7 @@ class Echo(msgspec.Struct):
 def routes(http_settings: HttpSettings) -> list[Route]:
     async def echo(request: Request) -> Response:
         headers = [
-            (name.decode("latin-1"), value.decode("latin-1")[:MAX_VALUE])
+            [name.decode("latin-1"), value.decode("latin-1")[:MAX_VALUE]]
             for name, value in request.scope["headers"]
             if name.decode("latin-1") in ECHOED
         ]
