@@ -68,7 +68,7 @@ def test_taken_and_what_needs_a_restart_is_named(before, after, needs_restart, t
         (KEY, "port = ", "invalid TOML"),
         (KEY, KEY + ROUTE.replace("demo/demo", "nowhere/m"), "nowhere"),
         (KEY, 'default_model = "none/such"\n' + KEY, "default_model"),
-        (KEY, KEY + KEY, "two keys of the name 'one'"),
+        (KEY, KEY + KEY, "two keys have the name 'one'"),
         ("", KEY, "access is 'open' and would be 'credentials'"),
         (KEY, "", "access is 'credentials' and would be 'open'"),
         ("", FAR, "access is 'open' and would be 'a key for this run'"),

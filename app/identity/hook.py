@@ -97,9 +97,9 @@ def _read(result: object) -> Principal:
     fields = msgspec.to_builtins(caller, builtin_types=(Decimal,))  # such as of an amount of money
     caller = msgspec.convert(fields, Caller)
     if not is_visible(caller.user):
-        raise TypeError("user has to be of visible characters, at least one")
+        raise TypeError("user must have visible characters only, at least one")
     if caller.tenant and not is_visible(caller.tenant):
-        raise TypeError("tenant has to be of visible characters")
+        raise TypeError("tenant must have visible characters only")
     return Principal(
         tenant=caller.tenant,
         user=caller.user,

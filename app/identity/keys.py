@@ -187,7 +187,7 @@ def _collect(configs: Iterable[KeyConfig]) -> _Known:
     by_name: dict[str, _Key] = {}
     for config in configs:
         if config.name in by_name:
-            raise KeysUnusable(f"there are two keys of the name {config.name!r}; rename one")
+            raise KeysUnusable(f"two keys have the name {config.name!r}; rename one")
         key = _build(config)
         same = by_digest.setdefault(config.sha256, key)
         if same is not key:
@@ -205,7 +205,7 @@ def _build(config: KeyConfig) -> _Key:
             for text in (config.expires_at, config.created_at)
         )
     except ValueError as error:
-        raise KeysUnusable(f"the key {config.name!r} has a time that is none: {error}") from None
+        raise KeysUnusable(f"the key {config.name!r} has an invalid time: {error}") from None
     principal = Principal(
         tenant=config.tenant,
         user=config.user,

@@ -73,8 +73,8 @@ def decide_access(settings: Settings) -> Access:
     if settings.log.startswith("redis"):
         raise SettingsError(
             f"auth: {reasons}, but no credentials are configured, and over Redis each relay would "
-            "make a key of its own: make one for all with seseragi key new NAME and set [auth] "
-            "keys_file (SESERAGI_KEYS_FILE); or, if something in front authenticates clients, "
+            "create its own key: create one for all with seseragi key new NAME and set [auth] "
+            "keys_file (SESERAGI_KEYS_FILE); or, if a proxy authenticates clients, "
             "SESERAGI_AUTH=none"
         )
     return "a key for this run"
@@ -202,18 +202,18 @@ def settle_hook(settings: Settings) -> Settings:
     """Complete the settings of a relay whose host application identifies the callers.
 
     Raises:
-        SettingsError: they say themselves who may ask, or let every page use the cookies of users.
+        SettingsError: they configure authentication too, or let every page use users' cookies.
     """
     identity = settings.identity
     if identity.trusted or identity.keys or identity.issuers or identity.auth.keys_file:
         raise SettingsError(
-            "identify: the settings say who may ask too; leave out identify, or auth = 'none', "
-            "keys_file, [[key]] and [[issuer]]"
+            "identify: the settings configure authentication too; remove identify, or remove "
+            "auth = 'none', keys_file, [[key]] and [[issuer]]"
         )
     if anybody := {"*", "null"}.intersection(settings.cors_origins):  # null: any sandboxed frame
         raise SettingsError(
-            f"cors_origins: with identify {anybody.pop()!r} would let every page ask with the "
-            "cookies of your users; name the origins of your pages"
+            f"cors_origins: with identify {anybody.pop()!r} would let every page send requests "
+            "with your users' cookies; list the origins of your pages"
         )
     upstreams = tuple(  # as for every relay that asks who it is
         msgspec.structs.replace(upstream, options=(SAFE_WORD,))
@@ -249,9 +249,9 @@ def settle_signing_key(settings: Settings) -> Settings:
         signing_key = kept
     elif settings.log.startswith("redis"):
         raise SettingsError(
-            "auth.signing_key: relays that share a log in Redis have to sign with the same key: "
-            "set it, or SESERAGI_SIGNING_KEY, to the same 32 random characters or more for all, "
-            "or give all the same keys file of `seseragi key new`"
+            "auth.signing_key: relays that share a log in Redis must sign with the same key: set "
+            "it, or SESERAGI_SIGNING_KEY, to the same 32 random characters or more for all, or "
+            "give all the same keys file of `seseragi key new`"
         )
     else:
         signing_key = secrets.token_urlsafe(MIN_SIGNING_KEY)

@@ -93,8 +93,8 @@ def build_identity(tables: dict[str, Any], where: str, environ: Mapping[str, str
         raise SettingsError(f"{place}: 'none' takes no [[issuer]]: every client may send chats")
     if trusted and (idle := next((key.name for key in keys if not key.roles), None)):
         raise SettingsError(
-            f"{place}: with 'none' keys are for operators alone: give the key {idle!r} the role "
-            "'admin', or take it out"
+            f"{place}: with 'none' only operators need keys: give the key {idle!r} the role "
+            "'admin', or remove it"
         )
     table = {} if auth is None or trusted else auth
     return Identity(
@@ -115,15 +115,15 @@ def _check_issuers(issuers: tuple[IssuerConfig, ...], place: str) -> None:
         here = f"{place}[{number}]"
         if row.issuer in seen:
             raise SettingsError(
-                f"{here}.issuer: {row.issuer!r} is that of {place}[{seen[row.issuer]}]; "
-                "give one table all its audiences and algorithms"
+                f"{here}.issuer: {row.issuer!r} is also in {place}[{seen[row.issuer]}]; write one "
+                "table with all audiences and algorithms"
             )
         seen[row.issuer] = number
         for name in row.algorithms:
             if name not in ALGORITHMS:
                 raise SettingsError(
                     f"{here}.algorithms: {name!r} cannot be used{suggest(name, ALGORITHMS)}; "
-                    f"those with a public key can: {', '.join(ALGORITHMS)}"
+                    f"use algorithms with a public key: {', '.join(ALGORITHMS)}"
                 )
         # The issuer is only an identifier if `jwks_url` locates its keys.
         key, url = ("issuer", row.issuer) if row.jwks_url is None else ("jwks_url", row.jwks_url)

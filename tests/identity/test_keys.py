@@ -176,9 +176,9 @@ async def test_file_is_looked_at_once_a_second_and_read_when_changed(tmp_path, c
         (b'{"keys": [{"name": "app"}]}', "not a keys file"),
         (b"[" * 100_000, "not a keys file"),
         (b" " * (4 * 2**20 + 1), "larger than"),
-        (json.dumps({"keys": [row("a"), row("a", OTHER)]}).encode(), "two keys of the name 'a'"),
+        (json.dumps({"keys": [row("a"), row("a", OTHER)]}).encode(), "two keys have the name 'a'"),
         (json.dumps({"keys": [row("a"), row("b")]}).encode(), "'a' and 'b' are the same key"),
-        (json.dumps({"keys": [row("a", expires_at="soon")]}).encode(), "a time that is none"),
+        (json.dumps({"keys": [row("a", expires_at="soon")]}).encode(), "an invalid time"),
     ],
 )
 async def test_broken_file_keeps_what_was_known_and_warns_once(content, told, clock, path):

@@ -96,17 +96,17 @@ def test_who_says_who_may_ask(file, environ, access, tmp_path):
 
 
 REFUSED = [
-    ("replicas would each have their own", "", {**PAID, "SESERAGI_LOG": "redis://h/0"}, "auth: 'openai' may cost money, but no credentials are configured, and over Redis each relay would make a key of its own"),
+    ("replicas would each have their own", "", {**PAID, "SESERAGI_LOG": "redis://h/0"}, "auth: 'openai' may cost money, but no credentials are configured, and over Redis each relay would create its own key"),
     ("replicas that others reach", "", {**ANYWHERE, "SESERAGI_LOG": "redis://h/0"}, "auth: other machines can reach this relay, but no credentials are configured"),
-    ("a key for nobody beside none", f'auth = "none"\n{A_KEY}', {}, "with 'none' keys are for operators alone: give the key 'a' the role 'admin', or take it out"),
+    ("a key for nobody beside none", f'auth = "none"\n{A_KEY}', {}, "with 'none' only operators need keys: give the key 'a' the role 'admin', or remove it"),
     ("an issuer beside none", f'auth = "none"\n{ISSUER}', {}, "'none' takes no [[issuer]]"),
     ("authentication is on, but no credentials are configured", "[auth]", {}, "auth: authentication is on, but no credentials are configured"),
     ("nothing but a signing key", "", {"SESERAGI_SIGNING_KEY": SIGNING_KEY}, "no credentials are configured"),
     ("no keys file", "", {"SESERAGI_KEYS_FILE": "none.json"}, "auth: none.json: file not found"),
-    ("two of a name", A_KEY + A_KEY, {}, "auth: there are two keys of the name 'a'"),
-    ("no time", A_KEY + 'expires_at = "soon"', {}, "auth: the key 'a' has a time that is none: give a time with its zone"),
-    ("no zone", A_KEY + "expires_at = 2027-01-01T00:00:00", {}, "the key 'a' has a time that is none"),
-    ("no time of day", A_KEY + "expires_at = 2027-01-01", {}, "the key 'a' has a time that is none"),
+    ("two of a name", A_KEY + A_KEY, {}, "auth: two keys have the name 'a'"),
+    ("no time", A_KEY + 'expires_at = "soon"', {}, "auth: the key 'a' has an invalid time: give a time with its zone"),
+    ("no zone", A_KEY + "expires_at = 2027-01-01T00:00:00", {}, "the key 'a' has an invalid time"),
+    ("no time of day", A_KEY + "expires_at = 2027-01-01", {}, "the key 'a' has an invalid time"),
 ]  # fmt: skip
 
 
