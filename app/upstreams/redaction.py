@@ -8,6 +8,9 @@ from typing import Final
 MIN_ENCODED: Final = 8
 """Shorter secrets are only found verbatim: their base64 would match other text."""
 
+MAX_LITERAL: Final = 64
+"""Characters of base64 that are compared: compiling those of a long token takes 10 ms."""
+
 HEAD: Final = 12
 """The shortest beginning of a secret that is found at the end of a truncated text."""
 
@@ -30,12 +33,20 @@ class Redactor:
             self._secrets, self._pattern = newest, None
 
     def redact(self, text: str) -> str:
-        """Return the text with every secret replaced: 0.3 us for an id without one."""
+        """Return the text with every secret replaced: 0.6 us for an id without one."""
         if not self._secrets:
             return text
         if self._pattern is None:  # compiling takes a millisecond
             self._pattern = _compile(self._secrets)
-        return self._pattern.sub("[key]", text)
+        return self._redact_end(self._pattern.sub("[key]", text))
+
+    def _redact_end(self, text: str) -> str:
+        """Replace the beginning of a secret within which a text was truncated."""
+        for secret in self._secrets:
+            at = text.rfind(secret[:HEAD], -len(secret)) if len(secret) > HEAD else -1
+            if at >= 0 and secret.startswith(text[at:].removesuffix("…")):
+                return f"{text[:at]}[key]"
+        return text
 
 
 def _compile(secrets: Iterable[str]) -> re.Pattern[str]:
@@ -46,15 +57,13 @@ def _compile(secrets: Iterable[str]) -> re.Pattern[str]:
 def _forms(secret: str) -> Iterator[str]:
     """Yield a pattern for each form of a secret."""
     yield "".join(map(_escaped, secret))
-    if len(secret) > HEAD:
-        yield "".join(map(_escaped, secret[:HEAD])) + r"\S*\Z"
     if len(secret) < MIN_ENCODED:
         return
     for lead in range(3):  # its offset within three bytes
         encoded = base64.b64encode(bytes(lead) + secret.encode()).decode()
         # The first and last characters depend on the bytes around the secret.
-        inner = encoded[(0, 2, 3)[lead] :].rstrip("=")[:-1]
-        yield inner.replace("/", "[/_]").replace("+", "[+-]")
+        inner = encoded[(0, 2, 3)[lead] :].rstrip("=")[:-1][:MAX_LITERAL]
+        yield inner.replace("/", "[/_]").replace("+", "[+-]") + "[A-Za-z0-9+/_=-]*"
 
 
 def _escaped(character: str) -> str:
