@@ -67,8 +67,8 @@ def _forms(secret: str) -> Iterator[str]:
 
 
 def _escaped(character: str) -> str:
-    """Return a pattern for a character, which JSON (also in JSON) and URLs may escape."""
+    """Return a pattern for a character, which URLs and JSON (up to four times) may escape."""
     if character.isalnum():
         return character
     code = f"(?i:{ord(character):02x})"
-    return rf"(?:\\{{0,3}}{re.escape(character)}|(?:%|\\{{1,3}}u00){code})"
+    return rf"(?:\\{{0,15}}{re.escape(character)}|(?:%|\\{{1,15}}u00){code})"

@@ -24,12 +24,17 @@ FORMS: dict[str, Callable[[str], str]] = {
     "in JSON with escaped slashes": lambda key: json.dumps(key)[1:-1].replace("/", "\\/"),
     "in JSON for HTML": lambda key: json.dumps(key)[1:-1].replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003E"),
     "in JSON in JSON": lambda key: json.dumps(json.dumps(key))[3:-3],
+    "in JSON, three times": lambda key: nested(key, 3),
     "in base64": lambda key: base64.b64encode(key.encode()).decode(),
     "after a name in base64": lambda key: base64.b64encode(b"me:" + key.encode()).decode(),
     "after two letters in base64": lambda key: base64.b64encode(b"xy" + key.encode()).decode(),
     "before more in base64": lambda key: base64.b64encode(key.encode() + b"@host").decode(),
     "after a letter in base64 of URLs": lambda key: base64.urlsafe_b64encode(b"x" + key.encode()).decode(),
 }  # fmt: skip
+
+
+def nested(text: str, levels: int) -> str:
+    return nested(json.dumps(text)[1:-1], levels - 1) if levels else text
 
 
 def pieces(text: str) -> set[str]:
