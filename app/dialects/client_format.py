@@ -148,7 +148,7 @@ class ClientFormat(NamedTuple):
     """Whether its clients need all frames again when they reconnect."""
     lingers: bool = True
     """Whether its clients can reconnect, so that their streams continue for a while."""
-    asks_again: bool = False
+    client_retries: bool = False
     """Whether its clients retry a request after a retryable error: the official ones twice,
     Claude Code ten times."""
     breaks_off: bool = False
