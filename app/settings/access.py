@@ -30,14 +30,12 @@ from .values import Settings
 Access = Literal["open", "none", "credentials", "a key for this run"]
 """The authentication of chats: none (locally, or by a proxy), or the configured credentials."""
 
-HINTS: Final = {
-    "a key for this run": """\
+KEY_HINT: Final = """\
 API clients send the part after #key= as their API key. The next run creates another.
 Permanent keys: seseragi key new NAME. If a proxy authenticates clients: SESERAGI_AUTH=none.
 From another machine, or in a container: replace the address and the port.
 """
-}
-MORE: Final = "Add a provider by its key: OPENAI_API_KEY=... seseragi. Stop with Ctrl-C.\n"
+HINT: Final = "Add a provider by its key: OPENAI_API_KEY=... seseragi. Stop with Ctrl-C.\n"
 
 THIS_RUN = "this-run"
 """The name of the key for this run."""
@@ -140,8 +138,9 @@ class Start(NamedTuple):
             log.warning(f"exposed: auth = 'none' serves every client that connects, and {reasons}")
         if self.key is None and not (models and self.for_people):
             return
+        needed = self.access == "a key for this run"
         url, fragment = _url_of(self.settings.host, port), f"#key={self.key}"
-        page = f"{url}/{fragment if self.access == 'a key for this run' else ''}"
+        page = f"{url}/{fragment if needed else ''}"
         admin = f"{url}/admin{'' if self.key is None else fragment}"
         if self.for_people:
             access = {
@@ -158,10 +157,12 @@ class Start(NamedTuple):
                 "Access": access[self.access],
             }
             table = "".join(f"    {name:<9}{row}\n" for name, row in rows.items() if row)
-            text = f"\nSeseragi {__version__}\n\n{table}\n{HINTS.get(self.access, '')}{MORE}"
+            hints = (KEY_HINT if needed else "") + (HINT if models else "")
+            text = f"\nSeseragi {__version__}\n\n{table}\n{hints}"
         else:
             line = {"level": "info", "logger": "seseragi.settings", "event": "key for this run"}
-            text = json.dumps({**line, "why": reasons, "page": page, "admin": admin})
+            why = reasons if needed else ""
+            text = json.dumps({**line, "why": why, "page": page, "admin": admin})
         print(text, file=sys.stderr, flush=True)
 
 
