@@ -95,8 +95,7 @@ class ClientSecrets:
             if name is not None and not is_visible(name):
                 raise RequestError(
                     "invalid_request",
-                    f"{place}: {name[:80]!r} has invisible characters; send visible characters "
-                    "only, so that no two names look the same",
+                    f"{place}: {name[:80]!r} contains invisible characters; use visible ones",
                 )
         user, secret = options.user or principal.user, ""
         if not user:
