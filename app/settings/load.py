@@ -172,7 +172,7 @@ def _convert(name: str, value: Any, where: str) -> Any:
 
 
 def _parse_levels(text: str) -> dict[str, str]:
-    """Parse the levels of `seseragi.relay=debug, uvicorn.error=info`."""
+    """Parse the levels of `seseragi.generation=debug, uvicorn.error=info`."""
     rows = [row.partition("=") for row in text.split(",") if row.strip()]
     return {name.strip(): level.strip() for name, _, level in rows}
 
