@@ -22,8 +22,8 @@ LoggerName = Annotated[str, Meta(pattern=r"^[A-Za-z_][\w-]*(\.[\w-]+)*$", max_le
 LogLevels = Annotated[
     Mapping[LoggerName, Level],
     Meta(
-        description="give a level for each logger, such as { 'seseragi.generation' = 'debug' }; use "
-        f"{' or '.join(map(repr, get_args(Level)))}"
+        description="give a level for each logger, such as { 'seseragi.generation' = 'debug' }; "
+        f"use {' or '.join(map(repr, get_args(Level)))}"
     ),
 ]
 

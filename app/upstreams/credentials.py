@@ -37,17 +37,14 @@ def check_key(text: str) -> str:
 class Secret:
     """A key that only `reveal` shows."""
 
-    __slots__ = ("_redactor", "_value")
+    __slots__ = ("_value", "redact")
 
     def __init__(self, value: str) -> None:
         self._value = value
-        self._redactor = Redactor(value)
+        self.redact = Redactor(value).redact
 
     def reveal(self) -> str:
         return self._value
-
-    def redact(self, text: str) -> str:
-        return self._redactor.redact(text)
 
     def __repr__(self) -> str:
         return "Secret('...')"

@@ -59,7 +59,9 @@ class Upstream(msgspec.Struct, frozen=True, dict=True):
 
     def redact(self, text: str) -> str:
         """Return the text with credentials and secret fields replaced."""
-        return self.credentials.redact(self._field_redactor.redact(text))
+        if self.secret_fields:
+            text = self._field_redactor.redact(text)
+        return self.credentials.redact(text)
 
     @cached_property
     def _field_redactor(self) -> Redactor:

@@ -38,11 +38,8 @@ class Redactor:
             return text
         if self._pattern is None:  # compiling takes a millisecond
             self._pattern = _compile(self._secrets)
-        return self._redact_end(self._pattern.sub("[key]", text))
-
-    def _redact_end(self, text: str) -> str:
-        """Replace the beginning of a secret within which a text was truncated."""
-        for secret in self._secrets:
+        text = self._pattern.sub("[key]", text)
+        for secret in self._secrets:  # within which the text may be truncated
             at = text.rfind(secret[:HEAD], -len(secret)) if len(secret) > HEAD else -1
             if at >= 0 and secret.startswith(text[at:].removesuffix("…")):
                 return f"{text[:at]}[key]"
