@@ -22,14 +22,14 @@ PROMPT = "What can Seseragi do that a plain fetch cannot?"
 SIZE = (1200, 720)
 SHARPNESS = 1.5  # more makes a file that is too large for a README
 CUT_AT = 52
-SHOWN_AT = 195  # events: after the list of tasks, before the end
+SHOWN_AT = 185  # events: after the list of tasks, before the end
 LIST = "Math.max(...[...document.querySelectorAll('#events .n')].map((n) => Number(n.textContent)))"
 TO_THE_CUT = "document.querySelector('#events .cut').scrollIntoView({ block: 'center' })"
 
 
 async def main(path: Path) -> None:
     flags = [*FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
-    async with serve_relay(demo_pace=0.025) as relay, async_playwright() as playwright:
+    async with serve_relay(demo_pace=0.035) as relay, async_playwright() as playwright:
         browser = await playwright.chromium.launch(
             executable_path=program("chromium", "chromium-browser", variable="CHROMIUM"), args=flags
         )
