@@ -18,7 +18,6 @@ import { watched } from './sharing.js';
 import { STREAMS_URL } from './transports.js';
 
 /** @typedef {import('../seseragi.js').ChatRequest} ChatRequest */
-/** @typedef {import('../seseragi.js').Message} Message */
 /** @typedef {import('../seseragi.js').Received} Received */
 /** @typedef {import('../seseragi.js').SeseragiError} SeseragiError */
 
