@@ -285,7 +285,7 @@ class Attempt:
 
         Returns the last events.
         """
-        self._needle = self.target.upstream.needle
+        self._needle = self.target.upstream.key_ending
         self._decoder = self.target.dialect.decoder(
             max_line=self._limits.max_line, max_event=self._limits.max_event
         )

@@ -187,4 +187,4 @@ def _with_cost(event: Usage, counts: TokenCounts | None) -> Usage:
 def _ceiling_of_budget(request: ChatRequest) -> OutputCeiling | None:
     """Return the output ceiling from usage limits, unless the request asks for less."""
     ceiling = request.ceiling if isinstance(request, TranslatedRequest) else None
-    return ceiling if ceiling is not None and (ceiling.lowered or not ceiling.asked) else None
+    return ceiling if ceiling is not None and (ceiling.lowered or not ceiling.explicit) else None
