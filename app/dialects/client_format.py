@@ -19,7 +19,7 @@ import msgspec
 from ..errors import RelayError, RequestError
 from ..events import Event
 from ..framing.lines import escape_line_ends
-from ..requests import ChatRequest, check_chat
+from ..requests import ChatRequest, check_chat, parse_chat_request
 
 
 class Frame(NamedTuple):
@@ -69,7 +69,23 @@ class NumberedWriter:
 
     def feed(self, event: Event) -> bytes:
         """Return the bytes of the next event's frames, which may be none."""
-        return b"".join([self._write(frame) for frame in self._renderer.feed(event)])
+        written = b""
+        for data, name in self._renderer.feed(event):
+            self.count += 1
+            number = self._skipped + self.count
+            if number <= self._after:
+                continue
+            if not data.isascii():
+                data = escape_line_ends(data)
+            written += b"%b%bdata: %b%b%d\n\n" % (
+                self._retry,
+                b"event: %b\n" % name.encode() if name else b"",
+                data,
+                self._id,
+                number,
+            )
+            self._retry = b""
+        return written
 
     def skip(self, count: int) -> None:
         """Skip `count` numbers: those of lost frames."""
@@ -79,16 +95,6 @@ class NumberedWriter:
     def last(self) -> int:
         """The number of the last frame, written or skipped."""
         return self._skipped + self.count
-
-    def _write(self, frame: Frame) -> bytes:
-        self.count += 1
-        number = self._skipped + self.count
-        if number <= self._after:
-            return b""
-        retry, self._retry = self._retry, b""
-        name = b"event: %b\n" % frame.event.encode() if frame.event else b""
-        data = escape_line_ends(frame.data)
-        return b"%b%bdata: %b%b%d\n\n" % (retry, name, data, self._id, number)
 
 
 class ParsedRequest(msgspec.Struct, frozen=True):
@@ -109,6 +115,15 @@ class ParsedRequest(msgspec.Struct, frozen=True):
             RequestError: `invalid_request`, with the path and the bound.
         """
         check_chat(self.chat)
+
+    @classmethod
+    def of_chat(cls, body: bytes) -> "ParsedRequest":
+        """Parse a request of the relay's own format.
+
+        Raises:
+            RequestError: `invalid_request`.
+        """
+        return cls(parse_chat_request(body))
 
 
 class Failure(NamedTuple):

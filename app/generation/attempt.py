@@ -59,7 +59,7 @@ _DELTAS = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta))
 _QUOTING = (Notice, StreamEnd, ToolCallStart)
 _UNSEEN = (ContentFilter, Notice, Usage, ChoiceEnd, StreamEnd)
 
-log = structlog.get_logger("seseragi.relay")
+log = structlog.get_logger("seseragi.generation")
 
 
 class EventSink(Protocol):

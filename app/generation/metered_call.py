@@ -32,7 +32,7 @@ NOBODY: Final = "\x1fcall"
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
-log = structlog.get_logger("seseragi.booking")
+log = structlog.get_logger("seseragi.calls")
 
 
 class CallContext(msgspec.Struct, frozen=True, kw_only=True):
