@@ -3,7 +3,6 @@
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -192,11 +191,7 @@ def open_cassettes(settings: Settings) -> Folder | None:
         raise SettingsError(f"cassettes: {str(path)!r} cannot be used: {error.strerror}") from None
     if not is_folder:
         raise SettingsError(f"cassettes: there is no folder {str(path)!r}; make it")
-    folder = Folder(path)
-    if settings.record_cassettes == "new":
-        with suppress(OSError):  # a failure is reported when it is read
-            folder.clean()
-    return folder
+    return Folder(path)
 
 
 def build_cassette_recorder(settings: Settings, folder: Folder | None) -> CassetteRecorder | None:
