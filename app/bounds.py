@@ -21,18 +21,18 @@ more brackets than this needs no scan."""
 
 MAX_MESSAGES: Final = 10_000
 MAX_PARTS: Final = 10_000
-"""In all messages together: parts of content, tool calls, and their opaque values."""
+"""Parts of content, tool calls and their opaque values in all messages together."""
 MAX_TOOLS: Final = 1_000
 
 CHUNK_SIZE: Final = 65_536
 _NO_MARKS: Final = bytes(set(range(256)) - set(b'[]{},"'))
 _NO_OPENING: Final = bytes(set(range(256)) - set(b"[{"))
 _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
-"""To 1 and, as a signed byte, -1."""
+"""Maps brackets to 1 and, as a signed byte, -1."""
 
 
 def check_json(body: bytes, *, max_values: int = MAX_VALUES) -> None:
-    """Refuse JSON of too many values, before decoding it.
+    """Refuse JSON with too many values, before decoding it.
 
     Raises:
         RequestError: `invalid_request`, with the bound.
@@ -43,32 +43,32 @@ def check_json(body: bytes, *, max_values: int = MAX_VALUES) -> None:
         raise RequestError("invalid_request", f"the body {reason}")
 
 
-def check_parts(lists: Iterable[object], *, place: str) -> None:
+def check_parts(lists: Iterable[object], *, path: str) -> None:
     """Refuse too many parts in all messages together; a value that is not a list has none.
 
     Raises:
-        RequestError: `invalid_request`, with the place and the bound.
+        RequestError: `invalid_request`, with the path and the bound.
     """
     count = sum(len(one) for one in lists if isinstance(one, list))
     if count > MAX_PARTS:
         raise RequestError(
             "invalid_request",
-            f"{place}: they have {count} parts and tool calls in all; send at most {MAX_PARTS}",
+            f"{path}: {count} parts and tool calls; send at most {MAX_PARTS}",
         )
 
 
-def check_texts(texts: Collection[str], *, place: str) -> None:
+def check_texts(texts: Collection[str], *, path: str) -> None:
     """Refuse JSON texts that have too many values together.
 
     Raises:
-        RequestError: `invalid_request`, with the place and the bound.
+        RequestError: `invalid_request`, with the path and the bound.
     """
     if not texts or _is_small("".join(texts).encode()):
         return
     budget = Budget()
     for text in texts:
         if (reason := budget.refuse(text.encode())) is not None:
-            raise RequestError("invalid_request", f"{place}, with those before them, {reason}")
+            raise RequestError("invalid_request", f"{path}, with those before them, {reason}")
 
 
 def has_more_values(text: bytes, most: int) -> bool:
@@ -83,7 +83,7 @@ class Budget:
         self._most = self._left = most
 
     def refuse(self, text: bytes) -> str | None:
-        """Return why a text must not be decoded, or None: then its values are spent.
+        """Return the reason to refuse a text; None if it may be decoded, then count its values.
 
         Invalid JSON may pass: its decoder builds no more values than are counted.
         """
@@ -108,14 +108,14 @@ def _is_small(text: bytes) -> bool:
 def measure(
     text: bytes, *, most: int = MAX_VALUES, chunk_size: int = CHUNK_SIZE
 ) -> tuple[int, int]:
-    """Count the values of a text, up to `most`, and its levels, `chunk_size` marks at a time.
+    """Count the values of a text, up to `most`, and its levels, in chunks of `chunk_size` marks.
 
     The time is linear, and only the marks are copied. Invalid JSON is counted as a decoder
     reads it, up to the first error.
     """
     if b"\\" in text:
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
-    # Adjacent quotes are now a string without marks, or the boundary of two strings.
+    # Adjacent quotes are now a string without marks, or the boundary between two strings.
     marks = text.translate(None, _NO_MARKS).replace(b'""', b"")
     values, quoted, level, deepest = 1, 0, 0, 0
     for start in range(0, len(marks), chunk_size):

@@ -7,7 +7,7 @@
 
 `CODES` lists the codes, each with its HTTP status before a stream has begun. Afterwards the same
 code is in the `error` of `stream.end`. A message names the thing, what is wrong and what to do;
-it has no key, no URL with credentials and no stack.
+it contains no key, no URL with credentials and no stack.
 """
 
 from typing import NamedTuple
@@ -26,9 +26,9 @@ CODES: dict[str, CodeInfo] = {
     "invalid_request": CodeInfo(400, "The request is not valid"),
     "unauthenticated": CodeInfo(401, "Credentials are missing or wrong"),
     "forbidden": CodeInfo(403, "Not allowed"),
-    "not_found": CodeInfo(404, "There is nothing here"),
-    "previous_response_not_found": CodeInfo(400, "The response to go on from is not kept"),
-    "model_not_found": CodeInfo(404, "There is no such model"),
+    "not_found": CodeInfo(404, "Not found"),
+    "previous_response_not_found": CodeInfo(400, "The previous response is not stored"),
+    "model_not_found": CodeInfo(404, "The model does not exist"),
     "method_not_allowed": CodeInfo(405, "The method is not allowed here"),
     "conflict": CodeInfo(409, "The request does not fit the state of the stream"),
     "stream_expired": CodeInfo(410, "The stream is gone"),
@@ -49,7 +49,7 @@ CODES: dict[str, CodeInfo] = {
     "upstream_unavailable": CodeInfo(502, "The provider failed", retryable=True),
     "upstream_overloaded": CodeInfo(503, "The provider is overloaded", retryable=True),
     "upstream_timeout": CodeInfo(504, "The provider took too long", retryable=True),
-    "upstream_invalid_response": CodeInfo(502, "The provider's answer could not be read"),
+    "upstream_invalid_response": CodeInfo(502, "The provider's answer is invalid"),
     "upstream_tool_failed": CodeInfo(502, "The model produced a broken tool call", retryable=True),
     "upstream_truncated": CodeInfo(502, "The provider's answer was cut off", retryable=True),
     # The relay.
@@ -61,7 +61,7 @@ CODES: dict[str, CodeInfo] = {
 
 
 MAX_MESSAGE = 2000
-"""Characters of a message, which may quote input, and is stored with its stream."""
+"""Characters of a message, which may quote input and is stored with its stream."""
 
 
 class RelayError(Exception):

@@ -55,7 +55,7 @@ class TaggedEvent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag
 
 
 class Raw(Value, frozen=True):
-    """The provider's own words beside an event, for clients of the provider's dialect.
+    """The provider's original data of an event, for clients of the provider's dialect.
 
     `format` names the dialect, `data` is a JSON object as text.
     """
@@ -74,7 +74,7 @@ class TokenCounts(Value, frozen=True):
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
     cache_write_1h_tokens: int | None = None
-    """Those of the written tokens that are cached for an hour: they may cost more."""
+    """The part of `cache_write_tokens` that is cached for an hour; it may cost more."""
     audio_input_tokens: int | None = None
     audio_output_tokens: int | None = None
     """The audio tokens of the input and of the output; they may cost more."""
@@ -83,13 +83,13 @@ class TokenCounts(Value, frozen=True):
     cost: str | None = None
     """The cost of these tokens in USD, as a decimal number; None if unknown."""
     estimated: bool | None = None
-    """True if the relay has estimated a count that the provider did not send."""
+    """Whether the relay has estimated a count that the provider did not send."""
     cost_from: Literal["provider"] | None = None
     """The source of `cost`, if it is not computed from the relay's prices."""
 
 
 class ErrorInfo(Value, frozen=True):
-    """Why a stream did not complete; `code` is one of `errors.CODES`."""
+    """The failure of a stream; `code` is one of `errors.CODES`."""
 
     code: str
     message: str
@@ -101,7 +101,7 @@ class ErrorInfo(Value, frozen=True):
 
 
 class StreamStart(TaggedEvent, frozen=True, tag="stream.start"):
-    """`labels` are names that a client's own protocol has for the answer, and wants to hear."""
+    """`labels` are values of the client's own protocol, which its frames repeat."""
 
     stream: str
     model: str
@@ -110,7 +110,7 @@ class StreamStart(TaggedEvent, frozen=True, tag="stream.start"):
 
 
 class StreamTarget(TaggedEvent, frozen=True, tag="stream.target"):
-    """`usage` counts the input as far as it is known now: the provider's counts, or an estimate."""
+    """`usage` counts the input as far as known: the provider's counts, or an estimate."""
 
     upstream: str
     model: str
@@ -149,7 +149,7 @@ class ReasoningDelta(TaggedEvent, frozen=True, tag="reasoning.delta"):
 class ReasoningEnd(TaggedEvent, frozen=True, tag="reasoning.end"):
     """`signature` and `encrypted` are opaque and go back to the provider on the next turn.
 
-    `format` says whose they are, where that is known.
+    `format` names the provider's format, if known.
     """
 
     block: int
@@ -202,7 +202,7 @@ class ToolCallEnd(TaggedEvent, frozen=True, tag="tool_call.end"):
 
 
 class Opaque(TaggedEvent, frozen=True, tag="opaque"):
-    """Data that means something to the provider only; a client sends it back on the next turn."""
+    """Data for the provider only, which a client sends back with the next turn."""
 
     format: str
     data: str
@@ -211,7 +211,7 @@ class Opaque(TaggedEvent, frozen=True, tag="opaque"):
 
 
 class Source(TaggedEvent, frozen=True, tag="source"):
-    """What a text rests on. `start` and `end` count characters of the block.
+    """A source of a text. `start` and `end` count characters of the block.
 
     `raw` is the provider's whole citation.
     """
@@ -238,7 +238,7 @@ class Media(TaggedEvent, frozen=True, tag="media"):
 
 
 class LogProbs(TaggedEvent, frozen=True, tag="logprobs"):
-    """Token log probabilities as the provider lists them, for the tokens of one delta."""
+    """The provider's log probabilities of the tokens of one delta."""
 
     block: int
     content: list[Any]
@@ -255,9 +255,9 @@ class ContentFilter(TaggedEvent, frozen=True, tag="content_filter"):
 
 
 class ProviderTool(TaggedEvent, frozen=True, tag="provider_tool"):
-    """A tool that the provider ran itself; a client has nothing to answer.
+    """A call of a tool that the provider executed; the client need not answer it.
 
-    `raw` is the provider's block without what is the `input` or `output`.
+    `raw` is the provider's block without the `input` or `output`.
     """
 
     block: int
@@ -269,16 +269,16 @@ class ProviderTool(TaggedEvent, frozen=True, tag="provider_tool"):
 
 
 class Notice(TaggedEvent, frozen=True, tag="notice"):
-    """Something worth telling a developer that is no part of the answer."""
+    """Information for developers, beside the answer."""
 
     code: str
     message: str
 
 
 class ChoiceEnd(TaggedEvent, frozen=True, tag="choice.end"):
-    """`finish_reason_raw` is the provider's word, absent where it gave none.
+    """`finish_reason_raw` is the provider's own value, absent if it sent none.
 
-    `raw` has what else the provider says at the end of a message.
+    `raw` has the other members of the provider's end of a message.
     """
 
     finish_reason: FinishReason
@@ -295,8 +295,8 @@ class Usage(TokenCounts, frozen=True, tag_field="type", tag="usage"):
 class StreamEnd(TaggedEvent, frozen=True, tag="stream.end"):
     """The last event of every stream. `finish_reason` is choice 0's.
 
-    `cost` is that of the whole stream, in USD: of its answer, and of attempts that failed before.
-    `ended_by` is None for an answer that is complete.
+    `cost` is in USD, for the answer and all failed attempts before it.
+    `ended_by` is None for a complete answer.
     """
 
     status: Status
@@ -339,10 +339,10 @@ _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
 def decode(data: bytes | str) -> Event:
-    """Read back what `encode` wrote.
+    """Decode the result of `encode`.
 
     Raises:
-        msgspec.DecodeError: `data` is no event.
+        msgspec.DecodeError: `data` is not an event.
     """
     return _decoder.decode(data)
 

@@ -28,7 +28,7 @@ class Body(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
 
 class CacheControl(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A mark: what stands before its end is worth a place in the provider's cache."""
+    """A breakpoint of the provider's prompt cache: everything before its end may be cached."""
 
     type: str
     ttl: str | None = None
@@ -69,7 +69,7 @@ class FilePart(Body, frozen=True, tag_field="type", tag="file"):
     file: FileSource
     cache_control: CacheControl | None = None
     optional: bool | None = None
-    """Whether it is left out where a provider takes no files, instead of refused."""
+    """Whether providers without files get the request without it, instead of an error."""
 
 
 class RefusalPart(Body, frozen=True, tag_field="type", tag="refusal"):
@@ -77,7 +77,7 @@ class RefusalPart(Body, frozen=True, tag_field="type", tag="refusal"):
 
 
 class ReasoningPart(Body, frozen=True, tag_field="type", tag="reasoning"):
-    """What the model thought, as its `reasoning` block said: text, and what proves it."""
+    """A `reasoning` block sent back: the text, and the provider's signature."""
 
     text: str = ""
     signature: str | None = None
@@ -87,14 +87,14 @@ class ReasoningPart(Body, frozen=True, tag_field="type", tag="reasoning"):
 
 
 class Opaque(Body, frozen=True):
-    """What an `opaque` event said, to be sent back as it came."""
+    """An `opaque` event, sent back unchanged."""
 
     format: str
     data: str
 
 
 class OpaquePart(Opaque, frozen=True, tag_field="type", tag="opaque"):
-    """`Opaque` at its place in a message."""
+    """`Opaque` as a part of a message."""
 
 
 TextContent = str | list[TextPart]
@@ -107,7 +107,7 @@ class FunctionCall(Body, frozen=True):
 
 
 class ToolCall(Body, frozen=True, tag_field="type", tag="function"):
-    """A call of a function. Its `type` may be left out where it is taken; it is always written."""
+    """A call of a function. `type` is optional in input and always rendered."""
 
     id: str
     function: FunctionCall
@@ -135,12 +135,12 @@ class UserMessage(Body, frozen=True, tag_field="role", tag="user"):
 
 class AssistantMessage(Body, frozen=True, tag_field="role", tag="assistant"):
     content: str | list[TextPart | RefusalPart | ReasoningPart | OpaquePart] | None = None
-    """Its parts in the order of the blocks; tool calls stand after them."""
+    """The parts in the order of the blocks; tool calls come after them."""
     refusal: str | None = None
     tool_calls: list[ToolCall] | None = None
     name: str | None = None
     reasoning_content: str | None = None
-    """What the model thought, where nothing proves it; else a `reasoning` part says it."""
+    """Unsigned reasoning; signed reasoning is a `reasoning` part."""
     cache_control: CacheControl | None = None
 
 
@@ -148,7 +148,7 @@ class ToolMessage(Body, frozen=True, tag_field="role", tag="tool"):
     content: str | list[TextPart | ImagePart]
     tool_call_id: str
     is_error: bool | None = None
-    """Whether the call failed, for formats that can say so."""
+    """Whether the call failed, for formats with a field for it."""
     cache_control: CacheControl | None = None
 
 
@@ -200,13 +200,13 @@ class JsonSchemaFormat(Body, frozen=True, tag_field="type", tag="json_schema"):
 Natural = Annotated[int, Meta(ge=1)]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 Id = Annotated[str, Meta(max_length=255)]
-"""A client's own name for something, which is stored with the stream and returned."""
+"""An id that the client chooses, stored with the stream and returned."""
 Linger = Annotated[float, Meta(ge=0, le=86_400)]
-"""Seconds without a reader, a day at most."""
+"""Seconds without a reader; at most a day."""
 
 
 class ChatRequest(Body, frozen=True, dict=True):
-    """What `POST /v1/chat` takes. Absent and null mean the same: not set."""
+    """The body of `POST /v1/chat`. Absent and null both mean: not set."""
 
     messages: Annotated[list[Message], Meta(min_length=1, max_length=MAX_MESSAGES)]
     model: str | None = None
@@ -231,18 +231,18 @@ class ChatRequest(Body, frozen=True, dict=True):
     metadata: dict[str, str] | None = None
     user: str | None = None
     allowed_tools: Annotated[list[str], Meta(min_length=1, max_length=MAX_TOOLS)] | None = None
-    """The names of those of `tools` that may be called now."""
+    """The names of the `tools` that the model may call now."""
     verbosity: str | None = None
     reasoning_summary: str | None = None
-    """How much the provider tells of what the model thought, where it does not tell all."""
+    """The length of the reasoning summary."""
     service_tier: str | None = None
-    """What of the provider's capacity is used, and at which price."""
+    """The provider's processing tier, which also determines the price."""
     store: bool | None = None
-    """Whether the provider keeps the answer."""
+    """Whether the provider stores the answer."""
     truncation: str | None = None
-    """Whether the provider shortens a conversation that is too long: "auto" or "disabled"."""
+    """Whether the provider truncates a conversation that is too long: "auto" or "disabled"."""
     max_tool_calls: Natural | None = None
-    """Of the provider's own tools."""
+    """The maximum number of calls of the provider's own tools."""
     cache_control: CacheControl | None = None
     """A mark at the end of the conversation."""
     prompt_cache_key: str | None = None
@@ -250,7 +250,7 @@ class ChatRequest(Body, frozen=True, dict=True):
     safety_identifier: str | None = None
     provider_options: dict[str, Any] | None = None
     on_disconnect: Literal["continue", "cancel"] | Linger | None = None
-    """When the last reader leaves: go on, stop, or stop after so many seconds."""
+    """When the last reader leaves: continue, stop, or stop after so many seconds."""
 
     @property
     def streams(self) -> bool:
@@ -275,9 +275,9 @@ class ChatRequest(Body, frozen=True, dict=True):
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether it is only texts: no parts, tools, cache marks, or fields of other formats.
+        """Whether it has texts only: no parts, tools, cache marks, or fields of other formats.
 
-        Short requests usually are, and skip every check and search for anything else.
+        Most short requests are plain, and skip every check for anything else.
         """
         if self.tools or self.cache_control or self.provider_options:
             return False
@@ -294,45 +294,45 @@ class ChatRequest(Body, frozen=True, dict=True):
 
 
 class ClientBody(msgspec.Struct, frozen=True):
-    """A request as its client wrote it, to be passed through to upstreams of the same dialect.
+    """A client's original request, passed through to upstreams of the same dialect.
 
-    The chat request beside it says the same for all others, as far as it can.
+    All other upstreams receive the chat request beside it, which is equivalent as far as possible.
     """
 
     client_format: str
     """The name of the dialect."""
     body: dict[str, Any]
-    """All of it except the model, `stream`, and fields for the relay alone."""
+    """The body without the model, `stream`, and the relay's own fields."""
     headers: dict[str, str] = {}
     beyond: tuple[str, ...] = ()
-    """Parts that the chat request cannot express, with their places: other dialects refuse them."""
+    """Paths of parts that the chat request cannot express: other dialects refuse them."""
     ignored: tuple[str, ...] = ()
-    """Parts that the chat request leaves out, and that other dialects can do without."""
+    """Parts that the chat request drops without changing the answer's meaning."""
     foreign: tuple[str, ...] = ()
     """Parts that only its own dialect supports: other upstreams are tried last, without them."""
     shortened: tuple[str, ...] = ()
-    """The kinds of blocks in its history that became texts for other dialects."""
+    """The types of blocks in its history that became texts for other dialects."""
 
 
 class OutputCeiling(msgspec.Struct, frozen=True):
-    """The reserved output: no body that is sent may ask for more."""
+    """The reserved output: no request to an upstream may allow more."""
 
     tokens: int
-    """In each answer."""
+    """The maximum tokens of each answer."""
     choices: int = 1
-    """How many answers."""
-    asked: bool = True
+    """The number of answers."""
+    explicit: bool = True
     """Whether the request itself limits the length of an answer."""
     lowered: bool = False
-    """Whether the budget left less than the request asks for."""
+    """Whether the remaining budget is less than the request's own limit."""
 
 
 class TranslatedRequest(ChatRequest, frozen=True):
-    """A request that came in the words of another dialect, or that has a ceiling."""
+    """A request translated from another dialect, or with an output ceiling."""
 
     client_body: ClientBody | None = None
     extras: dict[str, Any] | None = None
-    """Fields of Chat Completions that the chat request does not have."""
+    """Chat Completions fields that the chat request lacks."""
     left_out: tuple[str, ...] = ()
     """The paths of all other fields, which no upstream receives."""
     ceiling: OutputCeiling | None = None
@@ -348,20 +348,20 @@ _any = msgspec.json.Decoder(Any)
 _SURROGATES = re.compile(
     rb"\\\\|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<half>\\u[dD][89a-fA-F]..)", re.DOTALL
 )
-"""Escapes of JSON: of a backslash, of a pair, and of half a pair."""
+"""Escapes in JSON: a backslash, a surrogate pair, or half a pair."""
 
 _MAX_LOOKED_AT = 65_536
-"""Bytes of a body that are searched for a clearer reason than the decoder's."""
+"""Bytes of a body that are searched for half a surrogate pair."""
 
 _MAX_REASON = 300
-"""Characters of an explanation, which quotes what the client sent."""
+"""Characters of a reason, which quotes the request."""
 
 
 def parse_chat_request(body: bytes) -> ChatRequest:
-    """Read a chat request from JSON.
+    """Parse a chat request from JSON.
 
     Raises:
-        RequestError: `invalid_request`, with the place and the reason.
+        RequestError: `invalid_request`, with the path and the reason.
     """
     return parse_body(body, _decoder, example='{"messages": [...]}')
 
@@ -370,7 +370,7 @@ def check_chat(request: ChatRequest) -> None:
     """Refuse a request whose messages have too many parts, or too much JSON in their texts.
 
     Raises:
-        RequestError: `invalid_request`, with the place and the bound.
+        RequestError: `invalid_request`, with the path and the bound.
     """
     if request.is_plain:
         return
@@ -385,18 +385,18 @@ def check_chat(request: ChatRequest) -> None:
             lists.append(message.tool_calls)
             if isinstance(message.content, list):
                 texts += [part.data for part in message.content if isinstance(part, OpaquePart)]
-    check_parts(lists, place="messages")
-    # Formats that want objects decode these.
-    check_texts(texts, place="messages: the arguments of a tool call, or a part's data")
+    check_parts(lists, path="messages")
+    # Formats that require objects decode these.
+    check_texts(texts, path="messages: the arguments of a tool call, or a part's data")
 
 
 def parse_body(
     body: bytes, decoder: msgspec.json.Decoder[T], *, example: str, max_values: int = MAX_VALUES
 ) -> T:
-    """Read a request of any dialect from JSON; `example` is for the error of an empty one.
+    """Parse a request of any dialect from JSON; `example` is for the error of an empty body.
 
     Raises:
-        RequestError: `invalid_request`, with the place and the reason.
+        RequestError: `invalid_request`, with the path and the reason.
     """
     check_body(body, example=example, max_values=max_values)
     return _decode(body, decoder)
@@ -413,7 +413,7 @@ def check_body(body: bytes, *, example: str, max_values: int = MAX_VALUES) -> No
     if len(body) > MAX_DEPTH:  # a shorter one has fewer levels and values
         check_json(body, max_values=max_values)
     if not body.isascii():
-        # A decoder does not check the fields that it skips.
+        # Decoders do not check skipped fields.
         try:
             body.decode()
         except UnicodeDecodeError as error:
@@ -423,47 +423,47 @@ def check_body(body: bytes, *, example: str, max_values: int = MAX_VALUES) -> No
 
 
 def parse_fields(body: bytes) -> dict[str, Any]:
-    """Read all fields of a request that `parse_body` accepted, including unknown ones.
+    """Parse all fields of a request that `parse_body` accepted, including unknown ones.
 
     Raises:
-        RequestError: `invalid_request`, with the place and the reason.
+        RequestError: `invalid_request`, with the path and the reason.
     """
     try:
         return _fields.decode(body)
     except (msgspec.DecodeError, RecursionError):
-        # The error does not name the field: decode one after the other.
+        # The error does not name the field: decode them one by one.
         for name, part in _decode(body, _raw_fields).items():
-            _decode(part, _any, place=name[:80])
+            _decode(part, _any, path=name[:80])
         raise
 
 
-def parse_part(part: msgspec.Raw, *, place: str) -> Any:
-    """Read a field that a decoder has skipped; `place` is for errors.
+def parse_part(part: msgspec.Raw, *, path: str) -> Any:
+    """Parse a field that a decoder has skipped; `path` is for errors.
 
     Raises:
-        RequestError: `invalid_request`, with the place and the reason.
+        RequestError: `invalid_request`, with the path and the reason.
     """
-    return _decode(part, _any, place=place)
+    return _decode(part, _any, path=path)
 
 
-def convert_body(value: object, kind: type[T], *, place: str) -> T:
-    """Convert a decoded part of a request; `place` is for errors.
+def convert_body(value: object, kind: type[T], *, path: str) -> T:
+    """Convert a decoded part of a request; `path` is for errors.
 
     Raises:
-        RequestError: `invalid_request`, with the place and the reason.
+        RequestError: `invalid_request`, with the path and the reason.
     """
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise RequestError("invalid_request", _explain(str(error), within=place)) from None
+        raise RequestError("invalid_request", _explain(str(error), within=path)) from None
 
 
-def _decode(body: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T], *, place: str = "") -> T:
-    what = place or "the body"
+def _decode(body: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T], *, path: str = "") -> T:
+    what = path or "the body"
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise RequestError("invalid_request", _explain(str(error), within=place)) from None
+        raise RequestError("invalid_request", _explain(str(error), within=path)) from None
     except msgspec.DecodeError as error:
         escapes = _SURROGATES.finditer(body, 0, _MAX_LOOKED_AT)
         half = next((found for found in escapes if found["half"]), None)
@@ -481,9 +481,9 @@ def _explain(text: str, *, within: str = "") -> str:
     if not at or not path.endswith("`"):
         reason, path = text, ""
     path = path.removeprefix("key in ").removeprefix("$").removesuffix("`")
-    place = f"{within}{path}".removeprefix(".")
+    at_path = f"{within}{path}".removeprefix(".")
     reason = reason[0].lower() + reason[1:]
     reason = reason.replace("object contains unknown field", "unknown field")
     if len(reason) > _MAX_REASON:
         reason = f"{reason[:_MAX_REASON]}..."
-    return f"{place}: {reason}" if place else reason
+    return f"{at_path}: {reason}" if at_path else reason

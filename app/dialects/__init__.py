@@ -1,1 +1,1 @@
-"""Wire formats: one module a format, both directions that it supports."""
+"""Wire formats: one package per format, with a folder for each direction."""

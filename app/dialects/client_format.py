@@ -35,7 +35,7 @@ class Renderer(Protocol):
     """The frames of one stream: `feed` it all events, from the first."""
 
     def feed(self, event: Event) -> Iterable[Frame]:
-        """Return the frames that the next event makes."""
+        """Return the frames for the next event."""
 
 
 class FrameWriter(Protocol):
@@ -45,10 +45,10 @@ class FrameWriter(Protocol):
     """The number of the event before the first one to feed."""
 
     def feed(self, event: Event) -> bytes:
-        """Return what the next event adds, which may be nothing."""
+        """Return the bytes of the next event's frames, which may be none."""
 
     def skip(self, count: int) -> None:
-        """Leave out so many numbers: those of frames that were lost."""
+        """Skip `count` numbers: those of lost frames."""
 
 
 class NumberedWriter:
@@ -60,7 +60,7 @@ class NumberedWriter:
         self, renderer: Renderer, stream: str, *, letter: str, after: int, retry_ms: int
     ) -> None:
         self.count = 0
-        """The number of frames so far, including those left out."""
+        """The number of frames so far, including skipped ones."""
         self._skipped = 0
         self._renderer = renderer
         self._id = f"\nid: {stream}.{letter}".encode()
@@ -68,7 +68,7 @@ class NumberedWriter:
         self._retry = b"retry: %d\n" % retry_ms
 
     def feed(self, event: Event) -> bytes:
-        """Return what the next event adds, which may be nothing."""
+        """Return the bytes of the next event's frames, which may be none."""
         written = b""
         for data, name in self._renderer.feed(event):
             self.count += 1
@@ -88,17 +88,17 @@ class NumberedWriter:
         return written
 
     def skip(self, count: int) -> None:
-        """Leave out so many numbers: those of frames that were lost."""
+        """Skip `count` numbers: those of lost frames."""
         self._skipped += count
 
     @property
     def last(self) -> int:
-        """The number of the last frame, left out or not."""
+        """The number of the last frame, written or skipped."""
         return self._skipped + self.count
 
 
 class ParsedRequest(msgspec.Struct, frozen=True):
-    """A client's request as a chat request, with what only its own dialect needs."""
+    """A client's request as a chat request, with values for its own dialect."""
 
     chat: ChatRequest
     labels: Mapping[str, str] = {}
@@ -109,10 +109,10 @@ class ParsedRequest(msgspec.Struct, frozen=True):
     """The client's own name for the stream, known before its id."""
 
     def __post_init__(self) -> None:
-        """Check the bounds that the types do not express.
+        """Check the bounds that the types cannot express.
 
         Raises:
-            RequestError: `invalid_request`, with the place and the bound.
+            RequestError: `invalid_request`, with the path and the bound.
         """
         check_chat(self.chat)
 
@@ -135,7 +135,7 @@ class Failure(NamedTuple):
 
 
 PROVIDER_STATUSES: Final = {"upstream_auth": 401}
-"""Failures that keep the provider's status in OpenAI's and Anthropic's formats: their clients
+"""Failures with the provider's own status in OpenAI's and Anthropic's formats: their clients
 retry a 5xx, some (AI SDK, opencode) in spite of `x-should-retry`. In the native format a 401
 is about the client's own credential."""
 
@@ -146,29 +146,29 @@ class ClientFormat(NamedTuple):
     name: str
     """Its value of `?format=`."""
     path: str
-    """Where generations are started; paths below it belong to the dialect too."""
+    """The path that starts generations; paths below it belong to the dialect too."""
     letter: str
-    """In the ids of its frames; "" for the native dialect, whose frames are the events."""
+    """The letter in frame ids; "" for the native dialect, whose frames are the events."""
     parse_request: Callable[[bytes], ParsedRequest]
     """Raises RequestError: `invalid_request`."""
     renderer: Callable[[str], Renderer]
-    """Of a stream, by its id."""
+    """Builds the renderer of a stream, by its id."""
     render_result: Callable[[str, Sequence[Event]], Any]
-    """The whole answer as one JSON object, of a stream and all its events."""
+    """Renders the complete answer as one JSON object, from a stream's id and all its events."""
     render_failure: Callable[[RelayError, str], Failure]
-    """Of an error and the request's id."""
+    """Renders an error, from it and the request's id."""
     request_type: Any = dict
-    """What a request is decoded as; `GET /openapi.json` says it."""
+    """The type of a request body, for `GET /openapi.json`."""
     replays: bool = False
     """Whether its clients need all frames again when they reconnect."""
     lingers: bool = True
     """Whether its clients can reconnect, so that their streams continue for a while."""
     client_retries: bool = False
-    """Whether its clients retry a request after a retryable error: the official ones twice,
-    Claude Code ten times."""
+    """Whether its clients retry after a retryable error: the official ones twice, Claude Code ten
+    times."""
     breaks_off: bool = False
-    """Whether the body of an incomplete answer ends uncleanly: for old clients, which ignore an
-    error and take a clean end for the end of the answer."""
+    """Whether the body of an incomplete answer ends uncleanly: old clients ignore an error, and
+    treat a clean end as the end of the answer."""
     headers: Mapping[str, str] = {}
     name_of: Callable[[str], str] | None = None
     """Derives a stream's public name from its id."""
@@ -194,7 +194,7 @@ def parse_frame_id(text: str, *, letter: str) -> tuple[str | None, int]:
     """Read the id of a frame, or its bare number, as the stream and the number.
 
     Raises:
-        RequestError: `invalid_request`, it is no id of this dialect.
+        RequestError: `invalid_request`, it is not an id of this dialect.
     """
     match = _FRAME_ID.fullmatch(text)
     if match is None or (match["stream"] is not None and match["letter"] != letter):

@@ -36,7 +36,7 @@ SAFE: Final = frozenset(
         "output_dimensionality",
     )
 )
-"""The fields of providers that only shape the vectors: clients may always set them."""
+"""Provider-specific fields that only affect the vectors: clients may always set them."""
 
 _EXAMPLE: Final = '{"model": "demo-embedding", "input": "Hi"}'
 
@@ -52,7 +52,7 @@ class Request(msgspec.Struct, frozen=True):
     base64: bool = False
     user: str | None = None
     extras: Mapping[str, Any] = {}
-    """Fields that OpenAI's request does not have."""
+    """Fields that OpenAI's request lacks."""
     provider_options: Mapping[str, Any] = {}
 
     @property
@@ -90,12 +90,12 @@ def parse_request(body: bytes) -> Request:
     """Parse a request.
 
     Raises:
-        RequestError: `invalid_request`, with the place and the reason.
+        RequestError: `invalid_request`, with the path and the reason.
     """
     parsed = parse_body(body, _decoder, example=_EXAMPLE, max_values=MAX_VALUES)
     fields = parse_body(body, _raw_fields, example=_EXAMPLE, max_values=MAX_VALUES)
     rest = {
-        name: parse_part(raw, place=name[:80])
+        name: parse_part(raw, path=name[:80])
         for name, raw in fields.items()
         if name not in EmbeddingsRequest.__struct_fields__
     }
@@ -112,7 +112,7 @@ def parse_request(body: bytes) -> Request:
 
 
 def _inputs(raw: bytes) -> Sequence[str | list[int]]:
-    """Parse one text, several texts, the tokens of one, or of several."""
+    """Parse one or several inputs, each a text or a list of tokens."""
     kind: Any = str
     if raw[:1] == b"[":
         match raw[1:].lstrip()[:1]:
@@ -121,14 +121,14 @@ def _inputs(raw: bytes) -> Sequence[str | list[int]]:
             case b"[":
                 kind = list[list[int]]
             case b"]":
-                raise RequestError("invalid_request", "input: it is empty")
+                raise RequestError("invalid_request", "input: empty; send a text")
             case _:
                 kind = list[int]
-    value = convert_body(parse_part(Raw(raw), place="input"), kind, place="input")
+    value = convert_body(parse_part(Raw(raw), path="input"), kind, path="input")
     inputs = [value] if kind in (str, list[int]) else value
     if len(inputs) > MAX_INPUTS:
         raise RequestError(
-            "invalid_request", f"input: it has {len(inputs)} texts; send at most {MAX_INPUTS}"
+            "invalid_request", f"input: {len(inputs)} texts; send at most {MAX_INPUTS}"
         )
     return inputs
 
@@ -152,16 +152,16 @@ class Format(NamedTuple):
     """The embeddings call of one upstream format."""
 
     path: str
-    """Appended to the base URL; may hold `MODEL`."""
+    """The path after the base URL, which may contain `MODEL`."""
     render: Callable[..., dict[str, Any]]
     """(request, inputs, *, model, dimensions_field) to the body of the call."""
     parse: Callable[[bytes], Parsed]
-    """Raises MsgspecError: the body is no answer of this format."""
+    """Parses the answer. Raises MsgspecError: the body is invalid."""
     most: int = MAX_INPUTS
-    """Inputs in one call."""
+    """The maximum number of inputs in one call."""
     takes_tokens: bool = False
     fields: frozenset[str] | None = frozenset()
-    """The `extras` of a request that the format has; None for any."""
+    """The supported `extras` of a request; None for any."""
 
 
 def format_of(dialect: str, *, model: str, base_url: str) -> Format | None:

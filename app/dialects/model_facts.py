@@ -14,7 +14,7 @@ import msgspec
 from .reading.json_values import count, mapping, short, string
 
 MAX_WORDS: Final = 64
-"""Words in a list, such as supported parameters, and characters of each."""
+"""Limits of a list, such as supported parameters: words, and characters of each."""
 MAX_CAPABILITIES: Final = 8 * 1024
 """Bytes of Anthropic's table of a model's capabilities."""
 
@@ -73,7 +73,7 @@ def parse_list(body: bytes) -> dict[str, About]:
     """Parse a list of models, in OpenAI's form or Google's, sorted by name.
 
     Raises:
-        ValueError: the body is no list of models.
+        ValueError: the body is not a list of models.
     """
     lists = _decoder.decode(body)
     models = {}
@@ -85,12 +85,12 @@ def parse_list(body: bytes) -> dict[str, About]:
 
 def _parse(row: dict[str, Any]) -> About:
     capabilities, shape = mapping(row.get("capabilities")), mapping(row.get("architecture"))
-    places = [row, *(mapping(row.get(name)) for name in ("top_provider", "metadata"))]
+    rows = [row, *(mapping(row.get(name)) for name in ("top_provider", "metadata"))]
     return About(
         created=next(filter(None, map(_time, (row.get(name) for name in _CREATED))), None),
         name=_name(row),
-        context_length=_count(places, _INPUT) or _count([mapping(row.get("meta"))], ("n_ctx",)),
-        max_output=_count(places, _OUTPUT),
+        context_length=_count(rows, _INPUT) or _count([mapping(row.get("meta"))], ("n_ctx",)),
+        max_output=_count(rows, _OUTPUT),
         inputs=_words(shape.get("input_modalities")) or _inputs(row, capabilities),
         outputs=_words(shape.get("output_modalities")),
         parameters=_words(row.get("supported_parameters")) or _parameters(row, capabilities),
@@ -98,9 +98,9 @@ def _parse(row: dict[str, Any]) -> About:
     )
 
 
-def _count(places: Iterable[Mapping[str, Any]], names: Iterable[str]) -> int | None:
+def _count(rows: Iterable[Mapping[str, Any]], names: Iterable[str]) -> int | None:
     """Return the first count that is not 0."""
-    found = [count(place.get(name)) for name in names for place in places]
+    found = [count(row.get(name)) for name in names for row in rows]
     return next(filter(None, found), None)
 
 
@@ -129,7 +129,7 @@ def _words(value: object) -> tuple[str, ...] | None:
 
 
 def _inputs(row: dict[str, Any], capabilities: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the input modalities where a host lists only whether the model takes images."""
+    """Return the input modalities for hosts that only list whether the model accepts images."""
     flags = [capabilities.get("vision"), row.get("supports_vision")]
     flags.append(mapping(capabilities.get("image_input")).get("supported"))
     images = next((flag for flag in flags if isinstance(flag, bool)), None)
@@ -152,7 +152,7 @@ def _parameters(row: dict[str, Any], capabilities: Mapping[str, Any]) -> tuple[s
 
 
 def _capabilities(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return Anthropic's table of capabilities; None if it is another one, or too long."""
+    """Return Anthropic's table of capabilities; None if it is another host's, or too long."""
     image = mapping(value.get("image_input"))
     if "supported" not in image or len(msgspec.json.encode(value)) > MAX_CAPABILITIES:
         return None

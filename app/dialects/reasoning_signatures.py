@@ -1,12 +1,12 @@
-"""Reasoning signatures and opaque values: their formats, and their forms in clients' messages.
+"""Reasoning signatures and opaque values: formats, and encodings in clients' messages.
 
-A provider needs such a value back, unchanged, with the next turn: Anthropic's `signature`,
+A provider requires such a value back, unchanged, with the next turn: Anthropic's `signature`,
 Gemini's `thoughtSignature`, OpenAI's `encrypted_content`. Its `format` names its owner and kind.
 
 Clients of Anthropic return the signature of a thinking block unchanged, those of OpenAI's
-Responses `encrypted_content`. A packed signature of any provider travels there, with the name of
-its format; Anthropic and OpenAI themselves never receive one. Clients of AI SDK and AG-UI return
-a `SignatureFields` object.
+Responses `encrypted_content`. There the relay puts a packed signature of any provider, with the
+name of its format; Anthropic and OpenAI themselves never receive one. Clients of AI SDK and AG-UI
+return a `SignatureFields` object.
 """
 
 import base64
@@ -42,7 +42,7 @@ OPENAI_CUSTOM_CALL: Final = "openai.custom_tool_call"
 OPENAI_NAMESPACE: Final = "openai.namespace"
 """The namespace of the function of a call."""
 OPENAI_ITEM: Final = "openai.item"
-"""A whole item, as JSON: a call of a tool that the caller runs, or its result."""
+"""A complete item, as JSON: a call of a tool that the client executes, or its result."""
 
 _PREFIX: Final = "seseragi."
 
@@ -64,7 +64,7 @@ some hosts, such as DeepSeek, require their reasoning back with its calls."""
 
 
 def pack(signature: PackedSignature) -> str:
-    """Pack into a text; `unpack` reads it."""
+    """Encode a signature as text, for `unpack`."""
     return _PREFIX + base64.urlsafe_b64encode(msgspec.json.encode(signature)).decode()
 
 
@@ -73,7 +73,7 @@ def is_packed(text: str) -> bool:
 
 
 def unpack(text: str) -> PackedSignature | None:
-    """Undo `pack`; return None for any other text."""
+    """Decode the result of `pack`; return None for any other text."""
     if not is_packed(text):
         return None
     try:

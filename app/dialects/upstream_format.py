@@ -15,13 +15,13 @@ MODEL: Final = "{model}"
 
 
 class Decoder(Protocol):
-    """The framing of one body: `feed` it bytes as they come, `close` it at their end."""
+    """The framing of one body: `feed` bytes as they arrive, `close` at the end of input."""
 
     def __init__(self, *, max_line: int, max_event: int) -> None:
-        """Limit what a line and an event may hold, in bytes."""
+        """Set the maximum bytes of a line and of an event."""
 
     def feed(self, data: bytes) -> list[Message]:
-        """Take the next bytes and return the messages that they complete.
+        """Append the next bytes; return the messages that they complete.
 
         Raises:
             FramingError: a limit is exceeded.
@@ -29,10 +29,10 @@ class Decoder(Protocol):
 
     @property
     def strange(self) -> bool:
-        """Whether the body has something that no answer of the format has. Called last."""
+        """Whether the body has something that is invalid in the format. Final after `close`."""
 
     def close(self) -> Message | None:
-        """Take the end of input and return the message that it left unterminated.
+        """End the input; return its unterminated last message, if any.
 
         Raises:
             FramingError: a limit is exceeded.
@@ -57,7 +57,7 @@ class Parser(Protocol):
 
     @property
     def ended(self) -> bool:
-        """Whether `stream.end` was returned; nothing else comes then."""
+        """Whether `stream.end` was returned, the last event."""
 
     @property
     def finished(self) -> bool:
@@ -83,13 +83,13 @@ class Parser(Protocol):
         """Set the ids of the conversation's calls, which no call of this answer may reuse."""
 
     def feed(self, message: Message) -> list[Event]:
-        """Take the next message."""
+        """Parse the next message."""
 
     def close(self, tail: Message | None, *, strange: bool = False) -> list[Event]:
-        """Take the end of input, the message that it left unterminated, and `Decoder.strange`."""
+        """End the input, with its unterminated last message and `Decoder.strange`."""
 
     def cut(self, error: RelayError) -> list[Event]:
-        """Take the loss of the connection: a notice if `finished`, else a failure."""
+        """Handle the loss of the connection: a notice if `finished`, else a failure."""
 
     def stop(self, status: Status, error: RelayError | None = None) -> list[Event]:
         """End now: cancelled, interrupted, or failed with `error`."""
@@ -100,7 +100,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def ignored(self) -> Collection[str]:
-        """The fields of a chat request that this vendor refuses, and that are left out."""
+        """The fields of a chat request that this vendor refuses, which are dropped."""
         return ()
 
     def with_reasoning(self, field: str) -> Self:
@@ -112,7 +112,7 @@ def _find_no_tool(kind: str, request: ChatRequest) -> dict[str, Any] | None:
     return None
 
 
-def _place_nowhere(name: str, value: Any, *, quirks: Any) -> dict[str, Any] | None:
+def _render_none(name: str, value: Any, *, quirks: Any) -> dict[str, Any] | None:
     return None
 
 
@@ -125,11 +125,10 @@ class RenderedRequest(NamedTuple):
 
     body: dict[str, Any]
     changes: Sequence[str] = ()
-    """Changes, since the provider would refuse the request, each as the end of a sentence about
-    the upstream."""
+    """Changes that the provider requires, each as the end of a sentence about the upstream."""
 
 
-class PassedBody(NamedTuple):
+class PassthroughBody(NamedTuple):
     """A client's own body in a form that the upstream accepts, and its headers."""
 
     body: dict[str, Any]
@@ -137,40 +136,38 @@ class PassedBody(NamedTuple):
 
 
 class Passthrough(NamedTuple):
-    """Passing through of requests from clients that speak the upstream's own dialect."""
+    """Passthrough of requests from clients with the upstream's own dialect."""
 
-    pass_on: Callable[..., PassedBody]
-    """(client_body, *, quirks) to the part that the provider accepts."""
+    pass_on: Callable[..., PassthroughBody]
+    """(client_body, *, quirks) to the parts that the provider accepts."""
     finish: Callable[..., dict[str, Any]]
-    """(body, *, model, quirks) to the JSON body, with the model and that it is a stream."""
+    """(body, *, model, quirks) to the JSON body, with the model and `stream`."""
 
 
 class UpstreamFormat(NamedTuple):
     """One format of upstreams."""
 
     path: str
-    """Appended to the upstream's base URL; may hold `MODEL` and a query."""
+    """The path after the base URL, which may contain `MODEL` and a query."""
     decoder: type[Decoder]
     parser: type[Parser]
     render_request: Callable[..., RenderedRequest]
-    """(request, *, model, quirks) to the JSON body, and the changes made for it."""
+    """(request, *, model, quirks) to the JSON body and its changes."""
     quirks: type[Quirks]
-    """The deviations that a vendor of the format may have."""
+    """The deviations of vendors from the format."""
     headers: Mapping[str, str] = {}
     models_path: str | None = "models"
     """The path of the list of models, None if there is none."""
     ignored: frozenset[str] = frozenset()
-    """Fields of a chat request that the format lacks and that can be left out without changing
-    the answer's meaning; a `notice` names them."""
+    """Fields of a chat request that the format lacks, and that can be dropped without changing the
+    answer's meaning; a `notice` names them."""
     find_hosted_tool: Callable[[str, ChatRequest], dict[str, Any] | None] = _find_no_tool
-    """Returns the provider's own tool, as `tools` of a body holds it, that does what OpenAI's of
-    a type does; None if it has none that the request allows."""
-    place_extra: Callable[..., dict[str, Any] | None] = _place_nowhere
-    """(name, value, *, quirks) of a field of Chat Completions that the chat request does not
-    have, to the fields of this format that say it, or None."""
+    """Returns the provider's equivalent of OpenAI's hosted tool of a type, as an item of `tools`;
+    None if there is none for the request."""
+    render_extra: Callable[..., dict[str, Any] | None] = _render_none
+    """(name, value, *, quirks) of a Chat Completions field that the chat request lacks, to the
+    equivalent fields of this format, or None."""
     find_limit: Callable[[Any], str] = _limit_by_max_tokens
-    """(quirks) to the path of the field that limits the length of an answer, its steps separated
-    by dots."""
+    """(quirks) to the path of the field that limits the output length, steps separated by dots."""
     passthrough: Mapping[str, Passthrough] = {}
-    """By the name of the dialect that a client spoke: how its own bodies are passed through,
-    rather than rendered from the chat request."""
+    """By client format: its passthrough, instead of rendering the chat request."""

@@ -1,4 +1,4 @@
-"""The wire formats that an upstream may speak, by name."""
+"""The upstream formats, by name."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -21,7 +21,7 @@ def as_numbers(vector: bytes) -> bytes:
     """
     if vector[:1] == b"[":
         if vector.count(b"[") > 1 or vector.translate(None, _NUMBERS):
-            raise ValueError("it has values that are no numbers")
+            raise ValueError("not numbers")
         return vector
     return msgspec.json.encode(_read(vector).tolist())
 
@@ -38,7 +38,7 @@ def as_base64(vector: bytes) -> bytes:
     try:
         numbers = array("f", _decoder.decode(vector))
     except (msgspec.MsgspecError, OverflowError):
-        raise ValueError("it has values that are no numbers") from None
+        raise ValueError("not numbers") from None
     if sys.byteorder == "big":
         numbers.byteswap()
     return b'"%b"' % base64.b64encode(numbers.tobytes())
@@ -49,9 +49,9 @@ def _read(text: bytes) -> "array[float]":
     try:
         data = base64.b64decode(text.strip(b'"'), validate=True)
     except binascii.Error:
-        raise ValueError("it is no base64") from None
+        raise ValueError("not base64") from None
     if len(data) % numbers.itemsize or not text.startswith(b'"'):
-        raise ValueError("it is no list of numbers")
+        raise ValueError("not a list of numbers")
     numbers.frombytes(data)
     if sys.byteorder == "big":
         numbers.byteswap()

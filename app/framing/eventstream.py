@@ -132,7 +132,7 @@ class Decoder:
         try:
             named = parse_headers(frame[_PRELUDE.size : end])
         except ValueError as error:
-            self._fail(f"a frame's headers cannot be read: {error}")
+            self._fail(f"a frame's headers are malformed: {error}")
         payload = frame[end : -_CRC.size].decode(errors="replace")
         match named.get(":message-type", ""):
             case "error":

@@ -33,7 +33,7 @@ class LenientDecoder(Decoder):
     def __init__(self, *, max_line: int = 16 * 2**20, max_event: int = 16 * 2**20) -> None:
         super().__init__(max_line=max_line, max_event=max_event)
         self._head: bytes | None = b""
-        """The bytes before the first significant one; None once that arrived."""
+        """The bytes before the first significant one; None after it."""
         self._document: Document | None = None
         self._raw: list[bytes] = []
         self._raw_size = 0

@@ -238,13 +238,13 @@ def encode(
         lines.append(f"retry: {retry}")
     if event is not None:
         if "\r" in event or "\n" in event:
-            raise ValueError(f"an event name cannot hold CR or LF: {event!r}")
+            raise ValueError(f"an event name cannot contain CR or LF: {event!r}")
         lines.append(f"event: {event}")
     if "\r" in data:
-        raise ValueError("data cannot hold CR; encode it as JSON first")
+        raise ValueError("data cannot contain CR; encode it as JSON first")
     lines.extend(f"data: {line}" for line in data.split("\n"))
     if id is not None:
         if any(character in id for character in "\r\n\0"):
-            raise ValueError(f"an id cannot hold CR, LF or NUL: {id!r}")
+            raise ValueError(f"an id cannot contain CR, LF or NUL: {id!r}")
         lines.append(f"id: {id}")
     return ("\n".join(lines) + "\n\n").encode()

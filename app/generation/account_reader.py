@@ -1,4 +1,4 @@
-"""Reads what accounts have used: for `GET /v1/usage`, `/metrics` and the admin page."""
+"""Reads the usage of accounts, for `GET /v1/usage`, `/metrics` and the admin page."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -27,16 +27,16 @@ class AccountReader:
 
     @property
     def accounts(self) -> PrincipalAccounts:
-        """The accounts of principals, with the limits that apply now."""
+        """The accounts of principals, with their current limits."""
         return self._parts.accounting.accounts
 
     async def report(self, accounts: Sequence[Account]) -> Report:
-        """Return the use and the limits of a request that all these accounts pay for."""
+        """Return the usage and the limits of a request that all these accounts pay for."""
         states = await self._states(accounts)
         return report(accounts, states, self._parts.clock.wall())
 
     async def read(self, accounts: Sequence[Account]) -> list[tuple[Account, AccountState]]:
-        """Return accounts with their numbers of now.
+        """Return accounts with their current numbers.
 
         Raises:
             RelayError: the log cannot be read.
@@ -48,7 +48,7 @@ class AccountReader:
         return list(zip(accounts, states, strict=True))
 
     def list_named(self) -> tuple[list[Account], int]:
-        """Return the first accounts with a name, and how many more there are."""
+        """Return the first named accounts, and the number of the others."""
         accounts, keys = self.accounts, self._keys()
         if self._listed_for[0] is not accounts or self._listed_for[1] is not keys:
             self._listed_for, self._listed = (accounts, keys), list_named(accounts, keys)
@@ -59,9 +59,9 @@ class AccountReader:
 
 
 def list_named(accounts: PrincipalAccounts, keys: Sequence[Principal]) -> tuple[list[Account], int]:
-    """List the relay's account, and those of tenants and keys of the settings and keys file.
+    """List the relay's account, and those of the tenants and keys in the settings and keys file.
 
-    Those with limits of their own come first; the number of those left out is returned too.
+    Accounts with their own limits come first; the number of omitted ones is returned too.
     """
     limited_tenants = tuple(accounts.limits.tenants)
     tenants = list(dict.fromkeys(_named((*limited_tenants, *(key.tenant for key in keys)))))

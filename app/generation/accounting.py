@@ -1,6 +1,6 @@
 """Reservations and charges of streams, by the limits and prices of the settings.
 
-Works once when a stream begins and once when it ends; the log keeps the numbers.
+It runs once when a stream begins and once when it ends; the log stores the numbers.
 """
 
 import time
@@ -37,10 +37,10 @@ from .principal_accounts import REMEMBERED, PrincipalAccounts
 from .token_usage import UNKNOWN_CONTEXT, bound_usage, count_usage, estimate_answer
 
 MAX_MODEL = 200
-"""Characters that are recorded of a model's name as the client gives it."""
+"""Recorded characters of the model name in a request."""
 
 LEAST_OUTPUT = 16
-"""Tokens below which an answer is refused instead of cut, if more was asked for."""
+"""The minimum output tokens of a stream with a lowered limit; below, the request is refused."""
 
 log = structlog.get_logger("seseragi.accounting")
 
@@ -49,16 +49,16 @@ FREE = Charge(None, 0)
 
 
 class _Dearest(NamedTuple):
-    """The prices of the dearest target of a route, in nano-USD; see `rates.Ceiling`."""
+    """The prices of the most expensive target of a route, in nano-USD; see `rates.Ceiling`."""
 
     input: int
     output: int
     unpriced: bool
-    """Whether the price of one of them is unknown."""
+    """Whether the price of a target is unknown."""
 
 
 class Accounting:
-    """Knows limits and prices; `keeps_rows` says whether there are records to write."""
+    """Reserves and charges by limits and prices; with `keeps_rows`, records are written."""
 
     def __init__(
         self,
@@ -71,17 +71,17 @@ class Accounting:
         hidden: HiddenRates | None = None,
     ) -> None:
         self.wall = wall
-        """Unix time in seconds: days and months begin by it."""
+        """The clock of days and months: Unix time in seconds."""
         self.limits = config.limits
         self.accounts = PrincipalAccounts(config.limits)
         self._prices = prices
         self._hidden = HiddenRates() if hidden is None else hidden
         self.keeps_rows = keeps_rows
         self.records_away = records_away
-        """Whether the records cannot be written to now, so that rows wait."""
+        """Whether the records are unavailable now, so that rows wait."""
 
     def with_config(self, config: LedgerConfig, prices: PriceBook) -> "Accounting":
-        """Return the accounting of reloaded limits and prices; measured rates are shared."""
+        """Return the accounting with reloaded limits and prices; measured rates are shared."""
         return Accounting(
             config,
             prices,
@@ -96,10 +96,10 @@ class Accounting:
     def request(
         self, principal: Principal, route: Route, chat: ChatRequest, *, now: float | None = None
     ) -> ReservationRequest:
-        """Return what has to be reserved for a stream.
+        """Return the reservation for a stream.
 
         Raises:
-            RequestError: `budget_exceeded`, money is limited and a price is unknown.
+            RequestError: `budget_exceeded`, there is a budget and a price is unknown.
         """
         accounts = self.accounts_of(principal)
         input_tokens = estimate_tokens(chat)
@@ -142,7 +142,7 @@ class Accounting:
         client_format: str,
         **facts: Any,
     ) -> StreamInfo:
-        """Return the record of a stream that a principal starts now; `facts` are its others."""
+        """Return the record of a stream that a principal starts now; `facts` are other fields."""
         return StreamInfo(
             stream,
             owner=owner,
@@ -172,13 +172,13 @@ class Accounting:
         return min(default, longest or default)
 
     def _most(self, route: Route) -> int:
-        """Return the largest output limit that a request may ask for."""
+        """Return the highest output limit that a request may set."""
         limits = [target.upstream.max_output_tokens for target in route.targets]
         known = [limit for limit in limits if limit is not None]
         return max(known) if len(known) == len(limits) > 0 else self._context(route)
 
     def _context(self, route: Route) -> int:
-        """Return the largest context length of a route's models, in tokens."""
+        """Return the maximum context length of a route's models, in tokens."""
         largest = 0
         for target in route.targets:
             price = self._prices.price_of(target.name)
@@ -194,7 +194,7 @@ class Accounting:
         budgeted: bool,
         service_tier: str | None = None,
     ) -> _Dearest:
-        """Return the prices of the dearest target, which have to be known if there is a budget."""
+        """Return the prices of the most expensive target, which a budget requires to be known."""
         input_nano, output_nano, unpriced = 0, 0, False
         for target in route.targets:
             price = self._prices.price_of(target.name)
@@ -205,8 +205,8 @@ class Accounting:
             elif budgeted:
                 raise RequestError(
                     "budget_exceeded",
-                    f"there is a budget, and what {target.name!r} costs is unknown; the operator "
-                    "has to write a [[price]] for it",
+                    f"the price of {target.name!r} is unknown, so its budget cannot be checked; "
+                    "add a [[price]]",
                 )
             else:
                 unpriced = True
@@ -215,9 +215,9 @@ class Accounting:
     def clamp(
         self, chat: ChatRequest, request: ReservationRequest, grant: Grant | None
     ) -> ChatRequest:
-        """Return the request with a ceiling: the longest answer that was reserved for.
+        """Return the request with a ceiling: the reserved length of an answer.
 
-        A body that is made of it asks for no more, whatever else the request says.
+        No body built from it exceeds the ceiling, regardless of other fields.
         """
         if grant is None or not _limit_output(request.accounts):
             return chat
@@ -246,12 +246,12 @@ class Accounting:
         silence: Silence | None = None,
         followed: bool = False,
     ) -> Charge:
-        """Return what an attempt has cost that its provider may bill.
+        """Return the cost of an attempt that its provider may bill.
 
-        That is by the provider's count; what it lacks is estimated, of the events that were
-        `written`. `complete`: the provider has ended the answer, and can have counted all of it.
-        `silence` is the time in which it may have generated hidden output; None: there was none.
-        `followed`: another attempt takes over what was reserved.
+        It is based on the provider's counts; missing ones are estimated from the events that were
+        `written`. `complete`: the provider has ended the answer, and may have counted all of it.
+        `silence` is the time in which it may have generated hidden output; None for none.
+        `followed`: another attempt takes over the reservation.
         """
         reported = self._bounded(target, reported, request=request, written=written)
         cut = None if complete else silence
@@ -278,7 +278,7 @@ class Accounting:
         request: ReservationRequest | None,
         written: Sequence[Event],
     ) -> TokenCounts | None:
-        """Return a provider's counts, lowered to the most that the call can have taken."""
+        """Return a provider's counts, lowered to the possible maximum of the call."""
         if reported is None or request is None:
             return reported
         price = self._prices.price_of(target)
@@ -307,12 +307,12 @@ class Accounting:
         request: ReservationRequest | None,
         output_tokens: int,
     ) -> Charge:
-        """Return what an attempt has cost so far, of whose answer so many tokens have come."""
+        """Return the cost so far of an attempt whose answer has so many tokens."""
         counts = count_usage(reported, request=request, answer=output_tokens, complete=False)
         return self.price(target, counts)
 
     def price(self, target: str, counts: TokenCounts) -> Charge:
-        """Price counts; without a known price, the cost stated by the provider is used."""
+        """Price counts; without a known price, use the provider's own cost."""
         price = self._prices.price_of(target)
         if price is not None:
             nano = price.cost(counts)
@@ -325,10 +325,10 @@ class Accounting:
     def request_call(
         self, principal: Principal, route: Route, input_tokens: int
     ) -> ReservationRequest:
-        """Return what has to be reserved for a call that has no answer in tokens: embeddings.
+        """Return the reservation for a call without output tokens: embeddings.
 
         Raises:
-            RequestError: `budget_exceeded`, money is limited and a price is unknown.
+            RequestError: `budget_exceeded`, there is a budget and a price is unknown.
         """
         accounts = self.accounts_of(principal)
         budgeted = _limit_money(accounts)
@@ -343,9 +343,9 @@ class Accounting:
         )
 
     def list_price(self, target: str) -> tuple[int, int] | None:
-        """Return what a million tokens of input and of output cost, in nano-USD, of a short input.
+        """Return the prices per million input and output tokens, in nano-USD, for a short input.
 
-        May be called in any thread; None where it is unknown.
+        Thread-safe; None if unknown.
         """
         price = self._prices.price_of(target)
         if price is None:
@@ -354,11 +354,11 @@ class Accounting:
         return rates.input, rates.output
 
     def close_orphaned(self, lost: OrphanedStream) -> Closing:
-        """Return the end and the settlement of a stream whose producer is lost.
+        """Return the end and the settlement of an orphaned stream.
 
-        Nothing is known of the attempts that failed before the one that answered. Of one that
-        nobody had answered yet the input is counted, which may have been billed. One of which
-        nothing is kept has cost what was held for it.
+        Attempts that failed before the one that answered are unknown. For a stream without an
+        answer, the input is counted, which may have been billed. A stream without stored counts
+        costs its whole reservation.
         """
         ended = lost.ended
         if lost.spent is not None:
@@ -401,7 +401,7 @@ class Accounting:
 
 
 def _with_end(spent: Settlement, ended: StreamEnded) -> Settlement:
-    """Return the settlement of a producer, with the end in its row that replaces its own."""
+    """Return a producer's settlement with another end in its row."""
     if not spent.row:
         return spent
     row = pack_row(with_end(unpack_row(spent.row), ended))

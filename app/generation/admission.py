@@ -1,9 +1,9 @@
-"""Shares of this process by client: streams, starts, readers, and memory for requests.
+"""Limits per client address: streams, starts, readers, and memory for requests.
 
-A client is the address that it comes from: an IPv4 address, or the /64 network of an IPv6
-one, which is what a household or a host is given. A peer on this machine that speaks for
-nobody else is `LOCAL`: a test, a benchmark, or a proxy that does not tell its clients. It may
-take half of what there is instead of one client's share. Pure: the clock is passed in.
+An address is an IPv4 address, or the /64 network of an IPv6 one, which providers assign to a
+household or a host. A peer on this machine that forwards no client address is `LOCAL`: a test, a
+benchmark, or a proxy without such a header. It may use half of the process's limits instead of
+the limits per address. Pure: the clock is passed in.
 """
 
 import math
@@ -21,47 +21,47 @@ from ..requests import ChatRequest
 
 LOCAL: Final = "local"
 UNKNOWN: Final = "unknown"
-"""All whose proxy says something else than an address: they share one share."""
+"""The shared address of clients whose proxy sends an invalid one."""
 
 MAX_ADDRESS = 64
-"""The longest text that is looked at as an address, zone and all."""
+"""The maximum characters of an address, including its zone."""
 
 MAX_ADDRESSES = 10_000
-"""How many addresses are remembered that have nothing open: about 200 bytes each."""
+"""The maximum number of tracked addresses that have nothing open: about 200 bytes each."""
 
 AGAIN_S = 2
-"""When a client that was refused may try again, where it cannot be computed."""
+"""`Retry-After` of a refusal, if it cannot be computed."""
 
-# What a parsed request takes, in bytes; a test holds the estimate against the allocator.
+# The memory of a parsed request, in bytes; a test compares the estimate with the allocator.
 VALUE_BYTES = 110
-"""One JSON value, which a comma follows or brackets begin with; an object is worth two."""
+"""Per JSON value, counted by commas and brackets; an object counts as two."""
 
 NARROW_FACTOR = 3
-"""A byte of a body that is ASCII: in the parsed text, and in the upstream's body."""
+"""Per byte of an ASCII body: the parsed text, and the upstream's body."""
 
 WIDE_FACTOR = 6
-"""A byte of any other body: one wide character makes a text take four bytes for each."""
+"""Per byte of any other body: with one wide character, a text has four bytes per character."""
 
 
 class Shares(msgspec.Struct, frozen=True):
-    """How much of this process one address may take, and all requests together."""
+    """Limits of one address, and of the memory for all requests."""
 
     max_streams_per_address: int = 200
-    """Streams that run, and requests whose body is being received."""
+    """Running streams, and separately requests whose body is being received."""
     max_starts_per_minute_per_address: int = 600
     max_readers_per_address: int = 400
     max_request_memory_bytes: int = 256 * 2**20
-    """Memory for the bodies that are being received and for the requests that are kept."""
+    """Memory for bodies that are being received and for retained requests."""
 
 
 def address_of(client: tuple[str, int] | None) -> str:
-    """Return whose share a client takes, by the `client` of an ASGI scope."""
-    if client is None:  # no socket of the internet: it is on this machine
+    """Return the address of a client, by the `client` of an ASGI scope."""
+    if client is None:  # not an internet socket: it is on this machine
         return LOCAL
     host, port = client
     if len(host) > MAX_ADDRESS:
         return UNKNOWN
-    # A proxy's header gives no port: whoever it names is not the peer.
+    # Without a port the address is from a proxy's header, and not the peer's.
     return _address(host, is_peer=bool(port))
 
 
@@ -74,35 +74,35 @@ def _address(host: str, *, is_peer: bool) -> str:
 
 
 def estimate_memory(body: bytes) -> int:
-    """Estimate what a body takes once it is parsed and the call to an upstream is built."""
+    """Estimate the memory of a body that is parsed, and of the call to an upstream."""
     values = body.count(b",") + body.count(b"[") + 2 * body.count(b"{")
     wide = not body.isascii() or b"\\u" in body
     return len(body) * (WIDE_FACTOR if wide else NARROW_FACTOR) + VALUE_BYTES * values
 
 
 class Taken(NamedTuple):
-    """What one address has open."""
+    """The open streams, readers and requests of one address."""
 
     bodies: int
-    """Those that are being received."""
+    """The bodies that are being received."""
     bytes: int
     readers: int
     streams: int
 
 
 class _Share:
-    """What one address has open, and when its starts are forgotten."""
+    """The open items of one address, and its recent starts."""
 
     __slots__ = ("bodies", "bytes", "free_at", "readers", "streams")
 
     def __init__(self) -> None:
         self.bodies = self.bytes = self.readers = self.streams = 0
         self.free_at = 0.0
-        """When all of its starts are forgotten."""
+        """The time from which its starts no longer count."""
 
 
 class _ShareTable(OrderedDict[str, _Share]):
-    """What every address has open; one that is looked up with `[]` is remembered from then on."""
+    """The shares of all addresses; looking one up with `[]` adds it."""
 
     def __missing__(self, address: str) -> _Share:
         share = self[address] = _Share()
@@ -111,7 +111,7 @@ class _ShareTable(OrderedDict[str, _Share]):
         return share
 
     def _forget_oldest(self) -> None:
-        """Forget the oldest address that has nothing open; the others are bounded by the limits."""
+        """Remove the oldest address without open items; the limits bound the number of others."""
         for _ in range(2):
             address, share = next(iter(self.items()))
             if self.tidy(address, share, now=math.inf):
@@ -119,7 +119,7 @@ class _ShareTable(OrderedDict[str, _Share]):
             self.move_to_end(address)
 
     def tidy(self, address: str, share: _Share, *, now: float) -> bool:
-        """Forget an address that has nothing open, and whose starts are forgotten by now."""
+        """Remove an address without open items and recent starts; return whether it was removed."""
         if share.bodies or share.bytes or share.readers or share.streams or share.free_at > now:
             return False
         del self[address]
@@ -127,10 +127,10 @@ class _ShareTable(OrderedDict[str, _Share]):
 
 
 class Admission:
-    """Counts what every address has open, and refuses what is more than its share.
+    """Counts the open items of every address, and refuses those above its limits.
 
-    Every refusal is a `ServiceError`: `rate_limited` where the address has its share,
-    `overloaded` where nothing is left at all.
+    Every refusal is a `ServiceError`: `rate_limited` for a limit of the address, `overloaded` for
+    a limit of the process.
     """
 
     def __init__(self, shares: Shares, *, max_streams: int, clock: Callable[[], float]) -> None:
@@ -139,17 +139,17 @@ class Admission:
         self._clock = clock
         self._table = _ShareTable()
         self.streams = 0
-        """Streams that run or are about to."""
+        """The number of running and starting streams."""
         self.bytes = 0
-        """What all requests take."""
+        """The memory of all requests."""
         self.max_bytes = shares.max_request_memory_bytes
-        """The memory that all requests may take."""
+        """The maximum memory of all requests."""
 
     def __len__(self) -> int:
         return len(self._table)
 
     def taken_by(self, address: str) -> Taken:
-        """Return what an address has open."""
+        """Return the numbers of an address."""
         share = self._table.get(address) or _Share()
         return Taken(share.bodies, share.bytes, share.readers, share.streams)
 
@@ -168,9 +168,9 @@ class Admission:
             raise _limited(f"{most} streams of your address are running")
 
     def count_start(self, address: str) -> None:
-        """Count a request that is to start a stream; refuse more than there may be a minute.
+        """Count a request to start a stream; refuse it above the limit per minute.
 
-        So many may come at once; after that they may come as often as they are forgotten.
+        The limit is also the size of a burst; after that, starts are allowed at an even rate.
         """
         if address == LOCAL:
             return
@@ -185,7 +185,7 @@ class Admission:
         share.free_at = free_at
 
     def enter(self, address: str) -> None:
-        """Count a stream until `leave`; refuse it if there may be no more."""
+        """Count a stream until `leave`; refuse it at the limit."""
         self.check_streams(address)
         self._table[address].streams += 1
         self.streams += 1
@@ -200,14 +200,14 @@ class Admission:
     # Readers
 
     def check_readers(self, address: str) -> None:
-        """Refuse an address that has as many readers as it may."""
+        """Refuse an address with the maximum number of readers."""
         share = self._table.get(address)
         most = self._shares.max_readers_per_address
         if share is not None and address != LOCAL and share.readers >= most:
             raise _limited(f"{most} streams are being read from your address")
 
     def add_reader(self, address: str) -> None:
-        """Count a reader, which was checked or comes with its stream, until `remove_reader`."""
+        """Count a reader until `remove_reader`, without a check."""
         self._table[address].readers += 1
 
     def remove_reader(self, address: str) -> None:
@@ -219,7 +219,7 @@ class Admission:
     # Requests
 
     def receive(self, address: str) -> "RequestMemory":
-        """Count a request whose body is to be received; refuse it if there are too many."""
+        """Count a request whose body will be received; refuse it if there are too many."""
         share = self._table[address]
         most = self._most_streams(address)
         if share.bodies >= most:
@@ -235,9 +235,9 @@ class Admission:
             self._table.tidy(address, share, now=self._clock())
 
     def grow(self, address: str, by: int) -> None:
-        """Count bytes that a request takes more, or less; refuse what does not fit.
+        """Change the memory of a request by so many bytes; refuse what exceeds a limit.
 
-        An address has a quarter of the memory; one request may have more if it is the only one.
+        An address may use a quarter of the memory; its only request may use more.
         """
         share, most = self._table[address], self.max_bytes
         if by > 0:
@@ -249,7 +249,9 @@ class Admission:
                 )
             part = most // 2 if address == LOCAL else most // 4
             if share.bytes + by > part and share.bodies + share.streams > 1:
-                raise _limited("your address has its part of the memory for requests in use")
+                raise _limited(
+                    "requests from your address use all the memory allowed for one address"
+                )
         share.bytes += by
         self.bytes += by
         if not share.bytes:
@@ -262,7 +264,7 @@ class Admission:
 
 
 class RequestMemory:
-    """What one request takes of the memory for requests, from its first byte to its release."""
+    """The memory of one request, from its first byte to its release."""
 
     __slots__ = ("_address", "_admission", "_receiving", "_size", "kept")
 
@@ -272,7 +274,7 @@ class RequestMemory:
         self._receiving = True
         self._size = 0
         self.kept = False
-        """Whether a stream has it now, which will release it."""
+        """Whether a stream owns it now, and will release it."""
 
     def __enter__(self) -> "RequestMemory":
         return self
@@ -287,38 +289,38 @@ class RequestMemory:
             self.release()
 
     def resize(self, size: int) -> None:
-        """Take so many bytes from now on.
+        """Set the memory to so many bytes.
 
         Raises:
-            RequestError: `request_too_large`, there will never be so many.
-            ServiceError: `overloaded` or `rate_limited`, there are not enough now.
+            RequestError: `request_too_large`, it exceeds the memory for all requests.
+            ServiceError: `overloaded` or `rate_limited`, so much is not free now.
         """
         if size > self._admission.max_bytes:
             raise RequestError(
                 "request_too_large",
-                f"the request would take about {size} bytes of memory, of which there are "
-                f"{self._admission.max_bytes} for all requests (max_request_memory_bytes)",
+                f"the request needs about {size} bytes of memory; the limit for all requests is "
+                f"{self._admission.max_bytes} (max_request_memory_bytes)",
             )
         self._admission.grow(self._address, size - self._size)
         self._size = size
 
     def add(self, size: int) -> None:
-        """Take so many bytes more; see `resize`."""
+        """Add so many bytes; see `resize`."""
         self.resize(self._size + size)
 
     def expect(self, body: bytes) -> None:
-        """Take the memory that a whole body will need, and stop counting it as being received."""
+        """Set the memory for a complete body, and stop counting it as being received."""
         self.resize(estimate_memory(body))
         if self._receiving:
             self._received()
 
     def shrink(self, size: int) -> None:
-        """Take so many bytes from now on, if they are fewer."""
+        """Reduce the memory to so many bytes, if it is more."""
         if size < self._size:
             self.resize(size)
 
     def release(self) -> None:
-        """Give everything back; done twice, it does nothing."""
+        """Free all memory; further calls do nothing."""
         if self._receiving:
             self._received()
         if self._size:
@@ -331,7 +333,7 @@ class RequestMemory:
 
 
 class RetainedRequest:
-    """A request and its memory, retained for as long as another attempt may need them.
+    """A request and its memory, retained while another attempt may need them.
 
     An answer may run for half an hour, and its request may be megabytes.
     """
@@ -346,7 +348,7 @@ class RetainedRequest:
 
     @property
     def chat(self) -> ChatRequest:
-        assert self._chat is not None  # noqa: S101  (after `drop` no attempt is made)
+        assert self._chat is not None  # noqa: S101  (there is no attempt after `drop`)
         return self._chat
 
     def shrink(self, size: int) -> None:
@@ -366,6 +368,6 @@ class RetainedRequest:
 def _limited(what: str, *, retry_after_s: float = AGAIN_S) -> ServiceError:
     return ServiceError(
         "rate_limited",
-        f"{what}, which is the limit for one; try again later",
+        f"{what}, which is the limit per address; try again later",
         retry_after_s=retry_after_s,
     )

@@ -45,15 +45,15 @@ from .redaction import redact_event
 from .watch import Watch
 
 REUSE_WAIT_S = 0.2
-"""How long an answer that has ended may take to end its body too, to keep the connection."""
+"""The maximum seconds from the end of an answer to that of its body, to reuse the connection."""
 
 KNOWN_CALLS = 1000
-"""How many of a conversation's tool calls, the latest, are known by their ids: 100 KB."""
+"""The maximum number of a conversation's latest tool call ids that are tracked: 100 KB."""
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 _QUERY = re.compile(r"\?[^\s'\"]+")
-"""That of a URL, which may hold a key."""
+"""The logger of URLs, which may contain a key."""
 
 _DELTAS = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta))
 _QUOTING = (Notice, StreamEnd, ToolCallStart)
@@ -63,13 +63,13 @@ log = structlog.get_logger("seseragi.generation")
 
 
 class EventSink(Protocol):
-    """The receiver of an attempt's events, a batch for each read."""
+    """The receiver of an attempt's events, one batch per read."""
 
     def push(self, events: Sequence[Event]) -> bool:
-        """Take all at once and return True; else take none, and `take` follows."""
+        """Take all events without waiting and return True; else take none, and `take` follows."""
 
     async def take(self, events: Sequence[Event]) -> bool:
-        """Take all and return True; else take none, and they come again with later ones.
+        """Take all events and return True; else take none, to receive them again with later ones.
 
         Events that end in a `stream.end` are always taken. Exceptions end the attempt.
         """
@@ -97,7 +97,7 @@ def _has_reasoning(chat: ChatRequest) -> bool:
 
 
 class Attempt:
-    """Runs one call; its answer and its failure become events, `stream.end` the last."""
+    """Runs one call; converts its answer or failure to events, with `stream.end` as the last."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Attempt:
         self._request = request
         self._is_last = is_last
         self._notices: Sequence[Notice] = ()
-        """About fields of the request that are dropped or changed for the target."""
+        """Notices about fields of the request that are dropped or changed for the target."""
         self.number = number
         self._client = client
         self._limits = limits
@@ -132,18 +132,18 @@ class Attempt:
         self._clock = asyncio.get_running_loop().time
         self._asked_at = self._clock()
         self.deadlines: Deadlines | None = None
-        """None until it begins."""
+        """None until the attempt begins."""
         self.code: str | None = None
-        """Error code of its own failure."""
+        """The error code of its own failure."""
         self._needle: bytes | None
         self._quotes = False
         """Whether the answer has quoted the key."""
         self.cut = False
-        """Whether it ended without an error from the provider: no connection, or silence."""
+        """Whether it failed without an error from the provider: no connection, or silence."""
         self.billable = False
-        """Whether the provider may bill it: it was sent the request and has not refused it."""
+        """Whether the provider may bill it: it received the request and has not refused it."""
         self.head: Head | None = None
-        """The head of the provider's reply, once it has come."""
+        """The head of the provider's reply, once it arrived."""
         self.late = False
         """Whether one of the relay's deadlines ended it."""
         self._provider_message = ""
@@ -161,11 +161,11 @@ class Attempt:
     async def run(
         self, sink: EventSink, *, deadlines: Deadlines, headers: Mapping[str, str] = NO_HEADERS
     ) -> None:
-        """Call the target with these headers too; pass its events to the sink as they come."""
+        """Call the target with additional headers; pass its events to the sink as they arrive."""
         self._sink, self._more_headers = sink, headers
         self.deadlines, self._asked_at = deadlines, self._clock()
         try:
-            # No deadline of the upstream's interrupts the sink as it takes the end.
+            # No deadline of the upstream may interrupt the sink at the end.
             await sink.take(await self._call(deadlines))
             if self._body is not None:
                 await _finish_body(self._body)
@@ -258,7 +258,7 @@ class Attempt:
         self.head = head
 
     def reply(self) -> ProviderReply:
-        """Return the facts of the call once it is over, without the provider's key."""
+        """Return the facts of the finished call, without the provider's key."""
         redact, head = self.target.upstream.redact, self.head
         return ProviderReply(
             http_status=None if head is None else head.status,
@@ -275,17 +275,17 @@ class Attempt:
         call = await self.target.build_call(
             request, connect_timeout_s=self._limits.connect_timeout_s
         )
-        call.headers.update(self._headers)  # after signing: a provider need not believe them
+        call.headers.update(self._headers)  # after signing: they need no signature
         call.headers.update(self._more_headers)
         self._notices = request.notices
         return call
 
     async def _read(self, body: Body | AsyncGenerator[bytes]) -> list[Event]:
-        """Move bytes until the parser has seen the end, or there are no more.
+        """Move bytes to the parser until the end of the answer or of the body.
 
         Returns the last events.
         """
-        self._needle = self.target.upstream.needle
+        self._needle = self.target.upstream.key_ending
         self._decoder = self.target.dialect.decoder(
             max_line=self._limits.max_line, max_event=self._limits.max_event
         )
@@ -304,7 +304,7 @@ class Attempt:
         return self._forget() + self._redacted(end)
 
     def _read_rest(self, body: Body | AsyncGenerator[bytes]) -> None:
-        """Take what came before the body failed, and a message that lacks only its end."""
+        """Parse the bytes before the body's failure, and a message that lacks only its end."""
         if self.parser.ended:
             return
         with contextlib.suppress(FramingError):
@@ -315,7 +315,7 @@ class Attempt:
                 self._waiting += self._redacted(self.parser.feed(tail))
 
     def _push(self, piece: bytes) -> bool:
-        """Take a piece within the read that received it, if the sink can."""
+        """Pass a piece to the sink within the read that received it; False if that has to wait."""
         events = self._parse(piece)
         if not self.parser.ended and (not events or self._sink.push(events)):
             return True
@@ -341,12 +341,12 @@ class Attempt:
         return self._redacted(events)
 
     def _forget(self) -> list[Event]:
-        """Return the waiting events, and forget them."""
+        """Return the waiting events, and clear them."""
         events, self._waiting = self._waiting, []
         return events
 
     def stop(self, status: Status, error: RelayError | None = None) -> list[Event]:
-        """End it from outside; return the last events."""
+        """End the attempt from outside; return the last events."""
         return self._forget() + self._redacted(self.parser.stop(status, error))
 
     def _cut(self, error: RelayError) -> list[Event]:
@@ -356,7 +356,7 @@ class Attempt:
     def _redacted(self, events: list[Event]) -> list[Event]:
         """Redact the upstream's secrets in notices, errors and ids.
 
-        In the answer too, once its bytes have quoted the key.
+        Also in the answer, once its bytes have quoted the key.
         """
         redact = self.target.upstream.redact
         return [
@@ -366,12 +366,12 @@ class Attempt:
 
 
 def is_visible(event: Event) -> bool:
-    """Return whether an event shows a reader a piece of the answer."""
+    """Return whether an event is a visible piece of the answer."""
     return not isinstance(event, _UNSEEN)
 
 
 def is_object(text: str) -> bool:
-    """Return whether a text is a whole JSON object."""
+    """Return whether a text is a complete JSON object."""
     try:
         return isinstance(decode(text), dict)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Calls without a stream, such as embeddings, from their admission to their end."""
+"""Calls without a stream, such as embeddings, from admission to end."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Calls:
-    """Makes calls without a stream; while one lasts it counts as a stream."""
+    """Makes calls without a stream; a running call counts as a stream."""
 
     def __init__(self, parts: Parts, shutdown: Shutdown, *, spawn: Spawn) -> None:
         self._parts = parts
@@ -38,7 +38,7 @@ class Calls:
         Raises:
             RequestError: `forbidden`, the credential is a stream token.
             ServiceError: `overloaded`, there are too many streams, or the relay is shutting
-                down; `rate_limited`, the client has its share.
+                down; `rate_limited`, the client has reached a limit.
             RelayError: an exception of `work`.
         """
         check_may(principal)
@@ -65,7 +65,7 @@ class Calls:
             return working.result()
         finally:
             stopped.cancel()
-            if not working.done():  # what it has cost is settled before it counts as over
+            if not working.done():  # its cost is settled before its end counts
                 working.cancel()
                 await asyncio.wait({working}, timeout=STOP_S)
             parts.admission.leave(origin.address)

@@ -1,11 +1,11 @@
-"""Records streams from the log to cassettes, with times where they were measured.
+"""Records streams from the log to cassettes, with measured times where available.
 
-The log keeps no times of events, and nothing on the way of a token makes any. Whoever reads a
-stream while it runs measures when its batches come; what was there before is spread evenly
-over the time that it took, and the head of the cassette says from where on times are measured.
+The log stores no times of events, and the path of a token measures none. The recorder of a running
+stream measures the arrival of its batches; earlier events are spread evenly over their time, and
+the head of the cassette contains the first event with a measured time.
 
-Where the settings want it, this also finds the cassette of a request, and records one for a
-request that has none.
+Depending on the settings, it also finds the cassette of a request, and records one for a request
+without one.
 """
 
 import asyncio
@@ -37,18 +37,18 @@ from ..upstreams.cassettes import CassetteTarget
 from ..upstreams.routes import Route
 
 READ_S: Final = 60.0
-"""How long one read of the log waits; then it is asked again."""
+"""The timeout of one read of the log, in seconds."""
 
 SAVE_S: Final = 5.0
-"""How long a request waits for the cassette of one before it that is being written."""
+"""The maximum seconds to wait for an equal request's cassette that is being written."""
 
 DIGITS: Final = 24
-"""Of the digest in the name of a recorded cassette: 96 bits."""
+"""Characters of the digest in the name of a recorded cassette: 96 bits."""
 
 Mode = Literal["off", "new", "replay"]
 
 ReadLog = Callable[[int], Awaitable[Sequence[Event]]]
-"""(cursor) to the events after it; waits for the first."""
+"""(cursor) to the events after it; waits for the first one."""
 
 log = structlog.get_logger("seseragi.cassettes")
 
@@ -59,20 +59,20 @@ class Choice(NamedTuple):
     route: Route
     digest: str = ""
     cassette: str = ""
-    """The one that is replayed."""
+    """The cassette to replay."""
     records: str = ""
-    """The one that its stream is to become."""
+    """The cassette to record."""
 
 
 def tape_so_far(events: Sequence[Event], *, seconds: float) -> list[Played]:
-    """Return events whose times nobody has measured, spread over the time that they took."""
+    """Return events without measured times, spread evenly over their duration."""
     return list(map(Played, spread(len(events), seconds), events))
 
 
 async def follow(
     read: ReadLog, before: Sequence[Event], *, started_at: float
 ) -> AsyncIterator[list[Played]]:
-    """Yield what was there, and then each batch as it comes, up to the end of the stream."""
+    """Yield the events so far, then each batch as it arrives, to the end of the stream."""
     events = before
     after = cursor_after(0, events)
     latest = max(time.time() - started_at, 0.0)
@@ -90,15 +90,15 @@ async def follow(
 def too_large() -> RequestError:
     """Return the error for a stream that is too large for a cassette."""
     return RequestError(
-        "conflict", f"the stream is larger than a cassette may be, {MAX_BYTES // 2**20} MiB"
+        "conflict", f"the stream exceeds the limit of a cassette, {MAX_BYTES // 2**20} MiB"
     )
 
 
 class CassetteRecorder:
-    """The cassettes of a folder, and the requests that they answer.
+    """Finds and records the cassettes of requests in a folder.
 
-    In the mode "new" a request that has none is recorded, in "replay" it is refused, and in "off"
-    none is looked for. Streams of the upstreams `apart` are neither recorded nor replaced.
+    In the mode "new" a request without a cassette is recorded, in "replay" it is refused; in "off"
+    cassettes are not searched. Streams of the upstreams `apart` are neither recorded nor replaced.
     """
 
     def __init__(
@@ -109,16 +109,16 @@ class CassetteRecorder:
         self._keeps_requests = keeps_requests
         self._apart = frozenset(apart)
         self._tasks: set[asyncio.Task[None]] = set()
-        """Of streams that are being recorded."""
+        """The tasks of streams that are being recorded."""
         self._saving: dict[str, asyncio.Task[None]] = {}
-        """Those that are being written, by the names of their cassettes."""
+        """The recordings that are being written, by the names of their cassettes."""
 
     async def choose(self, route: Route, name: str, chat: ChatRequest) -> Choice:
         """Return the route that answers a request to a model of a public name.
 
         Raises:
-            RelayError: the cassette that is to be replayed is not there, or is broken.
-            RequestError: `invalid_request`, the request has none, and is not to be recorded.
+            RelayError: the cassette to replay is missing or broken.
+            RequestError: `invalid_request`, the request has none and may not be recorded.
         """
         target = route.targets[0]
         if isinstance(target, CassetteTarget):
@@ -134,8 +134,8 @@ class CassetteRecorder:
             if self._mode == "replay":
                 raise RequestError(
                     "invalid_request",
-                    f"no cassette has this request to {name[:100]!r}, which would be "
-                    f"'{cassette}.jsonl'; record_cassettes = 'new' records it",
+                    f"no cassette '{cassette}.jsonl' for this request to {name[:100]!r}; "
+                    "record it with record_cassettes = 'new'",
                 )
             return Choice(route, digest, records=cassette)
         choice = await self._replay(route, CassetteOptions(cassette))
@@ -143,7 +143,7 @@ class CassetteRecorder:
         return choice._replace(digest=digest)
 
     async def _replay(self, route: Route, playback: CassetteOptions) -> Choice:
-        # Loaded here too, so that a broken cassette fails before the stream exists.
+        # Also loaded here, so that a broken cassette fails before the stream exists.
         tape = await asyncio.to_thread(self._folder.load, playback.name)
         replaying = Route(
             route.name,
@@ -156,7 +156,7 @@ class CassetteRecorder:
     def record(
         self, event_log: EventLog, record: StreamInfo, choice: Choice, chat: ChatRequest
     ) -> None:
-        """Record a stream that has just been started; it becomes a cassette if it completes."""
+        """Record a started stream, which becomes a cassette if it completes."""
         head = make_head(
             choice.route.name,
             measured_from=1,
@@ -208,7 +208,7 @@ class CassetteRecorder:
                 del self._saving[cassette]
 
     async def close(self, *, timeout_s: float) -> None:
-        """Write what has ended; all streams have."""
+        """Write the cassettes of all streams, which have ended."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
         for task in self._tasks:

@@ -1,7 +1,7 @@
-"""The content of a stream, request and answer, for routes that record it.
+"""Content of a stream, the request and the answer, for routes that record it.
 
-Bounded, and made twice a stream: of the request when it starts, since that is dropped once the
-answer has begun, and of the answer when it ends.
+Bounded, and built in two steps: the request at the start, since it is dropped once the answer has
+begun, and the answer at the end.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,13 +41,13 @@ from ..events import (
 from ..requests import ChatRequest
 
 MAX_REQUEST = 64 * 1024
-"""Bytes of the messages of a request; of more, the latest are kept."""
+"""Maximum bytes of a request's messages; the latest ones are stored."""
 
 MAX_TEXT = 16 * 1024
-"""Characters of one text of them."""
+"""Maximum characters of one text in them."""
 
 MAX_ANSWER = 256 * 1024
-"""Characters of an answer; of more, the beginning is kept."""
+"""Maximum characters of an answer; its beginning is stored."""
 
 MAX_EVENTS = 200_000
 
@@ -55,7 +55,7 @@ _BINARY = ("data", "file_data", "signature", "encrypted")
 
 
 class Content:
-    """What is recorded of what one stream is asked and answers."""
+    """The recorded request and answer of one stream."""
 
     __slots__ = ("_left_out", "_messages")
 
@@ -72,7 +72,7 @@ class Content:
         self._left_out = len(chat.messages) - len(kept)
 
     def pack(self, events: Sequence[Event]) -> bytes:
-        """Return the content as JSON, with the answer that these events made."""
+        """Return the content as JSON, with the answer in these events."""
         content: dict[str, Any] = {"messages": [msgspec.Raw(encoded) for encoded in self._messages]}
         if self._left_out:
             content["messages_left_out"] = self._left_out
@@ -80,7 +80,7 @@ class Content:
 
 
 def _shorten(value: Any, name: str = "") -> Any:
-    """Return a value of a request without what is not text, or is too long."""
+    """Return a value of a request without data other than text, and with long texts shortened."""
     if isinstance(value, str):
         if name in _BINARY or value.startswith("data:"):
             return f"[{len(value)} characters]"
@@ -93,7 +93,7 @@ def _shorten(value: Any, name: str = "") -> Any:
 
 
 def _answer(events: Iterable[Event]) -> dict[str, Any]:
-    """Return the blocks of an answer, in their order, as far as they fit."""
+    """Return the blocks of an answer in order, up to the limit."""
     blocks: dict[int, dict[str, Any]] = {}
     texts: dict[int, list[str]] = {}
     room, cut = MAX_ANSWER, False

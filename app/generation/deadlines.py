@@ -1,16 +1,15 @@
 """Deadlines of the wait for an upstream. Pure: the time is passed in.
 
-Three clocks run over one generation, next to the connect timeout of the HTTP client:
+Three timeouts apply to one generation, beside the HTTP client's connect timeout:
 
-- until the first event at most `first_event_timeout_s`, and between any two later ones at
-  most `event_gap_timeout_s`: comments and pings do not count, a provider that only says
-  "still here" is stuck, nor do events without a piece of the answer, such as a verdict on
-  the prompt;
+- at most `first_event_timeout_s` until the first event, and `event_gap_timeout_s` between any two
+  later ones: comments and pings do not count, since a provider that only sends those is stuck, nor
+  do events without a piece of the answer, such as a verdict on the prompt;
 - after the first event, at most `idle_timeout_s` without a single byte;
 - `total_timeout_s` over everything.
 
-Once every choice has its finish reason only usage and an end marker can follow, and many
-hosts send none: then `FINISHED_WAIT_S` are enough, whatever else comes.
+Once every choice has its finish reason, only usage and an end marker can follow, which many hosts
+omit: then `FINISHED_WAIT_S` applies.
 """
 
 from typing import NamedTuple
@@ -20,7 +19,7 @@ import msgspec
 FINISHED_WAIT_S = 5.0
 
 QUIET_S = 1.0
-"""A pause of an answer that is shorter is the network's, or the time to read the prompt."""
+"""The shortest pause that counts as silence, beyond network delays and prompt processing."""
 
 
 class Timeouts(msgspec.Struct, frozen=True):
@@ -29,7 +28,7 @@ class Timeouts(msgspec.Struct, frozen=True):
     connect_timeout_s: float = 10
     first_event_timeout_s: float = 300
     fallback_after_s: float = 60
-    """Until the first event of a target that another one follows."""
+    """The timeout of the first event of a target that another one follows."""
     event_gap_timeout_s: float = 300
     idle_timeout_s: float = 300
     total_timeout_s: float = 1800
@@ -43,16 +42,16 @@ class Limits(Timeouts, frozen=True):
 
 
 class Silence(NamedTuple):
-    """The time in which an upstream that had taken the request sent nothing to show."""
+    """The time in which an upstream that had received the request sent nothing visible."""
 
     seconds: float
-    """Of all pauses of `QUIET_S` and longer, the one before the first piece among them."""
+    """The sum of all pauses of `QUIET_S` and longer, including that before the first piece."""
     elapsed_s: float
-    """Since the call."""
+    """The time since the call."""
 
 
 class Deadlines:
-    """When the wait for one generation is over, and what it was waiting for."""
+    """The deadlines of one generation."""
 
     def __init__(
         self,
@@ -64,8 +63,8 @@ class Deadlines:
     ) -> None:
         """Start the clocks of one attempt.
 
-        `started_at` is when the first attempt began, `begin_by` when the first event has to
-        be there whatever `first_event_timeout_s` allows.
+        `started_at` is the begin of the first attempt, `begin_by` the latest time of the first
+        event, regardless of `first_event_timeout_s`.
         """
         self._timeouts = timeouts
         start = now if started_at is None else started_at
@@ -73,26 +72,25 @@ class Deadlines:
         self._begin_by = begin_by
         end = self._total if begin_by is None else begin_by
         self._whole = 2 * (end - now) >= end - start
-        """Whether at least half of the time is left, which attempts before this one shared."""
+        """Whether at least half of the time, shared with earlier attempts, is left."""
         self._bytes_at = now
         self._event_at = now
         self._seen_event = False
         self.longest_gap_s = 0.0
-        """Between two pieces of the answer."""
+        """The longest gap between two pieces of the answer."""
         self._called_at = now
         self.taken = False
-        """Whether the upstream has taken the request: the head of its answer has come."""
+        """Whether the upstream has accepted the request: the head of its reply arrived."""
         self._first_event_at = now
         self._notable_s = 0.0
-        """The gaps that are longer are noted: the smaller of `longest_gap_s` and `QUIET_S`."""
+        """The minimum length of recorded gaps: the smaller of `longest_gap_s` and `QUIET_S`."""
         self._silence_s = 0.0
         self._finished_at: float | None = None
 
     def on_bytes(self, now: float, *, events: bool, finished: bool) -> bool:
-        """Note that bytes came; tell whether the time to wait may have become shorter.
+        """Record the arrival of bytes; return whether the deadline may be earlier now.
 
-        `events`: a piece of the answer was in them; `finished`: all that can still come is
-        the end marker.
+        `events`: they contain a piece of the answer; `finished`: only the end marker can follow.
         """
         ends_now = finished and self._finished_at is None
         shorter = ends_now or (events and not self._seen_event)
@@ -114,9 +112,9 @@ class Deadlines:
         return shorter
 
     def silence(self, now: float) -> Silence:
-        """Return how long nothing came that could be shown, such as while a model thinks hidden.
+        """Return the time without visible output, such as while a model thinks invisibly.
 
-        From the call on: a host may send the head of an answer with its first token.
+        It counts from the call: a host may send the head of a reply with its first token.
         """
         since = self._called_at
         pauses = [(self._first_event_at if self._seen_event else now) - since]
@@ -126,11 +124,11 @@ class Deadlines:
         return Silence(seconds, now - since)
 
     def silent_s(self, now: float) -> float:
-        """Return how long no piece of the answer has come."""
+        """Return the seconds since the last piece of the answer."""
         return max(0.0, now - self._event_at)
 
     def next(self) -> float:
-        """Return the time at which to give up, should nothing come until then."""
+        """Return the next deadline."""
         limits = self._timeouts
         when = min(self._total, self._event_at + self._event_wait_s)
         if self._begin_by is not None and not self._seen_event:
@@ -143,15 +141,15 @@ class Deadlines:
 
     @property
     def _event_wait_s(self) -> float:
-        """How long the next event may take, whatever else comes."""
+        """The timeout of the next event."""
         limits = self._timeouts
         return limits.event_gap_timeout_s if self._seen_event else limits.first_event_timeout_s
 
     @property
     def fair(self) -> bool:
-        """Whether the time that has come is one that the upstream could have kept.
+        """Whether the upstream could have met the expired deadline.
 
-        Not so if it answered all the time, for much was asked, or if little time was left.
+        False if it was answering all the time, or if little time was left.
         """
         when = self.next()
         if when == self._total and self._seen_event:
@@ -159,14 +157,14 @@ class Deadlines:
         return self._whole or when not in (self._total, self._begin_by)
 
     def reason(self) -> str:
-        """Return what was waited for in vain, once that time has come."""
+        """Return the reason of the expired deadline, as the end of a sentence."""
         limits, when = self._timeouts, self.next()
         if when == self._total:
             return f"did not finish within {limits.total_timeout_s:g} s"
         if self._finished_at is not None and when == self._finished_at + FINISHED_WAIT_S:
-            return f"did not end within {FINISHED_WAIT_S:g} s of its finish"
+            return f"did not end within {FINISHED_WAIT_S:g} s of its finish reason"
         if when == self._begin_by and not self._seen_event:
-            return "did not begin to answer in the time that was left"
+            return "did not begin to answer in the remaining time"
         if when == self._event_at + self._event_wait_s:
             further = "further " if self._seen_event else ""
             return f"sent no {further}event for {self._event_wait_s:g} s"

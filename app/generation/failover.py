@@ -1,6 +1,6 @@
 """Failover: tries the targets of a route in turn, for a stream or a call without one.
 
-Keeps the plan of attempts, its deadline and the breaker of the target in turn. Pure: times are
+It has the plan of attempts, its deadline and the breaker of the current target. Pure: times are
 passed in, and the caller waits and calls the target. For each attempt: wait `step.wait_s`,
 `begin`, then `answered` and `completed` or `failed`, and `end`; after a failure `next`.
 """
@@ -13,10 +13,10 @@ from .retry import Breaker, Step
 
 
 class Failover:
-    """The attempts of one stream or call, known to the breakers as `name`."""
+    """The attempts of one stream or call, with `name` as its id for the breakers."""
 
     step: Step | None
-    """The attempt that is to begin: None while one runs, and once no other follows."""
+    """The attempt to begin: None while one runs, and if no other follows."""
     target: Target
     """The target of the last step."""
     _breaker: Breaker
@@ -46,17 +46,17 @@ class Failover:
         return self._plan.is_last
 
     def begin(self, now: float) -> float:
-        """Begin the attempt; return how many seconds its target may be silent."""
+        """Begin the attempt; return the maximum seconds of silence of its target."""
         self.step = None
         self._breaker = breaker = self._breakers.of(self.target)
         return self._plan.silence_s(now, trial=breaker.begin(self._name, now))
 
     def answered(self, now: float) -> None:
-        """Note that an answer has begun."""
+        """Record that an answer has begun."""
         self._breaker.answered(self._name, now)
 
     def completed(self, now: float) -> None:
-        """Note that an answer is complete."""
+        """Record that an answer is complete."""
         self._breaker.completed(self._name, now)
 
     def failed(self, error: RelayError, now: float, *, fair: bool = True) -> None:
@@ -71,9 +71,9 @@ class Failover:
         return step if step is None else self._follow(step)
 
     def end(self) -> None:
-        """Note that the attempt that began last is over."""
+        """Record the end of the last attempt."""
         self._breaker.end(self._name)
 
     def verdict(self, error: RelayError) -> RelayError:
-        """Return the one error that stands for all failures, `error` being the last one."""
+        """Return one error for all failures, of which `error` is the last."""
         return self._plan.verdict(self._route.name, error)

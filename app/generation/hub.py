@@ -30,7 +30,7 @@ log = structlog.get_logger("seseragi.hub")
 
 
 class Hub:
-    """All streams and calls of this process, from its start to its stop."""
+    """All streams and calls of this process, from start to shutdown."""
 
     def __init__(
         self, parts: Parts, *, max_readers: int, cassette_recorder: CassetteRecorder | None = None
@@ -71,13 +71,13 @@ class Hub:
 
     @property
     def readiness(self) -> Literal["ready", "draining", "log failing"]:
-        """Whether new streams can be taken, and if not, why."""
+        """Whether new streams are accepted, and if not, the reason."""
         if self.shutdown.draining:
             return "draining"
         return "ready" if self._log.healthy() else "log failing"
 
     def load(self) -> Load:
-        """Return how much this process does now."""
+        """Return the current load of this process."""
         kept = self._log.size()
         return Load(
             streams=len(self._runs),
@@ -94,34 +94,34 @@ class Hub:
     def progress(self, *, most: int) -> Iterator[Progress]:
         """Return the progress of some running streams of any owner, oldest first, for operators.
 
-        Each is looked at when it is asked for.
+        Each is read when the iteration reaches it.
         """
         return self._runs.progress(most=most)
 
     def readers(self, *, most: int) -> dict[str, int]:
-        """Return how many readers here some streams of any owner have, for operators."""
+        """Return the numbers of readers here of some streams of any owner, for operators."""
         return self._reader_registry.some(most)
 
     def report_refusal(
         self, principal: Principal, request_id: str, model: str | None, error: RelayError
     ) -> None:
-        """Tell the observers of a request that ended in an error and no stream."""
+        """Report a request that ended in an error without a stream to the observers."""
         refused = Refused(owner=principal.owner, request_id=request_id, model=model, error=error)
         self._parts.observer.refused(refused)
 
     async def models(self) -> list[Listed]:
-        """List the models that can be named, the default first."""
+        """List the models, the default first."""
         parts = self._parts
         return await parts.upstreams.models(parts.client, parts.accounting.list_price)
 
     async def drain(self, drain_s: float) -> None:
-        """Take no new streams, let the running ones end, stop those that have not in time."""
+        """Accept no new streams, wait for the running ones, and stop those that exceed the time."""
         log.info("draining", streams=len(self._runs), drain_s=drain_s)
         await self.shutdown.drain(drain_s)
         await self._stop_all()
 
     async def drain_once(self, drain_s: float) -> None:
-        """Do what `drain` does, unless that is being done."""
+        """Call `drain`, unless it is running."""
         if not self.shutdown.draining:
             await self.drain(drain_s)
 
@@ -129,7 +129,7 @@ class Hub:
         """Open the log.
 
         Raises:
-            LogUnusable: the place of the log cannot be used.
+            LogUnusable: the log cannot be opened.
         """
         self._log.on_ended(self._parts.observer.ended)
         self._log.close_by(lambda lost: self._parts.accounting.close_orphaned(lost))

@@ -1,4 +1,4 @@
-"""Idempotency keys: find the stream that a key started, or let a failed one be replaced."""
+"""Idempotency keys: find the stream that a key started, or replace a failed one."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,19 +11,18 @@ from .readers import BATCH
 from .run import outcome_of
 
 START_S = 3.0
-"""How long a stream that was found by its key may take to begin, until that is left to the next
-request: the process that was to begin it may be lost."""
+"""The maximum seconds to wait for the begin of a key's stream, whose process may be lost."""
 
 TRIES = 3
-"""How often a request takes over a key whose stream has failed or never began."""
+"""How often a request may take over a key whose stream failed or never began."""
 
 
 async def claim_key(event_log: EventLog, record: StreamInfo) -> Claim:
-    """Open a stream, unless its key leads to one already, and that to an answer.
+    """Open a stream, unless its key has one already that did not fail.
 
     Raises:
         RequestError: `idempotency_mismatch`.
-        ServiceError: `overloaded`, the log is full, or what the key leads to has not begun.
+        ServiceError: `overloaded`, the log is full, or the key's stream has not begun.
     """
     claim = await event_log.create(record)
     for _ in range(TRIES):
@@ -38,13 +37,11 @@ async def claim_key(event_log: EventLog, record: StreamInfo) -> Claim:
 async def may_try_again(event_log: EventLog, stream: str) -> bool:
     """Return whether the key of a stream is free again.
 
-    It is if the stream is gone, or if the relay that ran it has seen it fail before
-    anything visible, of what may have passed. A stream that was interrupted may have been
-    paid for.
+    It is if the stream is gone, or if it failed before anything visible with a retryable error. An
+    interrupted stream may have been billed.
 
     Raises:
-        ServiceError: `overloaded`, the stream has not begun; nobody can tell yet whether
-            it will.
+        ServiceError: `overloaded`, the stream has not begun, and may never begin.
     """
     try:
         first = await _read_start(event_log, stream)
@@ -58,7 +55,7 @@ async def may_try_again(event_log: EventLog, stream: str) -> bool:
 
 
 async def await_outcome(event_log: EventLog, stream: str) -> RelayError | None:
-    """Wait until a stream that runs elsewhere has begun or ended; return why it failed, or None."""
+    """Wait until a stream of another process has begun or ended; return its error, or None."""
     after = 0
     while True:
         try:
@@ -74,7 +71,7 @@ async def await_outcome(event_log: EventLog, stream: str) -> RelayError | None:
 
 
 def check_digest(claim: Claim, key: str | None, digest: str) -> None:
-    """Refuse a key that another request has used.
+    """Refuse a key that was used with another request.
 
     Raises:
         RequestError: `idempotency_mismatch`.
@@ -82,12 +79,12 @@ def check_digest(claim: Claim, key: str | None, digest: str) -> None:
     if claim.digest != digest:
         raise RequestError(
             "idempotency_mismatch",
-            f"the Idempotency-Key {key!r} was used with another request; take a new key",
+            f"the Idempotency-Key {key!r} was used with another request; send a new key",
         )
 
 
 async def _read_start(event_log: EventLog, stream: str) -> Sequence[Event]:
-    """Return the first events of a stream, as soon as there is one."""
+    """Return the first events of a stream, once there is one."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + START_S
     while (left_s := deadline - loop.time()) > 0:
@@ -95,7 +92,7 @@ async def _read_start(event_log: EventLog, stream: str) -> Sequence[Event]:
             return first
     raise ServiceError(
         "overloaded",
-        "the stream that this Idempotency-Key has asked for has not begun, and the relay that "
-        "was to begin it may be lost; try again with the same key",
+        "the stream of this Idempotency-Key has not started and its relay may be lost; try again "
+        "with the same key",
         retry_after_s=2,
     )

@@ -1,25 +1,24 @@
-"""The life of one generation: its states, what can happen in each, and the state that follows.
+"""The state machine of one generation: states, inputs and transitions.
 
     reserved > begun > trying > committed > ending > ended
 
-- reserved: the log has the stream and no event of it; no provider has been called.
-- begun: the log has the `stream.start`; an attempt is due, the first or one after a failure.
-- trying: an attempt runs, and nothing visible has come of it.
-- committed: something visible has come; no other attempt follows.
-- ending: the `stream.end` is due, or on its way into the log.
-- ended: the `stream.end` is in its place, or the stream was removed or ended by others.
+- reserved: the log has the stream without events; no provider has been called.
+- begun: the log has the `stream.start`; the first or another attempt is due.
+- trying: an attempt runs, without visible output so far.
+- committed: there is visible output; no other attempt follows.
+- ending: the `stream.end` is due, or being appended.
+- ended: the log has the `stream.end`, or the stream was removed or ended by others.
 
 Rules:
 
-1. A state is never left backwards, but for a retry: from trying to begun, and never once
-   something visible has come.
-2. A stop counts until the end comes; later ones change nothing.
-3. What the log refuses, and a failure of the run itself, end the generation in any state: the
-   events that the log has say how. A refused end is followed by another one, from there.
-4. A run that is ending for a stop or a refusal may still hear that the log has the start, or of
-   visible events that came before.
-5. One end only is put in its place. Nothing comes after it but stops and failures, which change
-   nothing.
+1. States never go backwards, except for a retry: from trying to begun, and never after visible
+   output.
+2. A stop counts until the end; later ones have no effect.
+3. A refusal by the log, and a failure of the run itself, end the generation in any state,
+   according to the events in the log. A refused end is followed by another one.
+4. A run that is ending for a stop or a refusal may still receive the inputs `started`, and
+   `visible` of earlier events.
+5. Exactly one end is stored. Only stops and failures can follow it, and have no effect.
 
 An input that a state cannot have is a bug, and raises. No I/O, no clock.
 """
@@ -31,13 +30,13 @@ State = Literal["reserved", "begun", "trying", "committed", "ending", "ended"]
 
 Input = Literal[
     "started",  # the log has the `stream.start`
-    "attempt",  # the attempt that was due begins
+    "attempt",  # the due attempt begins
     "retry",  # an attempt failed and another one follows
-    "visible",  # a first visible piece of the answer came, or the end of an empty one
-    "end",  # the events that end the stream are complete
-    "stop",  # somebody stops it
-    "refused",  # the log did not take events, or the run itself failed
-    "placed",  # the log has the end in its place
+    "visible",  # the first visible piece of the answer, or the end of an empty one
+    "end",  # the final events are complete
+    "stop",  # a stop from outside
+    "refused",  # the log refused events, or the run itself failed
+    "placed",  # the log has the end
     "lost",  # the stream was removed, or ended by others
 ]
 
@@ -82,14 +81,14 @@ TRANSITIONS: Final[Mapping[State, Mapping[Input, State]]] = {
 
 
 class ImpossibleInput(Exception):
-    """A bug: the run got an input that its state cannot have."""
+    """A bug: an input that is impossible in the state."""
 
 
 def after(state: State, what: Input) -> State:
     """Return the state that follows an input.
 
     Raises:
-        ImpossibleInput: the state cannot have it.
+        ImpossibleInput: it is impossible in the state.
     """
     try:
         return TRANSITIONS[state][what]

@@ -1,8 +1,8 @@
-"""Calls without a stream, such as embeddings, reserved and settled as streams are.
+"""Calls without a stream, such as embeddings, reserved and settled like streams.
 
-In the log such a call is a stream that nobody can read: its id is never sent, and its owner is
-no principal. So its cost is reserved and settled in the same steps, and where its process is
-lost it is ended by the same recovery.
+In the log such a call is a hidden stream: its id is never sent, and its owner is not a principal.
+So its cost is reserved and settled in the same steps, and the same recovery ends it if its process
+is lost.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from .parts import Parts
 from .token_usage import believe
 
 NOBODY: Final = "\x1fcall"
-"""The owner of such a stream: the owners of principals begin otherwise."""
+"""The owner of such a stream: owners of principals have other prefixes."""
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
@@ -41,18 +41,18 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     principal: Principal
     request_id: str
     kind: str
-    """In the place of a client format in the records."""
+    """The value in the records instead of a client format."""
     headers: Mapping[str, str]
-    """Of the calls of upstreams, beside their own."""
+    """Additional headers of calls to upstreams."""
     parts: Parts
     accounting: Accounting
-    """As it was when the call began: a reload replaces that of the parts."""
+    """The accounting at the begin of the call: a reload replaces that of the parts."""
     spawn: Spawn
 
     def record(self, route: str, reserve: ReservationRequest, *, model: str = "") -> StreamInfo:
         """Return the record of the hidden stream.
 
-        With a key, its own id, the log can tell a stream that never began.
+        With a key, its own id, the log can detect a stream that never began.
         """
         stream = f"st_{secrets.token_urlsafe(16)}"
         return self.accounting.record(
@@ -68,10 +68,10 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     async def create(self, record: StreamInfo) -> None:
-        """Reserve what a record asks for.
+        """Make the reservation of a record.
 
         Raises:
-            LimitReached: there is not enough left.
+            LimitReached: a usage limit would be exceeded.
             ServiceError: `overloaded`, the log failed.
         """
         try:
@@ -93,7 +93,7 @@ class _Part(NamedTuple):
     tokens: int
     estimated: bool = True
     cost: str | None = None
-    """According to the upstream."""
+    """The upstream's own count."""
 
 
 class CallAttempt:
@@ -104,10 +104,10 @@ class CallAttempt:
     def __init__(self, target: str) -> None:
         self.target = target
         self.headers: dict[str, str] = {}
-        """From observers, for its requests."""
+        """Headers from observers, for its requests."""
         self.answered_model: str | None = None
         self.usage: TokenCounts | None = None
-        """Of an attempt that succeeded."""
+        """The counts of a successful attempt."""
         self._parts: dict[int, _Part] = {}
 
     def sent(self, part: int, estimate: int) -> None:
@@ -115,11 +115,11 @@ class CallAttempt:
         self._parts[part] = _Part(estimate)
 
     def refused(self, part: int) -> None:
-        """Do not count a part, if it was sent: the upstream cannot bill it."""
+        """Do not count a part, even if it was sent: the upstream cannot bill it."""
         self._parts.pop(part, None)
 
     def answered(self, part: int, tokens: int | None, cost: str | None) -> None:
-        """Take the upstream's own count of a part, and its cost, if it states them."""
+        """Record the upstream's own count of a part, and its cost, if known."""
         estimate = self._parts[part].tokens
         believed = believe(tokens, estimate=estimate)
         if believed is not None:
@@ -130,7 +130,7 @@ class CallAttempt:
         self._parts[part] = _Part(estimate, cost=cost)
 
     def count(self) -> TokenCounts | None:
-        """Return what may be billed; None if nothing was taken."""
+        """Return the counts that may be billed; None if there are none."""
         parts = self._parts.values()
         if not parts:
             return None
@@ -146,11 +146,11 @@ class CallAttempt:
 
 
 class MeteredCall:
-    """A call whose cost is reserved when it is entered, and settled when it is left.
+    """A call whose cost is reserved on entry and settled on exit.
 
     Raises:
-        LimitReached: there is not enough left; no upstream was called.
-        RequestError: `budget_exceeded`, money is limited and a price is unknown.
+        LimitReached: a usage limit would be exceeded; no upstream was called.
+        RequestError: `budget_exceeded`, there is a budget and a price is unknown.
         ServiceError: `overloaded`, the log failed.
     """
 
@@ -187,7 +187,7 @@ class MeteredCall:
         await self._end(error)
 
     async def _end(self, error: BaseException | None) -> None:
-        """Settle it, by the error that has ended it, if any."""
+        """Settle the call, according to the error that ended it, if any."""
         context, record, attempts = self._context, self._record, self.attempts
         accounting = context.accounting
         if error is None:
@@ -221,12 +221,12 @@ class MeteredCall:
             log.warning("a call was ended from outside", kind=context.kind)
         except ServiceError as failure:
             raise _unavailable(failure) from None
-        context.spawn(context.delete(record.id))  # nobody will read it
+        context.spawn(context.delete(record.id))  # it has no readers
 
 
 @contextlib.asynccontextmanager
 async def count_request(context: CallContext) -> AsyncIterator[None]:
-    """Count a call that costs nothing as a request and a running stream, where those are limited.
+    """Count a free call as a request and a running stream, if those are limited.
 
     Raises:
         LimitReached: there are too many.
@@ -257,6 +257,6 @@ def _unavailable(error: RelayError) -> RelayError:
         return error
     return ServiceError(
         "overloaded",
-        "the event log failed, and calls are counted there; try again",
+        "the event log failed, so the call cannot be counted; try again",
         retry_after_s=1,
     )

@@ -19,13 +19,13 @@ from .starts import Starts
 from .via import RequestSource
 
 STOP_ELSEWHERE_S = 3.0
-"""How long another process may take to end a stream, until it is left to the log."""
+"""The maximum seconds to wait for another process to end a stream; then recovery ends it."""
 
 
 class OwnedStream:
     """One stream of a principal; `state` is as of the lookup.
 
-    `after` is the cursor of the lookup, which its reader is expected to have.
+    `after` is the cursor of the lookup, presumably its reader's.
     Each method raises a RequestError, `forbidden`, if a stream token does not allow it.
     """
 
@@ -56,9 +56,9 @@ class OwnedStream:
         return self._principal.may != "stop"
 
     def attach(self, address: str, *, counted: bool = True, reads: bool = True) -> Opened:
-        """Add a reader to the stream, which keeps a running one alive if it is `counted`.
+        """Add a reader to the stream; a `counted` one keeps a running stream alive.
 
-        One that only keeps it alive never `reads`.
+        Without `reads` it only keeps the stream alive.
 
         Raises:
             ServiceError: `overloaded`, the stream has too many readers; `rate_limited`, its
@@ -96,7 +96,7 @@ class OwnedStream:
         return await self._log.read(self.id, 0, timeout_s=0, limit=1)
 
     async def info(self) -> StreamInfo:
-        """Return what it was started with.
+        """Return the stream's start information.
 
         Raises:
             RequestError: `stream_expired`.
@@ -105,15 +105,15 @@ class OwnedStream:
         return await self._log.info(self.id)
 
     async def cancel(self, *, as_operator: bool = False) -> None:
-        """Stop the generation; one that has ended stays as it is.
+        """Stop the generation; no effect on an ended one.
 
-        An admin who stops another's stream does so as the operator in any case.
+        An admin who stops another owner's stream always does so as the operator.
 
-        Returns when the `stream.end` is in the log, or when a process that is to write it
-        takes too long: it may be lost, and the log ends the stream soon.
+        Returns when the `stream.end` is in the log, or when the process that should write it takes
+        too long: it may be lost, and the log ends the stream soon.
         """
         check_may(self._principal, "stop")
-        self._found = None  # it is to be read anew
+        self._found = None  # read it again
         by_other = self.state.owner != self._principal.owner
         by: Stopper = "operator" if as_operator or by_other else "user"
         if await self._runs.cancel(self.id, by) or self.state.ended:
@@ -140,8 +140,8 @@ class OwnedStreams:
     """The streams of one owner: the only way to start, find, read and end them.
 
     Streams of other owners are reported as unknown; to a stream token, all but its own are.
-    An admin reaches those of others by their ids (`get`), and by nothing else.
-    `request_id` is that of the request that asks.
+    An admin can access other owners' streams by id only (`get`).
+    `request_id` is the current request's.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class OwnedStreams:
         self._request_id = request_id
 
     async def get(self, stream: str, *, after: int | None = None) -> OwnedStream:
-        """Look a stream up, with its first events after a cursor if it is to be read from there.
+        """Look a stream up, with its first events after a cursor, if given.
 
         Raises:
             RequestError: `not_found` or `stream_expired`.
@@ -193,10 +193,10 @@ class OwnedStreams:
         )
 
     async def find(self, name: str, *, after: int | None = None) -> OwnedStream | None:
-        """Look up the stream that was started last under a name; None where none is kept.
+        """Look up the stream that was started last under a name; None if there is none.
 
         Raises:
-            RequestError: `forbidden`, a stream token asks.
+            RequestError: `forbidden`, the credential is a stream token.
         """
         check_may(self._principal)
         named = scoped(self._owner, name)
@@ -206,15 +206,15 @@ class OwnedStreams:
         return self._own(found, after)
 
     async def admit(self, origin: RequestSource, *, key: str | None) -> None:
-        """Refuse a request, before its body is read, that can start nothing here and now.
+        """Refuse a request that cannot start a stream here now, before its body is read.
 
-        One whose `key` has started a stream is let in: it will be given that.
+        A request whose `key` has started a stream is admitted, and receives that stream.
 
         Raises:
-            RequestError: `invalid_request`, this relay has sent it itself; `forbidden`, a
-                stream token asks.
-            ServiceError: `overloaded`, too many streams or about to stop; `rate_limited`,
-                the client has its share.
+            RequestError: `invalid_request`, this relay has sent it itself; `forbidden`, the
+                credential is a stream token.
+            ServiceError: `overloaded`, too many streams or shutting down; `rate_limited`, the
+                client has reached a limit.
         """
         check_may(self._principal)
         try:
@@ -233,15 +233,14 @@ class OwnedStreams:
     ) -> Opened:
         """Start a generation; the caller is its first reader.
 
-        A `key` that has started one already, for a request of the same `digest`, is given
-        that stream instead, once it has begun, so that the upstream may have been called for
-        it. Another request with the key leaves that stream as it is.
+        If the `key` has started one already, for a request with the same `digest`, return that
+        stream instead, once it has begun. Another request with the key is refused.
 
         Raises:
-            RequestError: `model_not_found`, `idempotency_mismatch`; `forbidden`, who asks may
-                not use the model, or start anything.
-            ServiceError: `overloaded`, too many streams or about to stop; `rate_limited`,
-                the client has its share.
+            RequestError: `model_not_found`, `idempotency_mismatch`; `forbidden`, the credential may
+                not use the model, or start streams.
+            ServiceError: `overloaded`, too many streams or shutting down; `rate_limited`, the
+                client has reached a limit.
         """
         check_may(self._principal)
         started = await self._starts.start(
@@ -258,7 +257,7 @@ class OwnedStreams:
         return await self._rejoin(started.stream, options)
 
     async def _rejoin(self, stream: str, options: StartOptions) -> Opened:
-        """Return a reader of a stream that a key has started before, and its outcome."""
+        """Return a reader of the stream that a key has started, and its outcome."""
         found = await self.get(stream, after=0)
         opened = found.attach(options.origin.address, reads=not options.leaves)
         if opened.outcome is None and not found.state.ended:

@@ -23,10 +23,10 @@ class Parts(msgspec.Struct, kw_only=True):
     peers: Peers
     limits: Limits
     accounting: Accounting
-    """For streams and calls that begin now: a reload replaces it, running ones keep theirs."""
+    """For new streams and calls: a reload replaces it, but not that of running ones."""
     admission: Admission
     observer: Observer
     via_name: ViaName
     clock: Clock
     trace_content: bool = False
-    """Whether observers get requests and answers."""
+    """Whether observers receive requests and answers."""

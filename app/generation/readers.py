@@ -1,7 +1,7 @@
-"""The readers of each stream in this process, and the stop of streams without readers.
+"""Registry of the readers in this process; it stops streams without readers.
 
-A stream that is produced here may be stopped some time after its last reader has left. Before
-that the log is asked whether it has readers in other processes.
+A stream that is produced here may be stopped some time after its last reader left, unless the log
+reports readers in other processes.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from ..telemetry.observer import Readers
 from .parts import Parts
 
 BATCH = 256
-"""How many events a reader that catches up is given at once."""
+"""The maximum number of events per read of a reader that is behind."""
 
 ASK_AGAIN_S = 5.0
-"""Seconds until the log is asked again who reads a stream elsewhere, if it could not tell."""
+"""Seconds until the log is queried again for readers elsewhere, after a failure."""
 
 
 class Reader:
@@ -42,12 +42,12 @@ class Reader:
     ) -> None:
         self.stream = stream
         self.drain = drain
-        """`Hub.drain_once`, for a server that tells of its stop only those that it serves."""
+        """`Hub.drain_once`, for servers that report their shutdown only to open requests."""
         self.found = found
-        """How far the stream was when it was looked up for this reader."""
+        """The state of the stream at its lookup for this reader."""
         self._page = page
         self._page_after = page_after
-        """What was read of it then, after this cursor: for the first read there."""
+        """The cursor and the events of that lookup, for the first read."""
         self._log = event_log
         self._on_leave: Callable[[str, float | None], None] | None = on_leave
 
@@ -59,22 +59,22 @@ class Reader:
         return await self._log.read(self.stream, after, timeout_s=timeout_s, limit=BATCH)
 
     def put_back(self, after: int, events: Sequence[Event]) -> None:
-        """Have events after a cursor, which were only looked at, read once more."""
+        """Return unused events after a cursor, for the next read."""
         self._page, self._page_after = events, after
 
     def follow(self, after: int, follower: Follower) -> bool:
-        """Have a reader that has caught up told of what is appended; see `EventLog.follow`."""
+        """Push appended events to a reader that has caught up; see `EventLog.follow`."""
         if not self._log.follow(self.stream, after, follower):
             return False
         self._page = ()
         return True
 
     def unfollow(self, follower: Follower) -> None:
-        """Stop telling a follower of what is appended. Unknown followers are ignored."""
+        """Stop pushing to a follower. Unknown followers are ignored."""
         self._log.unfollow(self.stream, follower)
 
     async def read_all(self, *, ending: bool = True) -> Sequence[Event]:
-        """Return all events there were when the stream was looked up, and perhaps later ones.
+        """Return all events of the lookup, and possibly later ones.
 
         With `ending` false a last page that is an `Ending` is left out.
         """
@@ -85,8 +85,8 @@ class Reader:
     def leave(self, *, linger_s: float | None = None) -> None:
         """Remove this reader; further calls do nothing.
 
-        `linger_s` is how long the stream goes on if this was its last reader, in place of
-        what it was started with. A stream that is to run to its end does so all the same.
+        `linger_s` is how long the stream continues after its last reader, instead of the value at
+        its start. It does not apply to streams that run to their end.
         """
         on_leave, self._on_leave = self._on_leave, None
         if on_leave is not None:
@@ -94,7 +94,7 @@ class Reader:
 
 
 class _Lingering:
-    """A stream that is produced here: how long it goes on without a reader, and its timer."""
+    """The linger time and the timer of a stream that is produced here."""
 
     __slots__ = ("linger_s", "readers", "resumes", "stop", "timer")
 
@@ -110,9 +110,9 @@ class ReaderCounts(NamedTuple):
 
     readers: int
     resumes: int
-    """Those that came with a cursor."""
+    """Readers that came with a cursor."""
     now: int = 0
-    """Readers that it has here at present."""
+    """Current readers."""
 
 
 class ReaderRegistry:
@@ -135,18 +135,18 @@ class ReaderRegistry:
         self._spawn = spawn
         self._readers: dict[str, int] = {}
         self._guests: Counter[str] = Counter()
-        """Those of them that read by a share link."""
+        """Readers with a share link, by stream."""
         self._produced: dict[str, _Lingering] = {}
 
     def begin(self, stream: str, *, linger_s: float | None, stop: Callable[[], None]) -> None:
-        """Count a stream as produced here: `stop` is called if it has no reader for `linger_s`.
+        """Register a stream as produced here: `stop` is called if it has no reader for `linger_s`.
 
-        These are seconds; with None the stream runs to its end.
+        With None the stream runs to its end.
         """
         self._produced[stream] = _Lingering(linger_s, stop)
 
     def end(self, stream: str) -> None:
-        """Forget a stream that is no longer produced here; its readers stay."""
+        """Unregister a stream that is no longer produced here; its readers stay."""
         self._cancel_timer(self._produced.pop(stream))
 
     def counts_of(self, stream: str) -> ReaderCounts:
@@ -158,17 +158,18 @@ class ReaderRegistry:
 
     @property
     def count(self) -> int:
-        """How many readers there are here."""
+        """The number of readers here."""
         return sum(self._readers.values())
 
     def some(self, most: int) -> dict[str, int]:
-        """Return how many readers here some streams have, wherever these are produced."""
+        """Return the numbers of readers here of some streams, wherever they are produced."""
         return dict(islice(self._readers.items(), most))
 
     def check(self, stream: str, address: str, *, guest: bool) -> None:
-        """Refuse a reader that would be one too many.
+        """Refuse a reader above the limits.
 
-        A `guest` reads by a share link: they have half of the places, so that the owner has one.
+        A `guest` reads by a share link: guests may be half of the readers, which leaves room for
+        the owner.
 
         Raises:
             ServiceError: `overloaded`, the stream has too many; `rate_limited`, the client
@@ -200,11 +201,11 @@ class ReaderRegistry:
         guest: bool = False,
         reads: bool = True,
     ) -> Reader:
-        """Add a reader to a stream as it was found, which keeps a running one alive.
+        """Add a reader to a stream in a looked-up state; it keeps a running stream alive.
 
-        `after` is the cursor that it was looked up with. One that is not `counted` has its
-        address's share, and else leaves the stream as if nobody had come. One that never `reads`
-        only keeps the stream alive until it leaves: observers are not told of it.
+        `after` is the cursor of the lookup. A reader that is not `counted` only counts for the
+        limit of its address. One without `reads` only keeps the stream alive until it leaves, and
+        is not reported to observers.
         """
         if not counted:
             return self._look_on(found, address, after=after)
@@ -251,7 +252,7 @@ class ReaderRegistry:
     def _leave(
         self, address: str, owner: str | None, guest: bool, stream: str, linger_s: float | None
     ) -> None:
-        """Take one reader away; without an `owner` it is one that never read."""
+        """Remove one reader; without an `owner` it is one that never read."""
         self._admission.remove_reader(address)
         if guest:
             self._guests[stream] -= 1
@@ -271,7 +272,7 @@ class ReaderRegistry:
             self._linger(stream, produced.linger_s if linger_s is None else linger_s)
 
     def _linger(self, stream: str, linger_s: float, *, wait_s: float | None = None) -> None:
-        """Look after a time whether anybody reads the stream, unless somebody comes here."""
+        """Schedule the check for readers of a stream, until a reader joins here."""
         self._produced[stream].timer = asyncio.get_running_loop().call_later(
             linger_s if wait_s is None else wait_s,
             lambda: self._spawn(self._stop_unattended(stream, linger_s)),

@@ -1,20 +1,18 @@
-"""Retry policy: the order of targets, waits, and breakers. Pure: time and chance are passed in.
+"""Retry policy: order of targets, waits, and circuit breakers. Pure: time and chance are passed in.
 
-Until an answer has begun a failure can be made good by another attempt:
+Until an answer has begun, another attempt can follow a failure:
 
-- at the same target, if the failure may pass, after a pause that doubles and is never less
-  than the provider asked for;
-- at the next target, once the attempts or half of the time at this one are used up, or it
-  was silent, or asks for a long wait, or its failure will not pass (a key that it refuses);
-- by the client, if no target is left and it asks again by itself: its attempts and ours would
+- at the same target, if the failure is temporary, after a pause that doubles and is at least the
+  provider's `Retry-After`;
+- at the next target, once the attempts or half of the time at this one are used up, or it was
+  silent, or requests a long wait, or its failure is permanent (a key that it refuses);
+- by the client, if no target is left and it retries by itself: its attempts and the relay's would
   multiply;
-- nowhere, if the failure is the request's own doing: a content filter's verdict is not to
-  be got round.
+- nowhere, if the request is the cause: a content filter's verdict must not be circumvented.
 
-A target that keeps failing is passed over for a while, which its `Breaker` decides: it is
-tried only after all others, until one request has found it well again. What a client's own
-request may cause says nothing against a target, and no client alone has more than one voice
-a stream.
+The `Breaker` of a target that keeps failing opens for a while: the target is tried only after all
+others, until one request succeeds there. Failures that a request may cause do not count against a
+target, and each stream counts once.
 """
 
 from collections import OrderedDict
@@ -26,7 +24,7 @@ import msgspec
 from ..errors import RelayError
 
 FINAL: Final = frozenset(("content_filtered", "cancelled", "internal", "overloaded"))
-"""Failures after which no target is tried any more."""
+"""Failures after which no other target is tried."""
 
 FAULTS: Final = frozenset(
     (
@@ -40,83 +38,83 @@ FAULTS: Final = frozenset(
         "upstream_truncated",
     )
 )
-"""Failures that speak against the target, and not against the request. A 404 may be for a file
-that the request names."""
+"""Failures that count against the target, not against the request. A 404 may be for a file in the
+request."""
 
 PATIENCE_S: Final = 3.0
-"""The longest wait that a provider may ask for: beyond it the next target is tried, or the
-client is told while that can still be an HTTP status."""
+"""The longest accepted `Retry-After` of a provider: beyond it the next target is tried, or the
+client receives an HTTP status."""
 
 FIRST_PAUSE_S: Final = 0.5
 MAX_PAUSE_S: Final = 8.0
 
 FAILURES: Final = 3
-"""How many streams have to fail at a target, and be most of those lately, to pass it over."""
+"""The number of failed streams, a majority of the recent ones, that opens a breaker."""
 
 OUTCOMES: Final = 100
-"""How many of the last streams are remembered of a target."""
+"""The number of recent streams that a breaker counts."""
 
 LEAST_S: Final = 0.001
-"""The least time to be silent: some begin late because their log was slow."""
+"""The minimum timeout of silence: some attempts begin late because their log was slow."""
 
 CLAIM_S: Final = 1.0
-"""How long after a request was told to try a target no other is told to."""
+"""Seconds for which a request that was assigned a trial keeps others from the target."""
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """When a target is passed over, and how long; in seconds."""
+    """The rules of breakers, in seconds."""
 
     window_s: float = 60
-    """How long the outcome of a stream counts."""
+    """The time for which the outcome of a stream counts."""
     pause_s: float = 15
-    """How long it is passed over; each time that it fails again, twice as long."""
+    """The time for which a breaker is open; it doubles with each failed trial."""
     max_pause_s: float = 15
 
 
 def pause(failures: int, *, chance: float) -> float:
     """Return the pause after so many failures at one target, in seconds.
 
-    `chance` is 0 to 1: half of the pause is left to it, so that clients that failed together
-    do not come back together.
+    `chance` is 0 to 1 and determines half of the pause, so that clients that failed together do not
+    retry together.
     """
     return float(min(FIRST_PAUSE_S * 2 ** (failures - 1), MAX_PAUSE_S) * (1 + chance) / 2)
 
 
 class TargetPolicy(msgspec.Struct, frozen=True):
-    """How a target takes part in its route."""
+    """The role of a target in its route."""
 
     order: int = 1
     """Lower ones come first; equal ones share the requests by their weights."""
     weight: float = 1
     attempts: int = 2
-    """How often it is tried for one request, at most."""
+    """The maximum number of attempts for one request."""
 
 
 State = Literal["closed", "open", "half-open", "resting"]
-"""Of a target: the first three are its breaker's, and `resting` is one that was told to."""
+"""The state of a target: the first three are its breaker's; `resting` is paused by an operator."""
 
 
 class Breaker:
-    """The health of one target.
+    """The circuit breaker of one target.
 
-    `closed`: it is tried in its turn. `open`: too many streams failed and it is passed over.
-    `half-open`: that time is over, and one request tries it; if none comes within `window_s`,
-    it closes, since the failures are then too long ago to count.
+    `closed`: it is tried in its turn. `open`: too many streams failed, and it is skipped.
+    `half-open`: that time is over, and one request tries it; without one within `window_s` it
+    closes, since the failures are too old to count.
     """
 
     def __init__(self, rules: Rules = Rules()) -> None:  # noqa: B008  (it is frozen)
         self._rules = rules
         self._pause_s = rules.pause_s
         self._outcomes: OrderedDict[str, tuple[float, bool]] = OrderedDict()
-        """When each of the last streams was heard of, and whether it failed."""
+        """The time of the last outcome of each recent stream, and whether it failed."""
         self._retry_after_until = 0.0
-        """For how long the provider asked to be left alone."""
+        """The wait that the provider requested."""
         self._open_until: float | None = None
         self._trial: str | None = None
-        """The stream that tries it, and then the one whose answer has to show that it is well."""
+        """The stream of the trial, and the stream whose answer decides."""
         self._trying = False
         self._tried_at = 0.0
-        """When the last trial began."""
+        """The begin of the last trial."""
         self._claimed_until = 0.0
 
     def is_well(self, now: float) -> bool:
@@ -134,12 +132,12 @@ class Breaker:
         return "half-open" if self._trying or now >= self._open_until else "open"
 
     def failures(self, now: float) -> int:
-        """Return how many streams have failed at it lately."""
+        """Return the number of recently failed streams."""
         self._forget(now)
         return sum(failed for _, failed in self._outcomes.values())
 
     def try_now(self, now: float) -> None:
-        """Let the next request through, as if the time of being passed over had come."""
+        """Let the next request through, as if the open time were over."""
         if self._open_until is not None:
             self._open_until = min(self._open_until, now)
             self._trying = False
@@ -156,12 +154,12 @@ class Breaker:
         return not (self.open_for(now) or self._is_tried(now) or now < self._claimed_until)
 
     def claim(self, now: float) -> None:
-        """Note that a request was told to try it, before it does, if it may be tried."""
+        """Assign the trial to a request, before it begins, if the target may be tried."""
         if self._open_until is not None and self.passes(now):
             self._claimed_until = now + CLAIM_S
 
     def begin(self, stream: str, now: float) -> bool:
-        """Note an attempt, and tell whether it is the trial; a stream may make several."""
+        """Record an attempt; return whether it is the trial. A stream may make several."""
         trial = self.state(now) == "half-open" and not self._is_tried(now)
         if trial:
             self._trial, self._trying, self._tried_at = stream, True, now
@@ -169,20 +167,20 @@ class Breaker:
         return trial
 
     def _is_tried(self, now: float) -> bool:
-        """Whether a trial keeps others from it: one that is silent does so for a while only.
+        """Whether a trial keeps others away: a silent one does so only for a while.
 
-        Else a target that is well again would wait for a connection that is not.
+        Otherwise a healthy target would have to wait for one broken connection.
         """
         return self._trying and now < self._tried_at + self._rules.max_pause_s
 
     def end(self, stream: str) -> None:
-        """Note that an attempt is over: if it was the trial, another may be."""
+        """Record the end of an attempt: after a trial, another trial is possible."""
         if self._trial == stream:
             self._trying = False
             self._claimed_until = 0.0
 
     def answered(self, stream: str, now: float) -> None:
-        """Note that an answer has begun: it is back, and that of a trial on probation."""
+        """Record that an answer has begun: the breaker closes, after a trial on probation."""
         if self._open_until is not None:
             self._outcomes.clear()
         self._open_until, self._retry_after_until = None, 0.0
@@ -190,7 +188,7 @@ class Breaker:
         self._record_outcome(stream, now, failed=False)
 
     def completed(self, stream: str, now: float) -> None:
-        """Note that an answer is complete."""
+        """Record that an answer is complete."""
         self._record_outcome(stream, now, failed=False)
         if self._trial == stream:
             self._trial = None
@@ -198,18 +196,18 @@ class Breaker:
             self._pause_s = self._rules.pause_s
 
     def failed(self, stream: str, error: RelayError, now: float) -> None:
-        """Note a failure, before the answer or in it; what asks for a wait is given it."""
+        """Record a failure, before or within the answer, and the wait that it requests."""
         if error.code not in FAULTS:
             return
         self._record_outcome(stream, now, failed=True)
         self._retry_after_until = max(self._retry_after_until, now + (error.retry_after_s or 0.0))
         failures = sum(failed for _, failed in self._outcomes.values())
         if self._trial == stream:
-            # The longer the trial took, the less is known of how the target fares now.
+            # The longer the trial took, the older is its information.
             since = now if self._open_until is None else self._tried_at
             self._trial, self._trying = None, False
             self._open(since)
-        # Streams that were under way when it opened say nothing new.
+        # Streams that were running when it opened add no information.
         elif self._open_until is None and FAILURES <= failures > len(self._outcomes) / 2:
             self._open(now)
 
@@ -218,7 +216,7 @@ class Breaker:
         self._pause_s = min(2 * self._pause_s, self._rules.max_pause_s)
 
     def _record_outcome(self, stream: str, now: float, *, failed: bool) -> None:
-        """Take the last word of a stream for its only one."""
+        """Record the outcome of a stream, replacing its earlier one."""
         self._outcomes.pop(stream, None)
         self._outcomes[stream] = (now, failed)
         if len(self._outcomes) > OUTCOMES:
@@ -240,8 +238,8 @@ def arrange(
 ) -> list[int]:
     """Return the order in which to try the targets of a route, as their indices.
 
-    Within an order the weights draw; those that are to be passed over come last, the one
-    whose time is over first leading.
+    Equal orders are drawn by weight; skipped targets come last, the one that is open for the
+    shortest time first.
     """
 
     def key(index: int) -> tuple[bool, float, int, float]:
@@ -257,7 +255,7 @@ def arrange(
 
 
 class Step(NamedTuple):
-    """The next attempt: at which target, after what wait in seconds."""
+    """The next attempt: its target, and the wait before it in seconds."""
 
     target: int
     wait_s: float
@@ -268,11 +266,11 @@ class Step(NamedTuple):
 class Plan:
     """The attempts of one request.
 
-    `order` are the targets' indices as `arrange` gives them, `each_s` how long each target may
-    be silent. No attempt begins after `deadline`. A target that another one follows has
-    `each_s` for all its attempts, is not asked again in the second half of it, and never
-    after a silence, which may have been billed. The last one is not asked again later than
-    `each_s` after its first attempt. One that `rests` says is resting by now is left out.
+    `order` are the targets' indices from `arrange`, `each_s` is the maximum silence of each target.
+    No attempt begins after `deadline`. A target that another one follows has `each_s` for all its
+    attempts, is not retried in the second half of it, and never after a silence, which may have
+    been billed. The last one is not retried later than `each_s` after its first attempt. A target
+    for which `rests` is true by then is left out.
     """
 
     def __init__(
@@ -304,7 +302,7 @@ class Plan:
 
     @property
     def is_last(self) -> bool:
-        """Whether no attempt can follow the one that was given last."""
+        """Whether no attempt can follow the last one returned."""
         return len(self._left) == 1 and self._tries >= self._choices[self._left[0]].attempts
 
     def next(
@@ -313,7 +311,7 @@ class Plan:
         """Return the attempt that follows the failure of the last one, if any does.
 
         `again`: whether it may be at the same target, if there is another. `client_retries`:
-        whether the client retries by itself, so that the last target is not asked again here.
+        whether the client retries by itself, so that the last target is not retried here.
         """
         self._errors.append(error)
         if error.code in FINAL:
@@ -335,7 +333,7 @@ class Plan:
         return Step(self._left[0], wait_s, self._attempt)
 
     def silence_s(self, now: float, *, trial: bool) -> float:
-        """Return how long the attempt that begins now may be silent.
+        """Return the maximum silence of an attempt that begins now, in seconds.
 
         A `trial` leaves half of the time to the targets that follow.
         """
@@ -349,10 +347,10 @@ class Plan:
         return max(LEAST_S, round(each_s, 3))
 
     def verdict(self, model: str, last: RelayError) -> RelayError:
-        """Return the one error that tells of all failures, `last` being that of the last one.
+        """Return one error for all failures, of which `last` is the last.
 
-        It is the last one's, or that of an earlier one which may pass if the last will not:
-        then to try again is good advice.
+        It is the last error, or an earlier retryable one if the last is not: then a retry makes
+        sense.
         """
         if len(self._errors) < 2 or last.code in FINAL:
             return last

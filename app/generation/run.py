@@ -71,7 +71,7 @@ class Run:
     `begun` resolves before any upstream is called: to None when the log has the first event,
     to the error if the log refuses it; the stream is then removed. `committed` resolves with the
     outcome of the start: to None when the answer has begun, to the error if the stream failed
-    before anything visible.
+    before any visible output.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Run:
         client_retries_s: float = 0,
         trace_content: bool = False,
     ) -> None:
-        """Prepare a run; with `trace_content` observers get the request and the answer.
+        """Prepare a run; with `trace_content` observers receive the request and the answer.
 
         For `client_retries_s` seconds the client retries retryable failures: see `StartOptions`.
         """
@@ -104,7 +104,7 @@ class Run:
         self.begun: asyncio.Future[RelayError | None] = asyncio.Future()
         self.committed: asyncio.Future[RelayError | None] = asyncio.Future()
         self._request = RetainedRequest(request, memory)
-        """Until no other attempt can follow."""
+        """Present until no other attempt can follow."""
         self._headers = headers or {}
         self._route = route
         self._client = client
@@ -138,7 +138,7 @@ class Run:
     async def run(self) -> None:
         """Relay the whole answer; returns when the `stream.end` is in the log.
 
-        If the log cannot take that either, the failure is logged, and recovery ends the stream.
+        If the log refuses that too, the failure is logged, and recovery ends the stream.
         """
         self._task = asyncio.current_task()
         try:
@@ -152,7 +152,7 @@ class Run:
                 await self._end_by_log(failure)
         except Exception:
             log.exception("relay failed", stream=self.stream)
-            bug = ServiceError("internal", "the relay failed; its log tells more")
+            bug = ServiceError("internal", "the relay failed; see its log")
             with contextlib.suppress(RelayError):
                 await self._end_by_log(bug)
         finally:

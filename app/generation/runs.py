@@ -1,6 +1,6 @@
 """The runs of this process: begun, read, stopped, ended.
 
-Only the process itself knows which streams it runs; their events are in the log.
+The list of running streams is local to the process; their events are in the log.
 """
 
 import asyncio
@@ -41,12 +41,12 @@ class Opened(NamedTuple):
 
     reader: Reader
     outcome: "asyncio.Future[RelayError | None] | None"
-    """`Run.committed`, or the like of a stream that runs elsewhere; None for one that has
-    ended, and where it was not asked for."""
+    """`Run.committed`, or its equivalent for a stream of another process; None for an ended stream,
+    and if it was not requested."""
     grant: Grant | None = None
-    """What was reserved for a stream that the request has started."""
+    """The reservation of a stream that the request has started."""
     cassette: str = ""
-    """What such a stream replays."""
+    """The cassette that such a stream replays."""
 
 
 class Runs:
@@ -74,8 +74,8 @@ class Runs:
         """Run a stream that has been opened in the log and admitted; return its first reader.
 
         Raises:
-            ServiceError: the relay stops, or the log has not taken what the stream is found by.
-                Nobody has been called for it, and its key is free.
+            ServiceError: the relay is shutting down, or the log has refused the first event. No
+                upstream has been called, and the key is free.
         """
         stream, origin, parts = record.id, options.origin, self._parts
         try:
@@ -121,16 +121,16 @@ class Runs:
         return Opened(reader, run.committed)
 
     async def _drop(self, stream: str) -> None:
-        """Remove a stream that has not begun and will not, as far as the log can be reached."""
+        """Remove a stream that will not begin, if the log is available."""
         with contextlib.suppress(RelayError):
             await self._log.delete(stream)
 
     async def _await_start(self, running: _RunningStream) -> None:
-        """Wait until a stream is sure to be found again, by its key or its id.
+        """Wait until a stream can be found again, by its key or its id.
 
         Raises:
-            ServiceError: the log has not taken its first event. Nobody has been called for it,
-                and its key is free.
+            ServiceError: the log has refused its first event. No upstream has been called, and the
+                key is free.
         """
         await asyncio.wait({running.run.begun})
         if (error := running.run.begun.result()) is not None:
@@ -146,7 +146,7 @@ class Runs:
         guest: bool,
         reads: bool = True,
     ) -> Opened:
-        """Add a reader to a stream that was found, wherever it runs.
+        """Add a reader to a found stream, wherever it runs.
 
         A `guest` reads by a share link.
 

@@ -52,17 +52,17 @@ class RunSettlement:
         self._trace_content = trace_content
         self._content = Content(request) if self._record_content or trace_content else None
         self._followed: list[Charge] = []
-        """The charges of attempts that another one has followed."""
+        """The charges of attempts that another one followed."""
         self._last: Charge | None = None
 
     @property
     def spent_nano_usd(self) -> int | None:
-        """The cost of all attempts that another one has followed; None if a price is unknown."""
+        """The cost of all attempts that another one followed; None if a price is unknown."""
         spent = [charge.nano_usd for charge in self._followed]
         return None if None in spent else sum(nano or 0 for nano in spent)
 
     def charge_followed(self, attempt: Attempt, end: StreamEnd, events: Sequence[Event]) -> None:
-        """Charge an attempt that failed with these last events, where another one follows."""
+        """Charge a failed attempt with these last events, which another one follows."""
         self._followed.append(self._charge(attempt, end, events, followed=True))
 
     def settle(
@@ -77,13 +77,13 @@ class RunSettlement:
     ) -> Settled:
         """Return the end of the stream: these events of its last attempt, after `logged` ones."""
         if self._last is None:
-            # Once: if the log refuses this end, another follows that knows less.
+            # Once: if the log refuses this end, another follows with less information.
             began, stopped = first_event_s is not None, stopped_by is not None
             self._last = self._charge(attempt, end, events, began=began, stopped=stopped)
         end = msgspec.structs.replace(end, ended_by=self._ended_by(attempt, end, stopped_by))
         events = [*events[:-1], end]
         counts = self._reader_counts()
-        # Rows that wait for an unavailable database have to be small.
+        # Rows that wait for an unavailable database must be small.
         recorded = self._record_content and not self._accounting.records_away()
         content = b""
         if self._content is not None and (recorded or self._trace_content):
@@ -154,7 +154,7 @@ class RunSettlement:
     ) -> Charge:
         """Return the cost of an attempt that ended with these events.
 
-        `FREE` if the provider refused it before there was anything to bill.
+        `FREE` if the provider refused it before any billable output.
         """
         parser, deadlines, silence = attempt.parser, attempt.deadlines, None
         reported = end.usage or parser.usage
@@ -162,8 +162,8 @@ class RunSettlement:
             return FREE
         completed, early = end.status == "completed", parser.counted_early
         ended_itself = parser.refused or (completed and early)
-        # A client may leave before the head, while the model thinks; a provider that has sent no
-        # head by its deadline has most likely done nothing.
+        # A client may leave before the head, while the model thinks; a provider without a head by
+        # its deadline has most likely generated nothing.
         if deadlines is not None and (deadlines.taken or stopped) and not ended_itself:
             silence = deadlines.silence(self._clock())
         return self._accounting.charge(
@@ -187,4 +187,4 @@ def _with_cost(event: Usage, counts: TokenCounts | None) -> Usage:
 def _ceiling_of_budget(request: ChatRequest) -> OutputCeiling | None:
     """Return the output ceiling from usage limits, unless the request asks for less."""
     ceiling = request.ceiling if isinstance(request, TranslatedRequest) else None
-    return ceiling if ceiling is not None and (ceiling.lowered or not ceiling.asked) else None
+    return ceiling if ceiling is not None and (ceiling.lowered or not ceiling.explicit) else None

@@ -1,34 +1,34 @@
-"""The stop of a process: first nothing new is taken, then nothing is waited for."""
+"""Shutdown of a process: first it accepts no new work, then it stops waiting for running work."""
 
 import asyncio
 import contextlib
 from collections.abc import Callable
 
 STOP_S = 2.0
-"""How long what goes on may take to write its end when everything stops."""
+"""The maximum seconds for running streams to write their ends at the stop."""
 
 
 class Shutdown:
-    """How far the stop of this process has come."""
+    """The progress of this process's shutdown."""
 
     def __init__(self, is_busy: Callable[[], bool]) -> None:
-        """Prepare it; `is_busy` says whether anything goes on that is to be waited for."""
+        """Prepare it; `is_busy` returns whether there is running work to wait for."""
         self.draining = False
-        """Whether nothing new is taken."""
+        """Whether new work is refused."""
         self.stopping = asyncio.Event()
-        """Set once nothing is waited for any more."""
+        """Set once the process no longer waits for running work."""
         self.hastened = asyncio.Event()
         """Set once the drain is cut short."""
         self._is_busy = is_busy
         self._drained = asyncio.Event()
 
     def check_drained(self) -> None:
-        """Look whether that was the last which was waited for; to be called at each end."""
+        """Check whether all work has ended; to be called at each end."""
         if self.draining and not self._is_busy():
             self._drained.set()
 
     async def drain(self, drain_s: float) -> None:
-        """Take nothing new, and wait until all that goes on has ended, but not longer."""
+        """Refuse new work, and wait at most `drain_s` for running work."""
         self.draining = True
         if self._is_busy():
             with contextlib.suppress(TimeoutError):
@@ -41,6 +41,6 @@ class Shutdown:
         self.hastened.set()
 
     def stop(self) -> None:
-        """Take nothing new, and have nothing waited for."""
+        """Refuse new work, and stop waiting for running work."""
         self.draining = True
         self.stopping.set()

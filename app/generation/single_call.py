@@ -1,4 +1,4 @@
-"""Calls of upstreams that are answered with one document: embeddings and token counts."""
+"""Upstream calls that return one document: embeddings and token counts."""
 
 import asyncio
 import contextlib
@@ -24,24 +24,24 @@ from .metered_call import CallAttempt, CallContext, MeteredCall, count_request
 from .retry import Breaker
 
 COUNT_S: Final = 10.0
-"""How long an upstream may take to count: then it is estimated."""
+"""The timeout of an upstream's token count in seconds; then the count is estimated."""
 
 COUNT_BYTES: Final = 64 * 1024
 
 EMBED_BYTES: Final = 64 * 2**20
-"""Of an answer: the vectors of 2,048 texts are 34 MB as base64, and three times that as text."""
+"""Maximum bytes of an answer: 2,048 vectors are 34 MB as base64, and three times that as text."""
 
 ANSWERED: Final = ("upstream_truncated", "upstream_invalid_response")
-"""The failures of an upstream that may have done its work, and may bill it."""
+"""Failures after which an upstream may have done the work, and may bill it."""
 
 AT_ONCE: Final = 4
-"""Requests for one call, to an upstream that takes fewer texts in one than were sent."""
+"""Concurrent requests of one call, to an upstream that accepts fewer texts per request."""
 
 CONVERTED: Final = 8
 """Vectors that are converted before other tasks run: 0.5 ms."""
 
 MAX_IGNORED: Final = 20
-"""Names of fields in the answer that were not sent."""
+"""The maximum number of dropped fields named in the answer."""
 
 T = TypeVar("T")
 
@@ -59,22 +59,22 @@ class Embedded(NamedTuple):
     """The vectors of a request's inputs."""
 
     vectors: list[bytes]
-    """As JSON, in the form that was asked for."""
+    """As JSON, in the requested form."""
     model: str
     tokens: int | None
-    """None if the upstream does not count them."""
+    """The upstream's own count, None if it sends none."""
     ignored: list[str]
-    """The fields of the request that were not sent."""
+    """The dropped fields of the request."""
 
 
 async def count_tokens(context: CallContext, chat: ChatRequest) -> Counted:
-    """Count the tokens of a request, by the target that would be tried first.
+    """Count the tokens of a request, at the target that would be tried first.
 
-    Estimated where that cannot count, or fails.
+    The count is estimated if that target cannot count, or fails.
 
     Raises:
-        RequestError: `model_not_found`, `forbidden`, and errors of the request that the upstream
-            has found.
+        RequestError: `model_not_found`, `forbidden`, and errors that the upstream found in the
+            request.
         LimitReached: there are too many requests.
     """
     target = _first_target(context, chat.model)
@@ -86,7 +86,7 @@ async def count_tokens(context: CallContext, chat: ChatRequest) -> Counted:
 
 
 async def _count(context: CallContext, target: Target, chat: ChatRequest) -> int | None:
-    """Return the upstream's own count, if it has any."""
+    """Return the upstream's own count, if it has one."""
     upstream = target.upstream
     count, now = COUNTS.get(upstream.dialect), asyncio.get_running_loop().time()
     if count is None or context.parts.upstreams.breakers.rests_for(target.name, now):
@@ -104,7 +104,7 @@ async def _count(context: CallContext, target: Target, chat: ChatRequest) -> int
 
 
 def _first_target(context: CallContext, model: str | None) -> Target:
-    """Return the target that a request for a model would go to now, of equal ones the first."""
+    """Return the first target of a model now; of equal ones, the first listed."""
     breakers, now = context.parts.upstreams.breakers, asyncio.get_running_loop().time()
 
     def key(target: Target) -> tuple[bool, int]:
@@ -116,14 +116,13 @@ def _first_target(context: CallContext, model: str | None) -> Target:
 
 
 async def embed(context: CallContext, request: Request, take: Callable[[int], None]) -> Embedded:
-    """Embed the inputs of a request, by the targets of its route in turn.
+    """Embed the inputs of a request, trying the targets of its route in turn.
 
-    `take` is called with the bytes of memory that the answer needs as it comes; an exception
-    of it ends the call.
+    `take` receives the bytes of memory that the arriving answer needs; its exceptions end the call.
 
     Raises:
-        LimitReached: there is not enough left for it.
-        RelayError: no target could.
+        LimitReached: a usage limit would be exceeded.
+        RelayError: no target succeeded.
     """
     upstreams, clock = context.parts.upstreams, asyncio.get_running_loop().time
     route = upstreams.resolve_for(context.principal, request.model)
@@ -148,7 +147,7 @@ async def embed(context: CallContext, request: Request, take: Callable[[int], No
             except RelayError as error:
                 now = clock()
                 failover.failed(error, now)
-                # Without a cause it is a status of the upstream, which the client may act on.
+                # Without a cause it is an HTTP status of the upstream, which the client can handle.
                 client_retries = error.__cause__ is None and error.code != "upstream_truncated"
                 following = failover.next(error, now, client_retries=client_retries)
                 log.warning(
@@ -209,7 +208,7 @@ async def _embed(
         try:
             vectors.append(convert(bytes(vector)))
         except ValueError as reason:
-            raise _unreadable(target, f"a vector that is none: {reason}") from None
+            raise _unreadable(target, f"an invalid vector: {reason}") from None
         take(len(vectors[-1]))
         if number % CONVERTED == 0:
             await asyncio.sleep(0)
@@ -227,7 +226,7 @@ async def _attempt(
     number: int = 1,
     timeout_s: float,
 ) -> AsyncIterator[CallAttempt]:
-    """Report an attempt to the observers, and end it after a time.
+    """Report an attempt to the observers, and end it after a timeout.
 
     Raises:
         UpstreamError: `upstream_timeout`.
@@ -281,7 +280,7 @@ async def _fetch(
     take: Callable[[int], None] = lambda _: None,
     part: int = 0,
 ) -> bytes:
-    """Make a call of an upstream; return the body of its answer.
+    """Make a call to an upstream; return the body of its answer.
 
     A part of the input for which the upstream cannot bill is not counted.
 
@@ -290,7 +289,7 @@ async def _fetch(
         RelayError: an exception of `take`.
     """
     upstream = target.upstream
-    call.headers.update(context.headers)  # after signing: a provider need not believe them
+    call.headers.update(context.headers)  # after signing: they need no signature
     call.headers.update(attempt.headers)
     call = call._replace(connect_timeout_s=context.parts.limits.connect_timeout_s)
     try:
@@ -315,7 +314,7 @@ async def _fetch(
 
 
 async def _gather(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Await several at once; the first failure is raised, and cancels the others."""
+    """Await several concurrently; the first failure is raised, and cancels the others."""
     tasks = [asyncio.ensure_future(one) for one in work]
     try:
         return await asyncio.gather(*tasks)
@@ -328,7 +327,7 @@ def _format_for(request: Request, target: Target) -> Format:
     """Return the format of a target's embeddings.
 
     Raises:
-        RequestError: `invalid_request`, it has none, or does not take the request.
+        RequestError: `invalid_request`, it has none, or does not support the request.
     """
     upstream = target.upstream
     api = format_of(upstream.dialect, model=target.model, base_url=upstream.base_url)
@@ -336,13 +335,13 @@ def _format_for(request: Request, target: Target) -> Format:
         kind = f"model {target.model!r}" if "bedrock" in upstream.dialect else upstream.dialect
         raise RequestError(
             "invalid_request",
-            f"model: upstream {upstream.name!r} has no embeddings that the relay can ask for "
-            f"({kind}); take another model",
+            f"model: the relay does not support embeddings of upstream {upstream.name!r} "
+            f"({kind}); choose another model",
         )
     if not (request.texts or api.takes_tokens):
         raise RequestError(
             "invalid_request",
-            f"input: upstream {upstream.name!r} ({upstream.dialect}) takes texts, and not tokens; "
+            f"input: upstream {upstream.name!r} ({upstream.dialect}) takes texts only; "
             "LangChain's OpenAIEmbeddings sends texts with check_embedding_ctx_length=False",
         )
     target.check_options(_reaching(request.provider_options))
@@ -350,7 +349,7 @@ def _format_for(request: Request, target: Target) -> Format:
 
 
 def _fit(request: Request, target: Target, api: Format) -> tuple[Request, list[str]]:
-    """Return the request as a target takes it, and the names of what is left out for that."""
+    """Return the request as a target accepts it, and the names of dropped fields."""
     refused = {*target.list_refused(_reaching(request.extras))}
     if api.fields is not None:
         refused |= request.extras.keys() - api.fields
@@ -362,7 +361,7 @@ def _fit(request: Request, target: Target, api: Format) -> tuple[Request, list[s
 
 
 def _reaching(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that reach beyond the vectors, for all that is known."""
+    """Return the fields that may have effects beyond the vectors."""
     return {name: value for name, value in fields.items() if name not in SAFE}
 
 

@@ -12,21 +12,21 @@ class StartOptions(msgspec.Struct, frozen=True):
     """Options for the start of a stream, beside its request."""
 
     linger_s: float | None
-    """Seconds after which it is cancelled once its last reader has left; None lets it run."""
+    """Seconds from its last reader's leaving to its cancellation; None lets it run to its end."""
     labels: Mapping[str, str] | None = None
-    """Labels of its `stream.start`."""
+    """The labels of its `stream.start`."""
     name: str | None = None
     """A name to find it by."""
     names_of: Sequence[Callable[[str], str]] = ()
     """Functions that make further names from the stream's id."""
     request: bytes = b""
-    """The part of the request that the log keeps."""
+    """The part of the request that the log stores."""
     origin: RequestSource = RequestSource()
     client_format: str = ""
     leaves: bool = False
-    """Whether the client gets the stream's location instead of reading it."""
+    """Whether the client receives the stream's location instead of reading it."""
     client_retries_s: float = 0
-    """Seconds in which a failure becomes a status, after which a connected client retries by
-    itself if the failure is retryable."""
+    """Seconds in which a failure becomes an HTTP status, which a connected client retries by itself
+    if it is retryable."""
     memory: RequestMemory | None = None
-    """The memory of the request; the stream that it starts releases it."""
+    """The memory of the request, which the started stream releases."""

@@ -46,12 +46,12 @@ class Starts:
         self._cassette_recorder = cassette_recorder
 
     def admit(self, origin: RequestSource) -> None:
-        """Refuse a request that can start nothing here and now; count it otherwise.
+        """Refuse a request that cannot start a stream here now; count it otherwise.
 
         Raises:
             RequestError: `invalid_request`, this relay has sent it itself.
-            ServiceError: `overloaded`, too many streams or about to stop; `rate_limited`,
-                the client has its share.
+            ServiceError: `overloaded`, too many streams or shutting down; `rate_limited`, the
+                client has reached a limit.
         """
         if self._via_name.name in origin.relays:
             raise came_back()
@@ -61,7 +61,7 @@ class Starts:
         self._admission.count_start(origin.address)
 
     async def claimed(self, owner: str, key: str) -> Claim | None:
-        """Look up what a key has started, if anything."""
+        """Look up the stream that a key has started, if any."""
         return await self._log.claimed(scoped(owner, key))
 
     async def start(
@@ -75,15 +75,15 @@ class Starts:
         key: str | None,
         digest: str,
     ) -> Opened | Claim:
-        """Start a generation; return its first reader, or what its key has started already.
+        """Start a generation, or find the one that its key has started; return a reader.
 
         `owner` is the principal's.
 
         Raises:
-            RequestError: `model_not_found`, `idempotency_mismatch`; `forbidden`, who asks may
+            RequestError: `model_not_found`, `idempotency_mismatch`; `forbidden`, the credential may
                 not use the model.
-            ServiceError: `overloaded`, too many streams or about to stop; `rate_limited`,
-                the client has its share.
+            ServiceError: `overloaded`, too many streams or shutting down; `rate_limited`, the
+                client has reached a limit.
         """
         stream, address = f"st_{secrets.token_urlsafe(16)}", options.origin.address
         try:
@@ -136,11 +136,11 @@ class Starts:
         return opened._replace(grant=claim.grant, cassette=choice.cassette)
 
     def outcome_elsewhere(self, stream: str) -> "asyncio.Future[RelayError | None]":
-        """Return the like of `Run.committed` for a stream that runs in another process."""
+        """Return the equivalent of `Run.committed` for a stream of another process."""
         return self._spawn(await_outcome(self._log, stream))
 
     async def _choose(self, principal: Principal, request: ChatRequest) -> Choice:
-        """Return what is to answer a request: a route, or the cassette in its place."""
+        """Return the route that answers a request, or the cassette that replaces it."""
         route = self._upstreams.resolve_for(principal, request.model)
         if self._cassette_recorder is None:
             return Choice(route)

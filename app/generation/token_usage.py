@@ -1,10 +1,10 @@
 """Token usage of an attempt: the provider's count if it is plausible, else an estimate. Pure.
 
-A provider's count holds for a whole answer, and for one that was cut as far as it came: Gemini,
-Perplexity and vLLM say on every chunk what was used so far, others only at the end. A number
-that cannot be true is none: more than any call takes, no output although there is text, or one
-at a cut that was said long before. One that is more than this call can have taken is lowered to
-that. What is lacking is estimated, and then, or if it was lowered, the counts are `estimated`.
+A provider's count is used for a complete answer, and for a truncated one as far as it arrived:
+Gemini, Perplexity and vLLM send the usage so far with every chunk, others only at the end. An
+implausible number is ignored: more than any call can use, no output although there is text, or an
+old count of a truncated answer. A number above the maximum of this call is lowered to that. Missing
+counts are estimated; then, or if a count was lowered, the counts are `estimated`.
 """
 
 from collections.abc import Sequence
@@ -16,30 +16,30 @@ from ..events import Event, ProviderTool, Source, TokenCounts
 from ..ledger.accounts import ReservationRequest
 
 MOST = 20_000_000
-"""Tokens of one kind in one call: twice the largest context there is. More is some mistake of
-the provider's, which must not use up a month's budget."""
+"""Tokens of one kind in one call: twice the largest context of any model. More is a mistake of the
+provider, which must not use up a month's budget."""
 
 UNKNOWN_CONTEXT = 200_000
-"""The tokens that a model is taken to have room for where nobody knows."""
+"""The assumed context length of a model, if unknown."""
 
 WIDEST = 2_000_000
-"""The same for a request whose input the relay cannot size."""
+"""The assumed context length for a request of unknown input size."""
 
 WIDTH = 4
-"""The most tokens for one of the estimate of a text, which takes four bytes for one."""
+"""The maximum tokens per estimated token of a text, which stands for four bytes."""
 
 MEDIA_WIDTH = 40
-"""The same for pictures (gpt-4o-mini counts 48,000 for a large one), packed PDFs, thin sounds."""
+"""The same for images (gpt-4o-mini counts 48,000 for a large one), compressed PDFs and audio."""
 
 SLACK = 1_000
-"""Output tokens beyond a limit, for ends of turns and for the fewest that a provider takes."""
+"""Output tokens above a limit, for ends of turns and for providers' minimum limits."""
 
 SAMPLED = 100_000
 """The number of an answer's first events from which its length is estimated: 10 ms."""
 
 STALE = 3
-"""How many times as much as a provider has counted before the end may be there, by the estimate,
-until the count is taken for an old one. Tokenizers differ from the estimate by less, in prose."""
+"""The ratio of the estimate to a provider's count before the end above which the count is old.
+Tokenizers differ from the estimate by less, in prose."""
 
 
 def count_usage(
@@ -50,11 +50,11 @@ def count_usage(
     complete: bool,
     hidden: int = 0,
 ) -> TokenCounts:
-    """Return what was used.
+    """Return the usage of an attempt.
 
-    `answer`: its events, or an estimate of its tokens. `complete`: the answer
-    is whole, and so is what was told of it. `hidden` is an estimate of what was generated and not
-    shown; with it an answer has at most the length that was reserved, unless more was shown.
+    `answer`: its events, or an estimate of its tokens. `complete`: the answer and its counts are
+    complete. `hidden` is an estimate of hidden output; with it an answer has at most the reserved
+    length, unless more is visible.
     """
     reported = _NONE if reported is None else _possible(reported)
     given, made = reported.input_tokens, reported.output_tokens
@@ -69,7 +69,7 @@ def count_usage(
             made = written
     if (given, made) == (reported.input_tokens, reported.output_tokens):
         return reported
-    if not complete:  # a cost that was told is of a part
+    if not complete:  # the provider's cost is for a part
         reported = msgspec.structs.replace(reported, cost=None, cost_from=None)
     return msgspec.structs.replace(
         reported,
@@ -83,7 +83,7 @@ def count_usage(
 def count_input(
     reported: TokenCounts | None, *, request: ReservationRequest | None
 ) -> TokenCounts | None:
-    """Return what is known of the input when an answer begins; None if nothing is."""
+    """Return the input counts at the begin of an answer; None if unknown."""
     if reported is not None and believe(reported.input_tokens):
         return TokenCounts(
             reported.input_tokens,
@@ -101,12 +101,12 @@ def bound_usage(
     context: int | None,
     written: Sequence[Event],
 ) -> TokenCounts:
-    """Return a provider's counts, lowered to what one call can have taken; else the same object.
+    """Return a provider's counts, lowered to the maximum of one call; else the same object.
 
-    The input is what was sent, a byte a token, and what a host may add to it, such as documents:
-    at most what the model has room for (`context`, where that is known). The output is at most
-    that, and about the limit that was sent; what the provider calls reasoning is left out of the
-    limit, as it is at Qwen's hosts. Tools that the provider runs have the model asked again.
+    The maximum input is the sent bytes, a token each, plus additions of the host such as documents,
+    and at most the context length (`context`, if known). The maximum output is the context length,
+    and about the sent limit, which excludes reasoning, as at Qwen's hosts. Provider-executed tools
+    cause further calls of the model.
     """
     given, made, choices = reported.input_tokens or 0, reported.output_tokens or 0, request.choices
     if not (0 <= given <= MOST and 0 <= made <= MOST):
@@ -132,20 +132,20 @@ def bound_usage(
 
 
 def believe(tokens: int | None, *, estimate: int = MOST) -> int | None:
-    """Return a provider's count of an input that is estimated so; None if it cannot be true."""
+    """Return a provider's count of an input with this estimate; None if it is implausible."""
     most = min(MOST, WIDTH * estimate + UNKNOWN_CONTEXT)
     return tokens if tokens is None or 0 <= tokens <= most else None
 
 
 def estimate_answer(events: Sequence[Event]) -> int:
-    """Estimate the tokens of an answer; of a very long one by its beginning."""
+    """Estimate the tokens of an answer; a very long one by its beginning."""
     if len(events) <= SAMPLED:
         return estimate_output(events)
     return estimate_output(events[:SAMPLED]) * len(events) // SAMPLED
 
 
 def _possible(reported: TokenCounts) -> TokenCounts:
-    """Return counts without those that cannot be true."""
+    """Return counts without implausible ones."""
     for said in msgspec.structs.astuple(reported):
         if said.__class__ is int and said > MOST:
             break

@@ -1,8 +1,8 @@
 """Loop detection: the source of a request, and the name of this process in `Via`.
 
-Each process has a name, which its calls carry: a request that has it has come back. Proxies may
-shorten or drop `Via` (RFC 9110, 7.6.3), but leave `CDN-Loop` (RFC 8586), which exists for this:
-each relay names itself in both.
+Each process adds its name to its calls: a request with that name is in a loop. Proxies may shorten
+or drop `Via` (RFC 9110, 7.6.3), but not `CDN-Loop` (RFC 8586), which exists for this purpose: each
+relay adds its name to both.
 """
 
 import re
@@ -18,7 +18,7 @@ VIA_NAME = r"seseragi-[0-9a-f]{8}"
 """The name of a process in `Via` (RFC 9110, 7.6.3)."""
 
 MAX_VIA = 4096
-"""The most characters of `Via`."""
+"""The maximum characters of `Via`."""
 
 MAX_RELAYS = 5
 """Relays may be chained, but a loop over replicas must end before it reaches all of them."""
@@ -31,7 +31,7 @@ class RequestSource(msgspec.Struct, frozen=True):
     """The source of a request."""
 
     address: str = LOCAL
-    """The address whose share it takes."""
+    """The client address, for limits."""
     via: str = ""
     """Its `Via` header."""
     relays: tuple[str, ...] = ()
@@ -41,10 +41,10 @@ class RequestSource(msgspec.Struct, frozen=True):
 def source_of(
     client: tuple[str, int] | None, headers: Iterable[tuple[bytes, bytes]]
 ) -> RequestSource:
-    """Return the client address of a request, and the relays that it has passed.
+    """Return the client address of a request, and the relays that forwarded it.
 
     Raises:
-        RequestError: `invalid_request`, too many relays have been passed.
+        RequestError: `invalid_request`, too many relays forwarded it.
     """
     address = address_of(client)
     found: dict[bytes, list[str]] = {}
@@ -58,8 +58,8 @@ def source_of(
     if len(via) > MAX_VIA or len(relays) > MAX_RELAYS:
         raise RequestError(
             "invalid_request",
-            f"the request has passed {len(relays)} relays, and its header 'via' has {len(via)} "
-            f"characters; at most {MAX_RELAYS} and {MAX_VIA} are taken: do base URLs go in a ring?",
+            f"{len(relays)} relays forwarded the request, and its header 'via' has {len(via)} "
+            f"characters; the limits are {MAX_RELAYS} and {MAX_VIA}; check base URLs for a loop",
         )
     return RequestSource(address, via, tuple(relays))
 
@@ -73,7 +73,7 @@ class ViaName:
         self.name = f"seseragi-{secrets.token_hex(4)}"
 
     def headers(self, origin: RequestSource) -> dict[str, str]:
-        """Return the headers that identify a call if it comes back."""
+        """Return the headers that identify a looping call."""
         return {
             "via": f"{origin.via}, 1.1 {self.name}".removeprefix(", "),
             "cdn-loop": ", ".join((*origin.relays, self.name)),
@@ -84,6 +84,5 @@ def came_back() -> RequestError:
     """Return the error for a request that this process has sent itself."""
     return RequestError(
         "invalid_request",
-        "the request has come back to the relay that sent it: an upstream of it is the "
-        "relay itself, or leads there; check the base URLs",
+        "request loop: an upstream's base URL leads back to this relay; correct it",
     )

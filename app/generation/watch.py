@@ -1,22 +1,22 @@
-"""The one timer over the wait for an upstream."""
+"""Timer of the deadlines of an upstream."""
 
 import asyncio
 
 from .deadlines import Deadlines
 
 LATE_S = 0.25
-"""A timer that is later than this fired in a process that stood still."""
+"""The delay of a timer, in seconds, that indicates a suspended process."""
 
 READ_S = 0.1
-"""How long such a process reads what has come before it calls an upstream silent: uvloop runs
-timers before it looks at sockets."""
+"""Seconds for such a process to read arrived data before the deadline counts: uvloop runs timers
+before it polls sockets."""
 
 
 class Watch:
-    """Ends the wait for an upstream: expires `timeout` when `deadlines` say so.
+    """Expires `timeout` at the next of the `deadlines`.
 
-    While tokens come, one timer stands and is looked at when it fires; it is set anew only
-    when the time to wait has become shorter.
+    While tokens arrive, one timer runs and is checked when it fires; it is only set again if the
+    deadline has become earlier.
     """
 
     def __init__(self, deadlines: Deadlines, timeout: asyncio.Timeout) -> None:
@@ -35,7 +35,7 @@ class Watch:
             self._timer.cancel()
 
     def note_bytes(self, *, events: bool, finished: bool) -> None:
-        """Note that bytes came, and whether they held events."""
+        """Record the arrival of bytes, and whether they contain events."""
         self._stood_still = False
         if self._deadlines.on_bytes(self._loop.time(), events=events, finished=finished):
             if self._timer is not None:

@@ -56,7 +56,7 @@ class KeyFile:
     If the file becomes unreadable or has no key, the last key remains in use.
 
     Raises:
-        KeyUnusable: there is no key in it at the start.
+        KeyUnusable: the file has no valid key at the start.
     """
 
     def __init__(self, path: str) -> None:
@@ -122,7 +122,7 @@ class CredentialsSource(msgspec.Struct, frozen=True):
                 return f"the file {self.name!r}{named}"
             case "aws":
                 source = f" by {self.name}" if self.name else ""
-                return f"Amazon's usual places: environment, shared files, role{source}"
+                return f"Amazon's default chain: environment, shared files, role{source}"
             case "google":
                 return "Google's Application Default Credentials"
             case "none":

@@ -81,7 +81,7 @@ class Upstream(msgspec.Struct, frozen=True, dict=True):
         return {name: value for name, value in fields.items() if _SECRET.search(name)}
 
     @property
-    def needle(self) -> bytes | None:
+    def key_ending(self) -> bytes | None:
         """The end of the key as quoted in a JSON body; None if the upstream has no fixed key."""
         if not isinstance(self.credentials, Key):
             return None

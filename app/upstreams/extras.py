@@ -50,16 +50,16 @@ def fit_extras(
     options: dict[str, Any] = {}
     unknown, not_allowed = [], []
     for name, value in extras.items():
-        placed = dialect.place_extra(name, value, quirks=quirks)
-        if placed is not None and not allowed.list_refused(placed):
-            join_options(options, placed)
+        rendered = dialect.render_extra(name, value, quirks=quirks)
+        if rendered is not None and not allowed.list_refused(rendered):
+            join_options(options, rendered)
             continue
         effort = find_effort(name, value, words_only=upstream.dialect.startswith("openai_"))
         if effort is not None:
             fields["reasoning_effort"] = fields["reasoning_effort"] or effort
         elif changes_answer(name):
-            raise refuse(name, upstream, knows=placed is not None)
-        elif placed is None:
+            raise refuse(name, upstream, supported=rendered is not None)
+        elif rendered is None:
             unknown.append(name)
         else:
             not_allowed.append(name)
@@ -68,14 +68,14 @@ def fit_extras(
     return Fitted(ChatRequest(**fields), unknown, not_allowed)
 
 
-def refuse(path: str, upstream: Upstream, *, knows: bool = True) -> RequestError:
+def refuse(path: str, upstream: Upstream, *, supported: bool = True) -> RequestError:
     """Return the error for a field that an upstream does not allow or support."""
     name, field = upstream.name, path[:120]
     if path.rpartition(".")[2].lower().replace("_", "") in RELAYS:
-        why = "not allowed in provider options; set it in the request itself"
-    elif knows:
-        why = f"upstream {name!r} does not allow it for clients"
-        why += f"; options in [upstream.{name}] of the relay's settings can allow it"
+        why = "not allowed in provider_options; set it in the request itself"
+    elif supported:
+        why = f"upstream {name!r} does not allow it for clients; "
+        why += f"add it to options of [upstream.{name}]"
     else:
         why = f"upstream {name!r} does not support it, and the answer would differ without it"
     return RequestError("invalid_request", f"{field}: {why}")

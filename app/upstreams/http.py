@@ -21,7 +21,7 @@ MAX_FAILURE_BYTES = 64 * 1024
 """The maximum bytes of an error reply, raw and decoded."""
 
 FAILURE_WAIT_S = 2.0
-"""The timeout of an error reply's body: below the gate, which would hide its status."""
+"""The timeout of an error reply's body: below `status_wait_s`, which would hide its status."""
 
 REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id")
 """Headers with the provider's id of a call: OpenAI and most, Anthropic, AWS, Azure."""
@@ -117,7 +117,8 @@ async def fetch(
     try:
         if reply.status in (405, 501):
             raise UpstreamError(
-                "upstream_not_found", f"upstream {upstream!r} has no such call at its base URL"
+                "upstream_not_found",
+                f"upstream {upstream!r} has no such endpoint; check its base URL",
             )
         await _check(reply, upstream)
         try:
@@ -150,8 +151,8 @@ async def _send(client: Client, call: Call) -> Reply:
         try:
             return await client.open(call)
         except httpx2.HTTPError as error:
-            lost = isinstance(error.__cause__, aiohttp.ClientConnectionError)
-            if not (lost and reused.get() and clock() - sent_at < CLOSED_WITHIN_S):
+            disconnected = isinstance(error.__cause__, aiohttp.ClientConnectionError)
+            if not (disconnected and reused.get() and clock() - sent_at < CLOSED_WITHIN_S):
                 raise
     reused.set(None)
     return await client.open(call)
@@ -168,7 +169,7 @@ async def _check(reply: Reply, upstream: str) -> None:
     elif media_type in ("text/html", "application/xhtml+xml"):
         instead = f"with {media_type}"
     elif reply.coding != "identity":  # a small body may decompress to gigabytes
-        instead = f"in the content-encoding {reply.coding!r}, which was not asked for,"
+        instead = f"with the unrequested content-encoding {reply.coding!r}"
     else:
         return
     raise UpstreamError(
@@ -222,10 +223,12 @@ def explain(error: Exception, *, upstream: str, answered: bool) -> UpstreamError
     name = f"upstream {upstream!r}"
     if isinstance(error, FramingError):
         return UpstreamError(
-            "upstream_invalid_response", f"{name} sent what cannot be read: {error}"
+            "upstream_invalid_response", f"{name} sent an unreadable response: {error}"
         )
     if answered:
-        return UpstreamError("upstream_truncated", f"{name} closed the connection in mid-answer")
+        return UpstreamError(
+            "upstream_truncated", f"{name} closed the connection before the end of its answer"
+        )
     # The transport turns most of them into a connect timeout: the cause is specific.
     match error.__cause__ or error:
         case aiohttp.ClientConnectorDNSError():
@@ -237,15 +240,15 @@ def explain(error: Exception, *, upstream: str, answered: bool) -> UpstreamError
         case aiohttp.ClientHttpProxyError() as refused:
             reason = f"cannot be reached: the proxy answered with status {refused.status}"
         case aiohttp.ClientProxyConnectionError():
-            reason = "cannot be reached through the proxy that the environment names"
+            reason = "cannot be reached through the proxy that the environment sets"
         case httpx2.ProxyError():
             reason = "cannot be reached: the environment sets a proxy that is not an HTTP proxy"
         case aiohttp.ClientError() | HttpProcessingError() as refused if TLS_ALERT in str(refused):
-            reason = "speaks TLS at its address; its base URL has to begin with https://"
+            reason = "speaks TLS at its address; begin its base URL with https://"
         case aiohttp.ClientConnectorError():
-            reason = "cannot be reached; check its base URL and that it is up"
+            reason = "cannot be reached; check its base URL and whether it is running"
         case TimeoutError():
-            return UpstreamError("upstream_timeout", f"{name} could not be connected to in time")
+            return UpstreamError("upstream_timeout", f"{name} did not accept a connection in time")
         case aiohttp.ClientResponseError() | HttpProcessingError():
             return UpstreamError(
                 "upstream_invalid_response",
@@ -259,19 +262,19 @@ def explain(error: Exception, *, upstream: str, answered: bool) -> UpstreamError
 def _explain_certificate(error: Exception) -> str:
     match getattr(error, "verify_code", None):
         case 10:  # X509_V_ERR_CERT_HAS_EXPIRED
-            return "has a certificate that has expired"
+            return "has an expired certificate"
         case 62 | 64:  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
             return "has a certificate for another host name; check its base URL"
         case 18 | 19 | 20 | 21:  # self-signed, or of an unknown issuer
             return (
-                "has a certificate of an authority that is not trusted here; "
-                "name the authority's file in SSL_CERT_FILE"
+                "has a certificate of an untrusted authority; "
+                "set SSL_CERT_FILE to the authority's certificate"
             )
         case _:
-            return "has a certificate that cannot be trusted"
+            return "has an untrusted certificate"
 
 
 def _explain_tls(reason: str) -> str:
     if "protocol version" in reason.lower() or "UNSUPPORTED_PROTOCOL" in reason:
-        return "speaks only TLS versions that are no longer safe; it needs TLS 1.2 or later"
+        return "only speaks obsolete versions of TLS; TLS 1.2 or later is required"
     return "does not speak TLS at its address; check its base URL"

@@ -100,7 +100,7 @@ _SPACE: Final = re.compile(r"[\x00-\x20]+")
 class Foreign(NamedTuple):
     """A URL or an object that a provider would read, though the client may not."""
 
-    place: str
+    path: str
     """The path in the body."""
     field: str
     scheme: str | None
@@ -117,12 +117,14 @@ def find_foreign(
         scheme = _scheme(url)
         return scheme not in (None, *schemes) or (field in stored and _is_stored(field, url))
 
-    if not any(is_foreign(field, url) for _, field, url in _urls(media, places=False)):
+    if not any(is_foreign(field, url) for _, field, url in _urls(media, with_paths=False)):
         return None  # nearly always; without paths it takes half the time
-    for path, field, url in _urls(media, places=True):
+    for path, field, url in _urls(media, with_paths=True):
         if is_foreign(field, url):
             scheme = _scheme(url)
-            return Foreign(_place(path), field, None if scheme in (None, *schemes) else scheme)
+            return Foreign(
+                _render_path(path), field, None if scheme in (None, *schemes) else scheme
+            )
     return None
 
 
@@ -144,10 +146,10 @@ Path = tuple[str | int, Any] | None
 """The last step of a path, and the steps before it."""
 
 
-def _urls(media: dict[str, Any], *, places: bool) -> Iterator[tuple[Path, str, str]]:
+def _urls(media: dict[str, Any], *, with_paths: bool) -> Iterator[tuple[Path, str, str]]:
     """Yield every URL, and data and ids in the same fields, with its field.
 
-    With `places`, also yield its path.
+    With `with_paths`, also yield its path.
     """
     left: list[tuple[Any, Path]] = [(media, None)]
     while left:
@@ -155,7 +157,7 @@ def _urls(media: dict[str, Any], *, places: bool) -> Iterator[tuple[Path, str, s
         if isinstance(value, list):
             for index, item in enumerate(value):
                 if type(item) is dict or type(item) is list:
-                    left.append((item, (index, path) if places else None))
+                    left.append((item, (index, path) if with_paths else None))
             continue
         for name, inner in value.items():
             if name in _DIRECT:
@@ -164,9 +166,9 @@ def _urls(media: dict[str, Any], *, places: bool) -> Iterator[tuple[Path, str, s
                 yield (name, path), name, inner
             if type(inner) is dict:
                 if name not in _OPAQUE and name != "input":
-                    left.append((inner, (name, path) if places else None))
+                    left.append((inner, (name, path) if with_paths else None))
             elif type(inner) is list and name not in _OPAQUE:
-                left.append((inner, (name, path) if places else None))
+                left.append((inner, (name, path) if with_paths else None))
 
 
 def _direct(field: str, value: Any, path: Path) -> Iterator[tuple[Path, str, str]]:
@@ -182,7 +184,7 @@ def _direct(field: str, value: Any, path: Path) -> Iterator[tuple[Path, str, str
                     yield (name, where), field, item[name]
 
 
-def _place(path: Path) -> str:
+def _render_path(path: Path) -> str:
     steps: list[str] = []
     while path is not None:
         step, path = path

@@ -30,7 +30,7 @@ class ModelLists:
         self._cache: dict[str, tuple[float, Mapping[str, About]]] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def ask(self, client: Client, upstream: Upstream) -> Mapping[str, About]:
+    async def get(self, client: Client, upstream: Upstream) -> Mapping[str, About]:
         """Return an upstream's models, from the cache while it is fresh.
 
         After a failure, return the last list, or an empty one.

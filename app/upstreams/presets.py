@@ -49,11 +49,11 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     """Quirks of the provider's own host only, not of hosts that replace it."""
     query: Mapping[str, str] = {}
     headers: Mapping[str, str] = {}
-    """Sent with every request, by their names in lower case; those of a table replace them."""
+    """Sent with every request, by lower-case name; those of the upstream's table replace them."""
     defaults: Mapping[str, str] = {}
     """Values of `PLACES`."""
     lists_models: bool = True
-    """False if the API has no list of models, or only one of unusable models."""
+    """False if the API has no list of models, or one without usable models."""
     default_model: str | None = None
     """The model for requests without one."""
 

@@ -59,7 +59,7 @@ class RequestBuilder:
         self._format = UPSTREAM_FORMATS[upstream.dialect]
         self._quirks = upstream.quirks or self._format.quirks()
         self._ignored = self._format.ignored.union(self._quirks.ignored)
-        """The fields of a chat request that this upstream does not know."""
+        """The fields of a chat request that this upstream does not support."""
 
     def build(self, chat: ChatRequest, *, last: bool) -> TargetRequest:
         """Build the request; only the `last` target left may ignore parts of it.
@@ -90,7 +90,7 @@ class RequestBuilder:
         """Lower the output ceiling to the models' limit, unless the client set it."""
         ceiling = chat.ceiling if isinstance(chat, TranslatedRequest) else None
         most = self._upstream.max_output_tokens
-        if ceiling is None or ceiling.asked or most is None or ceiling.tokens <= most:
+        if ceiling is None or ceiling.explicit or most is None or ceiling.tokens <= most:
             return chat
         ceiling = msgspec.structs.replace(ceiling, tokens=most)
         return msgspec.structs.replace(chat, max_completion_tokens=most, ceiling=ceiling)
@@ -150,25 +150,26 @@ class RequestBuilder:
                 body["tools"] = [*body.get("tools", ()), *hosted.values()]
             unknown |= {*_list_untranslated(client_body, chat)} - hosted.keys()
             if client_body.foreign:
-                changes.append(f"has nothing for {', '.join(client_body.foreign[:10])}: left out")
+                changes.append(f"does not support {', '.join(client_body.foreign[:10])}: dropped")
             if client_body.shortened:
                 kinds = ", ".join(map(repr, client_body.shortened))
                 name = client_body.client_format
-                changes.append(f"knows no block {kinds} of {name}: sent as text")
+                changes.append(f"does not support blocks {kinds} of {name}: sent as text")
         notices = self._list_notices(changes, not_allowed=fitted.not_allowed, unknown=unknown)
         return TargetRequest(body, notices=notices)
 
     def _list_notices(
         self, changes: Sequence[str], *, not_allowed: Sequence[str], unknown: set[str]
     ) -> list[Notice]:
-        """Return the notices of changes, and of fields that are left out."""
+        """Return the notices of changes and dropped fields."""
         if not (changes or not_allowed or unknown):
             return []
         sentences = [*changes]
         if not_allowed:
-            sentences.insert(0, f"is not set to take {_list(not_allowed)} from clients: left out")
+            reason = "from clients (setting `options`): dropped"
+            sentences.insert(0, f"does not allow {_list(not_allowed)} {reason}")
         if unknown:
-            sentences.append(f"knows no {_list(sorted(unknown))}: left out")
+            sentences.append(f"does not support {_list(sorted(unknown))}: dropped")
         name = self._upstream.name
         return [Notice("field_ignored", f"upstream {name!r} {change}") for change in sentences]
 
@@ -182,10 +183,10 @@ class RequestBuilder:
             )
 
     def _fit(self, chat: ChatRequest) -> Fitted:
-        """Reduce the request to fields that every dialect knows and the upstream accepts.
+        """Reduce the request to fields that every dialect supports and the upstream accepts.
 
         Raises:
-            RequestError: it has a field that is not accepted and cannot be left out.
+            RequestError: it has a field that is not accepted and cannot be dropped.
         """
         fitted = Fitted(chat)
         if isinstance(chat, TranslatedRequest):
@@ -201,8 +202,8 @@ class RequestBuilder:
 
     def _drops_store(self, chat: ChatRequest) -> bool:
         """Return whether a request sets `store` without being allowed to."""
-        asked = chat.store and "store" not in self._ignored
-        return bool(asked and self.list_refused({"store": True}))
+        requested = chat.store and "store" not in self._ignored
+        return bool(requested and self.list_refused({"store": True}))
 
     def _host(self, chat: ChatRequest, client_body: ClientBody) -> dict[str, dict[str, Any]]:
         """Return the provider's equivalents of a request's hosted OpenAI tools, by path, as far as
@@ -216,7 +217,7 @@ class RequestBuilder:
         return found
 
     def _list_dropped(self, client_body: ClientBody) -> list[str]:
-        """List the refused fields of a client's body that can be left out.
+        """List the refused fields of a client's body that can be dropped.
 
         Raises:
             RequestError: it has one that cannot.
@@ -263,13 +264,13 @@ class RequestBuilder:
         if found is None:
             return
         if found.scheme is None:
-            why = f"takes no ids of what is stored in the provider's account; {found.field!r} in"
-            why += f" options of [upstream.{upstream.name}] in the relay's settings can allow it"
+            why = f"does not allow ids of stored data; add {found.field!r} to options of "
+            why += f"[upstream.{upstream.name}]"
         else:
-            taken = ", ".join(map(repr, schemes)) or "none"
-            why = f"is sent no URL of {found.scheme[:40]!r} (of these: {taken}); url_schemes in"
-            why += " the relay's settings can allow it"
-        raise RequestError("invalid_request", f"{found.place}: upstream {upstream.name!r} {why}")
+            allowed = ", ".join(map(repr, schemes)) or "none"
+            why = f"does not allow {found.scheme[:40]!r} URLs; allowed: {allowed} "
+            why += "(setting url_schemes)"
+        raise RequestError("invalid_request", f"{found.path}: upstream {upstream.name!r} {why}")
 
 
 def _list_untranslated(client_body: ClientBody, chat: ChatRequest) -> list[str]:

@@ -1,7 +1,7 @@
 """Resolves model names to routes and targets, and tracks the health of the targets.
 
-A name is that of a route, one listed by an upstream, `upstream/model`, or, if only one upstream
-takes any model, any name of that upstream. All but routes require passthrough.
+A name is a route's, one listed by an upstream, `upstream/model`, or, if only one upstream
+accepts any model, any name of that upstream. All but routes require passthrough.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class Route(msgspec.Struct, frozen=True):
     record_content: bool = False
     """Whether the records store the request and the answer."""
     requested_name: str = ""
-    """The name in `stream.start`, if not the route's: a replay uses the recorded one."""
+    """The name in `stream.start`, if it is not the route's: a replay has the recorded one."""
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -62,7 +62,7 @@ class Health(msgspec.Struct, frozen=True, omit_defaults=True):
     target: str
     state: State
     retry_after_s: float | None = None
-    """The remaining time of its rest, or of its open breaker."""
+    """The remaining time of its pause, or of its open breaker."""
 
 
 PriceOf = Callable[[str], tuple[int, int] | None]
@@ -93,7 +93,7 @@ class Breakers:
         self._max_breakers = max_breakers
         self._breakers: OrderedDict[str, Breaker] = OrderedDict()
         self.resting: dict[str, float] = {}
-        """The ends of rests by target; apart from the breakers, which may be evicted."""
+        """The ends of pauses by target; apart from the breakers, which may be evicted."""
 
     def __len__(self) -> int:
         return len(self._breakers)
@@ -115,15 +115,15 @@ class Breakers:
         return self._breakers.get(name) or Breaker()
 
     def rest(self, name: str, until: float) -> None:
-        """Send no request to a target until then, independent of its breaker."""
+        """Pause a target until then, independent of its breaker."""
         self.resting[name] = until
 
     def wake(self, name: str) -> None:
-        """End a rest, if any."""
+        """End the pause of a target, if any."""
         self.resting.pop(name, None)
 
     def rests_for(self, name: str, now: float) -> float:
-        """Return the remaining seconds of a target's rest."""
+        """Return the remaining seconds of a target's pause."""
         return max(0.0, self.resting.get(name, now) - now)
 
     def state(self, name: str, now: float) -> State:
@@ -131,7 +131,7 @@ class Breakers:
         return "resting" if self.rests_for(name, now) else self.named(name).state(now)
 
     def failing(self, among: Container[str], now: float) -> list[str]:
-        """List those of the targets that failed recently, at most the last used."""
+        """List the given targets that failed recently, at most the last used."""
         last = [
             name
             for name, breaker in self._breakers.items()
@@ -155,7 +155,7 @@ class Upstreams:
         chance: Callable[[], float] = random.random,
         cassettes: Callable[[], Sequence[str]] | None = None,
     ) -> None:
-        """Take the configuration; `cassettes` lists the cassettes, None without a folder."""
+        """Set the configuration; `cassettes` lists the cassettes, None without a folder."""
         self._cassettes = cassettes
         self.all = tuple(upstreams)
         self.routes = {route.name: route for route in routes}
@@ -175,7 +175,7 @@ class Upstreams:
         self.default_model = default_model or self._first_default()
 
     def become(self, other: "Upstreams") -> None:
-        """Take the upstreams and routes of another instance; the breakers stay."""
+        """Replace the upstreams and routes by those of another instance; the breakers stay."""
         vars(self).update(vars(other), breakers=self.breakers)
 
     def resolve(self, model: str | None) -> Route:
@@ -217,7 +217,7 @@ class Upstreams:
             which = f"model {name[:120]!r}" if model else f"the default model {name!r}"
             raise RequestError(
                 "forbidden",
-                f"{which} is not one that this credential may use; GET /v1/models lists those",
+                f"{which} is not allowed for this credential; GET /v1/models lists those that are",
             )
         return route
 
@@ -234,7 +234,7 @@ class Upstreams:
         return target.upstream.public_name(target.model)
 
     def check_awake(self, route: Route, *, now: float) -> None:
-        """Refuse a request for a route whose targets all rest.
+        """Refuse a request for a route whose targets are all paused.
 
         Raises:
             UpstreamError: `upstream_unavailable`.
@@ -245,14 +245,15 @@ class Upstreams:
         if all(rests_s):
             raise UpstreamError(
                 "upstream_unavailable",
-                f"every target of {self.public_name(route)[:120]!r} rests: its operator says so",
+                f"model {self.public_name(route)[:120]!r}: an operator paused all its targets; "
+                "try again later",
                 retry_after_s=math.ceil(min(rests_s)),
             )
 
     def plan(self, route: Route, *, now: float, deadline: float, limits: Limits) -> Plan:
         """Return the order in which to try a route's targets.
 
-        Resting targets are left out, unless all rest: see `check_awake`.
+        Paused targets are left out, unless all are paused: see `check_awake`.
         """
         choices = [target.policy for target in route.targets]
         breakers = [self.breakers.of(target) for target in route.targets]
@@ -338,10 +339,10 @@ class Upstreams:
         """List the models with their facts, the default first.
 
         An upstream without configured models is queried; if it does not answer, it lists none,
-        but still takes `upstream/model`. Upstreams of routes are queried for the facts of their
+        but still accepts `upstream/model`. Upstreams of routes are queried for the facts of their
         models.
         """
-        lists = await self._ask_all(client)
+        lists = await self._fetch_lists(client)
         rows = {
             name: _Row(OWNER, [(t.upstream, t.model) for t in route.targets])
             for name, route in self.routes.items()
@@ -365,18 +366,18 @@ class Upstreams:
             found += [Listed(f"{PREFIX}{name}", CASSETTE.name, NOTHING) for name in names]
         return found
 
-    async def _ask_all(self, client: Client) -> dict[str, Mapping[str, About]]:
-        """Query the upstreams that know more about their models than the settings."""
+    async def _fetch_lists(self, client: Client) -> dict[str, Mapping[str, About]]:
+        """Query the upstreams whose model lists add facts to the settings."""
         of_routes = {t.upstream.name for route in self.routes.values() for t in route.targets}
-        asked = [
+        queried = [
             upstream
             for upstream in self.all
             if upstream.name in of_routes
             or (self._passthrough and not upstream.models)
             or not upstream.prefixed
         ]
-        answers = await asyncio.gather(*(self._lists.ask(client, one) for one in asked))
-        return {one.name: found for one, found in zip(asked, answers, strict=True)}
+        answers = await asyncio.gather(*(self._lists.get(client, one) for one in queried))
+        return {one.name: found for one, found in zip(queried, answers, strict=True)}
 
     def _find(self, name: str) -> tuple[Upstream, str]:
         """Find the upstream of an unlisted name, and the model's name there."""

@@ -50,7 +50,7 @@ class Target(msgspec.Struct, frozen=True, dict=True):
         return msgspec.structs.replace(limits, **self.timeouts) if self.timeouts else limits
 
     def silence_s(self, limits: Limits, *, last: bool) -> float:
-        """Return the timeout of its first event, which is shorter if another target is left."""
+        """Return the timeout of its first event, which is shorter if another target follows."""
         own = self.timeouts.get("first_event_timeout_s")
         if own is not None:
             return own

@@ -30,9 +30,9 @@ KEEPALIVE_S = 4.0
 NO_HEADERS: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
 
 BURST = 16 * 1024
-"""More bytes than that at once are left to the reading task, which takes at most so many per step,
-some 50 tokens in 0.5 ms, and yields to others after each. A step of 4 KiB costs a third more a
-token. libuv would read and push 8 MiB of one socket before the next."""
+"""The maximum bytes per read: more at once are left to the reading task, which reads at most this
+many per step, some 50 tokens in 0.5 ms, and yields after each. A step of 4 KiB costs a third more
+per token. libuv would push 8 MiB of one socket before the next."""
 
 HEAD_END = b"\r\n\r\n"
 """The end of a head, and of a chunked body."""
@@ -135,7 +135,7 @@ class Connection(ResponseHandler):
         if self.transport is not None:
             self.transport.close()
 
-    def is_quiet(self) -> bool:
+    def has_nothing_to_read(self) -> bool:
         """Return whether the socket has nothing to read, not even EOF."""
         socket = None if self.transport is None else self.transport.get_extra_info("socket")
         if socket is None or socket.fileno() < 0:
@@ -340,7 +340,7 @@ class Connector(aiohttp.TCPConnector):
 
     async def _get(self, *key: Any) -> aiohttp.connector.Connection | None:
         while (pooled := await super()._get(*key)) is not None:
-            if isinstance(pooled.protocol, Connection) and pooled.protocol.is_quiet():
+            if isinstance(pooled.protocol, Connection) and pooled.protocol.has_nothing_to_read():
                 return pooled
             pooled.close()
         return None

@@ -397,9 +397,9 @@ async def test_what_only_anthropic_knows_is_left_out_for_others_and_noted() -> N
     assert "tool_choice" not in body
     assert "https://a.example/t" in json.dumps(body["messages"][1]["content"])
     for told in (
-        "knows no novel: left out",
-        "has nothing for container, tools[1]: Anthropic's tool 'web_search_20260318': left out",
-        "knows no block 'server_tool_use', 'web_search_tool_result' of anthropic: sent as text",
+        "does not support novel: dropped",
+        "does not support container, tools[1]: Anthropic's tool 'web_search_20260318': dropped",
+        "does not support blocks 'server_tool_use', 'web_search_tool_result' of anthropic: sent as text",
     ):
         assert told in again.text
 
@@ -501,7 +501,7 @@ async def test_what_is_left_out_is_noted_in_the_stream() -> None:
         reply = await relay.client.post("/v1/messages", json=body)
         again = await relay.client.get(f"/v1/streams/{reply.headers['stream-id']}/events")
 
-    assert "knows no cache_control: left out" in again.text
+    assert "does not support cache_control: dropped" in again.text
     assert "field_ignored" not in reply.text
 
 

@@ -160,4 +160,4 @@ async def test_providers_own_compaction_goes_to_no_other(tmp_path: Path):
     given = {"type": "compaction", "encrypted_content": "E"}
     assert [given, NEXT] == upstream.calls[1].json["input"]
     assert [[NEXT]] == [call.json["messages"] for call in other.calls]
-    assert "has nothing for input[0]: a provider's compaction: left out" in events.text
+    assert "does not support input[0]: a provider's compaction: dropped" in events.text

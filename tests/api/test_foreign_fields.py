@@ -71,10 +71,12 @@ async def test_what_has_no_place_is_left_out_with_a_notice(tmp_path: Path) -> No
         body = {**ASK, "messages": messages, "client_metadata": {"a": "b"}, "temprature": 0.5}
         unset, unknown = sorted(await notices(relay, body))
 
-    assert "upstream 'u0' is not set to take temprature from clients: left out" == unset
     assert (
-        "upstream 'u0' knows no cache_control, client_metadata, messages[].id, "
-        "messages[].provider_specific_fields: left out" == unknown
+        "upstream 'u0' does not allow temprature from clients (setting `options`): dropped" == unset
+    )
+    assert (
+        "upstream 'u0' does not support cache_control, client_metadata, messages[].id, "
+        "messages[].provider_specific_fields: dropped" == unknown
     )
     sent = upstream.calls[0].json
     assert {"role": "assistant", "content": "a"} == sent["messages"][1]

@@ -134,7 +134,7 @@ async def test_what_has_no_place_is_left_out_and_told_in_the_log() -> None:
 
     assert 200 == response.status_code
     assert "odd" not in upstream.calls[0].json
-    assert any("knows no odd" in message.data for message in messages)
+    assert any("does not support odd" in message.data for message in messages)
 
 
 async def test_a_cut_is_seen() -> None:

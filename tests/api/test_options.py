@@ -99,7 +99,7 @@ async def test_where_there_are_routes_other_options_than_the_safe_are_refused(
         assert reply.json()["detail"].startswith(f"provider_options.{path}")
         if path.lower() not in ("model", "modelid", "stream"):
             assert "upstream 'u'" in reply.json()["detail"]
-            assert "options in [upstream.u]" in reply.json()["detail"]
+            assert "options of [upstream.u]" in reply.json()["detail"]
         assert [] == upstream.calls
 
 
@@ -189,7 +189,10 @@ async def test_a_relay_for_any_model_takes_any_option_but_those_that_reach_beyon
             reply = await ask(relay, {name: "x"}, model="u/m")
             assert (400, True) == (reply.status_code, name in reply.json()["detail"])
         reply = await ask(relay, {}, model="u/m", **asks(part("id", "file-1")))
-        assert (400, True) == (reply.status_code, "'file_id' in options" in reply.json()["detail"])
+        assert (400, True) == (
+            reply.status_code,
+            "add 'file_id' to options" in reply.json()["detail"],
+        )
         await ask(relay, {"not_known": 1}, model="u/m")
 
         assert 1 == upstream.calls[0].json["not_known"]
@@ -268,7 +271,7 @@ async def test_what_changes_nothing_of_the_answer_is_left_out_and_told(tmp_path:
         sent = upstream.calls[0].json
         assert {"tools", "top_k", "cache_control"} <= sent.keys()
         assert not {"service_tier", "speed", "fallbacks", "novel"} & sent.keys()
-        assert "is not set to take fallbacks, novel, service_tier, speed from clients" in events
+        assert "does not allow fallbacks, novel, service_tier, speed from clients" in events
 
 
 @pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions"])
@@ -291,7 +294,9 @@ async def test_the_provider_keeps_no_answer_that_it_is_not_set_to_keep(
         # Responses are kept unless the request says otherwise, Chat Completions are not.
         kept = False if dialect == "openai_responses" else None
         assert (True if allowed else kept) is upstream.calls[0].json.get("store")
-        assert allowed != ("is not set to take store from clients: left out" in events)
+        assert allowed != (
+            "does not allow store from clients (setting `options`): dropped" in events
+        )
 
 
 def part(kind: str, url: str) -> dict[str, Any]:

@@ -130,8 +130,8 @@ async def test_its_list_of_options_holds_and_drops_what_it_does_not_have(tmp_pat
     assert not {"models", "novel"} & sent.keys()
     assert {"low", "k", "u"} == {sent["text"]["verbosity"], sent["prompt_cache_key"], sent["user"]}
     assert [
-        "upstream 'u' is not set to take models, novel, tools.mcp, tools.web_search from clients: "
-        "left out"
+        "upstream 'u' does not allow models, novel, tools.mcp, tools.web_search from clients "
+        "(setting `options`): dropped"
     ] == told
 
 

@@ -249,13 +249,13 @@ async def test_only_what_completed_is_recorded_and_at_the_same_time_harmlessly(t
         assert "One two" == text_of(await chat(relay, said("whole")))
         none = await relay.client.post("/v1/chat", json=said("cut"))
         assert (400, []) == (none.status_code, upstream.calls)
-        assert "no cassette has this request to 'openai/gpt-6-luna'" in none.json()["detail"]
+        assert ".jsonl' for this request to 'openai/gpt-6-luna'" in none.json()["detail"]
         async with serve_relay(**replays) as keyless:  # as in CI, where there is no key
             assert "One two" == text_of(await chat(keyless, said("whole")))
             asked = {**said("whole"), "model": "openai/gpt-6-luna"}
             assert "One two" == text_of(await chat(keyless, asked))
             none = await keyless.client.post("/v1/chat", json=said("cut"))
-            assert "no cassette has this request to 'openai/gpt-6-luna'" in none.json()["detail"]
+            assert ".jsonl' for this request to 'openai/gpt-6-luna'" in none.json()["detail"]
         file.write_bytes(b"{}\n")
         broken = await relay.client.post("/v1/chat", json=said("whole"))
         assert 502 == broken.status_code

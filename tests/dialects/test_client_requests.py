@@ -54,14 +54,14 @@ def tool(**fields: Any) -> dict[str, Any]:
 
 
 IMAGE = {"type": "input_image", "image_url": "x"}
-BLOB = "'blob:x' is readable in the page only"
+BLOB = "'blob:x' is only readable in the page"
 FILE = {"type": "document", "source": {"type": "file", "value": "f"}}
 RESULT = {"role": "tool", "toolCallId": "c", "content": [FILE]}
 
 WRONG: dict[str, list[tuple[bytes | dict[str, Any], str]]] = {
     "openai_chat": [
         ({"functions": 1}, "tools: expected `array | null`, got `int`"),
-        ({f"f{i}": 1 for i in range(101)}, "101 fields are not known here; at most 100 are taken"),
+        ({f"f{i}": 1 for i in range(101)}, "101 unknown fields; send at most 100"),
         ({"messages": []}, "messages: expected `array` of length >= 1"),
         ({"messages": [{"role": "function", "content": "1"}]}, "messages[0].role: invalid value 'function'"),
         ({"messages": [{"role": "assistant", "audio": {"id": "a"}}]}, "messages[0].audio: not supported as input; send its transcript"),
@@ -90,7 +90,7 @@ WRONG: dict[str, list[tuple[bytes | dict[str, Any], str]]] = {
         ({"max_tokens": None}, "max_tokens: expected `int`, got `null`"),
         ({"model": ""}, "model: expected `str` of length >= 1"),
         ({"messages": []}, "messages: expected `array` of length >= 1"),
-        ({"messages": [{"role": "user", "content": []}]}, "messages: there is nothing in them"),
+        ({"messages": [{"role": "user", "content": []}]}, "messages: empty; send a message"),
         ({"messages": [{"role": "tool", "content": ""}]}, "messages[0].role: invalid enum value 'tool'"),
         (block(), "messages[0].content[0]: object missing required field `type`"),
         (block(type="text", text=1), "messages[0].content[0].text: expected `str`, got `int`"),
@@ -121,7 +121,7 @@ WRONG: dict[str, list[tuple[bytes | dict[str, Any], str]]] = {
         (part("system", type="file"), "messages[0].parts[0]: part type 'file' is not allowed here"),
         (part("assistant", type="custom", kind="a.b"), "messages[0].parts[0]: part type 'custom' is not allowed here"),
         (tool(state="done"), "messages[0].parts[0].state: invalid enum value 'done'"),
-        (tool(state="approval-responded", input={}, approval={"approved": True}), "messages[0].parts[0]: the call is approved but has no output; the relay runs no tools"),
+        (tool(state="approval-responded", input={}, approval={"approved": True}), "messages[0].parts[0]: the call is approved but has no output; the relay does not run tools"),
         (part("assistant", **TEXT, providerMetadata={"seseragi": {"opaque": [1]}}), "messages[0].parts[0].providerMetadata.seseragi.opaque[0]: expected `object`"),
     ],
     "ag_ui": [
@@ -134,7 +134,7 @@ WRONG: dict[str, list[tuple[bytes | dict[str, Any], str]]] = {
         (block(type="binary"), "messages[0].content[0].type: invalid value 'binary'"),
         (block(type="image", source={"type": "data", "value": "x"}), "messages[0].content[0].source: missing field `mimeType`"),
         (block(type="image", source={"type": "url", "value": "blob:x"}), f"messages[0].content[0]: {BLOB}"),
-        ({"messages": [RESULT]}, "messages[0].content: a tool result may have text and images only"),
+        ({"messages": [RESULT]}, "messages[0].content: only text and images are allowed in a tool result"),
     ],
 }  # fmt: skip
 

@@ -66,7 +66,7 @@ def test_passing_a_request_on_is_linear() -> None:
         cost.check_calls(pass_on, few(shape.items), per_item=MAX_CALLS_PER_ITEM, name=name)
 
 
-SMALL = {"MAX_CALLS": 10, "MAX_BLOCKS": 20, "MAX_SOURCES": 30, "MAX_HELD": 4096}
+SMALL = {"MAX_CALLS": 10, "MAX_BLOCKS": 20, "MAX_SOURCES": 30, "MAX_BUFFERED": 4096}
 
 
 @pytest.fixture

@@ -46,8 +46,8 @@ def shape(found: Exchange) -> list[str]:
     return said
 
 
-NO_RESULT = "takes no tool call without a result: one that says so was sent"
-NO_CALL = "takes no result without its tool call: it was sent as the user's text"
+NO_RESULT = "does not allow a tool call without a result: added a placeholder"
+NO_CALL = "does not allow a tool result without its call: sent as the user's text"
 ORDERS: dict[str, tuple[list[dict[str, Any]], list[str], tuple[str, ...]]] = {
     "as it is": ([ASK, called("a"), result("a"), LATER], ["u", "a:a", "r:a", "u"], ()),
     "two at once": ([ASK, called("a", "b"), result("b"), result("a")], ["u", "a:a:b", "r:b", "r:a"], ()),
@@ -115,7 +115,7 @@ def test_an_image_that_cannot_be_fetched_is_named() -> None:
 
     assert first == TextPart("[image: https://a.example/i.png]")
     assert isinstance(second, ImagePart)
-    assert found.changes == ("takes no image by its URL in the result of a tool: the URL was sent",)
+    assert found.changes == ("does not support image URLs in a tool result: sent the URL as text",)
 
 
 def test_a_model_that_takes_no_prefill_is_asked_to_go_on() -> None:
@@ -123,7 +123,7 @@ def test_a_model_that_takes_no_prefill_is_asked_to_go_on() -> None:
     form = ExchangeForm(prefill=False)
 
     assert shape(fit([ASK, said], form)) == ["u", "a", "u"]
-    assert "takes no last message of the assistant" in fit([ASK, said], form).changes[0]
+    assert "does not allow a last message of the assistant" in fit([ASK, said], form).changes[0]
     assert shape(fit([ASK, said])) == ["u", "a"]
     assert shape(fit([ASK, called("a")], form)) == ["u", "a:a"]
 

@@ -91,7 +91,7 @@ def test_bedrocks_other_models_are_sent_what_they_take() -> None:
     assert 5 == marks(nova, "cachePoint")
     assert 0 == marks(llama, "cachePoint")
     assert [] == told("bedrock_converse", "anthropic.claude-x")
-    said = ["takes no cache_control for this model: left out"]
+    said = ["does not support cache_control for this model: dropped"]
     assert said == told("bedrock_converse", "us.amazon.nova-pro-v1:0")
     assert said == told("bedrock_converse", "meta.llama3-1-8b-instruct-v1:0")
 

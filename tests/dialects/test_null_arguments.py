@@ -80,4 +80,4 @@ def test_clients_are_told_of_an_empty_object(name: str):
 
 
 def test_null_that_comes_back_is_an_empty_object():
-    assert {} == parse_arguments(FunctionCall("now", "null"), place="messages[0]")
+    assert {} == parse_arguments(FunctionCall("now", "null"), path="messages[0]")

@@ -405,7 +405,7 @@ COHERE, OLLAMA = (f"cannot be sent in {name}'s API" for name in ("Cohere", "Olla
 FORCED = f"tool_choice: the demand for a tool call {OLLAMA}"
 CONTENT = "messages[0].content[1]:"
 CLAUDES = "cannot be sent in Anthropic Messages"
-NO_OBJECT = "messages[0].tool_calls[1].function.arguments: it is no JSON object"
+NO_OBJECT = "messages[0].tool_calls[1].function.arguments: must be a JSON object"
 NO_CALL = {"messages": [assistant(tool_calls=[call(), call("j", arguments="[1]")])]}
 
 
@@ -432,7 +432,7 @@ REFUSED: dict[str, list[Any]] = {
         ),
         (
             {"reasoning_effort": "low", "max_tokens": 1024},
-            f"max_tokens: thinking in 1024 tokens or fewer {CLAUDES}",
+            f"max_tokens: thinking with 1024 tokens or fewer {CLAUDES}",
             {"thinking": "budget"},
         ),
     ],
@@ -451,7 +451,7 @@ REFUSED: dict[str, list[Any]] = {
             f"{CONTENT} an image of the type 'image/tiff'...",
         ),
         (says(file(file_id="f")), f"{CONTENT} a file by its id..."),
-        (says(file(file_data="YQ==")), f"{CONTENT} a file that is no data..."),
+        (says(file(file_data="YQ==")), f"{CONTENT} a file without a data..."),
         (
             says(file(file_data="data:video/mp4;base64,YQ==")),
             f"{CONTENT} a file of the type 'video/mp4'...",

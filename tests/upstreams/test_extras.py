@@ -110,7 +110,7 @@ async def test_what_a_dialect_has_no_place_for_is_left_out_and_told(dialect: str
     assert await sent(to) == await sent(to, **fields)
     (message,) = told(to, **fields)
     assert ", ".join(sorted(fields)) in message
-    assert "left out" in message
+    assert "dropped" in message
 
 
 async def test_where_any_field_is_taken_a_chat_upstream_is_sent_any() -> None:
@@ -203,7 +203,7 @@ async def test_a_tier_is_what_the_settings_allow(dialect: str, field: str, value
 
 
 async def test_a_tier_that_a_dialect_has_not_is_told() -> None:
-    assert ["upstream 'u' knows no service_tier: left out"] == told(
+    assert ["upstream 'u' does not support service_tier: dropped"] == told(
         target("anthropic"), service_tier="flex"
     )
 
@@ -213,7 +213,9 @@ async def test_an_answer_is_stored_where_the_settings_allow_it(dialect: str) -> 
     to = target(dialect)
 
     assert not (await sent(to, store=True)).get("store")
-    assert ["upstream 'u' is not set to take store from clients: left out"] == told(to, store=True)
+    assert ["upstream 'u' does not allow store from clients (setting `options`): dropped"] == told(
+        to, store=True
+    )
     assert [] == told(to, store=False)
     assert (await sent(target(dialect, ("store",)), store=True))["store"] is True
 
@@ -269,7 +271,7 @@ async def test_allowed_tools_go_on_to_openai_as_they_came() -> None:
 
 async def test_only_tools_that_are_there_can_be_allowed() -> None:
     listed = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [NAMED]}}
-    with pytest.raises(RequestError, match="'f' is none of the tools"):
+    with pytest.raises(RequestError, match="'f' is not in `tools`"):
         await sent(target("anthropic"), tool_choice=listed)
 
 

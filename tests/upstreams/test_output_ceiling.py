@@ -125,7 +125,7 @@ def test_claudes_budget_stays_below_the_ceiling_or_is_refused(dialect, options):
     assert 9000 not in asked(body)
     assert 2000 in asked(body)
     assert 1024 in asked(make(dialect, OutputCeiling(1100), provider_options=options))
-    with pytest.raises(RequestError, match="budget_tokens: limits leave 1024 tokens"):
+    with pytest.raises(RequestError, match="budget_tokens: usage limits leave 1024 tokens"):
         make(dialect, OutputCeiling(1024), provider_options=options)
 
 

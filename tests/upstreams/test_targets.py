@@ -60,7 +60,7 @@ def test_a_request_is_fitted_once_for_its_body_and_its_notices(dialect: str) -> 
 
 
 def test_fields_without_a_place_are_told_once_and_together() -> None:
-    assert ["upstream 'u' knows no logprobs, seed: left out"] == told(
+    assert ["upstream 'u' does not support logprobs, seed: dropped"] == told(
         TARGET, seed=0, logprobs=True, temperature=0
     )
 
@@ -84,11 +84,11 @@ def test_parallel_calls_hold_anyway_unless_they_are_forbidden() -> None:
 
 def test_what_would_be_refused_is_told_by_the_model_that_would() -> None:
     thinking = {"reasoning_effort": "low", "temperature": 0}
-    said = "upstream 'u' takes no temperature but 1 for a model that thinks: left out"
+    said = "upstream 'u' requires temperature 1 for a model that thinks: dropped"
     gemini = Target(Upstream("u", "http://127.0.0.1:9", "gemini"), "gemini-3.6-flash")
 
     assert [said] == told(TARGET, **thinking)
     assert [] == told(TARGET, temperature=0)
-    assert ["upstream 'u' takes no reasoning_effort 'max': 'high' was sent"] == told(
+    assert ["upstream 'u' does not support reasoning_effort 'max': sent 'high'"] == told(
         gemini, reasoning_effort="max"
     )

@@ -82,13 +82,13 @@ UNTRUSTED = {
     "expired": (
         "localhost",
         {"not_before": LONG_AGO, "not_after": LONG_AGO + timedelta(days=1)},
-        "a certificate that has expired",
+        "an expired certificate",
         "certificate has expired",
     ),
     "of the future": (
         "localhost",
         {"not_before": datetime.now(UTC) + timedelta(days=1)},
-        "a certificate that cannot be trusted",
+        "an untrusted certificate",
         "certificate is not yet valid",
     ),
 }
@@ -110,7 +110,10 @@ async def test_unknown_authority_is_explained(authority):
         answer, failed = await ask(f"https://localhost:{upstream.port}/v1")
 
     assert "upstream_unavailable" == answer["code"]
-    assert "not trusted here; name the authority's file in SSL_CERT_FILE" in answer["detail"]
+    assert (
+        "an untrusted authority; set SSL_CERT_FILE to the authority's certificate"
+        in answer["detail"]
+    )
     assert "unable to get local issuer certificate" in failed[0]
 
 
@@ -122,8 +125,8 @@ REFUSALS = {
         *("https", b"HTTP/1.1 400 Bad Request\r\n\r\n"),
         *("does not speak TLS at its address; check its base URL", ""),
     ),
-    "plain http to a TLS port": ("http", ALERT, "its base URL has to begin with https://", ""),
-    "old TLS": ("https", ALERT, "it needs TLS 1.2 or later", "alert protocol version"),
+    "plain http to a TLS port": ("http", ALERT, "begin its base URL with https://", ""),
+    "old TLS": ("https", ALERT, "TLS 1.2 or later is required", "alert protocol version"),
 }
 
 

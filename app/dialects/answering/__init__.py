@@ -1,1 +1,1 @@
-"""Shared parts of the client formats: ids, errors, signatures, parts of requests."""
+"""Shared parts of the client formats: ids, errors, assistant messages, parts of requests."""

@@ -1,4 +1,4 @@
-"""Assistant messages, built from an answer or from what a client sends back."""
+"""Assistant messages, built from an answer or from a client's message."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal, assert_never
@@ -82,9 +82,9 @@ class MessageBuilder:
 
 
 def render_message(blocks: Iterable[Block], *, calls: bool) -> AssistantMessage:
-    """Return the message of choice 0, with everything that its provider may need back.
+    """Return the message of choice 0, with all signatures and opaque values.
 
-    Without `calls` the tool calls are left out: in an answer that was cut they may be cut too.
+    Without `calls` the tool calls are left out: those of a truncated answer may be truncated too.
     """
     parts: list[AssistantPart] = []
     opaque: dict[int | None, list[OpaqueValue]] = {}

@@ -10,17 +10,17 @@ _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav
 
 
 def attach(
-    url: str, media_type: str, *, filename: str | None = None, place: str
+    url: str, media_type: str, *, filename: str | None = None, path: str
 ) -> ImagePart | AudioPart | FilePart:
     """Return the part for a file, chosen by its URL and media type.
 
     Raises:
-        RequestError: `invalid_request`, the URL is readable in the client only.
+        RequestError: `invalid_request`, only the client can read the URL.
     """
     if not re.match(r"(data|https?|gs|s3):", url):
         raise RequestError(
             "invalid_request",
-            f"{place}: {url[:40]!r} is readable in the page only; send a data: or https: URL",
+            f"{path}: {url[:40]!r} is only readable in the page; send a data: or https: URL",
         )
     kind, _, subtype = media_type.lower().partition(";")[0].strip().partition("/")
     if kind == "image":

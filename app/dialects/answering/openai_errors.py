@@ -1,4 +1,4 @@
-"""OpenAI's error object, which both its formats share.
+"""OpenAI's error object, for both of its formats.
 
 Its clients choose the class of their exception by the status, and show `message`.
 """
@@ -15,7 +15,7 @@ from ..client_format import PROVIDER_STATUSES, Failure
 _PARAM: Final = re.compile(
     r"(?:unknown|object missing required) field `(\w+)`|([a-z_]+(?:\[\d+\]|\.\w+)*): ", re.ASCII
 )
-"""The field that an error message begins with, as in `requests.parse_body`."""
+"""Matches the field at the start of an error message of `requests.parse_body`."""
 
 _OWN_CODES: Final = {
     "rate_limited": "rate_limit_exceeded",
@@ -47,7 +47,7 @@ def error_object(error: ErrorInfo) -> dict[str, Any]:
 
 
 def message_of(error: ErrorInfo) -> str:
-    """Return the message; for a full context in the words that clients match."""
+    """Return the message; for a full context with the phrases that clients match."""
     if error.code == "context_length_exceeded" and _TOO_LONG.lower() not in error.message.lower():
         return f"{_TOO_LONG} exceeded; reduce the length of the messages: {error.message}"
     return error.message

@@ -1,6 +1,6 @@
-"""The fields of a chat request beside the conversation, as options in other dialects.
+"""Options: the fields of a chat request beside the conversation.
 
-For dialects whose requests have no such fields, but an object for the client's own values.
+For dialects with an object for the client's own values instead of such fields.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from ...errors import RequestError
 from ...requests import Body, ChatRequest, Message, convert_body
 
 _OWN = ("messages", "n")
-"""The conversation, and the number of answers, which is one in these dialects."""
+"""Not options: the conversation, and the number of answers, which is always one here."""
 
 _HINTS = get_type_hints(ChatRequest, include_extras=True)
 
@@ -24,8 +24,8 @@ _Options = msgspec.defstruct(
 )
 
 
-def build_chat(messages: Sequence[Message], options: dict[str, Any], *, place: str) -> ChatRequest:
-    """Return the chat request of a conversation and its options; `place` is for errors.
+def build_chat(messages: Sequence[Message], options: dict[str, Any], *, path: str) -> ChatRequest:
+    """Return the chat request of a conversation and its options; `path` is for errors.
 
     Raises:
         RequestError: `invalid_request`, an option is unknown or has a wrong value, or
@@ -33,5 +33,5 @@ def build_chat(messages: Sequence[Message], options: dict[str, Any], *, place: s
     """
     if not messages:
         raise RequestError("invalid_request", "messages: the conversation is empty; send a message")
-    fields = convert_body(options, _Options, place=place)
+    fields = convert_body(options, _Options, path=path)
     return ChatRequest(messages=list(messages), **{name: getattr(fields, name) for name in OPTIONS})

@@ -8,7 +8,7 @@ from ...events import StreamEnd
 _CUTS: Final = ("upstream_truncated", "producer_lost")
 
 _CUT: Final = "connection lost"
-"""Coding agents (pi and its kin) recognize a cut answer by these words, and retry."""
+"""Coding agents (pi and similar) recognize a truncated answer by these words, and retry."""
 
 
 def error_of_end(end: StreamEnd) -> RelayError | None:
@@ -19,7 +19,7 @@ def error_of_end(end: StreamEnd) -> RelayError | None:
         error = RelayError.of(end.error)
     else:
         code = "cancelled" if end.status == "cancelled" else "producer_lost"
-        error = ServiceError(code, f"the answer was not completed: it was {end.status}")
+        error = ServiceError(code, f"the answer was {end.status} before its end")
     if error.code in _CUTS:
         error.message = f"{_CUT}: {error.message}"
     return error
@@ -28,7 +28,7 @@ def error_of_end(end: StreamEnd) -> RelayError | None:
 def render_cost(end: StreamEnd) -> dict[str, Any]:
     """Return the fields beside the counts in the usage of OpenAI's and Anthropic's formats.
 
-    `cost` is that of the whole stream in USD, a number like OpenRouter's `usage.cost`;
+    `cost` is for the whole stream in USD, a number like OpenRouter's `usage.cost`;
     `estimated` says that the counts are not the provider's.
     """
     fields: dict[str, Any] = {}

@@ -3,7 +3,7 @@
 from typing import Final
 
 NAME: Final = "anthropic"
-"""The format's name, as a client format, and in the `raw` of events."""
+"""The name of the client format, and of the `raw` of events."""
 
 BETA: Final = "anthropic-beta"
 """The header that names the betas that a request uses."""

@@ -1,4 +1,4 @@
-"""The base class of the parsers of all dialects: takes messages, and ends the answer once.
+"""Base class of the parsers of all dialects: it handles messages, and ends the answer once.
 
 A subclass implements `_message`, and decides which ends are complete: formats with an end
 marker call `_complete` when it arrives, the others override `finished` or `_is_whole`. Any
@@ -24,7 +24,7 @@ class AnswerParser:
     `upstream` is the provider's name in errors, `choices` the number of answers requested.
     Every call returns the events that it completes. Once `ended` is true, `stream.end` was
     returned and no event follows. An answer that exceeds one of `bounds` fails, after the events
-    of what came before.
+    before that.
     """
 
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
@@ -52,9 +52,9 @@ class AnswerParser:
 
     @property
     def finished(self) -> bool:
-        """Whether only an end marker can be missing, so that a cut loses nothing.
+        """Whether only an end marker can be missing, so that a lost connection loses nothing.
 
-        Always false for formats that always send an end marker: without it the answer was cut.
+        Always false for formats that always send an end marker: without it the answer is truncated.
         """
         return False
 
@@ -72,7 +72,7 @@ class AnswerParser:
         self._builder.known_calls = ids
 
     def feed(self, message: Message) -> list[Event]:
-        """Take the next message."""
+        """Parse the next message."""
         self._fed = True
         if not self._builder.ended:
             try:
@@ -85,17 +85,17 @@ class AnswerParser:
         return self._builder.take()
 
     def _take_large(self, message: Message, take: Callable[[Message], None]) -> None:
-        """Take a message that could block the event loop, or decode to too many objects."""
+        """Parse a message that could block the event loop, or decode to too many objects."""
         if has_more_values(message.data.encode(errors="surrogatepass"), MAX_VALUES):
             raise Excess(MAX_VALUES, "values", where="one event")
         with self._builder.few_events():
             take(message)
 
     def close(self, tail: Message | None, *, strange: bool = False) -> list[Event]:
-        """Take the end of input, and `tail`, the message that it left unterminated.
+        """End the input; `tail` is its unterminated last message, if any.
 
-        A tail that is complete lost only its terminator; any other was cut. A `strange` body
-        without any message was not cut: it does not come from an API of this format.
+        A complete tail lacks only its terminator; any other is truncated. A `strange` body without
+        any message is not truncated: it does not come from an API of this format.
         """
         if tail is not None and not self._builder.ended:
             try:
@@ -109,14 +109,14 @@ class AnswerParser:
             if self._is_whole():
                 self._complete()
             elif strange and tail is None and not self._fed:
-                told = "answered with nothing that is an event or JSON; check its base URL"
-                self._fail("upstream_invalid_response", told)
+                what = "answered with neither events nor JSON; check its base URL"
+                self._fail("upstream_invalid_response", what)
             else:
-                self._fail("upstream_truncated", "ended its answer before it was complete")
+                self._fail("upstream_truncated", "ended its answer early")
         return self._builder.take()
 
     def cut(self, error: RelayError) -> list[Event]:
-        """Take the loss of the connection: a notice if `finished`, else a failure."""
+        """Handle the loss of the connection: a notice if `finished`, else a failure."""
         if not self.finished:
             return self.stop("failed", error)
         if not self._builder.ended:
@@ -131,11 +131,11 @@ class AnswerParser:
         return self._builder.take()
 
     def _message(self, message: Message) -> None:
-        """Take a message; never called after the end of the answer."""
+        """Parse a message; never called after the end of the answer."""
         raise NotImplementedError
 
     def _tail(self, tail: Message) -> None:
-        """Take an unterminated message: by default only if it is a JSON object."""
+        """Parse an unterminated message: by default only a JSON object."""
         try:
             whole = isinstance(decode(tail.data), dict)
         except ValueError:
@@ -165,8 +165,8 @@ class AnswerParser:
         self._end_with(error)
 
     def _garbage(self) -> None:
-        """Take a message that is not a JSON object: it fails an answer that is not finished."""
-        what = f"upstream {self._upstream!r} sent a message that is no JSON object"
+        """Handle a message that is not a JSON object: it fails an unfinished answer."""
+        what = f"upstream {self._upstream!r} sent a message that is not a JSON object"
         error = UpstreamError("upstream_invalid_response", what)
         if self.finished:
             self._note(error)
@@ -175,7 +175,7 @@ class AnswerParser:
 
     def _note(self, error: RelayError) -> None:
         """Emit a notice of a failure after the complete answer."""
-        self._builder.notice(error.code, f"after the whole answer: {error.message}")
+        self._builder.notice(error.code, f"after the complete answer: {error.message}")
 
     def _fail(self, code: str, what: str) -> None:
         self._end_with(UpstreamError(code, f"upstream {self._upstream!r} {what}"))

@@ -7,8 +7,8 @@ from ...ledger.money import NANO, to_usd
 from .json_values import mapping, short
 
 MOST_USD: Final = 100
-"""No call costs more: a larger number is in another unit. Below it a double is exact to less than
-a nano-USD, so that its shortest decimal form is the number that was sent."""
+"""The maximum plausible cost: a larger number is in another unit. Below it a double is exact to
+less than a nano-USD, so that its shortest decimal form is the number that was sent."""
 
 _DEFAULT_TIERS: Final = frozenset(("", "auto", "default", "standard", "on_demand"))
 """The default tiers of OpenAI, Anthropic, Google and Groq."""

@@ -51,12 +51,12 @@ class Block:
 class Choice:
     open: Block | None = None
     texts: int = 0
-    """How many text blocks have begun."""
+    """The number of text blocks so far."""
     last_reasoning: int | None = None
     calls: Calls = field(default_factory=Calls)
     logprobs: list[Any] = field(default_factory=list)
-    """Of tokens whose block has not begun."""
-    held: int = 0
+    """The log probabilities of tokens whose block has not begun."""
+    buffered: int = 0
     """Their size in bytes."""
     finish: FinishReason | None = None
     raw: str | None = None
@@ -66,7 +66,7 @@ class Choice:
 
     @property
     def torn(self) -> bool:
-        """Whether a tool call is cut off, and no finish reason explains it."""
+        """Whether a tool call is truncated, and no finish reason explains it."""
         return self.finish not in _TEARING and self.calls.torn
 
     def reason(self, *, completed: bool) -> FinishReason | None:

@@ -1,10 +1,10 @@
 """Error classification: the error body of any provider to one `UpstreamError`.
 
-Error bodies differ from host to host, so nothing here depends on one shape: every field that can
-be a code is looked up, then the message, then the HTTP status.
+Error bodies differ between hosts, so nothing here depends on one shape: it looks up every field
+that can be a code, then the message, then the HTTP status.
 
 The messages are safe to show. They name the upstream and say what to do. The provider's own
-text is added only where the author of the request can act on it, and without secrets and
+text is added only if the client can act on it, and without secrets and
 names of accounts.
 """
 
@@ -29,23 +29,23 @@ _MAX_NUMBER: Final = 100
 
 _ADVICE: Final = {
     "upstream_invalid_request": "refused the request",
-    "context_length_exceeded": "finds the conversation too long for the model; shorten it",
+    "context_length_exceeded": "reports that the conversation is too long; shorten it",
     "content_filtered": "blocked the request with its content filter",
     "upstream_not_found": "does not have this model; check the model's name and the base URL",
     "upstream_tool_failed": "produced a broken tool call; try again",
     "upstream_auth": "refused the relay's key; check its key on the server",
-    "upstream_billing": "does not serve the relay's account; check its credit and billing",
+    "upstream_billing": "refused the relay's account; check its credit and billing",
     "upstream_rate_limited": "has reached its rate limit; try again later",
     "upstream_overloaded": "is overloaded; try again later",
     "upstream_unavailable": "failed; try again",
     "upstream_timeout": "took too long; try again",
-    "upstream_invalid_response": "answered with something that is no answer; check its base URL",
+    "upstream_invalid_response": "sent an invalid answer; check its base URL",
 }
 _TELLING: Final = frozenset(tuple(_ADVICE)[:5])
-"""The codes whose cause the caller can fix, so that the provider's text helps."""
+"""The codes whose cause the client can fix, so that the provider's text helps."""
 
 _NAMING: Final = ("upstream_invalid_request", "context_length_exceeded")
-"""The codes where the provider's own code is more exact."""
+"""The codes for which the provider's own code is more specific."""
 
 # The first row with one of the error's codes, in lower case, decides.
 _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
@@ -195,7 +195,7 @@ _VAGUE_WORDS: Final = frozenset(
         "missing_thought_signature",
     )
 )
-"""They mean an invalid request unless the HTTP status is more exact."""
+"""Codes that mean an invalid request unless the HTTP status is more specific."""
 _TEXTS: Final = tuple(
     (code, re.compile(pattern, re.IGNORECASE))
     for code, pattern in (
@@ -269,10 +269,10 @@ _SECRETS: Final = re.compile(
 def parse_failure(
     status: int, headers: Mapping[str, str], body: bytes, *, upstream: str, now: float
 ) -> UpstreamError:
-    """Read an error reply, whatever its content type says.
+    """Parse an error reply, regardless of its content type.
 
-    `now` is its time of arrival in unix seconds: dates to wait for count from the reply's own
-    `Date`, else from `now`.
+    `now` is its time of arrival in unix seconds: dates are relative to the reply's own `Date`, else
+    to `now`.
     """
     text = body.decode(errors="replace").strip()
     try:
@@ -288,7 +288,7 @@ def parse_failure(
 
 
 def read_wait(headers: Mapping[str, str], *, limited: bool, now: float) -> float | None:
-    """Read the wait that the headers of a reply ask for, in seconds."""
+    """Parse the wait that a reply's headers request, in seconds."""
     headers = {name.lower(): value for name, value in headers.items()}
     headers = _of_provider(headers) | headers
     date = _read_date(headers.get("date", ""))
@@ -296,7 +296,7 @@ def read_wait(headers: Mapping[str, str], *, limited: bool, now: float) -> float
 
 
 def parse_message(body: bytes) -> str:
-    """Read the message of an error reply, for the operator: one line without secrets.
+    """Parse the message of an error reply, for the operator: one line without secrets.
 
     "" if there is none, as in an HTML page.
     """
@@ -308,13 +308,13 @@ def parse_message(body: bytes) -> str:
 
 
 def parse_error(document: object, *, upstream: str) -> UpstreamError:
-    """Read an error inside a stream: an object, with or without the one around it, or a text."""
+    """Parse an error inside a stream: a text, or an object with or without an outer one."""
     code = _classify(document, status=None, words=[])
     return _error(code, upstream, document, wait=_retry_info(document))
 
 
 def parse_finish_error(raw: str, *, upstream: str) -> UpstreamError:
-    """Read a finish reason of the class "error" that has no error object."""
+    """Parse a finish reason of the class "error" without an error object."""
     # Gemini's Chat Completions route: "function_call_filter: MALFORMED_FUNCTION_CALL"
     return parse_error({"error": {"code": raw.rpartition(": ")[2]}}, upstream=upstream)
 
@@ -350,7 +350,7 @@ def _classify(document: object, *, status: int | None, words: list[str]) -> str:
         if not set(known).isdisjoint(lower):
             return code
     text = _text(document)
-    if status != 429:  # its texts are about tokens a minute, plans and billing
+    if status != 429:  # its texts are about tokens per minute, plans and billing
         for code, pattern in _TEXTS:
             if pattern.search(text):
                 return code
@@ -392,7 +392,7 @@ def _words(document: object) -> Iterator[str]:
 
 
 def _named(document: object, key: str) -> str | None:
-    """Return the first value of a key that looks like a code or the name of a field."""
+    """Return the first value of a key that looks like a code or a field name."""
     values = (error.get(key) for error in _errors(document))
     names = (v for v in values if isinstance(v, str) and _NAME.fullmatch(v))
     return next((name for name in names if not _SECRETS.search(name)), None)
@@ -422,7 +422,7 @@ def _scrub(text: str) -> str:
 
 
 def _wait(headers: Mapping[str, str], *, limited: bool, now: float) -> float | None:
-    """Read the wait that an error reply asks for, in seconds."""
+    """Parse the wait that an error reply requests, in seconds."""
     seconds = _number(headers.get("retry-after-ms", "")) / 1000
     if seconds <= 0:  # Azure sends 0 ms beside "retry-after: 1"
         after = headers.get("retry-after", "")
@@ -450,13 +450,13 @@ def _resets(headers: Mapping[str, str]) -> Iterator[str]:
 
 
 def _retry_info(document: object) -> float | None:
-    """Read Gemini's google.rpc.RetryInfo."""
+    """Parse Gemini's google.rpc.RetryInfo."""
     delays = (string(error.get("retryDelay")) for error in _errors(document))
     return _bounded(max(map(_duration, delays)))
 
 
 def _wait_in_words(text: str) -> float | None:
-    """Read "Please try again in 11.054s", as OpenAI and Groq write it, in streams too."""
+    """Parse "Please try again in 11.054s" of OpenAI and Groq, also in streams."""
     match = _AGAIN.search(text)
     return _bounded(_duration(match[1])) if match else None
 
@@ -471,7 +471,7 @@ def _number(text: str) -> float:
 
 
 def _duration(text: str) -> float:
-    """Read "17ms", "1m2s", "48.9s" or plain seconds; 0 for anything else."""
+    """Parse "17ms", "1m2s", "48.9s" or plain seconds; 0 for anything else."""
     text = text[:_MAX_NUMBER]
     units = {"h": 3600, "m": 60, "s": 1, "ms": 0.001}
     parts = re.findall(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|h|m|s)", text)
@@ -481,13 +481,13 @@ def _duration(text: str) -> float:
 
 
 def _until(text: str, *, now: float) -> float:
-    """Read a date as the seconds from `now`; 0 if it is not a date, or past."""
+    """Parse a date as seconds from `now`; 0 if it is invalid or past."""
     date = _read_date(text)
     return 0 if date is None else max(0.0, date - now)
 
 
 def _read_date(text: str) -> float | None:
-    """Read a date of HTTP or of RFC 3339 as unix seconds."""
+    """Parse a date of HTTP or RFC 3339 as unix seconds."""
     for read in (parsedate_to_datetime, datetime.fromisoformat):
         try:
             date = read(text[:_MAX_NUMBER])

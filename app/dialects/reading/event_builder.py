@@ -1,8 +1,8 @@
-"""The builder of well-formed event sequences, for the parsers of all dialects.
+"""Builder of well-formed event sequences, for the parsers of all dialects.
 
 A parser reports what it reads, in order; `EventBuilder` adds the structure that the invariants
-of `events` require. It numbers and closes blocks, separates parallel tool calls, holds finish
-reasons and usage back until the end, and joins split surrogate pairs. It knows no wire format.
+of `events` require. It numbers and closes blocks, separates parallel tool calls, buffers finish
+reasons and usage until the end, and joins split surrogate pairs. It is independent of formats.
 
 Text, reasoning and refusal alternate in a choice: a delta of one kind closes the open block of
 another. Tool calls stay open, since their fragments may interleave. `end` closes every block
@@ -41,9 +41,9 @@ from ..answering.ids import make_call_id
 from .bounds import (
     ENTRY,
     MAX_BLOCKS,
+    MAX_BUFFERED,
     MAX_CALLS,
     MAX_EVENTS,
-    MAX_HELD,
     MAX_ID,
     MAX_SOURCES,
     MAX_SOURCES_SIZE,
@@ -75,12 +75,12 @@ class EventBuilder:
     def __init__(self) -> None:
         self.ended = False
         self.known_calls: Collection[str] = ()
-        """The ids of calls in earlier answers, which this one may not reuse."""
+        """The ids of calls in earlier answers, which this answer may not reuse."""
         self._events: list[Event] = []
         self._choices: dict[int, Choice] = {}
         self._blocks = 0
         self._calls = 0
-        self._held = 0
+        self._reserved = 0
         self.counts: TokenCounts | None = None
         """The last `usage`."""
         self._sources: set[tuple[object, ...]] = set()
@@ -94,7 +94,7 @@ class EventBuilder:
 
     @contextmanager
     def few_events(self) -> Iterator[None]:
-        """Bound the events added in this context; elsewhere they are too few to check each."""
+        """Bound the events added in this context; other messages add too few to check each."""
         self._events = _FewEvents(self._events)
         try:
             yield
@@ -134,15 +134,15 @@ class EventBuilder:
         """Whether a tool call of the choice has incomplete JSON as its arguments."""
         return self._choice(choice).calls.torn
 
-    def hold(self, size: int) -> None:
-        """Count bytes that are held back and in no event yet, until `release`."""
-        self._held += size
-        if self._held > MAX_HELD:
-            raise Excess(MAX_HELD, "bytes that have to wait for others")
+    def reserve(self, size: int) -> None:
+        """Count bytes that are buffered and not in an event yet, until `release`."""
+        self._reserved += size
+        if self._reserved > MAX_BUFFERED:
+            raise Excess(MAX_BUFFERED, "bytes to buffer")
 
     def release(self, size: int) -> None:
-        """Count bytes that are no longer held."""
-        self._held -= size
+        """Stop counting bytes that are no longer buffered."""
+        self._reserved -= size
 
     def choice(self, choice: int) -> None:
         """Register a choice: the answer is not finished before it is."""
@@ -170,7 +170,7 @@ class EventBuilder:
     def sign(
         self, choice: int, kind: Literal["signature", "encrypted"], data: str, *, format: str
     ) -> None:
-        """Take a reasoning signature, for the end of the open reasoning block.
+        """Add a reasoning signature, for the end of the open reasoning block.
 
         Without such a block, or if it has one of this kind, it becomes an `opaque`. `format`
         names the dialect, "" if unknown.
@@ -219,7 +219,7 @@ class EventBuilder:
         free: bool = False,
         raw: Raw | None = None,
     ) -> int | None:
-        """Take a fragment of a tool call; return its block, None until its name is known.
+        """Add a fragment of a tool call; return its block, None until its name is known.
 
         `arguments` is a piece of JSON text, or of any text if `free`, or the whole as an
         object.
@@ -259,12 +259,12 @@ class EventBuilder:
         return call.block
 
     def _await_name(self, call: Call, size: int) -> None:
-        call.held += ENTRY + size
-        self.hold(ENTRY + size)
+        call.buffered += ENTRY + size
+        self.reserve(ENTRY + size)
 
     def _begin_call(self, choice: int, state: Choice, call: Call, raw: Raw | None) -> None:
         self.end_text(choice)
-        self.release(call.held)
+        self.release(call.buffered)
         call.block = block = self._number()
         call.id = call.id or make_call_id(block)
         # Ids must be unique: clients and providers identify a call by its id.
@@ -275,7 +275,7 @@ class EventBuilder:
         self._events.append(ToolCallStart(block, shown, call.name, choice, raw))
 
     def end_tool_call(self, choice: int, block: int | None) -> None:
-        """End the tool call of a block: the format marks the end of its arguments."""
+        """End the tool call of a block, for formats that mark the end of the arguments."""
         if (
             block is not None
             and (call := self._choice(choice).calls.by_block.get(block)) is not None
@@ -291,7 +291,7 @@ class EventBuilder:
         raw: Raw | None = None,
         **values: Any,
     ) -> int:
-        """Emit a tool that the provider ran, its `input` and `output`; return its block."""
+        """Emit a provider-executed tool, its `input` and `output`; return its block."""
         if block is None:
             self.end_text(choice)
             block = self._number()
@@ -309,7 +309,7 @@ class EventBuilder:
         data: str | None = None,
         block: int | None = None,
     ) -> int:
-        """Take an image, or a piece of a sound; return the block, which the pieces share."""
+        """Add an image, or a piece of a sound; return the block, which the pieces share."""
         if block is None:
             block = self._number()
         self._events.append(Media(block, media_type, url, data, choice))
@@ -345,11 +345,11 @@ class EventBuilder:
         if block is None:
             block = self.text_block(choice)
             if block is None or self._choices[choice].texts > 1:
-                span = (None, None)  # the block that they count in is unknown
+                span = (None, None)  # their block is unknown
         self._events.append(Source(url, document, title, cited_text, *span, block, choice, raw))
 
     def logprobs(self, choice: int, content: list[Any], *, reasoning: bool = False) -> None:
-        """Take the log probabilities of the tokens of the last delta.
+        """Add the log probabilities of the tokens of the last delta.
 
         With `reasoning` they belong to a reasoning block, and are dropped if another is open.
         """
@@ -363,9 +363,9 @@ class EventBuilder:
             last = state.calls.all[-1] if state.calls.all else None
             number = last.block if last is not None and not last.ended else None
         if number is None:
-            held = size(content)
-            self.hold(held)
-            state.held += held
+            buffered = size(content)
+            self.reserve(buffered)
+            state.buffered += buffered
             state.logprobs.extend(clean(content))
         else:
             self._events.append(LogProbs(number, clean(content), choice))
@@ -376,7 +376,7 @@ class EventBuilder:
         scope: Literal["prompt", "completion"],
         categories: dict[str, Any],
     ) -> None:
-        """Take a filter's verdict; it is emitted if it changed, or if it blocks."""
+        """Add a filter's verdict; emit it if it changed, or if it blocks."""
         filtered = any(
             isinstance(c, dict) and c.get("filtered") is True for c in categories.values()
         )
@@ -399,7 +399,7 @@ class EventBuilder:
         stop_sequence: str | None = None,
         more: Raw | None = None,
     ) -> None:
-        """Take a finish reason, mapped by the table unless `reason` is given; the first one counts.
+        """Set the finish reason, mapped by the table unless `reason` is given; the first one wins.
 
         `more` has the other members of the provider's end of message.
         """
@@ -417,12 +417,12 @@ class EventBuilder:
         return had is not None
 
     def usage(self, counts: TokenCounts) -> None:
-        """Take the counts so far; the last that are not empty apply."""
+        """Set the counts so far; the last non-empty ones apply."""
         if counts != TokenCounts():
             self.counts = counts
 
     def end(self, status: Status, error: ErrorInfo | None = None) -> None:
-        """Close what is open and end the stream. Only `take` may be called afterwards."""
+        """Close all open blocks and end the stream. Only `take` may be called afterwards."""
         completed = status == "completed"
         reasons = {}
         for index, state in sorted(self._choices.items()):
@@ -444,9 +444,9 @@ class EventBuilder:
         return state
 
     def _wait_for_answer(self, size: int) -> None:
-        """Count an event that the relay holds until the answer begins."""
+        """Count an event that the relay buffers until the answer begins."""
         if not self._blocks:
-            self.hold(size + 5 * ENTRY)
+            self.reserve(size + 5 * ENTRY)
 
     def _number(self) -> int:
         if self._blocks >= MAX_BLOCKS:
@@ -477,8 +477,8 @@ class EventBuilder:
         if state.logprobs:
             self._events.append(LogProbs(block.number, state.logprobs, choice))
             state.logprobs = []
-            self.release(state.held)
-            state.held = 0
+            self.release(state.buffered)
+            state.buffered = 0
         return block
 
     def _end_choice(self, index: int, state: Choice, *, reason: FinishReason | None) -> None:
@@ -506,7 +506,7 @@ class EventBuilder:
         if not (call.sent or nothing):
             self._events.append(ToolCallDelta(call.block, arguments, choice))
         elif nothing:
-            # A call that was cut before its arguments must differ from one without any.
+            # A call truncated before its arguments must differ from one without arguments.
             arguments = "{}" if whole else ""
         self._events.append(ToolCallEnd(call.block, arguments, choice))
 

@@ -1,8 +1,8 @@
 """Decoding of untyped JSON from providers, and typed access to its values.
 
 The accessors return an empty value of their type where the provider sent another type, null,
-or nothing. Strings may hold lone UTF-16 surrogates; `text_or_none` and `clean` replace them,
-since no event may have one.
+or nothing. Strings may contain lone UTF-16 surrogates; `text_or_none` and `clean` replace them,
+since events must not contain any.
 """
 
 import json
@@ -39,8 +39,8 @@ def decode(text: str) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         pass
-    # msgspec rejects half a surrogate pair, which hosts send when they cut an emoji in two,
-    # and the NaN and Infinity of Python servers; the standard library takes both.
+    # msgspec rejects half a surrogate pair, which hosts send when they split an emoji,
+    # and the NaN and Infinity of Python servers; the standard library accepts both.
     try:
         return json.loads(text, parse_float=_finite, parse_constant=_finite)
     except RecursionError:
@@ -73,7 +73,7 @@ def string(value: object) -> str:
 
 
 def text_or_none(value: object) -> str | None:
-    """Return a non-empty string, well-formed, else None: for optional fields of events."""
+    """Return a non-empty string, well-formed, else None; for optional fields of events."""
     return well_formed(value) if isinstance(value, str) and value else None
 
 

@@ -38,18 +38,18 @@ _Start = TextStart | ReasoningStart | RefusalStart | ToolCallStart
 
 
 class OpenBlocks:
-    """Takes the events of one stream, in their order."""
+    """Tracks the open blocks of one stream, by its events in order."""
 
     def __init__(self) -> None:
         self.finish_reason: FinishReason | None = None
-        """Of choice 0, once it has ended."""
+        """The finish reason of choice 0, once it has ended."""
         self.usage: TokenCounts | None = None
-        """The latest."""
+        """The latest usage."""
         self._starts: dict[int, _Start] = {}
         self._arguments: dict[int, list[str]] = {}
 
     def note(self, event: Event) -> None:
-        """Take the next event."""
+        """Process the next event."""
         match event:
             case TextDelta() | ReasoningDelta() | RefusalDelta():
                 pass
@@ -73,7 +73,7 @@ class OpenBlocks:
                 assert_never(event)
 
     def ends(self) -> list[Event]:
-        """Return the end of every open block, in the order in which they began.
+        """Return the end events of all open blocks, in the order of their starts.
 
         A tool call ends with the arguments so far, complete or not: no arguments stay "",
         which differs from the `{}` of a complete call.

@@ -1,4 +1,4 @@
-"""Incremental check whether JSON text that arrives in pieces is complete, in linear time."""
+"""Incremental check for completeness of JSON text that arrives in pieces, in linear time."""
 
 import re
 from typing import Final
@@ -7,9 +7,9 @@ from .json_values import decode
 
 _SPACE: Final = " \t\r\n"
 _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*+("?)', re.DOTALL)
-"""A string, complete or cut off; the group is its closing quote."""
+"""A string, complete or truncated; the group is its closing quote."""
 _MAX_BARE: Final = 5000
-"""Characters of a number, which may be complete and still continue."""
+"""Characters of a number, which may continue even if it is complete."""
 
 
 class Growing:

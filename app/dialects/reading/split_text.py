@@ -2,7 +2,7 @@
 
 JSON writes a character beyond the BMP as two `\\u` escapes, a surrogate pair. Hosts that cut
 text between UTF-16 units send half an emoji in one delta and half in the next, each of them
-valid JSON. No half may get into an event: UTF-8 cannot encode it.
+valid JSON. No half may be in an event: UTF-8 cannot encode it.
 """
 
 import re
@@ -28,7 +28,7 @@ class Halves:
         self._first = ""
 
     def feed(self, piece: str) -> str:
-        """Return the piece, well-formed; a first half at its end is held for the next piece."""
+        """Return the piece, well-formed; buffer a first half at its end for the next piece."""
         if not self._first and (piece.isascii() or not _HALF.search(piece)):
             return piece
         text, self._first = self._first + piece, ""
@@ -37,7 +37,7 @@ class Halves:
         return well_formed(text)
 
     def close(self) -> str:
-        """Return the replacement of a half that is still held, or ""."""
+        """Return the replacement of a buffered half, or ""."""
         first, self._first = self._first, ""
         return "\ufffd" if first else ""
 

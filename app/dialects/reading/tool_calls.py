@@ -29,8 +29,8 @@ class Call:
     """The arguments not emitted yet, since they may become `null`; without outer white space."""
     pieces: list[str] = field(default_factory=list)
     halves: Halves = field(default_factory=Halves)
-    held: int = 0
-    """About how many bytes are held until its name is known."""
+    buffered: int = 0
+    """Approximate bytes that are buffered until its name is known."""
     growing: Growing = field(default_factory=Growing)
 
     @property

@@ -1,4 +1,4 @@
-"""`cache_control`: marks of prefixes that the provider should cache."""
+"""`cache_control`: breakpoints of the prefixes that the provider should cache."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -30,7 +30,7 @@ def is_marked(request: ChatRequest) -> bool:
 
 
 def last_mark(parts: Iterable[object]) -> Any:
-    """Return the last mark among parts: it covers everything before it too."""
+    """Return the last mark among parts: it covers everything before it."""
     found = None
     for part in parts:
         found = getattr(part, "cache_control", None) or found

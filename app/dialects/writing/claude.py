@@ -12,18 +12,18 @@ import msgspec
 from ...requests import ChatRequest, ToolChoice
 
 _VERSION: Final = re.compile(r"claude-(?:[a-z]+-)?([0-9])(?:[-.]([0-9]{1,2}))?(?![0-9])")
-"""As in "claude-3-7-sonnet-20250219", "claude-haiku-4-5@20251001", "claude-opus-5"."""
+"""Matches "claude-3-7-sonnet-20250219", "claude-haiku-4-5@20251001", "claude-opus-5"."""
 
 _LOWEST_TOP_P: Final = 0.95
 
 _ONE_OF_BOTH: Final = (4, 1)
-"""The version since which `temperature` and `top_p` are refused together."""
+"""The first version that refuses `temperature` and `top_p` together."""
 
 _NEITHER: Final = (4, 7)
-"""The version since which each alone is refused: there is a quirk for those."""
+"""The first version that refuses each of them: there is a quirk for those."""
 
 _NO_PREFILL: Final = (4, 6)
-"""The version since which the last turn may not be the assistant's."""
+"""The first version that refuses a last turn of the assistant."""
 
 
 def find_version(model: str) -> tuple[int, int] | None:
@@ -44,9 +44,9 @@ def takes_prefill(model: str, *, thinks: bool) -> bool:
 
 
 def choose_sampling(request: ChatRequest, *, model: str) -> tuple[ChatRequest, list[str]]:
-    """Return a request with one of `temperature` and `top_p`, where a model takes only one.
+    """Return a request with one of `temperature` and `top_p`, if the model allows only one.
 
-    The one that is 1, the default of both, is left out; `top_p` if neither is.
+    The one that is 1, the default of both, is dropped; `top_p` if neither is.
     """
     version = find_version(model)
     if version is None or not _ONE_OF_BOTH <= version < _NEITHER:
@@ -55,14 +55,14 @@ def choose_sampling(request: ChatRequest, *, model: str) -> tuple[ChatRequest, l
         return request, []
     field = "top_p" if request.top_p == 1 or min(request.temperature, 1) != 1 else "temperature"
     fields: dict[str, Any] = {field: None}
-    change = f"takes only one of temperature and top_p for this model: {field} was left out"
+    change = f"allows only one of temperature and top_p for this model: dropped {field}"
     return msgspec.structs.replace(request, **fields), [change]
 
 
 def leave_out_refused(
     request: ChatRequest, *, model: str, budgeted: bool
 ) -> tuple[ChatRequest, list[str]]:
-    """Return a request for an answer with thinking, without what Claude refuses beside it.
+    """Return a request for an answer with thinking, without fields that Claude refuses then.
 
     The second value lists the changes, each as the end of a sentence about the upstream.
     """
@@ -70,13 +70,15 @@ def leave_out_refused(
     changes: list[str] = []
     if request.temperature is not None and min(request.temperature, 1) != 1:
         fields["temperature"] = None
-        changes.append("takes no temperature but 1 for a model that thinks: left out")
+        changes.append("requires temperature 1 for a model that thinks: dropped")
     if request.top_p is not None and request.top_p < _LOWEST_TOP_P:
         fields["top_p"] = None
-        changes.append(f"takes no top_p below {_LOWEST_TOP_P} for a model that thinks: left out")
+        changes.append(
+            f"does not allow top_p below {_LOWEST_TOP_P} for a model that thinks: dropped"
+        )
     version = find_version(model)
     forced = request.tool_choice == "required" or isinstance(request.tool_choice, ToolChoice)
     if forced and (budgeted or (version is not None and version < (4, 8))):
         fields["tool_choice"] = "auto"
-        changes.append("takes no forced tool_choice for a model that thinks: 'auto' was sent")
+        changes.append("does not allow a forced tool_choice for a model that thinks: sent 'auto'")
     return (msgspec.structs.replace(request, **fields) if fields else request), changes

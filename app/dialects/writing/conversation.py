@@ -1,7 +1,7 @@
-"""Parts of a request that all request builders render alike: texts, URLs, arguments, tools.
+"""Shared parts of the request builders: texts, URLs, arguments, tools.
 
-Content that a format cannot express is refused with its place and the reason, and never left
-out silently: the answer would look complete.
+Content that a format cannot express is refused with its path and the reason, and never silently
+dropped: the answer would look complete.
 """
 
 import json
@@ -23,27 +23,27 @@ from ...requests import (
 from ..reading.json_values import decode
 
 JSON_ONLY: Final = "Answer with one JSON object and nothing else."
-"""The system's instruction for `json_object` where the API has schemas only."""
+"""The system instruction for `json_object` if the API only supports schemas."""
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64")
 """A base64 `data:` URL up to its comma."""
 
 _MAX_HEAD: Final = 1_000
-"""Characters of it. RFC 6838 limits a media type to 255, and parameters are few."""
+"""Characters of that. RFC 6838 limits a media type to 255, and parameters are few."""
 
 
-def unsupported(place: str, what: str, *, format: str) -> RequestError:
-    """Return the error for content that a format cannot express, at a `place` in the request."""
-    return RequestError("invalid_request", f"{place}: {what} cannot be sent in {format}")
+def unsupported(path: str, what: str, *, format: str) -> RequestError:
+    """Return the error for content at a `path` that a format cannot express."""
+    return RequestError("invalid_request", f"{path}: {what} cannot be sent in {format}")
 
 
 def refuse_choices(
     request: ChatRequest, *, format: str, what: str = "more than one choice"
 ) -> None:
-    """Refuse a request for several answers, for formats that have one.
+    """Refuse a request for several answers, for formats with one.
 
     Raises:
-        RequestError: it asks for more than one.
+        RequestError: it requests more than one.
     """
     if request.n is not None and request.n > 1:
         raise unsupported("n", what, format=format)
@@ -60,13 +60,13 @@ def restrict_tools(request: ChatRequest) -> ChatRequest:
     allowed = {*request.allowed_tools}
     tools = [tool for tool in request.tools or () if tool.function.name in allowed]
     if not tools:
-        what = f"allowed_tools: {request.allowed_tools[0][:80]!r} is none of the tools"
+        what = f"allowed_tools: {request.allowed_tools[0][:80]!r} is not in `tools`"
         raise RequestError("invalid_request", what)
     return msgspec.structs.replace(request, tools=tools, allowed_tools=None)
 
 
 def fit_user(user: str | None, *, longest: int) -> str | None:
-    """Return the name of a user, or its SHA-256 in hex if it is longer than the provider allows.
+    """Return a `user`, or its SHA-256 in hex if it is longer than the provider allows.
 
     The provider can still distinguish users by it.
     """
@@ -98,22 +98,22 @@ def join_text(content: str | Sequence[object] | None) -> str:
     return "".join(part.text for part in content if isinstance(part, TextPart))
 
 
-def parse_arguments(call: FunctionCall, *, place: str) -> dict[str, Any]:
-    """Read a call's arguments for formats that take an object; "" and null are {}.
+def parse_arguments(call: FunctionCall, *, path: str) -> dict[str, Any]:
+    """Parse a call's arguments for formats that require an object; "" and null are {}.
 
     Raises:
-        RequestError: they are no JSON object.
+        RequestError: they are not a JSON object.
     """
     if call.arguments.strip() in ("", "null"):
         return {}
     arguments = parse_object(call.arguments)
     if arguments is None:
-        raise RequestError("invalid_request", f"{place}.arguments: it is no JSON object")
+        raise RequestError("invalid_request", f"{path}.arguments: must be a JSON object")
     return arguments
 
 
 def parse_object(text: str) -> dict[str, Any] | None:
-    """Read a JSON object that a client sent as text; None for any other text.
+    """Parse a JSON object that a client sent as text; None for any other text.
 
     The object can be encoded again. `requests.check_chat` has bounded such texts.
     """
@@ -122,7 +122,7 @@ def parse_object(text: str) -> dict[str, Any] | None:
     try:
         value = msgspec.json.decode(text)
     except (ValueError, RecursionError):
-        # The standard library takes NaN, and half a surrogate pair, which becomes "?":
+        # The standard library accepts NaN, and half a surrogate pair, which becomes "?":
         # replacing each half on its own costs 100 times as much.
         try:
             loose = json.dumps(decode(text), ensure_ascii=False)
@@ -133,7 +133,7 @@ def parse_object(text: str) -> dict[str, Any] | None:
 
 
 def list_reasoning(message: AssistantMessage) -> list[ReasoningPart]:
-    """Return the reasoning of an assistant message, whatever its form."""
+    """Return the reasoning of an assistant message, regardless of its form."""
     parts: list[ReasoningPart] = []
     if isinstance(message.content, list):
         parts = [part for part in message.content if isinstance(part, ReasoningPart)]

@@ -1,8 +1,8 @@
-"""Reordering of tool calls and results into the order that the formats of upstreams require.
+"""Reordering of tool calls and results into the order that upstream formats require.
 
-The formats agree on the order: a turn that calls tools is followed by the results of all its
-calls, and by no other results. Most refuse any other conversation, such as that of an agent
-that was stopped during a call, or one whose beginning was truncated. So results are moved
+The order is the same in all formats: a turn with tool calls is followed by the results of exactly
+these calls. Most refuse any other conversation, such as one of an agent that was stopped during a
+call, or one whose beginning was truncated. So results are moved
 behind their calls, a call without a result gets a placeholder, and a result without its call
 becomes a text of the user.
 
@@ -40,7 +40,7 @@ class ExchangeForm(NamedTuple):
     ids: re.Pattern[str] = _ANY
     """The ids that it allows."""
     short: bool = False
-    """Whether ids must have nine letters and digits, as Mistral's."""
+    """Whether ids must have nine letters and digits, as at Mistral."""
     unique: bool = False
     """Whether the ids of calls must be unique in the conversation."""
     stray_results: bool = False
@@ -50,15 +50,15 @@ class ExchangeForm(NamedTuple):
     links: bool = True
     """Whether an image in a result may be a URL that the provider fetches."""
     files: bool = True
-    """Whether a user message may have files; else the optional ones are left out."""
+    """Whether a user message may have files; else the optional ones are dropped."""
     prefill: bool = True
-    """Whether the last turn may be the assistant's, which the model continues."""
+    """Whether the last turn may be the assistant's, for the model to continue."""
     trailing_space: bool = True
     """Whether such a turn may end in white space."""
 
 
 class Exchange(NamedTuple):
-    """A conversation in the order of a format, and the changes made for it."""
+    """A conversation in the order of a format, and the changes for that."""
 
     messages: list[Message]
     changes: tuple[str, ...] = ()
@@ -77,10 +77,10 @@ def arrange(messages: list[Message], form: ExchangeForm) -> Exchange:
         messages = _leave_out_files(messages, changes)
     if not _is_arranged(messages, form):
         messages = list(_Arranged(messages, form, changes))
-    if not form.prefill and messages and _is_said(messages[-1]):
+    if not form.prefill and messages and _is_answer(messages[-1]):
         messages = [*messages, UserMessage(_GO_ON)]
-        changes.append(f"takes no last message of the assistant: {_GO_ON!r} was sent after it")
-    elif not form.trailing_space and messages and _is_said(messages[-1]):
+        changes.append(f"does not allow a last message of the assistant: added {_GO_ON!r}")
+    elif not form.trailing_space and messages and _is_answer(messages[-1]):
         messages = _trim_last(messages, changes)
     return Exchange(messages, tuple(changes))
 
@@ -108,17 +108,17 @@ def _is_arranged(messages: list[Message], form: ExchangeForm) -> bool:
                 waiting.add(call.id)
             if unique:
                 seen |= waiting
-    # Calls that nothing follows are not interrupted yet.
+    # Calls at the end are not interrupted yet.
     return not waiting or type(messages[-1]) is AssistantMessage
 
 
-def _is_said(message: Message) -> bool:
-    """Return whether a message is the assistant's, without tool calls."""
+def _is_answer(message: Message) -> bool:
+    """Return whether a message is the assistant's and has no tool calls."""
     return isinstance(message, AssistantMessage) and not message.tool_calls
 
 
 def _trim_last(messages: list[Message], changes: list[str]) -> list[Message]:
-    """Return a conversation whose last message, the assistant's, does not end in white space."""
+    """Remove white space at the end of the last message, the assistant's."""
     last = messages[-1]
     parts: Any = last.content
     if isinstance(parts, str):
@@ -130,35 +130,35 @@ def _trim_last(messages: list[Message], changes: list[str]) -> list[Message]:
     trimmed = text.rstrip()
     if trimmed == text:
         return messages
-    changes.append("takes no last message that ends in white space: it was left out there")
+    changes.append("does not allow white space at the end of the last message: removed")
     if isinstance(parts, str):
         parts = trimmed
     else:
         rest = [msgspec.structs.replace(parts[-1], text=trimmed)] if trimmed else []
         parts = [*parts[:-1], *rest]
-    said = [msgspec.structs.replace(last, content=parts)] if parts else []
-    return [*messages[:-1], *said]
+    ending = [msgspec.structs.replace(last, content=parts)] if parts else []
+    return [*messages[:-1], *ending]
 
 
 def _leave_out_files(messages: list[Message], changes: list[str]) -> list[Message]:
     """Return a conversation without its optional files."""
-    kept: list[Message] = []
+    rest: list[Message] = []
     changed = False
     for message in messages:
         if not isinstance(message, UserMessage) or isinstance(message.content, str):
-            kept.append(message)
+            rest.append(message)
             continue
         left = [part for part in message.content if not _is_optional(part)]
         if len(left) == len(message.content):
-            kept.append(message)
+            rest.append(message)
             continue
         changed = True
         if left:
-            kept.append(msgspec.structs.replace(message, content=left))
+            rest.append(msgspec.structs.replace(message, content=left))
     if not changed:
         return messages
-    changes.append("takes no files: those that a text stands for were left out")
-    return kept
+    changes.append("does not support files: dropped those with a text instead")
+    return rest
 
 
 def _is_optional(part: _Part) -> bool:
@@ -176,7 +176,7 @@ class _Arranged:
         """The numbers of the messages with the results of the calls."""
         self._stray_results: set[int] = set()
         self._images: list[_Part] = []
-        """Of results, for the next message of the user."""
+        """The images of results, for the next message of the user."""
         self._renamed_in: set[int] = set()
         """The numbers of the messages with a call whose id is replaced."""
         self._ids = self._rename()
@@ -197,13 +197,13 @@ class _Arranged:
                 calling = []
             if isinstance(message, ToolMessage):
                 if number in self._stray_results:
-                    yield from self._say(message)
+                    yield from self._render_orphan(message)
             elif isinstance(message, UserMessage):
                 yield self._add_images(message)
             else:
                 yield from self._show()
                 yield message
-        # Calls that nothing follows are not interrupted yet.
+        # Calls at the end are not interrupted yet.
         yield from self._answer(calling, every=False)
         yield from self._show()
 
@@ -218,8 +218,8 @@ class _Arranged:
         images, self._images = self._images, []
         if not images:
             return message
-        said = message.content
-        parts = [TextPart(said)] if isinstance(said, str) else said
+        content = message.content
+        parts = [TextPart(content)] if isinstance(content, str) else content
         return msgspec.structs.replace(message, content=[*images, *parts])
 
     def _take_images(self, result: ToolMessage) -> ToolMessage:
@@ -228,10 +228,10 @@ class _Arranged:
         if not images:
             return result
         texts = [part for part in result.content if isinstance(part, TextPart)]
-        head = f"What the tool call {result.tool_call_id[:80]!r} shows:"
+        head = f"Images of the tool call {result.tool_call_id[:80]!r}:"
         self._images += [TextPart(head), *images]
         texts.append(TextPart("[Its images are in the next message.]"))
-        # As one text, which every host takes.
+        # As one text, which every host accepts.
         return msgspec.structs.replace(result, content="\n".join(part.text for part in texts))
 
     def _answer(self, calling: list[_CallPosition], *, every: bool = True) -> Iterator[Message]:
@@ -242,15 +242,15 @@ class _Arranged:
         for number, position in found:
             result = self._messages[number]
             assert isinstance(result, ToolMessage)  # noqa: S101  (for mypy)
-            told = self._ids[position]
-            if told != result.tool_call_id:
-                result = msgspec.structs.replace(result, tool_call_id=told)
+            new_id = self._ids[position]
+            if new_id != result.tool_call_id:
+                result = msgspec.structs.replace(result, tool_call_id=new_id)
             if not self._form.links:
                 result = self._name_links(result)
             yield result if self._form.images else self._take_images(result)
         for position in calling:
             if position not in self._results and (every or found):
-                self._note("takes no tool call without a result: one that says so was sent")
+                self._note("does not allow a tool call without a result: added a placeholder")
                 yield ToolMessage(_NO_RESULT, self._ids[position], is_error=True)
 
     def _name_links(self, result: ToolMessage) -> ToolMessage:
@@ -258,16 +258,16 @@ class _Arranged:
         content = result.content
         if isinstance(content, str) or not any(map(_is_link, content)):
             return result
-        self._note("takes no image by its URL in the result of a tool: the URL was sent")
+        self._note("does not support image URLs in a tool result: sent the URL as text")
         parts = [_name_link(part) if _is_link(part) else part for part in content]
         return msgspec.structs.replace(result, content=parts)
 
-    def _say(self, result: ToolMessage) -> Iterator[Message]:
+    def _render_orphan(self, result: ToolMessage) -> Iterator[Message]:
         """Yield a result without its call."""
         if self._form.stray_results:
             yield result
             return
-        self._note("takes no result without its tool call: it was sent as the user's text")
+        self._note("does not allow a tool result without its call: sent as the user's text")
         head = TextPart(f"Result of the tool call {result.tool_call_id[:80]!r}:\n")
         content = result.content
         parts = [TextPart(content)] if isinstance(content, str) else content
@@ -294,20 +294,20 @@ class _Arranged:
                     self._stray_results.add(number)
 
     def _rename(self) -> dict[_CallPosition, str]:
-        """Choose the id under which each call is sent."""
+        """Choose the id of each call in the request."""
         form = self._form
-        said = [
+        calls = [
             ((number, index), call.id)
             for number, message in enumerate(self._messages)
             if isinstance(message, AssistantMessage)
             for index, call in enumerate(message.tool_calls or ())
         ]
-        taken = {name for _, name in said if form.ids.fullmatch(name)}
+        taken = {name for _, name in calls if form.ids.fullmatch(name)}
         counts: dict[str, int] = {}
-        """How often each id came."""
+        """The number of occurrences of each id."""
         found: dict[_CallPosition, str] = {}
         sent: dict[tuple[str, int], str] = {}
-        for position, name in said:
+        for position, name in calls:
             nth = counts.get(name, 0) if form.unique else 0
             counts[name] = counts.get(name, 0) + 1
             if nth == 0 and name in taken:
@@ -341,7 +341,7 @@ def _digest(id: str, nth: int, *, short: bool, taken: set[str]) -> str:
     salt = 0
     while True:
         digest = sha256(f"{salt} {nth} {id}".encode(errors="replace")).hexdigest()
-        told = digest[:9] if short else f"call_{digest[:32]}"
-        if told not in taken:
-            return told
+        new_id = digest[:9] if short else f"call_{digest[:32]}"
+        if new_id not in taken:
+            return new_id
         salt += 1

@@ -1,7 +1,7 @@
-"""Extra fields of Chat Completions that the chat request does not have, in other dialects.
+"""Extras: Chat Completions fields that the chat request lacks, in other dialects.
 
-Providers have added them, and clients send them to any provider: each dialect maps those that
-it has a field for. Thinking becomes a reasoning effort for all others.
+Providers have added them, and clients send them to any provider: each dialect maps those with an
+equivalent. Thinking becomes a reasoning effort for all others.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from typing import Any, Final
 from ...errors import RequestError
 
 BUDGETS: Final = ((4096, "low"), (16_384, "medium"))
-"""The efforts for budgets below so many tokens; any other is "high"."""
+"""The efforts for budgets below these token counts; any other is "high"."""
 
 CHANGE_ANSWER: Final = (
     "modalities",
@@ -35,7 +35,7 @@ def check_extras(extras: Mapping[str, Any]) -> None:
         RequestError: `invalid_request`, there are too many.
     """
     if len(extras) > MAX_EXTRAS:
-        what = f"{len(extras)} fields are not known here; at most {MAX_EXTRAS} are taken"
+        what = f"{len(extras)} unknown fields; send at most {MAX_EXTRAS}"
         raise RequestError("invalid_request", what)
 
 
@@ -43,22 +43,22 @@ def changes_answer(name: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in CHANGE_ANSWER)
 
 
-def placed_at(paths: Mapping[str, str]) -> Callable[..., dict[str, Any] | None]:
-    """Return a function that puts extras at these paths, with dots between the steps."""
+def render_at(paths: Mapping[str, str]) -> Callable[..., dict[str, Any] | None]:
+    """Return a function that renders extras at these paths, with steps separated by dots."""
     steps = {name: tuple(path.split(".")) for name, path in paths.items()}
 
-    def place(name: str, value: Any, *, quirks: Any) -> dict[str, Any] | None:
+    def render(name: str, value: Any, *, quirks: Any) -> dict[str, Any] | None:
         if name not in steps:
             return None
         for step in reversed(steps[name]):
             value = {step: value}
         return value  # type: ignore[no-any-return]  # there is a step
 
-    return place
+    return render
 
 
 def is_claudes(thinking: Any) -> bool:
-    """Return whether `thinking` is Claude's; others use the name without a budget."""
+    """Return whether `thinking` is in Claude's form; others have no budget in it."""
     match thinking:
         case {"type": "disabled" | "adaptive"} | {"budget_tokens": int()}:
             return True
@@ -67,7 +67,7 @@ def is_claudes(thinking: Any) -> bool:
 
 
 def find_effort(name: str, value: Any, *, words_only: bool) -> str | None:
-    """Return the effort that an extra stands for; with `words_only`, only if it names one."""
+    """Return the effort of an extra; with `words_only`, only if it names one."""
     match name, value:
         case "reasoning", {"effort": str(effort)}:
             return effort

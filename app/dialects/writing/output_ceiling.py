@@ -1,8 +1,8 @@
-"""The limit on the output that a request body may ask for. No I/O.
+"""Output limit of a request body: its length, number of answers and reasoning budget. No I/O.
 
-A body may be rendered, a client's own, or changed by `provider_options`. The length of an
-answer, the number of answers and the reasoning budget are found by the names that the hosts of
-all formats use, anywhere in it, ignoring case, "_" and "-", as some hosts do.
+A body may be rendered, a client's own, or changed by `provider_options`. The limits are found by
+the names that the hosts of all formats use, anywhere in it, ignoring case, "_" and "-", as some
+hosts do.
 """
 
 from collections.abc import Mapping
@@ -93,21 +93,21 @@ _CONTENT: Final = frozenset(
         "clientmetadata",
     )
 )
-"""Content for the model, and schemas: in there these names mean something else."""
+"""Content for the model, and schemas, in which these names have other meanings."""
 
 _LEAST_BUDGET: Final = 1024
 """Claude's minimum."""
 
 
 def bound_output(body: Mapping[str, Any], ceiling: OutputCeiling, *, field: str) -> dict[str, Any]:
-    """Return a body that asks for no more than the ceiling.
+    """Return a body that does not exceed the ceiling.
 
-    `field` is the path of the format's own limit, with dots between the steps: the body always
-    has this one, and no other.
+    `field` is the path of the format's own limit, with steps separated by dots: the body always has
+    this one, and no other.
 
     Raises:
-        RequestError: `invalid_request`, the body asks for more answers, or for thought that
-            leaves no room for one.
+        RequestError: `invalid_request`, the body requests more answers, or thinking that leaves no
+            tokens for the answer.
     """
     *above, name = field.split(".")
     where, steps = _gather(dict(body), above)
@@ -123,9 +123,9 @@ def bound_output(body: Mapping[str, Any], ceiling: OutputCeiling, *, field: str)
 def _gather(
     body: dict[str, Any], above: list[str]
 ) -> tuple[dict[str, Any], list[tuple[dict[str, Any], str]]]:
-    """Return the object that the steps lead to, all spellings of them joined.
+    """Return the object at a path, with all spellings merged, and its parents.
 
-    And the objects on the way, each without the step that leads on, with that.
+    Each parent comes without the step that follows, and with the name of that step.
     """
     steps = []
     for step in above:
@@ -146,7 +146,7 @@ class _Bounds:
         self._limit = limit
 
     def fields(self, fields: Mapping[str, Any], *, path: str) -> dict[str, Any]:
-        """Return the fields of an object, and of those in it, with what is too much lowered."""
+        """Return the fields of an object, with excessive values lowered at any depth."""
         return {
             name: self._field(name, value, path=f"{path}.{name}" if path else name)
             for name, value in fields.items()
@@ -161,8 +161,8 @@ class _Bounds:
                 return value
             raise RequestError(
                 "invalid_request",
-                f"{path[:120]}: {str(value)[:40]!r} asks for other than the {self._choices} "
-                "answers that were reserved for; say how many in `n` of the request",
+                f"{path[:120]}: {str(value)[:40]!r} differs from the {self._choices} answers "
+                "reserved; set `n`",
             )
         if plain in BUDGETS:
             return self._budget(plain, value, path=path)
@@ -178,7 +178,7 @@ class _Bounds:
         return value
 
     def _budget(self, plain: str, value: Any, *, path: str) -> Any:
-        """Return a budget that is a part of the limit; -1 leaves it to the model, within that."""
+        """Return a budget below the limit; -1 leaves it to the model, within the limit."""
         if value in (0, -1) or (_is_count(value) and value < self._limit):
             return value
         if plain != "budgettokens":
@@ -186,8 +186,8 @@ class _Bounds:
         if self._limit <= _LEAST_BUDGET:
             raise RequestError(
                 "invalid_request",
-                f"{path[:120]}: limits leave {self._limit} tokens for the answer, and thinking "
-                f"needs more than {_LEAST_BUDGET}; ask without it, or later",
+                f"{path[:120]}: usage limits leave {self._limit} tokens, and thinking needs "
+                f"more than {_LEAST_BUDGET}; disable thinking, or try again later",
             )
         return max(_LEAST_BUDGET, self._limit // 2)
 
@@ -197,5 +197,5 @@ def _is_count(value: Any) -> bool:
 
 
 def _plain(name: str) -> str:
-    """Return what all spellings of a name have in common, those too that Go takes for the same."""
+    """Return a name normalized across spellings, including those that Go treats as equal."""
     return name.casefold().replace("_", "").replace("-", "")

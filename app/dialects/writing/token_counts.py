@@ -1,7 +1,7 @@
-"""The token counting calls of the upstream formats that have one. No I/O.
+"""Token counting calls of the upstream formats that have one. No I/O.
 
-Each takes the body of the request without the fields that only shape the answer, and returns
-one number.
+Each sends the body of the request without the fields that only affect the answer, and returns one
+number.
 """
 
 import base64
@@ -13,7 +13,7 @@ import msgspec
 from ..reading.json_values import count, decode, mapping
 
 GOOGLES: Final = "/publishers/"
-"""In base URLs of Vertex AI, and not in those of the Gemini API."""
+"""A part of Vertex AI's base URLs, but not of the Gemini API's."""
 
 _ANTHROPIC: Final = (
     "messages",
@@ -49,14 +49,14 @@ class Count(NamedTuple):
     """The counting call of a format."""
 
     path: str
-    """Appended to the base URL; may hold `MODEL`."""
+    """The path after the base URL, which may contain `MODEL`."""
     render: Callable[..., dict[str, Any]]
-    """(body, *, model, base_url) to the body of the call; of the request for an answer."""
+    """(body, *, model, base_url) of the request for an answer, to the body of the call."""
     field: str
     """The field of the answer with the count."""
 
     def read(self, answer: bytes) -> int | None:
-        """Read the answer; None if it has no count."""
+        """Parse the answer; None if it has no count."""
         try:
             return count(mapping(decode(answer.decode())).get(self.field))
         except ValueError:
@@ -78,10 +78,10 @@ def _vertex_anthropic(body: dict[str, Any], *, model: str, base_url: str) -> dic
 
 def _invoke(body: dict[str, Any], *, model: str, base_url: str) -> dict[str, Any]:
     budget = count(mapping(body.get("thinking")).get("budget_tokens")) or 0
-    # A count need not say how long the answer may be, but invoke has to, and beyond its thoughts.
+    # A count needs no `max_tokens`, but invoke requires one, above the thinking budget.
     whole = {**body, "max_tokens": max(count(body.get("max_tokens")) or 1, budget + 1)}
-    asked = base64.b64encode(msgspec.json.encode(whole)).decode()
-    return {"input": {"invokeModel": {"body": asked}}}
+    encoded = base64.b64encode(msgspec.json.encode(whole)).decode()
+    return {"input": {"invokeModel": {"body": encoded}}}
 
 
 def _converse(body: dict[str, Any], *, model: str, base_url: str) -> dict[str, Any]:

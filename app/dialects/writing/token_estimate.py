@@ -1,6 +1,6 @@
-"""Estimate of the tokens of a request or an answer, without asking its provider. No I/O.
+"""Estimate of the tokens of a request or an answer, without its provider. No I/O.
 
-A token is four characters of ASCII, two of the alphabets that UTF-8 writes in two bytes, one of
+A token is four characters of ASCII, two of the alphabets with two bytes in UTF-8, one of
 Chinese, Japanese or Korean, and half an emoji. Tokenizers differ from this by a third either
 way in prose, and by more in code. Images count as the largest that Anthropic does not shrink,
 files by their size.
@@ -61,19 +61,19 @@ MESSAGE: Final = 4
 TOOL: Final = 12
 """Overhead of a tool, a call or a result."""
 TOOLS: Final = 300
-"""The provider's own instructions about tools, if there are any."""
+"""The provider's own instructions about tools, if the request has any."""
 IMAGE: Final = 1_600
 MADE_IMAGE: Final = 1_300
-"""An image that is the answer: what Gemini counts for one, and OpenAI for one of medium quality."""
+"""A generated image: Gemini's count, and OpenAI's for medium quality."""
 SMALL_IMAGE: Final = 85
 """An image of low detail."""
 STORED_FILE: Final = 2_000
-"""A small file, or one that is given by its id: a page."""
+"""A small file, or a file by its id: a page."""
 
 _FILE_BYTES: Final = 40
-"""Bytes of a PDF for a token: a page has some 80 KB and 2,000 tokens."""
+"""Bytes of a PDF per token: a page has some 80 KB and 2,000 tokens."""
 _AUDIO_BYTES: Final = 1_000
-"""Bytes of audio for a token: 32 KB and 32 tokens a second."""
+"""Bytes of audio per token: 32 KB and 32 tokens a second."""
 
 _ASCII: Final = bytes(range(0x80))
 _TAILS: Final = bytes(range(0x80, 0xC0))
@@ -95,20 +95,20 @@ def estimate_tokens(chat: ChatRequest) -> int:
     if chat.response_format is not None:
         total += estimate_text(msgspec.json.encode(chat.response_format))
     if chat.provider_options:
-        # They may hold documents, or a conversation.
+        # They may contain documents, or a conversation.
         total += estimate_text(msgspec.json.encode(chat.provider_options))
     if isinstance(chat, TranslatedRequest):
         if chat.extras:
             total += estimate_text(msgspec.json.encode(chat.extras))
         body = chat.client_body
         if body is not None and (body.beyond or body.ignored or body.foreign or body.shortened):
-            # Only its own dialect can say all of it.
+            # Only its own dialect expresses all of it.
             total = max(total, tokens_of(_weigh_value(body.body)))
     return total
 
 
 def _weigh_value(value: Any) -> int:
-    """Return the length of all texts of a JSON value, in quarters of a token: 0.2 us a value."""
+    """Estimate all texts of a JSON value, in quarters of a token: 0.2 us a value."""
     weight = 0
     left = [value]
     while left:
@@ -150,7 +150,7 @@ def estimate_output(events: Iterable[Event]) -> int:
 
 
 def weigh_event(event: Event) -> int:
-    """Return the length of a piece of an answer, in quarters of a token."""
+    """Estimate a piece of an answer, in quarters of a token."""
     match event:
         case TextDelta() | ReasoningDelta() | RefusalDelta():
             return weigh_text(event.text)
@@ -174,7 +174,7 @@ def weigh_event(event: Event) -> int:
 
 
 def has_unsized(chat: ChatRequest) -> bool:
-    """Return whether a request has a file whose size the relay does not know."""
+    """Return whether a request has a file of unknown size."""
     return any(
         isinstance(part, FilePart) and not (part.file.file_data or "").startswith("data:")
         for message in chat.messages
@@ -199,7 +199,7 @@ def tokens_of(weight: int) -> int:
 
 
 def weigh_text(text: str | bytes) -> int:
-    """Estimate the length of a text, in quarters of a token."""
+    """Estimate a text, in quarters of a token."""
     data = text.encode(errors="replace") if isinstance(text, str) else text
     if data.isascii():
         return len(data)
@@ -259,7 +259,7 @@ def _tools(chat: ChatRequest) -> int:
     own = chat.client_body if isinstance(chat, TranslatedRequest) else None
     listed = own.body.get("tools") if own else None
     if isinstance(listed, list) and listed:
-        # They may have more than the chat request can say.
+        # They may have more than the chat request can express.
         return TOOLS + TOOL * len(listed) + estimate_text(msgspec.json.encode(listed))
     return TOOLS + sum(map(_tool, chat.tools)) if chat.tools else 0
 

@@ -306,7 +306,7 @@ def test_a_call_with_arguments_that_are_no_object_is_a_failure(arguments: str) -
     events = ended(*call(0, arguments), reason="tool_calls")
 
     assert accumulate(payloads_of(events))["error"]["type"] == "api_error"
-    with pytest.raises(UpstreamError, match="'f' with arguments that are no JSON object"):
+    with pytest.raises(UpstreamError, match="'f' are not a JSON object"):
         render_result("st_T", events)
 
 

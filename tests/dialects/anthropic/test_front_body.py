@@ -309,7 +309,7 @@ def test_a_long_block_is_shortened() -> None:
 
 
 def test_what_the_client_relies_on_is_beyond_others() -> None:
-    assert original_of(max_tokens=0).beyond == ("max_tokens: 0, which only fills a cache,",)
+    assert original_of(max_tokens=0).beyond == ("max_tokens: 0, for filling the cache,",)
     assert original_of(inference_geo="eu").beyond == ("inference_geo: this field",)
 
 

@@ -165,7 +165,7 @@ def test_a_compaction_goes_back_as_it_came() -> None:
 def test_what_is_no_compaction_is_refused_where_it_stands(data: str) -> None:
     part = {"type": "opaque", "format": "anthropic.compaction", "data": data}
 
-    with pytest.raises(RequestError, match=r"messages\[0\]\.content\[1\]\.data: it is no comp"):
+    with pytest.raises(RequestError, match=r"messages\[0\]\.content\[1\]\.data: must be a comp"):
         turns(assistant([text("b"), part]))
 
 
@@ -218,11 +218,11 @@ REFUSED: list[tuple[Any, str]] = [
     (user([text("a"), SOUND]), "messages[1].content[1]: sound cannot be sent"),
     (user([{"type": "image_url", "image_url": {"url": "ftp://a"}}]), "messages[1].content[0]: an"),
     (tool("i", [{"type": "image_url", "image_url": {"url": "data:,a"}}]), "messages[1].content[0]"),
-    (user([file(file_data="AAAA")]), "messages[1].content[0]: a file that is no base64 data URL"),
-    (user([file(filename="a")]), "messages[1].content[0]: a file that is no base64 data URL"),
+    (user([file(file_data="AAAA")]), "messages[1].content[0]: a file without a base64 data: URL"),
+    (user([file(filename="a")]), "messages[1].content[0]: a file without a base64 data: URL"),
     (user([file(file_data="data:a/b;base64,AA")]), "messages[1].content[0]: a file of the type 'a/b'"),
-    (user([file(file_data="data:text/a;base64,!")]), "messages[1].content[0]: it is no UTF-8 text"),
-    (user([file(file_data="data:text/a;base64,//4=")]), "messages[1].content[0]: it is no UTF-8"),
+    (user([file(file_data="data:text/a;base64,!")]), "messages[1].content[0]: must be base64 of UTF-8 text"),
+    (user([file(file_data="data:text/a;base64,//4=")]), "messages[1].content[0]: must be base64 of UTF-8"),
     (assistant(tool_calls=[call("i"), call("j", "f", "[1]")]), "messages[1].tool_calls[1].function"),
     (assistant(tool_calls=[call("i", "f", '{"x":')]), "messages[1].tool_calls[0].function"),
 ]  # fmt: skip

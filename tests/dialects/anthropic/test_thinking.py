@@ -18,11 +18,11 @@ from app.requests import ChatRequest, parse_chat_request
 
 pytestmark = pytest.mark.pure
 
-TEMPERATURE = "takes no temperature but 1 for a model that thinks: left out"
-TOP_P = "takes no top_p below 0.95 for a model that thinks: left out"
-FORCED = "takes no forced tool_choice for a model that thinks: 'auto' was sent"
+TEMPERATURE = "requires temperature 1 for a model that thinks: dropped"
+TOP_P = "does not allow top_p below 0.95 for a model that thinks: dropped"
+FORCED = "does not allow a forced tool_choice for a model that thinks: sent 'auto'"
 
-ONE = "takes only one of temperature and top_p for this model: {} was left out"
+ONE = "allows only one of temperature and top_p for this model: dropped {}"
 
 TOOL = {"type": "function", "function": {"name": "f"}}
 BY_NAME = {"type": "function", "function": {"name": "f"}}
@@ -143,7 +143,7 @@ def test_converse_takes_no_more_effort_than_the_model_thinks(
     if thinking:
         options = {"additionalModelRequestFields": {"thinking": thinking}}
     request = parse({"reasoning_effort": effort, "provider_options": options})
-    told = [f"takes no reasoning_effort {effort!r}: {sent!r} was sent"]
+    told = [f"does not support reasoning_effort {effort!r}: sent {sent!r}"]
 
     assert converse.render_request(request, model=OLD).body["outputConfig"] == {"effort": sent}
     changes = converse.render_request(request, model=OLD, quirks=converse.Quirks()).changes

@@ -116,7 +116,7 @@ def cited(index: int, *citations: Any) -> list[dict[str, Any]]:
 
 
 def dropped(kind: str) -> Notice:
-    return Notice("block_dropped", f"upstream 'u' sent a block {kind!r}, which was left out")
+    return Notice("block_dropped", f"upstream 'u' sent a block {kind!r}: dropped")
 
 
 def answer(*payloads: Any) -> bytes:

@@ -67,7 +67,7 @@ def test_values_at_paths_are_one_text(values: list[dict[str, Any]], text: str) -
     ],
 )
 def test_values_that_cannot_be_placed_are_refused(values: list[dict[str, Any]]) -> None:
-    with pytest.raises(ValueError, match=r"place|hole|kind"):
+    with pytest.raises(ValueError, match=r"path|gap|type"):
         write(*values)
 
 

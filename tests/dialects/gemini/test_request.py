@@ -99,23 +99,31 @@ def test_media_are_sent_inline_or_by_their_place(
 
 
 @pytest.mark.parametrize(
-    ("part", "place", "what"),
+    ("part", "path", "what"),
     [
-        (image("cat.png"), ".image_url.url", "anything but a base64 data: URL"),
-        (image("data:image/png,plain"), ".image_url.url", "anything but a base64 data: URL"),
+        (image("cat.png"), ".image_url.url", "anything but a base64 data:, https: or gs: URL"),
+        (
+            image("data:image/png,plain"),
+            ".image_url.url",
+            "anything but a base64 data:, https: or gs: URL",
+        ),
         (file(file_data="AA=="), ".file.file_data", "data without a media type"),
         (file(file_data="AA==", filename="a.xyz"), ".file.file_data", "data without a media type"),
-        (file(file_id="https://x/y"), ".file.file_id", "a URL whose end does not tell"),
-        (file(file_id="file-123"), ".file.file_id", "anything but a base64 data: URL"),
+        (file(file_id="https://x/y"), ".file.file_id", "a URL without a known extension"),
+        (
+            file(file_id="file-123"),
+            ".file.file_id",
+            "anything but a base64 data:, https: or gs: URL",
+        ),
         (file(filename="a.pdf"), ".file", "has no file_data or file_id"),
     ],
 )
-def test_media_that_cannot_be_sent_are_refused(part: dict[str, Any], place: str, what: str) -> None:
+def test_media_that_cannot_be_sent_are_refused(part: dict[str, Any], path: str, what: str) -> None:
     with pytest.raises(RequestError) as refused:
         parts(said("a"), part)
 
     assert refused.value.code == "invalid_request"
-    assert refused.value.message.startswith(f"messages[0].content[1]{place}: {what}")
+    assert refused.value.message.startswith(f"messages[0].content[1]{path}: {what}")
 
 
 def test_thoughts_are_not_sent_back() -> None:
@@ -167,7 +175,9 @@ def test_parts_of_googles_tools_go_back_as_they_came() -> None:
 
 @pytest.mark.parametrize("data", ["", "[]", "{"])
 def test_a_part_that_is_none_is_refused(data: str) -> None:
-    with pytest.raises(RequestError, match=r"messages\[0\].content\[0\].data: not a JSON object"):
+    with pytest.raises(
+        RequestError, match=r"messages\[0\].content\[0\].data: must be a JSON object"
+    ):
         contents(assistant(signature(data, "gemini.part")))
 
 
@@ -311,14 +321,19 @@ def test_an_effort_is_a_level_or_a_budget(effort: str, model: str, config: Any) 
 @pytest.mark.parametrize(
     ("effort", "model", "config", "told"),
     [
-        ("max", "gemini-3.6-flash", "HIGH", "takes no reasoning_effort 'max': 'high' was sent"),
-        ("ultra", "gemini-latest", "HIGH", "takes no reasoning_effort 'ultra': 'high' was sent"),
+        ("max", "gemini-3.6-flash", "HIGH", "does not support reasoning_effort 'max': sent 'high'"),
+        (
+            "ultra",
+            "gemini-latest",
+            "HIGH",
+            "does not support reasoning_effort 'ultra': sent 'high'",
+        ),
         ("xhigh", "gemini-3.1-pro", "XHIGH", None),
         ("none", "gemini-3.1-pro", "LOW", None),
         ("max", "gemini-2.5-pro", 24576, None),
         (
             *("ultra", "gemini-2.5-pro", 24576),
-            "takes no reasoning_effort 'ultra': a budget of 24576 tokens was sent",
+            "does not support reasoning_effort 'ultra': sent a budget of 24576 tokens",
         ),
     ],
 )

@@ -151,7 +151,7 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
     ),
     "a-draft-of-a-picture": (
         [chunk({"inlineData": {"mimeType": "image/png", "data": "AA=="}, "thought": True}), STOP],
-        stopped(Notice("thought_media", "the model drew a draft, which is left out")),
+        stopped(Notice("thought_media", "the draft of an image was dropped")),
     ),
     "media-without-any": (
         [chunk({"inlineData": {}}, {"fileData": "x"}, text("a")), STOP],

@@ -199,7 +199,7 @@ def test_a_cut_after_the_finish_is_worth_a_notice_only() -> None:
     found = play([sse(TEXT, STOP)], cut=CUT)
 
     assert outcome(found) == FINISHED
-    notice = Notice("upstream_timeout", "after the whole answer: upstream 'u' fell silent")
+    notice = Notice("upstream_timeout", "after the complete answer: upstream 'u' fell silent")
     assert [event for event in found if isinstance(event, Notice)] == [notice]
 
 
@@ -210,7 +210,7 @@ def test_garbage_after_the_finish_is_worth_a_notice_only(garbage: bytes, end: by
 
     assert outcome(found) == FINISHED
     assert end_of(found).usage == TokenCounts(input_tokens=1)
-    what = "after the whole answer: upstream 'u' sent a message that is no JSON object"
+    what = "after the complete answer: upstream 'u' sent a message that is not a JSON object"
     notices = [event for event in found if isinstance(event, Notice)]
     assert notices == [Notice("upstream_invalid_response", what)]
 

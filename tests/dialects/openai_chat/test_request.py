@@ -227,12 +227,12 @@ NONE: list[str] = []
     ("quirks", "messages", "kept", "told"),
     [
         ({}, NAMED, ALL, ()),
-        ({"names": "none"}, NAMED, NONE, ("knows no name in messages: left out",)),
-        ({"plain": True}, NAMED, NONE, ("knows no name in messages: left out",)),
+        ({"names": "none"}, NAMED, NONE, ("does not support name in messages: dropped",)),
+        ({"plain": True}, NAMED, NONE, ("does not support name in messages: dropped",)),
         ({"names": "none"}, [{"role": "user", "content": "x"}], NONE, ()),
         (
             *({"names": "user"}, NAMED, USERS),
-            ("knows no name in other messages than the user's: left out",),
+            ("does not support name in messages of other roles: dropped",),
         ),
         ({"names": "user"}, NAMED[1:2], USERS, ()),
     ],

@@ -63,12 +63,12 @@ places = st.sampled_from(
 
 
 @given(places, scalars | st.just({"a": 1}) | st.just([{"a": 1}]))
-def test_any_value_in_any_place_means_the_same(place: tuple[str, ...], value: Any) -> None:
+def test_any_value_in_any_place_means_the_same(path: tuple[str, ...], value: Any) -> None:
     odd = json.loads(json.dumps(PLAIN))
     at = odd
-    for name in place[:-1]:
+    for name in path[:-1]:
         at = at["choices"][0] if name == "choices" else at[name]
-    at[place[-1]] = value
+    at[path[-1]] = value
     messages = [message(FIRST), message(odd), message(PLAIN)]
 
     assert parse_in_full(messages) == parse(messages)

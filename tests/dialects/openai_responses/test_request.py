@@ -311,7 +311,7 @@ def test_items_of_the_client_go_back_with_their_answers(given: Any, sent: Any) -
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        ("[]", "messages[0].content[0].data: not a JSON object"),
+        ("[]", "messages[0].content[0].data: must be a JSON object"),
         ('{"type":"item_reference"}', "messages[0].content[0].data.type: 'item_reference' is not"),
         ('{"type":["a"]}', "messages[0].content[0].data.type: \"['a']\" is not supported here"),
     ],

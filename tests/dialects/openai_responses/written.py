@@ -70,13 +70,13 @@ called = partial(ended, reason="tool_calls", raw="completed")
 
 def waiting(asked: str, *parts: Part) -> list[Event]:
     """The parts of an answer that waits for the client to do what is asked."""
-    told = f"the model asks for {asked}, which only the client can answer"
+    told = f"the model requests {asked}, which only the client can answer"
     return called(*parts, Notice("client_item", told))
 
 
 SUMMARY = "reasoning_summary_text"
 MISMATCH = Notice(
-    "upstream_contradiction", "the whole text differs from the pieces that the upstream sent of it"
+    "upstream_contradiction", "the complete text differs from the deltas that the upstream sent"
 )
 CITED = {"type": "url_citation", "url": "https://a", "title": "A", "start_index": 0, "end_index": 2}
 FILES: list[dict[str, Any]] = [
@@ -387,7 +387,7 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
             call("f", '{"a":1}')[:2],
             Notice(
                 "upstream_contradiction",
-                "the whole tool call differs from the pieces that the upstream sent of it",
+                "the complete tool call differs from the deltas that the upstream sent",
             ),
             call("f", '{"a":1}')[2:],
         ),

@@ -125,7 +125,7 @@ def test_arguments_that_are_no_json_are_an_error_of_the_call(arguments):
         "type": "tool-input-error",
         **NAMES,
         "input": arguments,
-        "errorText": "the model's arguments are no valid JSON",
+        "errorText": "the model's arguments are not valid JSON",
     } == last
 
 

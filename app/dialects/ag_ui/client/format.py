@@ -21,7 +21,7 @@ def render_result(stream: str, events: Iterable[Event]) -> Any:
 
 
 def render_failure(error: RelayError, request_id: str) -> Failure:
-    """Return what a run that had begun would be told."""
+    """Return the error event of a run as a response."""
     body = {"type": "RUN_ERROR", "message": error.message, "code": error.code}
     return Failure(error.status, msgspec.json.encode(body))
 
@@ -36,5 +36,5 @@ CLIENT_FORMAT: Final = ClientFormat(
     render_failure=render_failure,
     request_type=RunAgentInput,
     replays=True,
-    lingers=False,  # its clients have no way to come back
+    lingers=False,  # its clients cannot reconnect
 )

@@ -61,13 +61,13 @@ class Renderer:
         """The message of each open block of text or reasoning."""
         self._texts = 0
         self._calls: dict[int, str] = {}
-        """The calls by their blocks; they end with the run."""
+        """The calls by block; they end with the run."""
         self._opaque: dict[int, list[OpaqueValue]] = {}
         """The opaque values of a block, for the end of its message."""
         self._count = 0
 
     def feed(self, event: Event) -> Iterable[Frame]:
-        """Return the frames that the next event makes."""
+        """Return the frames for the next event."""
         if getattr(event, "choice", 0):
             return ()
         return [Frame(msgspec.json.encode(one)) for one in self._feed(event)]
@@ -172,7 +172,7 @@ class Renderer:
         if event.status in ("failed", "interrupted"):
             error = event.error
             code = {"code": error.code} if error else {}
-            message = error.message if error else "the answer could not be completed"
+            message = error.message if error else "the answer is incomplete"
             metadata = {"metadata": cost} if (cost := _cost(event)) else {}
             yield {"type": "RUN_ERROR", "message": message, **code, **usage, **metadata}
             return
@@ -210,7 +210,7 @@ class Renderer:
 
 
 def _cost(event: StreamEnd) -> RunEvent:
-    """Return the cost, and whether the usage is estimated, which `usage` has no fields for."""
+    """Return the cost and whether the usage is estimated: `usage` has no fields for them."""
     fields: RunEvent = {} if event.cost is None else {"cost": event.cost}
     if event.usage is not None and event.usage.estimated:
         fields["usageEstimated"] = True

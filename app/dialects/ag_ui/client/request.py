@@ -54,7 +54,7 @@ def parse_request(body: bytes) -> ParsedRequest:
     """Parse the input of a run.
 
     Raises:
-        RequestError: `invalid_request`, with the place and the reason.
+        RequestError: `invalid_request`, with the path and the reason.
     """
     example = '{"threadId": "...", "runId": "...", "messages": [...]}'
     run = parse_body(body, _decoder, example=example)
@@ -63,7 +63,7 @@ def parse_request(body: bytes) -> ParsedRequest:
             "invalid_request", "resume: the relay never interrupts runs; send `messages`"
         )
     contents = (getattr(message, "content", None) for message in run.messages)
-    check_parts(contents, place="messages")
+    check_parts(contents, path="messages")
     props = run.forwarded_props if isinstance(run.forwarded_props, dict) else {}
     options = {name: props[name] for name in OPTIONS if name in props}
     if run.tools:
@@ -72,7 +72,7 @@ def parse_request(body: bytes) -> ParsedRequest:
         if isinstance(more, list):
             options["tools"] = [*map(_declare, run.tools), *more]
     messages = Conversation(run.messages).read()
-    chat = build_chat(_add_context(messages, run.context or ()), options, place="forwardedProps")
+    chat = build_chat(_add_context(messages, run.context or ()), options, path="forwardedProps")
     labels = {"thread_id": run.thread_id, "run_id": run.run_id}
     if run.parent_run_id is not None:
         labels["parent_run_id"] = run.parent_run_id
@@ -111,7 +111,7 @@ class Conversation:
             *self._assistant.take(),
         ]
 
-    def _read(self, message: Message, place: str) -> Iterable[ChatMessage]:
+    def _read(self, message: Message, path: str) -> Iterable[ChatMessage]:
         match message:
             case Activity():
                 return
@@ -130,9 +130,9 @@ class Conversation:
             case System():
                 yield SystemMessage(message.content, message.name)
             case User():
-                yield UserMessage(_read_content(message.content, place=place), message.name)
+                yield UserMessage(_read_content(message.content, path=path), message.name)
             case ToolResult():
-                yield self._read_result(message, place=place)
+                yield self._read_result(message, path=path)
 
     def _add_assistant(self, message: Assistant) -> None:
         self._assistant.add_text(message.content or "")
@@ -143,8 +143,8 @@ class Conversation:
                 function = FunctionCall(call.function.name, call.function.arguments)
                 self._assistant.add_call(ToolCall(call.id, function, opaque=opaque))
 
-    def _read_result(self, message: ToolResult, *, place: str) -> ToolMessage:
-        content = _read_content(message.content, place=place)
+    def _read_result(self, message: ToolResult, *, path: str) -> ToolMessage:
+        content = _read_content(message.content, path=path)
         call = message.tool_call_id
         if isinstance(content, str):
             failed = message.error is not None or None
@@ -152,18 +152,19 @@ class Conversation:
         parts = [part for part in content if isinstance(part, TextPart | ImagePart)]
         if len(parts) < len(content):
             raise RequestError(
-                "invalid_request", f"{place}.content: a tool result may have text and images only"
+                "invalid_request",
+                f"{path}.content: only text and images are allowed in a tool result",
             )
         return ToolMessage(parts, call, message.error is not None or None)
 
 
-def _read_content(content: str | list[ContentPart], *, place: str) -> str | list[Part]:
+def _read_content(content: str | list[ContentPart], *, path: str) -> str | list[Part]:
     if isinstance(content, str):
         return content
-    return [_read_part(part, place=f"{place}.content[{i}]") for i, part in enumerate(content)]
+    return [_read_part(part, path=f"{path}.content[{i}]") for i, part in enumerate(content)]
 
 
-def _read_part(part: ContentPart, *, place: str) -> Part:
+def _read_part(part: ContentPart, *, path: str) -> Part:
     if isinstance(part, TextContent):
         return TextPart(part.text)
     source = part.source
@@ -171,11 +172,11 @@ def _read_part(part: ContentPart, *, place: str) -> Part:
     media_type = source.mime_type or ("application/pdf" if kind == "document" else f"{kind}/*")
     match source.type:
         case "data" if source.mime_type is None:
-            raise RequestError("invalid_request", f"{place}.source: missing field `mimeType`")
+            raise RequestError("invalid_request", f"{path}.source: missing field `mimeType`")
         case "data":
             url = f"data:{media_type};base64,{source.value}"
-            return attach(url, media_type, place=place)
+            return attach(url, media_type, path=path)
         case "url":
-            return attach(source.value, media_type, place=place)
+            return attach(source.value, media_type, path=path)
         case "file":
             return FilePart(FileSource(file_id=source.value))

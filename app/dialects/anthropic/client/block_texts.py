@@ -24,7 +24,7 @@ _TEXT_FIELDS: Final = (
     "error_code",
     "content",
 )
-"""The fields of blocks with readable text, in the order in which they are listed."""
+"""The fields of blocks with readable text, in the order of the result."""
 
 _MAX_GIST: Final = 2_000
 """Characters of the text of one block."""
@@ -46,7 +46,7 @@ def render_gist(kind: str, block: dict[str, Any]) -> str:
 
 
 def _list_texts(value: object) -> Iterator[str]:
-    """List the texts of a block, and of the blocks in it, without those of encoded data."""
+    """List the texts of a block and of its inner blocks, without encoded data."""
     match value:
         case str() if value:
             yield value

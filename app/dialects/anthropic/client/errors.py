@@ -39,10 +39,10 @@ _STATUSES: Final = {
 
 
 class ThreadRefused(RequestError):
-    """A `thread`, whose conversation the server would store; the SDKs then send it whole."""
+    """A `thread`, a conversation stored on the server; the SDKs then send all of it."""
 
     def __init__(self) -> None:
-        what = "thread: the relay stores no conversation; send all of it, without this field"
+        what = "thread: the relay does not store conversations; send all messages instead"
         super().__init__("invalid_request", what)
 
 
@@ -56,7 +56,7 @@ def render_error(error: RelayError) -> dict[str, Any]:
     fields: dict[str, Any] = {"type": kind, "message": message}
     if isinstance(error, ThreadRefused):
         fields["details"] = {"error_code": "thread_unsupported_request"}
-    elif error.code == "budget_exceeded":  # distinguishes it from a rate limit that passes
+    elif error.code == "budget_exceeded":  # distinguishes it from a temporary rate limit
         fields["details"] = {"error_code": "budget_exceeded"}
     return {"type": "error", "error": fields}
 

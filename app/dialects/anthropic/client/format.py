@@ -19,7 +19,7 @@ CLIENT_FORMAT: Final = ClientFormat(
     render_failure=render_failure,
     request_type=Request,
     asking_headers=(BETA,),
-    # Its clients cannot come back to a stream.
+    # Its clients cannot reconnect to a stream.
     lingers=False,
     client_retries=True,
 )

@@ -1,7 +1,7 @@
 """Parser of the messages of Anthropic's clients, to those of the chat request.
 
 A block that the chat request cannot express becomes a short text, and a notice names its type:
-one such block in a history must not end a session with another provider. An upstream of
+so one such block does not end a session with another provider. An upstream of
 Anthropic's format receives the client's own body.
 """
 
@@ -116,45 +116,45 @@ class History:
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.shortened: dict[str, None] = {}
-        """The types of blocks that became texts, in their order."""
+        """The types of the blocks that became texts, in order."""
 
-    def system(self, content: Content, *, place: str = "system") -> None:
+    def system(self, content: Content, *, path: str = "system") -> None:
         """Add the system prompt."""
         parts = [
             part if isinstance(part, TextPart) else self._shorten("media of the system", {})
-            for part in self._parts(content, place=place)
+            for part in self._parts(content, path=path)
         ]
         if parts:
             self.messages.append(SystemMessage(_simplify(parts)))
 
-    def turn(self, turn: Turn, *, place: str) -> None:
+    def turn(self, turn: Turn, *, path: str) -> None:
         """Add a message."""
         match turn.role:
             case "user":
-                self._user(turn.content, place=place)
+                self._user(turn.content, path=path)
             case "assistant":
-                self._assistant(turn.content, place=place)
+                self._assistant(turn.content, path=path)
             case _:
-                self.system(turn.content, place=f"{place}.content")
+                self.system(turn.content, path=f"{path}.content")
 
-    def _user(self, content: Content, *, place: str) -> None:
-        """Add a user's turn: its tool results come first, since they answer the calls before it."""
+    def _user(self, content: Content, *, path: str) -> None:
+        """Add a user's turn: tool results come first, directly after the calls."""
         parts: list[UserPart] = []
-        for block, where in _blocks(content, place=f"{place}.content"):
+        for block, where in _blocks(content, path=f"{path}.content"):
             if _kind(block, where) == "tool_result":
-                parts += self._result(convert_body(block, _ToolResult, place=where), place=where)
+                parts += self._result(convert_body(block, _ToolResult, path=where), path=where)
             else:
-                parts += self._part(block, place=where)
+                parts += self._part(block, path=where)
         if parts:
             self.messages.append(UserMessage(_simplify(parts)))
 
-    def _result(self, result: _ToolResult, *, place: str) -> list[UserPart]:
-        """Add a result; return its files for the user message: no other format nests them."""
+    def _result(self, result: _ToolResult, *, path: str) -> list[UserPart]:
+        """Add a result; return its files for the user message, since no other format nests them."""
         parts: list[TextPart | ImagePart] = []
         files: list[UserPart] = []
-        for part in self._parts(result.content or "", place=f"{place}.content"):
+        for part in self._parts(result.content or "", path=f"{path}.content"):
             if isinstance(part, FilePart):
-                # Where files are not taken, the text in the result replaces it.
+                # For a provider without files, the text in the result replaces it.
                 files.append(msgspec.structs.replace(part, optional=True))
                 name = part.file.filename
                 parts.append(self._shorten("document", {"title": name} if name else {}))
@@ -165,27 +165,27 @@ class History:
         self.messages.append(ToolMessage(_simplify(parts), call, result.is_error or None, mark))
         return files
 
-    def _parts(self, content: Content, *, place: str) -> list[UserPart]:
+    def _parts(self, content: Content, *, path: str) -> list[UserPart]:
         return [
             part
-            for block, where in _blocks(content, place=place)
-            for part in self._part(block, place=where)
+            for block, where in _blocks(content, path=path)
+            for part in self._part(block, path=where)
         ]
 
-    def _part(self, block: Block, *, place: str) -> list[UserPart]:
+    def _part(self, block: Block, *, path: str) -> list[UserPart]:
         """Return the parts of a block of a user message, a result or the system prompt."""
-        match _kind(block, place):
+        match _kind(block, path):
             case "text":
-                return [*_text(block, place=place)]
+                return [*_text(block, path=path)]
             case "image":
-                image = convert_body(block, _Image, place=place)
+                image = convert_body(block, _Image, path=path)
                 source = image.source
                 url = _url(source)
                 if url is not None:
                     return [ImagePart(ImageUrl(url), parse_mark(image.cache_control))]
                 return [self._shorten("image", block["source"])]
             case "document":
-                return self._document(block, place=place)
+                return self._document(block, path=path)
             case kind:
                 return [self._shorten(kind, block)]
 
@@ -195,8 +195,8 @@ class History:
             self.shortened[kind[:60]] = None
         return TextPart(render_gist(kind, block))
 
-    def _document(self, block: Block, *, place: str) -> list[UserPart]:
-        document = convert_body(block, _Document, place=place)
+    def _document(self, block: Block, *, path: str) -> list[UserPart]:
+        document = convert_body(block, _Document, path=path)
         source = document.source
         context = [TextPart(document.context)] if document.context else []
         if source.type == "text":
@@ -208,31 +208,31 @@ class History:
             return [*context, FilePart(file, parse_mark(document.cache_control))]
         if source.type == "content":
             title = [TextPart(document.title)] if document.title else []
-            return [*title, *context, *self._parts(source.content, place=f"{place}.source.content")]
+            return [*title, *context, *self._parts(source.content, path=f"{path}.source.content")]
         fields = {"title": document.title, **block["source"]}
         return [*context, self._shorten("document", fields)]
 
-    def _assistant(self, content: Content, *, place: str) -> None:
+    def _assistant(self, content: Content, *, path: str) -> None:
         parts: list[AssistantPart] = []
         uses: list[_ToolUse] = []
         opaque: dict[str, list[Opaque]] = {}
-        for block, where in _blocks(content, place=f"{place}.content"):
+        for block, where in _blocks(content, path=f"{path}.content"):
             match _kind(block, where):
                 case "text":
-                    parts += _text(block, place=where)
+                    parts += _text(block, path=where)
                 case "thinking":
-                    parts += _think(convert_body(block, _Thinking, place=where))
+                    parts += _think(convert_body(block, _Thinking, path=where))
                 case "redacted_thinking":
-                    data = convert_body(block, _Redacted, place=where).data
+                    data = convert_body(block, _Redacted, path=where).data
                     packed = unpack(data) or PackedSignature(CLAUDE_REDACTED, data=data)
                     parts += _opaque(packed, opaque)
                 case "tool_use":
-                    uses.append(convert_body(block, _ToolUse, place=where))
+                    uses.append(convert_body(block, _ToolUse, path=where))
                 case kind if kind not in _DROPPED:
                     parts.append(self._shorten(kind, block))
         calls = [_call(use, opaque.get(use.id)) for use in uses]
         if parts or calls:
-            # The calls come last, so the mark of a call is the message's.
+            # The calls come last, so the last mark of a call covers the message.
             mark = parse_mark(last_mark(uses))
             answer = _simplify(parts) or None
             message = AssistantMessage(answer, tool_calls=calls or None, cache_control=mark)
@@ -245,21 +245,21 @@ def _call(use: _ToolUse, opaque: list[Opaque] | None) -> ToolCall:
 
 
 def _simplify(parts: list[Any]) -> Any:
-    """Return a single text as a string, which every upstream takes."""
+    """Return a single text as a string, which every upstream accepts."""
     if not parts:
         return ""
     alone = len(parts) == 1 and isinstance(parts[0], TextPart)
     return parts[0].text if alone and parts[0].cache_control is None else parts
 
 
-def _blocks(content: Content, *, place: str) -> list[tuple[Block, str]]:
+def _blocks(content: Content, *, path: str) -> list[tuple[Block, str]]:
     if isinstance(content, str):
-        return [({"type": "text", "text": content}, place)]
-    return [(block, f"{place}[{number}]") for number, block in enumerate(content)]
+        return [({"type": "text", "text": content}, path)]
+    return [(block, f"{path}[{number}]") for number, block in enumerate(content)]
 
 
-def _kind(block: Block, place: str) -> str:
-    return convert_body(block, _Kind, place=place).type
+def _kind(block: Block, path: str) -> str:
+    return convert_body(block, _Kind, path=path).type
 
 
 def _url(source: _Source) -> str | None:
@@ -272,14 +272,14 @@ def _url(source: _Source) -> str | None:
             return None
 
 
-def _text(block: Block, *, place: str) -> list[TextPart]:
+def _text(block: Block, *, path: str) -> list[TextPart]:
     """Return the part of a text block; none for an empty text."""
-    text = convert_body(block, _Text, place=place)
+    text = convert_body(block, _Text, path=path)
     return [TextPart(text.text, parse_mark(text.cache_control))] if text.text else []
 
 
 def _think(block: _Thinking) -> list[AssistantPart]:
-    """Return the reasoning of a thinking block, its signature in its maker's format."""
+    """Return the reasoning of a thinking block, with the signature in its provider's format."""
     packed = unpack(block.signature)
     if packed == UNSIGNED and not block.thinking:
         return []
@@ -293,7 +293,7 @@ def _think(block: _Thinking) -> list[AssistantPart]:
 
 
 def _opaque(packed: PackedSignature, opaque: dict[str, list[Opaque]]) -> list[AssistantPart]:
-    """Return an opaque part; one of a call is added to `opaque` instead, under the call's id."""
+    """Return an opaque part; add a call's to `opaque` instead, under the call's id."""
     value = Opaque(packed.format or "", packed.data or "")
     if packed.call is None:
         return [OpaquePart(value.format, value.data)]

@@ -1,6 +1,6 @@
 """Renderer of Anthropic's stream events.
 
-Blocks never interleave: the deltas of a later block are held until the one before it has
+Blocks never interleave: the deltas of a later block are buffered until the one before it has
 ended. An incomplete answer ends with `error`, and without `message_stop`.
 """
 
@@ -87,7 +87,7 @@ _CALLER: Final = {"type": "direct"}
 """The caller of a tool: the model itself."""
 
 _PASSED_REASONS: Final = ("model_context_window_exceeded", "compaction")
-"""Anthropic's stop reasons that are more exact than the relay's, and passed on."""
+"""Anthropic's stop reasons that are more specific than the relay's, and passed on."""
 
 
 class Renderer:
@@ -97,7 +97,7 @@ class Renderer:
         self._payloads = Payloads(stream)
 
     def feed(self, event: Event) -> list[Frame]:
-        """Return the frames that the next event makes."""
+        """Return the frames for the next event."""
         return [
             Frame(msgspec.json.encode(payload), payload["type"])
             for payload in self._payloads.feed(event)
@@ -106,7 +106,7 @@ class Renderer:
 
 @dataclass(slots=True)
 class _Block:
-    """An open block; `waiting` has the payloads that were not sent yet."""
+    """An open block; `waiting` has the unsent payloads."""
 
     index: int
     waiting: list[Payload] = field(default_factory=list)
@@ -123,10 +123,10 @@ class Payloads:
     def __init__(self, stream: str) -> None:
         self._stream = stream
         self._start_event: StreamStart | None = None
-        """Held until `stream.target`, which has the counts of the input."""
+        """Buffered until `stream.target`, which has the input's token counts."""
         self._queue: deque[_Block] = deque()
         self._blocks: dict[int, _Block] = {}
-        """Those that have not ended, by the relay's numbers."""
+        """The unended blocks, by the relay's numbers."""
         self._count = 0
         self._calls: dict[int, str] = {}
         self._names: dict[int, str] = {}
@@ -154,12 +154,12 @@ class Payloads:
         yield from self._flush()
 
     def failed(self, end: StreamEnd) -> RelayError | None:
-        """Return the error of an unusable answer; None if it is complete.
+        """Return the error of an unusable answer; None for a complete one.
 
-        Clients read arguments that are not a JSON object as an empty one, and run the call.
+        Clients replace arguments that are not a JSON object by an empty one, and run the call.
         """
         if self._broken is not None and self._reason(end) == "tool_use":
-            what = f"the model called {self._broken!r} with arguments that are no JSON object"
+            what = f"the arguments of the model's call of {self._broken!r} are not a JSON object"
             return error_of_end(end) or UpstreamError("upstream_tool_failed", what)
         return error_of_end(end)
 
@@ -314,18 +314,18 @@ class Payloads:
             self._whole({"type": "redacted_thinking", "data": packed})
 
     def _provider_tool(self, event: ProviderTool) -> None:
-        """Render a tool that Anthropic ran; the format has no block for other provider tools."""
+        """Render a tool that Anthropic executed; other providers' tools have no block here."""
         block = read_raw(event.raw, NAME) or {}
         kind, output = string(block.get("type")), event.output
         if kind.endswith("_tool_use"):
-            # Invalid JSON comes as a text, which clients refuse.
+            # Invalid JSON is a string here, which clients refuse.
             self._whole({**block, "input": mapping(event.input)})
         elif kind.endswith("_tool_result") and output is not UNSET:
             failed = block.get("is_error") is True
             self._whole({**block, "content": mapping(output).get("content") if failed else output})
 
     def _source(self, event: Source) -> None:
-        """Render citations of Anthropic's own, and of web pages; the format has no others."""
+        """Render Anthropic's citations, and those of web pages; the format has no others."""
         if event.block not in self._blocks:
             return
         citation = read_raw(event.raw, NAME)
@@ -371,7 +371,7 @@ def render_usage(counts: TokenCounts) -> Payload:
     cached, written = counts.cached_input_tokens, counts.cache_write_tokens
     fresh = (counts.input_tokens or 0) - (cached or 0) - (written or 0)
     if fresh < 0:
-        # More cached than input [azure-openai/grok-cached-gt-prompt]: clients add them up.
+        # More cached than input [azure-openai/grok-cached-gt-prompt]: clients sum them.
         fresh, cached, written = counts.input_tokens or 0, None, None
     usage: Payload = {
         "input_tokens": fresh,

@@ -2,7 +2,7 @@
 
 An upstream of Anthropic's format receives the client's own body. Any other receives the chat
 request, and `ClientBody` lists what the chat request cannot express. Known fields are checked for
-their types. Unknown ones are passed to Anthropic, and left out for other providers.
+their types. Unknown ones are passed to Anthropic, and dropped for other providers.
 """
 
 import re
@@ -38,7 +38,7 @@ from .tools import find_client_tool
 _EXAMPLE: Final = '{"model": "demo", "max_tokens": 1024, "messages": [...]}'
 
 _RELAYS_OWN: Final = ("model", "stream", "provider_options", "on_disconnect")
-"""Fields for the relay, not for an upstream."""
+"""The relay's own fields, which no upstream receives."""
 
 _IGNORED: Final = frozenset(
     (
@@ -52,13 +52,13 @@ _IGNORED: Final = frozenset(
         "fallbacks",
     )
 )
-"""Fields that do not change the answer's meaning: a notice names them."""
+"""Fields that do not change the answer's meaning, and are named in a notice if dropped."""
 
 _FOREIGN: Final = ("container", "mcp_servers")
 """Fields that only Anthropic supports: other upstreams are tried last, without them."""
 
 _BINDING: Final = ("inference_geo",)
-"""Fields that no other provider can honour: the request is refused there."""
+"""Fields that no other provider supports: it refuses the request."""
 
 _MAX_IGNORED: Final = 20
 """Unknown fields in a notice."""
@@ -116,7 +116,7 @@ class Request(msgspec.Struct, frozen=True):
     thinking: MessagesThinking | None = None
     output_config: _Output | None = None
     output_format: _Format | None = None
-    """The name of `output_config.format` in a beta."""
+    """The former name of `output_config.format`."""
     cache_control: Any = None
     provider_options: dict[str, Any] | None = None
     on_disconnect: Literal["continue", "cancel"] | Linger | None = None
@@ -126,10 +126,10 @@ _decoder = msgspec.json.Decoder(Request)
 
 
 def parse_request(data: bytes, *, betas: str = "") -> ParsedRequest:
-    """Read a request; `betas` is its header `anthropic-beta`.
+    """Parse a request; `betas` is its header `anthropic-beta`.
 
     Raises:
-        RequestError: `invalid_request`, with the place and the reason.
+        RequestError: `invalid_request`, with the path and the reason.
     """
     body = parse_body(data, _decoder, example=_EXAMPLE)
     fields = {name: value for name, value in parse_fields(data).items() if value is not None}
@@ -137,19 +137,19 @@ def parse_request(data: bytes, *, betas: str = "") -> ParsedRequest:
         # It names an earlier answer by the relay's id, which Anthropic does not know.
         raise ThreadRefused
     known = set(Request.__struct_fields__)
-    check_parts(_lists(body), place="messages")
+    check_parts(_lists(body), path="messages")
     beyond = [f"{name}: this field" for name in _BINDING if name in fields]
     foreign = [name for name in _FOREIGN if fields.get(name)]
     if body.max_tokens == 0:
-        beyond.append("max_tokens: 0, which only fills a cache,")
+        beyond.append("max_tokens: 0, for filling the cache,")
     history = History()
     if body.system:
         history.system(body.system)
     for number, turn in enumerate(body.messages):
-        history.turn(turn, place=f"messages[{number}]")
+        history.turn(turn, path=f"messages[{number}]")
     tools = _tools(body, foreign)
     if not history.messages:
-        raise RequestError("invalid_request", "messages: there is nothing in them")
+        raise RequestError("invalid_request", "messages: empty; send a message")
     unknown = fields.keys() - known - {*_FOREIGN, *_BINDING} - _IGNORED
     ignored = sorted(_IGNORED & fields.keys()) + [n[:80] for n in sorted(unknown)[:_MAX_IGNORED]]
     if body.output_config is not None:
@@ -187,7 +187,7 @@ def parse_request(data: bytes, *, betas: str = "") -> ParsedRequest:
 
 
 def _list_unknown(output: dict[str, Any]) -> list[str]:
-    """List the fields of `output_config` that the chat request does not have."""
+    """List the fields of `output_config` that the chat request lacks."""
     names = sorted(output.keys() - {*_Output.__struct_fields__})
     return [f"output_config.{name[:60]}" for name in names[:_MAX_IGNORED]]
 
@@ -202,7 +202,7 @@ def _lists(body: Request) -> Iterator[object]:
 
 
 def _headers(betas: str) -> dict[str, str]:
-    """Return the header of the betas, without those of the client's own OAuth login."""
+    """Return the header of the betas, without OAuth betas, which concern the client's own login."""
     names = [name.strip() for name in betas.split(",") if name.strip()]
     wrong = next((name for name in names if not _BETA.fullmatch(name)), None)
     if wrong is not None:
@@ -236,18 +236,18 @@ def _tools(body: Request, foreign: list[str]) -> dict[str, Any]:
     """Return the fields about tools; Anthropic's own tools are foreign to other providers."""
     tools = []
     for number, fields in enumerate(body.tools or ()):
-        place = f"tools[{number}]"
+        path = f"tools[{number}]"
         kind = fields.get("type")
         if kind not in (None, "custom"):
             known = find_client_tool(str(kind), str(fields.get("name"))[:128])
             if known is None:
-                foreign.append(f"{place}: Anthropic's tool {str(kind)[:60]!r}")
+                foreign.append(f"{path}: Anthropic's tool {str(kind)[:60]!r}")
             else:
                 tools.append(known)
             continue
-        tool = convert_body(fields, _CustomTool, place=place)
+        tool = convert_body(fields, _CustomTool, path=path)
         if tool.allowed_callers and "direct" not in tool.allowed_callers:
-            foreign.append(f"{place}: a tool for Anthropic's tools")
+            foreign.append(f"{path}: a tool for Anthropic's tools")
             continue
         function = Function(tool.name, tool.description, tool.input_schema, tool.strict)
         tools.append(Tool(function, cache_control=parse_mark(tool.cache_control)))
@@ -266,7 +266,7 @@ def _choice(choice: MessagesToolChoice | None, names: set[str]) -> Any:
         case MessagesToolChoice("any"):
             return "required"
         case MessagesToolChoice("tool", name):
-            # The tool may have been left out above.
+            # The tool may have been dropped above.
             return ChatToolChoice(ToolChoiceFunction(name)) if name in names else None
         case _:
             return choice.type

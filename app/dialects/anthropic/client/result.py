@@ -12,7 +12,7 @@ def render_result(stream: str, events: Iterable[Event]) -> Payload:
     """Fold the events of a stream into a message.
 
     Raises:
-        RelayError: it did not complete, or called a tool with what is no JSON object.
+        RelayError: it did not complete, or called a tool with invalid arguments.
     """
     payloads = Payloads(stream)
     message: Payload = {}
@@ -23,8 +23,8 @@ def render_result(stream: str, events: Iterable[Event]) -> Payload:
             raise failed
         for payload in payloads.feed(event):
             _add(message, payload, pieces)
-    said = zip(message["content"], map("".join, pieces), strict=True)
-    found = [_whole(block, text) for block, text in said]
+    pairs = zip(message["content"], map("".join, pieces), strict=True)
+    found = [_whole(block, text) for block, text in pairs]
     return {**message, "content": [block for block in found if block is not None]}
 
 
@@ -59,7 +59,7 @@ def _extend(block: Payload, delta: Payload, pieces: list[str]) -> None:
 
 
 def _whole(block: Payload, text: str) -> Payload | None:
-    """Return a complete block; None for a call that was cut by the end of the answer."""
+    """Return a complete block; None for a truncated call."""
     match block["type"]:
         case "text" | "thinking" as field:
             return {**block, field: block.get(field, "") + text}

@@ -1,7 +1,7 @@
 """Decoder of InvokeModelWithResponseStream: Claude's own events in Bedrock's frames.
 
 Each `chunk` frame has one of Anthropic's events in base64. Bedrock's exceptions become errors of
-Anthropic's form. A truncated frame is dropped: without `message_stop` the answer is cut anyway.
+Anthropic's form. A truncated frame is dropped: the answer lacks `message_stop` anyway.
 """
 
 import json
@@ -19,7 +19,7 @@ class Decoder(eventstream.Decoder):
     """An event stream decoder that unwraps the payloads."""
 
     def feed(self, data: bytes) -> list[Message]:
-        """Take the next bytes and return the messages that they complete.
+        """Append the next bytes; return the messages that they complete.
 
         Raises:
             FramingError: a frame is broken or longer than its limit.
@@ -57,5 +57,5 @@ def _unwrap(frame: Message) -> Message | None:
             return Message("message", data)  # the parser refuses it
         event = string(mapping(decode(data)).get("type"))
     except ValueError:
-        return Message("message", wrapped)  # which is no JSON object
+        return Message("message", wrapped)  # not a JSON object
     return Message(event or "message", data)

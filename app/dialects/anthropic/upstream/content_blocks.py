@@ -30,10 +30,10 @@ from .. import NAME
 
 _USE: Final = "_tool_use"
 _RESULT: Final = "_tool_result"
-"""Suffixes of the types of blocks about tools that the provider runs, known ones or not."""
+"""Type suffixes of the blocks of provider-executed tools."""
 _OF_CALLS: Final = ("type", "id", "name", "input")
 _DIRECT: Final = {"caller": {"type": "direct"}}
-"""The other members of an ordinary call, one of the model itself."""
+"""The other members of an ordinary call, made by the model itself."""
 _MAX_DROPPED: Final = 20
 """Types of dropped blocks that get a notice."""
 
@@ -52,41 +52,41 @@ class _Block:
     written: bool = False
     """Whether a piece of its arguments has arrived."""
     pieces: list[str] = field(default_factory=list)
-    """Of the input of a provider's tool, as JSON text."""
+    """The pieces of a provider tool's input, as JSON text."""
     signature: str = ""
     thought: bool = False
-    """Whether there was any text of the thinking."""
+    """Whether the thinking has text."""
     citations: list[dict[str, Any]] = field(default_factory=list)
     """Citations that arrived before their text."""
     compaction: dict[str, Any] = field(default_factory=dict)
     """The members that the deltas of a compaction add to its start."""
-    held: int = 0
+    buffered: int = 0
     """The approximate size in bytes."""
 
 
 class Blocks:
-    """Takes the content of one message; `upstream` is named in notices."""
+    """Converts the content of one message; `upstream` is named in notices."""
 
     def __init__(self, builder: EventBuilder, *, upstream: str) -> None:
         self.model: str | None = None
-        """The model that continued after the requested one refused."""
+        """The model that continued after a refusal of the requested one."""
         self._builder = builder
         self._upstream = upstream
         self._open: dict[int, _Block] = {}
         self._latest: int | None = None
         """The index of the block whose text may be open."""
         self._tools: dict[str, tuple[int, str]] = {}
-        """The tools that the provider ran: number of the block and name, by id."""
+        """The provider-executed tools: number of the block and name, by id."""
         self._dropped: set[str] = set()
 
     def feed(self, content: object) -> None:
-        """Take the content of a whole message."""
+        """Handle the content of a complete message."""
         for index, block in enumerate(mappings(content)):
             self.start(index, block)
             self.stop(index)
 
     def start(self, index: object, content: dict[str, Any]) -> None:
-        """Take the start of a block, with its first content."""
+        """Handle the start of a block, with its first content."""
         number = _number(index)
         known = self._open.get(number)
         if known is not None and known.start == content:
@@ -116,7 +116,7 @@ class Blocks:
                 self._leave(kind)
 
     def delta(self, index: object, delta: dict[str, Any]) -> None:
-        """Take a delta of a block; a block that was never started begins with it."""
+        """Handle a delta of a block; a block without a start begins with it."""
         number, kind = _number(index), string(delta.get("type"))
         block = self._open.get(number)
         if block is None:
@@ -132,7 +132,7 @@ class Blocks:
             case "citations_delta":
                 self._cite(block, mapping(delta.get("citation")))
             case "compaction_delta":
-                self._hold(block, size(delta))
+                self._reserve(block, size(delta))
                 block.compaction |= {k: v for k, v in delta.items() if k != "type"}
             case "input_json_delta":
                 self._write(block, string(delta.get("partial_json")))
@@ -157,7 +157,7 @@ class Blocks:
         for citation in block.citations:
             self._source(citation)
         self._builder.end_text(0)
-        self._builder.release(block.held)
+        self._builder.release(block.buffered)
 
     def close(self) -> None:
         """End every block: the message is complete."""
@@ -166,36 +166,36 @@ class Blocks:
 
     def _begin(self, kind: str, number: int, content: dict[str, Any]) -> _Block:
         block = self._open[number] = _Block(kind, number, content)
-        self._hold(block, 3 * ENTRY + size(content))
+        self._reserve(block, 3 * ENTRY + size(content))
         return block
 
-    def _hold(self, block: _Block, size: int) -> None:
-        block.held += size
-        self._builder.hold(size)
+    def _reserve(self, block: _Block, size: int) -> None:
+        block.buffered += size
+        self._builder.reserve(size)
 
     def _sign(self, block: _Block, signature: str) -> None:
         if signature:
-            self._hold(block, len(signature))
+            self._reserve(block, len(signature))
             block.signature = signature
 
     def _write(self, block: _Block, piece: str) -> None:
-        """Take a piece of an input."""
+        """Handle a piece of an input."""
         if block.kind == "tool_use":
             block.written = block.written or bool(piece)
             self._call(block, piece)
         elif piece and block.kind.endswith(_USE):
-            self._hold(block, len(piece) + 64)
+            self._reserve(block, len(piece) + 64)
             block.pieces.append(piece)
 
     def _turn(self, index: int) -> None:
-        """Switch to a block: the text of any other block ends, should they ever interleave."""
+        """Switch to a block: end the text of any other block."""
         if self._latest != index:
             self._builder.end_text(0)
             self._latest = index
 
     def _text(self, block: _Block, text: str) -> None:
         self._builder.text(0, text)
-        # A citation comes before the text that rests on it [anthropic/web-search-citations].
+        # A citation comes before the text that it supports [anthropic/web-search-citations].
         if text and block.citations:
             for citation in block.citations:
                 self._source(citation)
@@ -206,7 +206,7 @@ class Blocks:
         block.thought = block.thought or bool(text)
 
     def _take_signature(self, block: _Block) -> None:
-        """Emit the signature; thinking whose text is omitted has nothing else."""
+        """Emit the signature; it is all that omitted thinking has."""
         if block.thought:
             self._builder.sign(0, "signature", block.signature, format=CLAUDE_THINKING)
         else:
@@ -223,7 +223,7 @@ class Blocks:
         )
 
     def _use(self, block: _Block) -> None:
-        """Emit a tool that the provider runs, with its input."""
+        """Emit a provider-executed tool, with its input."""
         text = "".join(block.pieces)
         try:
             value = decode(text) if text else mapping(block.start.get("input"))
@@ -233,7 +233,7 @@ class Blocks:
         raw = _without(block.start, "input")
         number = self._builder.provider_tool(0, name, input=value, raw=raw)
         use_id = string(block.start.get("id"))
-        self._builder.hold(ENTRY + len(use_id) + len(name))
+        self._builder.reserve(ENTRY + len(use_id) + len(name))
         self._tools[use_id] = (number, name)
 
     def _result(self, content: dict[str, Any], name: str) -> None:
@@ -255,22 +255,24 @@ class Blocks:
         kind = kind[:60]
         if kind not in self._dropped and len(self._dropped) < _MAX_DROPPED:
             self._dropped.add(kind)
-            what = f"upstream {self._upstream!r} sent a block {kind!r}, which was left out"
+            what = f"upstream {self._upstream!r} sent a block {kind!r}: dropped"
             self._builder.notice("block_dropped", what)
 
     def _cite(self, block: _Block, citation: dict[str, Any]) -> None:
         if self._builder.text_block(0) is None:
-            self._hold(block, size(citation))
+            self._reserve(block, size(citation))
             block.citations.append(citation)
         else:
             self._source(citation)
 
     def _source(self, citation: dict[str, Any]) -> None:
-        """Emit a source; its positions count in the source, not in the answer."""
-        place = string(citation.get("source"))
-        url = text_or_none(citation.get("url")) or (text_or_none(place) if "://" in place else None)
+        """Emit a source; its positions are offsets in the source, not in the answer."""
+        source = string(citation.get("source"))
+        url = text_or_none(citation.get("url")) or (
+            text_or_none(source) if "://" in source else None
+        )
         title = text_or_none(citation.get("title"))
-        document = None if url else text_or_none(place)
+        document = None if url else text_or_none(source)
         if url is None and document is None:
             index = count(citation.get("document_index"))
             document = (
@@ -290,10 +292,10 @@ class Blocks:
 
 
 def _without(block: dict[str, Any], name: str) -> Raw:
-    """Return the members of a block except the one that the event has."""
+    """Return the members of a block except the event's own."""
     return make_raw(NAME, {k: v for k, v in block.items() if k != name})
 
 
 def _number(index: object) -> int:
-    """Return the index of a block; -1 for anything that is no index."""
+    """Return the index of a block; -1 if it is invalid."""
     return index if type(index) is int else -1

@@ -12,8 +12,8 @@ from .request import (
     finish,
     finish_bedrock,
     finish_vertex,
-    place_extra,
     render_bedrock_request,
+    render_extra,
     render_request,
     render_vertex_request,
 )
@@ -28,7 +28,7 @@ DIALECT = UpstreamFormat(
     models_path="v1/models",
     ignored=IGNORED,
     find_hosted_tool=find_hosted_tool,
-    place_extra=place_extra,
+    render_extra=render_extra,
     passthrough={"anthropic": Passthrough(pass_on, finish)},
 )
 
@@ -41,7 +41,7 @@ VERTEX = UpstreamFormat(
     models_path=None,
     ignored=IGNORED,
     find_hosted_tool=find_hosted_tool,
-    place_extra=place_extra,
+    render_extra=render_extra,
     passthrough={"anthropic": Passthrough(pass_on, finish_vertex)},
 )
 
@@ -54,6 +54,6 @@ BEDROCK = UpstreamFormat(
     headers={"accept": "application/vnd.amazon.eventstream"},
     models_path=None,
     ignored=IGNORED,
-    place_extra=place_extra,
+    render_extra=render_extra,
     passthrough={"anthropic": Passthrough(pass_on_bedrock, finish_bedrock)},
 )

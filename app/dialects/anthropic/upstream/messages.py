@@ -50,18 +50,18 @@ def render_messages(messages: list[Message]) -> tuple[Blocks, Blocks]:
     system: Blocks = []
     turns = _Turns()
     for number, message in enumerate(messages):
-        place = f"messages[{number}]"
+        path = f"messages[{number}]"
         match message:
             case SystemMessage() | DeveloperMessage():
-                system += mark_last(_blocks(message.content, place=place), message.cache_control)
+                system += mark_last(_blocks(message.content, path=path), message.cache_control)
             case UserMessage():
-                blocks = _blocks(message.content, place=place)
+                blocks = _blocks(message.content, path=path)
                 turns.take("user", mark_last(blocks, message.cache_control))
             case AssistantMessage():
-                blocks = _assistant(message, place=place)
+                blocks = _assistant(message, path=path)
                 turns.take("assistant", mark_last(blocks, message.cache_control))
             case _:
-                results = [_result(message, place=place)]
+                results = [_result(message, path=path)]
                 turns.take("user", [], results=mark_last(results, message.cache_control))
     return system, turns.end()
 
@@ -89,7 +89,7 @@ class _Turns:
         self._rest: Blocks = []
 
     def take(self, role: str, blocks: Blocks, *, results: Blocks | None = None) -> None:
-        """Add blocks to the turn of a side; begin one if the last was the other side's."""
+        """Add blocks to the turn of a side; begin one if the last turn is the other side's."""
         if not blocks and not results:
             return
         if role != self._role:
@@ -110,7 +110,7 @@ class _Turns:
 
 
 class _Blocks:
-    """Blocks in their order; a text of white space alone, which the API refuses, is joined."""
+    """Blocks in order; a text of white space only, which the API refuses, joins the one before."""
 
     def __init__(self) -> None:
         self._blocks: Blocks = []
@@ -144,19 +144,19 @@ class _Blocks:
             self._blank = []
 
 
-def _blocks(content: str | Sequence[Part], *, place: str) -> Blocks:
+def _blocks(content: str | Sequence[Part], *, path: str) -> Blocks:
     """Return the blocks of the content of a user, tool or system message."""
     blocks = _Blocks()
     parts = (TextPart(content),) if isinstance(content, str) else content
     for number, part in enumerate(parts):
-        where = f"{place}.content[{number}]"
+        where = f"{path}.content[{number}]"
         match part:
             case TextPart():
                 blocks.add_text(part.text)
             case ImagePart():
-                blocks.add(_image(part.image_url.url, place=where))
+                blocks.add(_image(part.image_url.url, path=where))
             case FilePart():
-                blocks.add(_file(part.file, place=where))
+                blocks.add(_file(part.file, path=where))
             case _:
                 raise unsupported(where, "sound", format=FORMAT)
         if part.cache_control is not None:
@@ -164,32 +164,32 @@ def _blocks(content: str | Sequence[Part], *, place: str) -> Blocks:
     return blocks.end()
 
 
-def _image(url: str, *, place: str) -> dict[str, Any]:
+def _image(url: str, *, path: str) -> dict[str, Any]:
     if url.startswith(("https://", "http://")):
         return {"type": "image", "source": {"type": "url", "url": url}}
     inline = parse_data_url(url)
     if inline is None:
-        raise unsupported(place, "an image by this kind of URL", format=FORMAT)
+        raise unsupported(path, "an image by this kind of URL", format=FORMAT)
     return {"type": "image", "source": _base64(*inline)}
 
 
-def _file(file: FileSource, *, place: str) -> dict[str, Any]:
+def _file(file: FileSource, *, path: str) -> dict[str, Any]:
     title = {"title": file.filename} if file.filename else {}
     if file.file_id:
         source: dict[str, Any] = {"type": "file", "file_id": file.file_id}
         return {"type": "document", "source": source, **title}
     inline = parse_data_url(file.file_data or "")
     if inline is None:
-        raise unsupported(place, "a file that is no base64 data URL", format=FORMAT)
+        raise unsupported(path, "a file without a base64 data: URL", format=FORMAT)
     media_type, data = inline
     if media_type.startswith("image/"):
         return {"type": "image", "source": _base64(media_type, data)}
     if media_type == "application/pdf":
         source = _base64(media_type, data)
     elif media_type.startswith("text/"):
-        source = {"type": "text", "media_type": "text/plain", "data": _plain(data, place=place)}
+        source = {"type": "text", "media_type": "text/plain", "data": _plain(data, path=path)}
     else:
-        raise unsupported(place, f"a file of the type {media_type[:80]!r}", format=FORMAT)
+        raise unsupported(path, f"a file of the type {media_type[:80]!r}", format=FORMAT)
     return {"type": "document", "source": source, **title}
 
 
@@ -197,14 +197,14 @@ def _base64(media_type: str, data: str) -> dict[str, Any]:
     return {"type": "base64", "media_type": media_type, "data": data}
 
 
-def _plain(data: str, *, place: str) -> str:
+def _plain(data: str, *, path: str) -> str:
     try:
         return base64.b64decode(data, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
-        raise RequestError("invalid_request", f"{place}: it is no UTF-8 text in base64") from None
+        raise RequestError("invalid_request", f"{path}: must be base64 of UTF-8 text") from None
 
 
-def _assistant(message: AssistantMessage, *, place: str) -> Blocks:
+def _assistant(message: AssistantMessage, *, path: str) -> Blocks:
     blocks = _Blocks()
     content = message.content or ()
     parts = (TextPart(content),) if isinstance(content, str) else content
@@ -223,16 +223,16 @@ def _assistant(message: AssistantMessage, *, place: str) -> Blocks:
             case OpaquePart(format=format) if format == CLAUDE_REDACTED:
                 blocks.add({"type": "redacted_thinking", "data": part.data})
             case OpaquePart(format=format) if format == CLAUDE_COMPACTION:
-                blocks.add(_compaction(part.data, place=f"{place}.content[{number}].data"))
+                blocks.add(_compaction(part.data, path=f"{path}.content[{number}].data"))
     blocks.add_text(message.refusal or "")
     for number, call in enumerate(message.tool_calls or ()):
-        where = f"{place}.tool_calls[{number}].function"
+        where = f"{path}.tool_calls[{number}].function"
         blocks.add(
             {
                 "type": "tool_use",
                 "id": call.id,
                 "name": call.function.name,
-                "input": parse_arguments(call.function, place=where),
+                "input": parse_arguments(call.function, path=where),
             }
         )
     return blocks.end()
@@ -242,18 +242,18 @@ def _thinking(text: str, signature: str) -> dict[str, Any]:
     return {"type": "thinking", "thinking": text, "signature": signature}
 
 
-def _compaction(data: str, *, place: str) -> dict[str, Any]:
+def _compaction(data: str, *, path: str) -> dict[str, Any]:
     block = parse_object(data)
     if block is None or block.get("type") != "compaction":
-        raise RequestError("invalid_request", f"{place}: it is no compaction block")
+        raise RequestError("invalid_request", f"{path}: must be a compaction block")
     return block
 
 
-def _result(message: ToolMessage, *, place: str) -> dict[str, Any]:
+def _result(message: ToolMessage, *, path: str) -> dict[str, Any]:
     content = message.content
     return {
         "type": "tool_result",
         "tool_use_id": message.tool_call_id,
-        "content": content if isinstance(content, str) else _blocks(content, place=place),
+        "content": content if isinstance(content, str) else _blocks(content, path=path),
         **({"is_error": True} if message.is_error else {}),
     }

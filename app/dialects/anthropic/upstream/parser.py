@@ -1,7 +1,7 @@
 """Parser of Anthropic's stream events, from its own API and from Vertex AI.
 
-An answer is complete with `message_stop` and with nothing else. What follows it is ignored.
-A message that is no stream at all, but one JSON document, is read as an answer too.
+An answer is complete only with `message_stop`. Later input is ignored.
+A complete message, one JSON document instead of a stream, is an answer too.
 """
 
 from typing import Any, Final
@@ -46,7 +46,7 @@ _COUNTS: Final = (
 )
 _OUTPUT: Final = ("output_tokens", "output_tokens_details")
 _AT_END: Final = ("container", "stop_details")
-"""Members of the message that come with its end."""
+"""Members of the message's end."""
 _MAX_TEXT: Final = 500
 
 
@@ -100,7 +100,7 @@ class Parser(AnswerParser):
                 self._refuse(event)
 
     def _start(self, message: dict[str, Any]) -> None:
-        """Take the head of the message, which proxies repeat and splice into another."""
+        """Handle the head of the message, which proxies repeat and splice into another answer."""
         name = short(message.get("id"))
         if self._started:
             if name != self.upstream_id:
@@ -110,21 +110,21 @@ class Parser(AnswerParser):
         self.upstream_id, self.model = name, short(message.get("model"))
         usage = mapping(message.get("usage"))
         if not string(message.get("stop_reason")):
-            # The output so far is a placeholder: 1 to 8 tokens, whatever follows.
+            # The output count is a placeholder here: 1 to 8 tokens.
             usage = {name: value for name, value in usage.items() if name not in _OUTPUT}
         self._count(usage)
-        # What goes on from the results of tools that code called has all its content here.
+        # After results of tools that code called, the complete content is here.
         self._blocks.feed(message.get("content"))
         self._finish(message)
 
     def _finish(self, message: dict[str, Any]) -> None:
         details = mapping(message.get("stop_details"))
-        said = [string(details.get(key)) for key in ("category", "explanation")]
-        if any(said):
-            what = ": ".join(filter(None, said))[:_MAX_TEXT]
+        texts = [string(details.get(key)) for key in ("category", "explanation")]
+        if any(texts):
+            what = ": ".join(filter(None, texts))[:_MAX_TEXT]
             self._builder.notice("refusal", f"upstream {self._upstream!r} refused: {what}")
         if more := {k: message[k] for k in _AT_END if message.get(k) is not None}:
-            self._builder.hold(size(more))
+            self._builder.reserve(size(more))
             self._at_end |= more
         if reason := string(message.get("stop_reason")):
             self._builder.finish(
@@ -135,7 +135,7 @@ class Parser(AnswerParser):
             )
 
     def _count(self, usage: object) -> None:
-        """Take a `usage`: its counts are of the whole message so far, those absent stay."""
+        """Handle a `usage`: counts of the whole message so far; absent ones do not change."""
         given = mapping(usage)
         self._usage |= {k: given[k] for k in (*_COUNTS, *_BILLED) if given.get(k) is not None}
         self._builder.usage(parse_usage(self._usage))
@@ -157,11 +157,11 @@ class Parser(AnswerParser):
         if isinstance(document, list) or not fields.keys().isdisjoint(("message", "detail", "msg")):
             self._refuse(document)
         else:
-            self._fail("upstream_invalid_response", "answered with JSON that is no message")
+            self._fail("upstream_invalid_response", "answered with JSON that is not a message")
 
 
 def parse_usage(usage: dict[str, Any]) -> TokenCounts:
-    """Read a `usage` object, whose input does not count what the cache gave and took."""
+    """Parse a `usage` object, whose input excludes cache reads and writes."""
     fresh, output_tokens = count(usage.get("input_tokens")), count(usage.get("output_tokens"))
     cached = count(usage.get("cache_read_input_tokens"))
     written = count(usage.get("cache_creation_input_tokens"))

@@ -1,4 +1,4 @@
-"""Passing through of a client's own Messages request to an upstream that speaks Messages.
+"""Passthrough of a client's own Messages request to an upstream with the same format.
 
 The body is sent unchanged, except for blocks that the relay put into earlier answers of other
 providers: Anthropic would refuse them.
@@ -9,21 +9,21 @@ from typing import Any
 from ....requests import ClientBody
 from ...reading.json_values import mappings, string
 from ...reasoning_signatures import is_packed
-from ...upstream_format import PassedBody
+from ...upstream_format import PassthroughBody
 from .. import BETA
 
 
-def pass_on(client_body: ClientBody, *, quirks: object = None) -> PassedBody:
+def pass_on(client_body: ClientBody, *, quirks: object = None) -> PassthroughBody:
     """Return the body and headers for Anthropic's API and Vertex AI."""
-    return PassedBody(_body(client_body), client_body.headers)
+    return PassthroughBody(_body(client_body), client_body.headers)
 
 
-def pass_on_bedrock(client_body: ClientBody, *, quirks: object = None) -> PassedBody:
-    """Return the body for Bedrock's invoke, which takes the names of betas in the body."""
+def pass_on_bedrock(client_body: ClientBody, *, quirks: object = None) -> PassthroughBody:
+    """Return the body for Bedrock's invoke, which has the names of betas in the body."""
     body = _body(client_body)
     if betas := client_body.headers.get(BETA):
         body["anthropic_beta"] = betas.split(",")
-    return PassedBody(body)
+    return PassthroughBody(body)
 
 
 def _body(client_body: ClientBody) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def _is_foreign(block: dict[str, Any]) -> bool:
 
 
 def _block(block: dict[str, Any]) -> dict[str, Any]:
-    """Leave out citations of other providers: they have an empty `encrypted_index`."""
+    """Drop citations of other providers: they have an empty `encrypted_index`."""
     citations = block.get("citations")
     if block.get("type") != "text" or not isinstance(citations, list):
         return block

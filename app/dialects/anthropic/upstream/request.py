@@ -60,8 +60,8 @@ class Quirks(CommonQuirks, frozen=True):
     default_max_tokens: Annotated[int, Meta(ge=1)] = 16384
     """`max_tokens` of a request without a limit; the API requires one."""
     sampling: bool = True
-    """Whether to send `temperature` and `top_p`. Models after Claude 4.6 refuse them: False leaves
-    them out, for clients that always send them."""
+    """Whether to send `temperature` and `top_p`. Models after Claude 4.6 refuse them; with False,
+    clients that always send them can use these models."""
     thinking: Literal["auto", "adaptive", "budget"] = "auto"
     """The form of the effort: Claude 4.5 and older take a budget of tokens, 4.7 and newer only an
     effort. "auto" depends on the version in the model's name; without one the model is new."""
@@ -127,7 +127,7 @@ def find_hosted_tool(kind: str, request: ChatRequest) -> dict[str, Any] | None:
     return {"type": "web_search_20250305", "name": name}
 
 
-def place_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | None:
+def render_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | None:
     """Return an extra field of Chat Completions that has the same name and meaning here."""
     if name == "top_k" or (name == "thinking" and is_claudes(value)):
         return {name: value}
@@ -157,7 +157,7 @@ def _fit(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[ChatReque
 def _render(
     request: ChatRequest, *, model: str, quirks: Quirks, automatic: bool = False
 ) -> RenderedRequest:
-    """Return the body; with `automatic` the API itself places the cache mark of a request."""
+    """Return the body; with `automatic` the API itself sets the request's cache breakpoint."""
     request, changes = _fit(restrict_tools(request), model=model, quirks=quirks)
     refuse_choices(request, format=FORMAT, what="more than one answer")
     system, turns = render_messages(request.messages)
@@ -242,7 +242,7 @@ def _output(request: ChatRequest, *, limit: int, budgeted: bool) -> dict[str, An
         thinking = _budget(effort, limit=limit)
     elif effort:
         config["effort"] = "low" if effort == "minimal" else effort
-        # Models up to Claude 4.8 think only on request; those from 4.7 omit its text by default.
+        # Models up to Claude 4.8 think only on request; those from 4.7 omit the text by default.
         thinking = {"type": "adaptive", "display": "summarized"}
     return {"output_config": config, "thinking": thinking}
 
@@ -258,6 +258,6 @@ def _budget(effort: str, *, limit: int) -> dict[str, Any]:
     if effort not in _BUDGETS:
         raise unsupported("reasoning_effort", repr(effort[:80]), format=FORMAT)
     if limit <= 1024:
-        raise unsupported("max_tokens", "thinking in 1024 tokens or fewer", format=FORMAT)
+        raise unsupported("max_tokens", "thinking with 1024 tokens or fewer", format=FORMAT)
     # The limit includes the budget: half of it is left for the answer.
     return {"type": "enabled", "budget_tokens": max(1024, min(_BUDGETS[effort], limit // 2))}

@@ -86,7 +86,7 @@ class Blocks:
         if text := string(delta.get("text")):
             self._builder.text(0, text)
         if "citation" in delta:
-            self._hold(size(delta["citation"]))
+            self._reserve(size(delta["citation"]))
             self._citations.append(mapping(delta["citation"]))
         if self._builder.text_block(0) is not None:
             self._cite()
@@ -94,7 +94,7 @@ class Blocks:
             self._tool_use(mapping(delta["toolUse"]).get("input"))
         if "toolResult" in delta and isinstance(self._pending, _Result):
             for value in mappings(delta["toolResult"]):
-                self._hold(size(value))
+                self._reserve(size(value))
                 self._pending.values.append(value["json"] if "json" in value else value.get("text"))
         if "image" in delta:
             self._image(mapping(delta["image"]))
@@ -111,7 +111,7 @@ class Blocks:
                 block = self._builder.provider_tool(
                     0, pending.name or "tool", input=_parse_input(pending.pieces)
                 )
-                self._builder.hold(ENTRY + len(pending.id) + len(pending.name))
+                self._builder.reserve(ENTRY + len(pending.id) + len(pending.name))
                 self._tools[pending.id] = (pending.name or "tool", block)
             case _Result():
                 self._end_result(pending)
@@ -120,9 +120,9 @@ class Blocks:
                 kind = f"image/{text_or_none(pending.format) or 'png'}"
                 self._builder.media(0, kind, url=pending.url, data=data)
 
-    def _hold(self, size: int) -> None:
+    def _reserve(self, size: int) -> None:
         self._size += size
-        self._builder.hold(size)
+        self._builder.reserve(size)
 
     def _reasoning(self, content: dict[str, Any]) -> None:
         self._builder.reasoning(0, string(content.get("text")))
@@ -132,7 +132,7 @@ class Blocks:
 
     def _tool_use(self, value: object) -> None:
         if isinstance(self._pending, _Use):
-            self._hold(size(value))
+            self._reserve(size(value))
             self._pending.pieces.append(value)
         else:
             call = self._builder.tool_call(0, index=self._index, id="", name="", arguments=value)
@@ -143,7 +143,7 @@ class Blocks:
             self._pending = _Image("")
         source = mapping(image.get("source"))
         if data := text_or_none(source.get("bytes")):
-            self._hold(len(data) + 64)
+            self._reserve(len(data) + 64)
             self._pending.pieces.append(data)
         self._pending.url = (
             text_or_none(mapping(source.get("s3Location")).get("uri")) or self._pending.url
@@ -198,8 +198,8 @@ def _join(pieces: list[str]) -> str:
 
 def _number(location: dict[str, Any]) -> str | None:
     """Return the index of a document or a search result as its name."""
-    for place in location.values():
+    for source in location.values():
         for key in ("documentIndex", "searchResultIndex"):
-            if (number := count(mapping(place).get(key))) is not None:
+            if (number := count(mapping(source).get(key))) is not None:
                 return str(number)
     return None

@@ -7,7 +7,7 @@ from .request import (
     IGNORED,
     Quirks,
     find_limit,
-    place_extra,
+    render_extra,
     render_request,
 )
 
@@ -20,6 +20,6 @@ CONVERSE = UpstreamFormat(
     headers={"accept": "application/vnd.amazon.eventstream"},
     models_path=None,
     ignored=IGNORED,
-    place_extra=place_extra,
+    render_extra=render_extra,
     find_limit=find_limit,
 )

@@ -115,19 +115,19 @@ def render_system(
 
 
 def render_user(
-    message: UserMessage, *, place: str, names: Names, points: Points
+    message: UserMessage, *, path: str, names: Names, points: Points
 ) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
     content = message.content
     for index, part in enumerate([TextPart(content)] if isinstance(content, str) else content):
-        where = f"{place}.content[{index}]"
+        where = f"{path}.content[{index}]"
         match part:
             case TextPart():
                 blocks += render_text(part.text)
             case ImagePart():
-                blocks.append(_render_image(part, place=where))
+                blocks.append(_render_image(part, path=where))
             case FilePart():
-                blocks.append(_render_document(part, place=where, names=names))
+                blocks.append(_render_document(part, path=where, names=names))
             case _:
                 raise unsupported(where, "sound", format=FORMAT)
         points.add(blocks, part.cache_control)
@@ -136,7 +136,7 @@ def render_user(
 
 
 def render_assistant(
-    message: AssistantMessage, *, place: str, signatures: bool, points: Points
+    message: AssistantMessage, *, path: str, signatures: bool, points: Points
 ) -> list[dict[str, Any]]:
     """Return the blocks of an assistant message, Claude's reasoning only with `signatures`."""
     blocks: list[dict[str, Any]] = []
@@ -154,18 +154,18 @@ def render_assistant(
         blocks += render_text(message.content or "")
     blocks += render_text(message.refusal or "")
     for index, call in enumerate(message.tool_calls or ()):
-        where = f"{place}.tool_calls[{index}].function"
+        where = f"{path}.tool_calls[{index}].function"
         use = {
             "toolUseId": call.id,
             "name": call.function.name,
-            "input": parse_arguments(call.function, place=where),
+            "input": parse_arguments(call.function, path=where),
         }
         blocks.append({"toolUse": use})
     points.add(blocks, message.cache_control)
     return blocks
 
 
-def render_tool(message: ToolMessage, *, place: str, points: Points) -> list[dict[str, Any]]:
+def render_tool(message: ToolMessage, *, path: str, points: Points) -> list[dict[str, Any]]:
     """Return the block of a result; cache points follow it, since they cannot be inside."""
     content: list[dict[str, Any]] = []
     mark = message.cache_control
@@ -177,7 +177,7 @@ def render_tool(message: ToolMessage, *, place: str, points: Points) -> list[dic
             if isinstance(part, TextPart):
                 content += render_text(part.text)
             else:
-                content.append(_render_image(part, place=f"{place}.content[{index}]"))
+                content.append(_render_image(part, path=f"{path}.content[{index}]"))
     result: dict[str, Any] = {"toolUseId": message.tool_call_id, "content": content}
     if message.is_error:
         result["status"] = "error"
@@ -208,30 +208,30 @@ def _reasoning_text(text: str, signature: str) -> dict[str, Any]:
     return {"reasoningContent": {"reasoningText": {"text": text, "signature": signature}}}
 
 
-def _render_image(part: ImagePart, *, place: str) -> dict[str, Any]:
+def _render_image(part: ImagePart, *, path: str) -> dict[str, Any]:
     url = part.image_url.url
     if url.startswith("s3://"):
         kind = {"jpg": "jpeg"}.get(ending := url.rpartition(".")[2].lower(), ending)
         if kind not in _IMAGES.values():
-            raise unsupported(place, "an image of an unknown type", format=FORMAT)
+            raise unsupported(path, "an image of an unknown type", format=FORMAT)
         return {"image": {"format": kind, "source": {"s3Location": {"uri": url}}}}
     parsed = parse_data_url(url)
     if parsed is None:
-        raise unsupported(place, "an image by its URL (send a data: URL)", format=FORMAT)
+        raise unsupported(path, "an image by its URL (send a data: URL)", format=FORMAT)
     media_type, data = parsed
     if media_type not in _IMAGES:
-        raise unsupported(place, f"an image of the type {media_type[:80]!r}", format=FORMAT)
+        raise unsupported(path, f"an image of the type {media_type[:80]!r}", format=FORMAT)
     return {"image": {"format": _IMAGES[media_type], "source": {"bytes": data}}}
 
 
-def _render_document(part: FilePart, *, place: str, names: Names) -> dict[str, Any]:
+def _render_document(part: FilePart, *, path: str, names: Names) -> dict[str, Any]:
     parsed = parse_data_url(part.file.file_data or "")
     if parsed is None:
-        subject = "a file by its id" if part.file.file_id else "a file that is no data: URL"
-        raise unsupported(place, subject, format=FORMAT)
+        subject = "a file by its id" if part.file.file_id else "a file without a data: URL"
+        raise unsupported(path, subject, format=FORMAT)
     media_type, data = parsed
     if media_type not in _DOCUMENTS:
-        raise unsupported(place, f"a file of the type {media_type[:80]!r}", format=FORMAT)
+        raise unsupported(path, f"a file of the type {media_type[:80]!r}", format=FORMAT)
     name = names.take(part.file.filename)
     source = {"bytes": data}
     return {"document": {"format": _DOCUMENTS[media_type], "name": name, "source": source}}

@@ -103,7 +103,7 @@ class Parser(AnswerParser):
         elif kind or not document.keys().isdisjoint(("message", "Message")):
             self._exception(kind.rpartition("#")[2], data)
         else:
-            self._fail("upstream_invalid_response", "answered with JSON that is no answer")
+            self._fail("upstream_invalid_response", "answered with JSON that is not an answer")
 
     def _whole(self, document: dict[str, Any]) -> None:
         content = mapping(mapping(document.get("output")).get("message")).get("content")

@@ -36,7 +36,7 @@ from ...writing.conversation import (
     unsupported,
 )
 from ...writing.exchange import ExchangeForm, arrange
-from ...writing.extras import is_claudes, placed_at
+from ...writing.extras import is_claudes, render_at
 from .messages import (
     FORMAT,
     Names,
@@ -123,10 +123,10 @@ def _list_unplaced(request: ChatRequest, *, points: Points) -> list[str]:
     """List changes for fields that this model does not support."""
     changes = []
     if request.tier is not None and request.tier not in _TIERS:
-        changes.append(f"knows no service_tier {request.tier[:80]!r}: left out")
+        changes.append(f"does not support service_tier {request.tier[:80]!r}: dropped")
     marked_tool = any(tool.cache_control for tool in request.tools or ())
     if (not points.known and is_marked(request)) or (not points.tools and marked_tool):
-        changes.append("takes no cache_control for this model: left out")
+        changes.append("does not support cache_control for this model: dropped")
     return changes
 
 
@@ -136,16 +136,16 @@ def _find_points(model: str) -> Points:
     return Points(known=claude or "amazon.nova" in model, tools=claude, ttl=claude)
 
 
-_place_extra = placed_at(
+_render_field = render_at(
     {name: f"additionalModelRequestFields.{name}" for name in ("top_k", "thinking", "min_p")}
 )
 
 
-def place_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | None:
+def render_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | None:
     """Return the path of a Chat Completions field, among the model-specific fields."""
     if name == "thinking" and not is_claudes(value):
         return None
-    return _place_extra(name, value, quirks=quirks)
+    return _render_field(name, value, quirks=quirks)
 
 
 def _fit(request: ChatRequest, *, model: str) -> tuple[ChatRequest, list[str]]:
@@ -185,7 +185,7 @@ def _fit_effort(request: ChatRequest, *, model: str, thinks: bool) -> tuple[Chat
     highest = _EFFORTS[-1] if thinks else _HIGHEST_WITHOUT_THINKING
     if effort in _EFFORTS[: _EFFORTS.index(highest) + 1]:
         return request, []
-    change = f"takes no reasoning_effort {effort[:80]!r}: {highest!r} was sent"
+    change = f"does not support reasoning_effort {effort[:80]!r}: sent {highest!r}"
     return msgspec.structs.replace(request, reasoning_effort=highest), [change]
 
 
@@ -194,19 +194,17 @@ def _render_messages(request: ChatRequest, *, model: str, points: Points) -> lis
     rendered: list[dict[str, Any]] = []
     names = Names()
     for index, message in enumerate(request.messages):
-        place = f"messages[{index}]"
+        path = f"messages[{index}]"
         role = "user"
         match message:
             case UserMessage():
-                blocks = render_user(message, place=place, names=names, points=points)
+                blocks = render_user(message, path=path, names=names, points=points)
             case AssistantMessage():
                 role = "assistant"
                 signatures = _is_claude(model)
-                blocks = render_assistant(
-                    message, place=place, signatures=signatures, points=points
-                )
+                blocks = render_assistant(message, path=path, signatures=signatures, points=points)
             case ToolMessage():
-                blocks = render_tool(message, place=place, points=points)
+                blocks = render_tool(message, path=path, points=points)
             case _:
                 continue
         if rendered and rendered[-1]["role"] == role:

@@ -6,7 +6,7 @@ from .parser import Parser
 from .request import (
     IGNORED,
     Quirks,
-    place_extra,
+    render_extra,
     render_request,
 )
 
@@ -19,5 +19,5 @@ DIALECT = UpstreamFormat(
     # The default is 20 models of every kind.
     models_path="v1/models?endpoint=chat&page_size=1000",
     ignored=IGNORED,
-    place_extra=place_extra,
+    render_extra=render_extra,
 )

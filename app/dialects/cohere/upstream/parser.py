@@ -75,7 +75,7 @@ class Parser(AnswerParser):
         self._builder.text(0, string(piece.get("text")))
         block = self._builder.text_block(0)
         if block is not None and self._texts.get(index) != block:
-            self._builder.hold(ENTRY)
+            self._builder.reserve(ENTRY)
             self._texts[index] = block
 
     def _logprobs(self, item: Any) -> None:
@@ -86,7 +86,7 @@ class Parser(AnswerParser):
     def _tool_call(self, index: int | None, call: dict[str, Any]) -> None:
         function = mapping(call.get("function"))
         if index not in self._calls:
-            self._builder.hold(ENTRY)
+            self._builder.reserve(ENTRY)
         self._calls[index] = self._builder.tool_call(
             0,
             index=index,

@@ -23,7 +23,7 @@ from ...upstream_format import Quirks as CommonQuirks
 from ...upstream_format import RenderedRequest
 from ...writing.conversation import list_reasoning, refuse_choices, restrict_tools, unsupported
 from ...writing.exchange import Exchange, ExchangeForm, arrange
-from ...writing.extras import placed_at
+from ...writing.extras import render_at
 
 FORMAT: Final = "Cohere's API"
 IGNORED: Final = frozenset(
@@ -46,7 +46,7 @@ IGNORED: Final = frozenset(
 )
 """The request fields without a counterpart; `n` above 1 is rejected."""
 
-place_extra: Final = placed_at(
+render_extra: Final = render_at(
     {
         "top_k": "k",
         **{name: name for name in ("safety_mode", "documents", "citation_options")},
@@ -83,7 +83,7 @@ def render_request(
     messages, changes = _arrange(request)
     body: dict[str, Any] = {
         "messages": [
-            _render_message(message, place=f"messages[{index}]", reasoning=reasoning)
+            _render_message(message, path=f"messages[{index}]", reasoning=reasoning)
             for index, message in enumerate(messages)
         ],
         "tools": [_render_tool(tool) for tool in tools] or None,
@@ -109,22 +109,22 @@ def _arrange(request: ChatRequest) -> Exchange:
     return arrange(request.messages, ExchangeForm(files=False, images=False))
 
 
-def _render_message(message: Message, *, place: str, reasoning: str) -> dict[str, Any]:
+def _render_message(message: Message, *, path: str, reasoning: str) -> dict[str, Any]:
     match message:
         case SystemMessage() | DeveloperMessage():
-            return {"role": "system", "content": _render_content(message.content, place=place)}
+            return {"role": "system", "content": _render_content(message.content, path=path)}
         case UserMessage():
-            content = _render_content(message.content, place=place, images=True)
+            content = _render_content(message.content, path=path, images=True)
             return {"role": "user", "content": content}
         case AssistantMessage():
             return _render_assistant(message, reasoning=reasoning)
         case ToolMessage():
-            content = _render_content(message.content, place=place)
+            content = _render_content(message.content, path=path)
             return {"role": "tool", "tool_call_id": message.tool_call_id, "content": content}
 
 
 def _render_content(
-    content: str | list[Any], *, place: str, images: bool = False
+    content: str | list[Any], *, path: str, images: bool = False
 ) -> str | list[dict[str, Any]]:
     if isinstance(content, str):
         return content
@@ -139,7 +139,7 @@ def _render_content(
             rendered.append({"type": "image_url", "image_url": image})
         else:
             subject = "anything but text" + (" and images" if images else "")
-            raise unsupported(f"{place}.content[{index}]", subject, format=FORMAT)
+            raise unsupported(f"{path}.content[{index}]", subject, format=FORMAT)
     return rendered
 
 

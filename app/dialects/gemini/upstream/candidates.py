@@ -158,7 +158,7 @@ class Candidates:
         if data is None and url is None:
             return None
         if part.get("thought") is True:  # a draft of the final image
-            self._builder.notice("thought_media", "the model drew a draft, which is left out")
+            self._builder.notice("thought_media", "the draft of an image was dropped")
             return None
         self._builder.end_text(index)
         known = self._sounds.get((index, kind))  # audio arrives in pieces

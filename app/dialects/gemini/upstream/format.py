@@ -8,7 +8,7 @@ from .request import (
     Quirks,
     find_hosted_tool,
     find_limit,
-    place_extra,
+    render_extra,
     render_request,
 )
 
@@ -20,7 +20,7 @@ DIALECT = UpstreamFormat(
     quirks=Quirks,
     models_path="models?pageSize=1000",  # 50 otherwise
     ignored=IGNORED,
-    place_extra=place_extra,
+    render_extra=render_extra,
     find_limit=find_limit,
     find_hosted_tool=find_hosted_tool,
 )

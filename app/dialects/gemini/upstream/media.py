@@ -29,14 +29,14 @@ _HOST: Final = re.compile(r"[\w.-]+")
 _FILE: Final = re.compile(r"/v\w+/files/[\w-]+")
 
 
-def render_image(part: ImagePart, *, place: str) -> dict[str, Any]:
+def render_image(part: ImagePart, *, path: str) -> dict[str, Any]:
     """Return an image part; a URL without a known extension is sent as a JPEG.
 
     Raises:
         RequestError: Gemini cannot fetch the URL.
     """
     url = part.image_url.url
-    return _inline(url) or _by_url(url, default="image/jpeg", place=f"{place}.image_url.url")
+    return _inline(url) or _by_url(url, default="image/jpeg", path=f"{path}.image_url.url")
 
 
 def render_audio(part: AudioPart) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def render_audio(part: AudioPart) -> dict[str, Any]:
     return {"inlineData": {"mimeType": f"audio/{audio.format}", "data": audio.data}}
 
 
-def render_file(part: FilePart, *, place: str) -> dict[str, Any]:
+def render_file(part: FilePart, *, path: str) -> dict[str, Any]:
     """Return a file part: its data, or by `file_id` the URI of an uploaded or fetchable file.
 
     Raises:
@@ -57,11 +57,11 @@ def render_file(part: FilePart, *, place: str) -> dict[str, Any]:
             return found
         if known is None:
             subject = "data without a media type; make it a data: URL, which"
-            raise unsupported(f"{place}.file.file_data", subject, format=FORMAT)
+            raise unsupported(f"{path}.file.file_data", subject, format=FORMAT)
         return {"inlineData": {"mimeType": known, "data": file.file_data}}
     if file.file_id:
-        return _by_url(file.file_id, default=known, place=f"{place}.file.file_id")
-    raise RequestError("invalid_request", f"{place}.file: has no file_data or file_id")
+        return _by_url(file.file_id, default=known, path=f"{path}.file.file_id")
+    raise RequestError("invalid_request", f"{path}.file: has no file_data or file_id")
 
 
 def _inline(url: str) -> dict[str, Any] | None:
@@ -69,17 +69,17 @@ def _inline(url: str) -> dict[str, Any] | None:
     return found and {"inlineData": {"mimeType": found[0], "data": found[1]}}
 
 
-def _by_url(url: str, *, default: str | None, place: str) -> dict[str, Any]:
+def _by_url(url: str, *, default: str | None, path: str) -> dict[str, Any]:
     found = _URL.match(url)
     if found is None:
-        subject = "anything but a base64 data: URL, or a URL of https or gs,"
-        raise unsupported(place, subject, format=FORMAT)
+        subject = "anything but a base64 data:, https: or gs: URL"
+        raise unsupported(path, subject, format=FORMAT)
     if _is_uploaded(url, found):
         return {"fileData": {"fileUri": url}}
     kind = _guess(found["path"]) or default
     if kind is None:
-        subject = "a URL whose end does not tell the media type, without a filename that does,"
-        raise unsupported(place, subject, format=FORMAT)
+        subject = "a URL without a known extension, and without a filename with one,"
+        raise unsupported(path, subject, format=FORMAT)
     return {"fileData": {"mimeType": kind, "fileUri": url}}
 
 

@@ -94,7 +94,7 @@ class Parser(AnswerParser):
         if chunk.get("error"):
             self._refuse(chunk)
         elif self._candidates.broken:
-            message = "sent the arguments of a tool call in an order that cannot be followed"
+            message = "sent the arguments of a tool call in an unsupported order"
             self._fail("upstream_invalid_response", message)
         elif feedback := mapping(chunk.get("promptFeedback")):
             self._feedback(feedback)

@@ -90,9 +90,9 @@ class PartialArguments:
         """Begin a member of the innermost object or list."""
         container = self._open[-1]
         if container.is_list != isinstance(key, int) or key in container.keys:
-            raise ValueError("a value has another place than those before it")
+            raise ValueError("the path of a value does not match the preceding ones")
         if container.is_list and key != len(container.keys):
-            raise ValueError("a list has a hole")
+            raise ValueError("a list has a gap")
         comma = "," if container.keys else ""
         container.keys.add(key)
         container.last = key
@@ -116,7 +116,7 @@ def parse_path(text: str) -> list[_Key]:
         else:
             path.append(re.sub(r"\\(.)", r"\1", single if double is None else double))
     if not path or at < len(text) or len(path) >= MAX_DEPTH:
-        raise ValueError("a value has no place")
+        raise ValueError("a value has an invalid path")
     return path
 
 
@@ -128,7 +128,7 @@ def _value(partial: dict[str, Any]) -> str | float | bool | None:
             return value
         case {"nullValue": _}:
             return None
-    raise ValueError("a value is of no kind that is known")
+    raise ValueError("a value has an unknown type")
 
 
 def _inside(text: str) -> str:

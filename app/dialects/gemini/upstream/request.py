@@ -43,7 +43,7 @@ from ...writing.conversation import (
     restrict_tools,
 )
 from ...writing.exchange import Exchange, ExchangeForm, arrange
-from ...writing.extras import placed_at
+from ...writing.extras import render_at
 from .media import render_audio, render_file, render_image
 
 SIGNATURE: Final = "gemini.thought_signature"
@@ -142,7 +142,7 @@ def render_request(
     if request.tier in _TIERS:
         body["serviceTier"] = request.tier
     elif request.tier is not None:
-        changes += (f"knows no service_tier {request.tier[:80]!r}: left out",)
+        changes += (f"does not support service_tier {request.tier[:80]!r}: dropped",)
     changes += _list_effort(request, quirks=quirks)
     join_options(body, request.provider_options)
     return RenderedRequest(body, changes)
@@ -157,7 +157,7 @@ def _list_effort(request: ChatRequest, *, quirks: Quirks) -> tuple[str, ...]:
     if effort in (_LEVELS if level else (*_BUDGETS, *_HIGHEST_EFFORTS)):
         return ()
     sent = repr(_HIGHEST_LEVEL) if level else f"a budget of {_HIGHEST_BUDGET} tokens"
-    return (f"takes no reasoning_effort {effort[:80]!r}: {sent} was sent",)
+    return (f"does not support reasoning_effort {effort[:80]!r}: sent {sent}",)
 
 
 def _arrange(request: ChatRequest, *, model: str) -> Exchange:
@@ -173,7 +173,7 @@ def _find_major(model: str) -> int:
     return _NEWEST_MAJOR if version is None else int(version[1])
 
 
-_place_extra = placed_at(
+_render_field = render_at(
     {
         "top_k": "generationConfig.topK",
         "modalities": "generationConfig.responseModalities",
@@ -182,11 +182,11 @@ _place_extra = placed_at(
 )
 
 
-def place_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | None:
+def render_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | None:
     """Return the path of a Chat Completions field with its value."""
     if name == "modalities" and isinstance(value, list):
         value = [str(word).upper() for word in value]
-    return _place_extra(name, value, quirks=quirks)
+    return _render_field(name, value, quirks=quirks)
 
 
 def _resolve_auto(quirks: Quirks, model: str) -> Quirks:
@@ -217,18 +217,18 @@ def _contents(messages: list[Message], *, quirks: Quirks) -> list[dict[str, Any]
     """The names of the called functions, by call id."""
     budget = Budget()
     for number, message in enumerate(messages):
-        place = f"messages[{number}]"
+        path = f"messages[{number}]"
         role = "user"
         match message:
             case SystemMessage() | DeveloperMessage():
                 continue
             case UserMessage():
-                parts = _user_parts(message, place=place)
+                parts = _user_parts(message, path=path)
             case AssistantMessage():
-                role, parts = "model", _model_parts(message, place=place, quirks=quirks)
+                role, parts = "model", _model_parts(message, path=path, quirks=quirks)
                 names |= {call.id: call.function.name for call in message.tool_calls or ()}
             case ToolMessage():
-                parts = [_tool_result(message, names, budget, place=place, quirks=quirks)]
+                parts = [_tool_result(message, names, budget, path=path, quirks=quirks)]
         if contents and contents[-1]["role"] == role:
             contents[-1]["parts"] += parts
         elif parts:
@@ -236,26 +236,26 @@ def _contents(messages: list[Message], *, quirks: Quirks) -> list[dict[str, Any]
     return contents
 
 
-def _user_parts(message: UserMessage, *, place: str) -> list[dict[str, Any]]:
+def _user_parts(message: UserMessage, *, path: str) -> list[dict[str, Any]]:
     if isinstance(message.content, str):
         return [{"text": message.content}] if message.content else []
     parts: list[dict[str, Any]] = []
     for number, part in enumerate(message.content):
-        where = f"{place}.content[{number}]"
+        where = f"{path}.content[{number}]"
         match part:
             case TextPart():
                 # An empty text is refused.
                 parts += [{"text": part.text}] if part.text else []
             case ImagePart():
-                parts.append(render_image(part, place=where))
+                parts.append(render_image(part, path=where))
             case AudioPart():
                 parts.append(render_audio(part))
             case FilePart():
-                parts.append(render_file(part, place=where))
+                parts.append(render_file(part, path=where))
     return parts
 
 
-def _model_parts(message: AssistantMessage, *, place: str, quirks: Quirks) -> list[dict[str, Any]]:
+def _model_parts(message: AssistantMessage, *, path: str, quirks: Quirks) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
     content = message.content or ()
     for number, part in enumerate([TextPart(content)] if isinstance(content, str) else content):
@@ -268,26 +268,26 @@ def _model_parts(message: AssistantMessage, *, place: str, quirks: Quirks) -> li
                     parts.append({"text": ""})
                 parts[-1]["thoughtSignature"] = part.data
             case OpaquePart(format=format) if format == PART:
-                parts.append(_parse_part(part.data, place=f"{place}.content[{number}].data"))
+                parts.append(_parse_part(part.data, path=f"{path}.content[{number}].data"))
             case _:
                 pass  # reasoning, and other providers' data
     if message.refusal:
         parts.append({"text": message.refusal})
     for number, call in enumerate(message.tool_calls or ()):
-        where = f"{place}.tool_calls[{number}]"
-        parts.append(_call(call, first=number == 0, place=where, quirks=quirks))
+        where = f"{path}.tool_calls[{number}]"
+        parts.append(_call(call, first=number == 0, path=where, quirks=quirks))
     return parts
 
 
-def _parse_part(data: str, *, place: str) -> dict[str, Any]:
+def _parse_part(data: str, *, path: str) -> dict[str, Any]:
     part = parse_object(data)
     if part is None:
-        raise RequestError("invalid_request", f"{place}: not a JSON object")
+        raise RequestError("invalid_request", f"{path}: must be a JSON object")
     return part
 
 
-def _call(call: ToolCall, *, first: bool, place: str, quirks: Quirks) -> dict[str, Any]:
-    arguments = parse_arguments(call.function, place=f"{place}.function")
+def _call(call: ToolCall, *, first: bool, path: str, quirks: Quirks) -> dict[str, Any]:
+    arguments = parse_arguments(call.function, path=f"{path}.function")
     part: dict[str, Any] = {"functionCall": {"name": call.function.name, "args": arguments}}
     if _is_own_id(call.id, quirks=quirks):
         part["functionCall"]["id"] = call.id
@@ -307,7 +307,7 @@ def _is_own_id(id: str, *, quirks: Quirks) -> bool:
 
 
 def _tool_result(
-    message: ToolMessage, names: dict[str, str], budget: Budget, *, place: str, quirks: Quirks
+    message: ToolMessage, names: dict[str, str], budget: Budget, *, path: str, quirks: Quirks
 ) -> dict[str, Any]:
     call = message.tool_call_id
     response = _response(join_text(message.content), budget)
@@ -316,7 +316,7 @@ def _tool_result(
         result["id"] = call
     if isinstance(message.content, list):
         images = [
-            render_image(part, place=f"{place}.content[{number}]")
+            render_image(part, path=f"{path}.content[{number}]")
             for number, part in enumerate(message.content)
             if isinstance(part, ImagePart)
         ]

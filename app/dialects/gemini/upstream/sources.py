@@ -21,7 +21,7 @@ _CONTINUING: Final = bytes(range(0x80, 0xC0))
 """The UTF-8 continuation bytes."""
 
 
-class _Place(NamedTuple):
+class _Position(NamedTuple):
     block: int | None = None
     span: tuple[int | None, int | None] = (None, None)
 
@@ -104,13 +104,13 @@ class Sources:
             found = metadata.get("citations") or metadata.get("citationSources")
             texts = self._texts.get(choice, {})
             for citation in mappings(found):
-                self._add_source(choice, _read(citation), _place(citation, texts))
+                self._add_source(choice, _read(citation), _locate(citation, texts))
         if "urlContextMetadata" in candidate:
             metadata = mapping(candidate["urlContextMetadata"])
             for url in mappings(metadata.get("urlMetadata")):
                 if url.get("urlRetrievalStatus") == "URL_RETRIEVAL_STATUS_SUCCESS":
                     self._add_source(
-                        choice, _Source(text_or_none(url.get("retrievedUrl"))), _Place()
+                        choice, _Source(text_or_none(url.get("retrievedUrl"))), _Position()
                     )
 
     def _grounding(self, choice: int, metadata: dict[str, Any]) -> None:
@@ -119,21 +119,21 @@ class Sources:
         chunks = [_point(mapping(c)) for c in found] if isinstance(found, list) else []
         texts = self._texts.get(choice, {})
         supports = [
-            (_place(mapping(support.get("segment")), texts), _numbers(support))
+            (_locate(mapping(support.get("segment")), texts), _numbers(support))
             for support in mappings(metadata.get("groundingSupports"))
         ]
         earlier = self._chunks.setdefault(choice, [])
         # Each list is either complete or, for file search, continues the last one.
         whole = all(number < len(chunks) for _, numbers in supports for number in numbers)
         before = 0 if whole else len(earlier)
-        for place, numbers in supports:
+        for position, numbers in supports:
             for number in numbers:
                 if number < before:
-                    self._add_source(choice, earlier[number], place)
+                    self._add_source(choice, earlier[number], position)
                 elif number < before + len(chunks):
-                    self._add_source(choice, chunks[number - before], place)
+                    self._add_source(choice, chunks[number - before], position)
         for chunk in chunks:
-            self._add_source(choice, chunk, _Place())
+            self._add_source(choice, chunk, _Position())
         self._retain(earlier, chunks)
 
     def _retain(self, earlier: list[_Source], chunks: list[_Source]) -> None:
@@ -144,8 +144,8 @@ class Sources:
             self._chunks_size += ENTRY + sum(len(value) for value in chunk if value)
             earlier.append(chunk)
 
-    def _add_source(self, choice: int, source: _Source, place: _Place) -> None:
-        self._builder.source(choice, **source._asdict(), span=place.span, block=place.block)
+    def _add_source(self, choice: int, source: _Source, position: _Position) -> None:
+        self._builder.source(choice, **source._asdict(), span=position.span, block=position.block)
 
 
 def _numbers(support: dict[str, Any]) -> list[int]:
@@ -154,17 +154,17 @@ def _numbers(support: dict[str, Any]) -> list[int]:
     return [number for number in found if number is not None]
 
 
-def _place(segment: dict[str, Any], texts: dict[int, _Text]) -> _Place:
-    """Return the block and the characters of a segment; an empty place if they are ambiguous."""
+def _locate(segment: dict[str, Any], texts: dict[int, _Text]) -> _Position:
+    """Return the block and the characters of a segment; an empty position if they are ambiguous."""
     start, end = count(segment.get("startIndex")) or 0, count(segment.get("endIndex"))
     if end is None:
-        return _Place()
+        return _Position()
     quote = well_formed(string(segment.get("text"))).encode()
     for block, text in texts.items():
         if text.matches(quote, start, end) or (len(texts) == 1 and not quote):
             span = text.characters(start, end)
-            return _Place() if span is None else _Place(block, span)
-    return _Place()
+            return _Position() if span is None else _Position(block, span)
+    return _Position()
 
 
 def _characters(data: bytes | bytearray) -> int:

@@ -1,6 +1,6 @@
-"""The native wire format: one event, one frame. Renders only.
+"""Renderer of the native wire format: one frame per event.
 
-The cursor of this dialect is the event's own number (PROTOCOL.md, "Frames and ids").
+The cursor is the event's own number (PROTOCOL.md, "Frames and ids").
 """
 
 from collections.abc import Iterable
@@ -86,11 +86,11 @@ class Writer:
         return b"%b%b%b%d\n\n" % (LINES[type(event)], data, self._id, self._number)
 
     def skip(self, count: int) -> None:
-        """Skip `count` numbers: those of events that were lost."""
+        """Skip `count` numbers: those of lost events."""
         self._number += count
 
     def frame(self, number: int, event: Event) -> bytes:
-        """Return the frame of a later event, skipping those between."""
+        """Return the frame of a later event, skipping the numbers before it."""
         self._number = number
         retry, self._retry = self._retry, b""
         data = escape_line_ends(encode(event))
@@ -173,7 +173,7 @@ class Result(msgspec.Struct, omit_defaults=True):
     finish_reason: FinishReason | None = None
     usage: TokenCounts | None = None
     cost: str | None = None
-    """In USD, of the whole stream."""
+    """The cost of the whole stream in USD."""
     error: ErrorInfo | None = None
     ended_by: EndedBy | None = None
     timings: Timings | None = None

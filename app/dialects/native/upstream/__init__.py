@@ -1,1 +1,1 @@
-"""The format of a recorded stream, which is replayed in place of a provider."""
+"""The format of recorded streams, which are replayed instead of calling a provider."""

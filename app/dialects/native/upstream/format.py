@@ -1,4 +1,4 @@
-"""The upstream format of cassettes: the relay's own events, one a line.
+"""The upstream format of cassettes: the relay's own events, one per line.
 
 No provider speaks it, so it is not among the formats that settings can name.
 """
@@ -12,7 +12,7 @@ from .parser import Parser
 
 
 class Decoder(NdjsonDecoder):
-    """Reads lines of any length: their file is bounded, and in memory already."""
+    """Decodes lines of any length: their file is bounded, and in memory already."""
 
     def __init__(self, *, max_line: int = 0, max_event: int = 0) -> None:
         super().__init__(max_line=2**62, max_event=2**62)

@@ -1,4 +1,4 @@
-"""Parser of recorded events: returns them unchanged, and ends a recording that is cut."""
+"""Parser of recorded events: returns them unchanged, and ends a truncated recording."""
 
 from collections.abc import Collection
 
@@ -20,7 +20,7 @@ from ...reading.open_blocks import OpenBlocks
 
 
 class Parser:
-    """One replay of events, whose order the file's reader has checked."""
+    """One replay of events, whose order the cassette's reader has checked."""
 
     counted_early = False
     finished = False
@@ -34,7 +34,7 @@ class Parser:
         self.refused = False
         self.provider_message = ""
         self._upstream = upstream
-        self._held: list[Event] = []
+        self._pending: list[Event] = []
         """The target, and notices after it, until the answer begins."""
         self._blocks = OpenBlocks()
 
@@ -42,31 +42,31 @@ class Parser:
         """Do nothing: a replay keeps its recorded ids."""
 
     def feed(self, message: Message) -> list[Event]:
-        """Take the next event."""
+        """Return the next event."""
         if self.ended:
             return []
         try:
             event = decode(message.data)
         except msgspec.MsgspecError:
-            return self._fail("upstream_invalid_response", "sent a message that is no event")
+            return self._fail("upstream_invalid_response", "sent a message that is not an event")
         if isinstance(event, StreamEnd):
             return self._end(event)
         self._note(event)
-        if isinstance(event, StreamTarget) or (self._held and isinstance(event, Notice)):
-            self._held.append(event)
+        if isinstance(event, StreamTarget) or (self._pending and isinstance(event, Notice)):
+            self._pending.append(event)
             return []
-        held, self._held = self._held, []
-        return [*held, event]
+        pending, self._pending = self._pending, []
+        return [*pending, event]
 
     def close(self, tail: Message | None, *, strange: bool = False) -> list[Event]:
-        """Take the end of the recording, whose last event may lack its line end."""
+        """End the recording, whose last event may lack its line end."""
         events = [] if tail is None else self.feed(tail)
         if self.ended:
             return events
         return events + self._fail("upstream_truncated", "ended its answer before it was complete")
 
     def cut(self, error: RelayError) -> list[Event]:
-        """Take the loss of the connection."""
+        """Handle the loss of the connection."""
         return self.stop("failed", error)
 
     def stop(self, status: Status, error: RelayError | None = None) -> list[Event]:
@@ -85,8 +85,8 @@ class Parser:
         self.usage = end.usage or self.usage
         self.refused = end.status == "failed" and end.usage is None
         # Without its target, a failure before the answer becomes an HTTP status.
-        held = self._held if end.status == "completed" else []
-        return [*held, *self._blocks.ends(), end]
+        pending = self._pending if end.status == "completed" else []
+        return [*pending, *self._blocks.ends(), end]
 
     def _note(self, event: Event) -> None:
         self._blocks.note(event)

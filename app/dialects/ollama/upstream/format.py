@@ -7,7 +7,7 @@ from .request import (
     IGNORED,
     Quirks,
     find_limit,
-    place_extra,
+    render_extra,
     render_request,
 )
 
@@ -19,6 +19,6 @@ DIALECT = UpstreamFormat(
     quirks=Quirks,
     models_path="api/tags",
     ignored=IGNORED,
-    place_extra=place_extra,
+    render_extra=render_extra,
     find_limit=find_limit,
 )

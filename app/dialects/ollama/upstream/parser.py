@@ -76,9 +76,9 @@ class Parser(AnswerParser):
         versions.
         """
         function, name = mapping(call.get("function")), string(call.get("id"))
-        repeated = name in self._ids  # the builder would take it for a continuation of that call
+        repeated = name in self._ids  # the builder would continue that call
         if not repeated:
-            self._builder.hold(ENTRY + len(name))
+            self._builder.reserve(ENTRY + len(name))
             self._ids.add(name)
         block = self._builder.tool_call(
             0,

@@ -31,7 +31,7 @@ from ...writing.conversation import (
     unsupported,
 )
 from ...writing.exchange import Exchange, ExchangeForm, arrange
-from ...writing.extras import placed_at
+from ...writing.extras import render_at
 
 FORMAT: Final = "Ollama's API"
 IGNORED: Final = frozenset(
@@ -66,7 +66,7 @@ _OPTIONS: Final = (
     "top_k",
     "typical_p",
 )
-place_extra: Final = placed_at(
+render_extra: Final = render_at(
     {
         **{name: f"options.{name}" for name in _OPTIONS},
         "repetition_penalty": "options.repeat_penalty",
@@ -104,7 +104,7 @@ def render_request(
     names: dict[str, str] = {}
     body: dict[str, Any] = {
         "messages": [
-            _render_message(message, place=f"messages[{index}]", names=names)
+            _render_message(message, path=f"messages[{index}]", names=names)
             for index, message in enumerate(messages)
         ],
         "tools": _render_tools(request),
@@ -126,50 +126,50 @@ def _arrange(request: ChatRequest) -> Exchange:
     return arrange(request.messages, ExchangeForm(files=False, links=False))
 
 
-def _render_message(message: Message, *, place: str, names: dict[str, str]) -> dict[str, Any]:
+def _render_message(message: Message, *, path: str, names: dict[str, str]) -> dict[str, Any]:
     match message:
         case SystemMessage() | DeveloperMessage():
             return {"role": "system", "content": join_text(message.content)}
         case AssistantMessage():
             names |= {call.id: call.function.name for call in message.tool_calls or ()}
-            return _render_assistant(message, place=place)
+            return _render_assistant(message, path=path)
         case ToolMessage():
-            tool: dict[str, Any] = {"role": "tool", **_render_content(message.content, place=place)}
+            tool: dict[str, Any] = {"role": "tool", **_render_content(message.content, path=path)}
             if message.tool_call_id in names:
                 tool["tool_name"] = names[message.tool_call_id]
             return {**tool, "tool_call_id": message.tool_call_id}
         case _:
-            return {"role": "user", **_render_content(message.content, place=place)}
+            return {"role": "user", **_render_content(message.content, path=path)}
 
 
-def _render_content(content: str | list[Any], *, place: str) -> dict[str, Any]:
+def _render_content(content: str | list[Any], *, path: str) -> dict[str, Any]:
     """Return the text and the images; the format does not represent their order."""
     images = []
     parts = [] if isinstance(content, str) else content
     for index, part in enumerate(parts):
-        where = f"{place}.content[{index}]"
+        where = f"{path}.content[{index}]"
         if isinstance(part, ImagePart):
-            images.append(_render_image(part, place=where))
+            images.append(_render_image(part, path=where))
         elif not isinstance(part, TextPart):
             raise unsupported(where, "anything but text and images", format=FORMAT)
     return {"content": join_text(content), **({"images": images} if images else {})}
 
 
-def _render_image(part: ImagePart, *, place: str) -> str:
+def _render_image(part: ImagePart, *, path: str) -> str:
     found = parse_data_url(part.image_url.url)
     if found is None:
-        raise unsupported(place, "an image by URL", format=FORMAT)
+        raise unsupported(path, "an image by URL", format=FORMAT)
     return found[1]
 
 
-def _render_assistant(message: AssistantMessage, *, place: str) -> dict[str, Any]:
+def _render_assistant(message: AssistantMessage, *, path: str) -> dict[str, Any]:
     rendered: dict[str, Any] = {"role": "assistant", "content": _visible_content(message)}
     thinking = "".join(part.text for part in list_reasoning(message))
     if thinking:
         rendered["thinking"] = thinking
     if message.tool_calls:
         rendered["tool_calls"] = [
-            _render_call(call, place=f"{place}.tool_calls[{index}].function")
+            _render_call(call, path=f"{path}.tool_calls[{index}].function")
             for index, call in enumerate(message.tool_calls)
         ]
     return rendered
@@ -186,8 +186,8 @@ def _visible_content(message: AssistantMessage) -> str:
     return "".join(texts) or message.refusal or ""
 
 
-def _render_call(call: ToolCall, *, place: str) -> dict[str, Any]:
-    arguments = parse_arguments(call.function, place=place)
+def _render_call(call: ToolCall, *, path: str) -> dict[str, Any]:
+    arguments = parse_arguments(call.function, path=path)
     return {"id": call.id, "function": {"name": call.function.name, "arguments": arguments}}
 
 

@@ -209,7 +209,7 @@ class DeltaBuilder:
             case ChoiceEnd():
                 state.finish = event.finish_reason
             case TextEnd() | RefusalEnd() | Source() | ProviderTool() | Notice() | Usage():
-                pass  # the format has no place for them
+                pass  # no counterpart in the format
             case TextDelta() | ReasoningDelta() | RefusalDelta() | ToolCallDelta():
                 pass  # `feed` has rendered them
             case StreamStart() | StreamTarget() | StreamEnd():

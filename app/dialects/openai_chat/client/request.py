@@ -154,12 +154,12 @@ def parse_request(body: bytes) -> ParsedRequest:
         request, foreign = _decoder.decode(body), None
     except msgspec.ValidationError:
         foreign = translate(parse_fields(body), known=Request.__struct_fields__)
-        request = convert_body(foreign.fields, Request, place="")
+        request = convert_body(foreign.fields, Request, path="")
     except (msgspec.DecodeError, RecursionError):
         return _reject(body)
     fields = {name: getattr(request, name) for name in ChatRequest.__struct_fields__}
     fields["messages"] = [
-        _parse_assistant(message, place=f"messages[{number}]")
+        _parse_assistant(message, path=f"messages[{number}]")
         if isinstance(message, Assistant)
         else message
         for number, message in enumerate(request.messages)
@@ -191,10 +191,10 @@ def _list_extras(request: Request) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _parse_assistant(message: Assistant, *, place: str) -> AssistantMessage:
+def _parse_assistant(message: Assistant, *, path: str) -> AssistantMessage:
     if message.audio is not None and not message.content:
         raise RequestError(
-            "invalid_request", f"{place}.audio: not supported as input; send its transcript"
+            "invalid_request", f"{path}.audio: not supported as input; send its transcript"
         )
     reasoning = _parse_details(message.reasoning_details or ())
     reasoning = reasoning or _parse_thinking(message.thinking_blocks or ())

@@ -159,8 +159,8 @@ class Deltas:
         if calls := delta.get("tool_calls"):
             # TGI sends one call instead of a list.
             calls = [calls] if isinstance(calls, dict) else mappings(calls)
-            for place, call in enumerate(calls):
-                self._tool_call(index, call, place=place if len(calls) > 1 else None)
+            for position, call in enumerate(calls):
+                self._tool_call(index, call, position=position if len(calls) > 1 else None)
         if signature := string(google.get("thought_signature")):
             # Gemini's native format accepts it back; this route only accepts signatures of
             # calls.
@@ -255,20 +255,20 @@ class Deltas:
             case "image_url":
                 self._image(index, part)
 
-    def _tool_call(self, index: int, call: dict[str, Any], *, place: int | None) -> None:
-        """Process a fragment of a call; `place` is its position if a delta has several."""
+    def _tool_call(self, index: int, call: dict[str, Any], *, position: int | None) -> None:
+        """Process a fragment of a call; `position` is its index in a delta with several."""
         function = mapping(call.get("function")) or mapping(call.get("custom"))
         if not function and not call.get("id"):
             return
         number = call.get("index")
         number = number if type(number) is int else None
         call_id = string(call.get("id"))
-        if number is None and place is not None:
+        if number is None and position is not None:
             if not call_id and not function.get("name"):
-                call_id = self._call_ids.get((index, place), "")
-            if self._call_ids.get((index, place)) != call_id:
-                self._builder.hold(ENTRY + len(call_id))
-                self._call_ids[index, place] = call_id
+                call_id = self._call_ids.get((index, position), "")
+            if self._call_ids.get((index, position)) != call_id:
+                self._builder.reserve(ENTRY + len(call_id))
+                self._call_ids[index, position] = call_id
         block = self._function(index, function, number=number, id=call_id)
         # Gemini's Chat Completions route requires it in the next turn.
         signature = string(_google(call).get("thought_signature"))
@@ -294,8 +294,8 @@ class Deltas:
             self._sounds[index] = self._builder.media(index, "audio/pcm", data=data, block=block)
 
     def _image(self, index: int, image: dict[str, Any]) -> None:
-        place = image.get("image_url")
-        url = text_or_none(place) or text_or_none(mapping(place).get("url"))
+        image_url = image.get("image_url")
+        url = text_or_none(image_url) or text_or_none(mapping(image_url).get("url"))
         if url is None:
             return
         self._builder.end_text(index)
@@ -308,14 +308,14 @@ class Deltas:
 
     def _annotation(self, index: int, annotation: dict[str, Any]) -> None:
         kind = string(annotation.get("type"))
-        place = mapping(annotation.get(kind)) or annotation
+        fields = mapping(annotation.get(kind)) or annotation
         self._builder.source(
             index,
-            url=text_or_none(place.get("url")),
-            document=text_or_none(place.get("filename")) or text_or_none(place.get("file_id")),
-            title=text_or_none(place.get("title")),
-            cited_text=text_or_none(place.get("content")),
-            span=(count(place.get("start_index")), count(place.get("end_index"))),
+            url=text_or_none(fields.get("url")),
+            document=text_or_none(fields.get("filename")) or text_or_none(fields.get("file_id")),
+            title=text_or_none(fields.get("title")),
+            cited_text=text_or_none(fields.get("content")),
+            span=(count(fields.get("start_index")), count(fields.get("end_index"))),
         )
 
     def _citations(self, chunk: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from .request import (
     IGNORED,
     Quirks,
     find_limit,
-    place_extra,
+    render_extra,
     render_request,
 )
 
@@ -18,6 +18,6 @@ DIALECT = UpstreamFormat(
     render_request=render_request,
     quirks=Quirks,
     ignored=IGNORED,
-    place_extra=place_extra,
+    render_extra=render_extra,
     find_limit=find_limit,
 )

@@ -111,7 +111,7 @@ class Parser(AnswerParser):
         if not document.keys().isdisjoint(("message", "detail", "msg")):
             self._refuse(document)
         else:
-            self._fail("upstream_invalid_response", "answered with JSON that is no completion")
+            self._fail("upstream_invalid_response", "answered with JSON that is not a completion")
 
 
 _PERPLEXITY_FIELDS: Final = frozenset(

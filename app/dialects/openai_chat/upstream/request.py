@@ -213,7 +213,7 @@ def _edit_fields(request: ChatRequest, body: dict[str, Any], *, quirks: Quirks) 
         body["messages"][-1].setdefault("cache_control", mark)
 
 
-def place_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | None:
+def render_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | None:
     """Return a field under its own name, if the vendor supports it."""
     return {name: value} if quirks.extras is None or name in quirks.extras else None
 
@@ -224,8 +224,8 @@ def _list_names(messages: Sequence[Message], *, quirks: Quirks) -> tuple[str, ..
         return ()
     for message in messages:
         if getattr(message, "name", None) is not None and not _takes_name(message, quirks=quirks):
-            scope = "in other messages than the user's" if quirks.names == "user" else "in messages"
-            return (f"knows no name {scope}: left out",)
+            scope = "in messages of other roles" if quirks.names == "user" else "in messages"
+            return (f"does not support name {scope}: dropped",)
     return ()
 
 

@@ -46,7 +46,7 @@ def parse_compaction(body: bytes) -> tuple[ParsedRequest, list[msgspec.Raw]]:
     value = fields.get("input") or []
     items = [{"role": "user", "content": value}] if isinstance(value, str) else value
     if not items:
-        message = "input: missing; send the conversation's items, or previous_response_id"
+        message = "input: missing; send the conversation's items or previous_response_id"
         raise RequestError("invalid_request", message)
     if isinstance(items, list):
         fields["input"] = [*items, {"type": TRIGGER}]

@@ -167,7 +167,7 @@ class Conversation:
         self._calls: list[ToolCall] = []
         self._signatures: dict[str, list[Opaque]] = {}
 
-    def take(self, item: dict[str, Any], *, place: str) -> None:
+    def take(self, item: dict[str, Any], *, path: str) -> None:
         """Convert an item.
 
         Raises:
@@ -177,45 +177,45 @@ class Conversation:
         self.compacts = kind == TRIGGER
         match kind:
             case "message":
-                self._take_message(convert_body(item, MessageItem, place=place), place=place)
+                self._take_message(convert_body(item, MessageItem, path=path), path=path)
             case "function_call":
-                call = convert_body(item, CallItem, place=place)
+                call = convert_body(item, CallItem, path=path)
                 tool = ClientTool("function", call.name, call.namespace)
                 self._call(call.call_id, tool, call.arguments)
             case "function_call_output" | "custom_tool_call_output":
-                result = convert_body(item, ResultItem, place=place)
-                self._answer(result.call_id, result.output, place=place)
+                result = convert_body(item, ResultItem, path=path)
+                self._answer(result.call_id, result.output, path=path)
             case "reasoning":
-                self._take_reasoning(convert_body(item, ReasoningItem, place=place), place=place)
+                self._take_reasoning(convert_body(item, ReasoningItem, path=path), path=path)
             case str() if kind in COMPACTIONS:
-                self._take_compaction(convert_body(item, CompactionItem, place=place), place=place)
+                self._take_compaction(convert_body(item, CompactionItem, path=path), path=path)
             case str() if kind == TRIGGER:
                 pass
             case "item_reference":
                 message = f"{kind!r} was not recognised; write its name without escapes"
-                raise RequestError("invalid_request", f"{place}.type: {message}")
+                raise RequestError("invalid_request", f"{path}.type: {message}")
             case _:
-                self._take_other(kind, item, place=place)
+                self._take_other(kind, item, path=path)
 
-    def _take_other(self, kind: object, item: dict[str, Any], *, place: str) -> None:
+    def _take_other(self, kind: object, item: dict[str, Any], *, path: str) -> None:
         """Convert an item of a tool; other providers know it as a function or not at all."""
         match kind:
             case "custom_tool_call":
-                custom = convert_body(item, CustomCallItem, place=place)
+                custom = convert_body(item, CustomCallItem, path=path)
                 tool = ClientTool("custom", custom.name, custom.namespace)
                 arguments = msgspec.json.encode({INPUT: custom.input}).decode()
                 self._call(custom.call_id, tool, arguments)
             case "local_shell_call":
-                shell = convert_body(item, ShellCallItem, place=place)
+                shell = convert_body(item, ShellCallItem, path=path)
                 action = {k: v for k, v in shell.action.items() if k != "type" and v is not None}
                 tool = ClientTool("local_shell", "local_shell")
                 arguments = msgspec.json.encode(action).decode()
                 self._call(shell.call_id or shell.id or "", tool, arguments)
             case "local_shell_call_output":
-                result = convert_body(item, ShellResultItem, place=place)
-                self._answer(result.call_id or result.id or "", result.output, place=place)
+                result = convert_body(item, ShellResultItem, path=path)
+                self._answer(result.call_id or result.id or "", result.output, path=path)
             case "tool_search_call":
-                search = convert_body(item, SearchItem, place=place)
+                search = convert_body(item, SearchItem, path=path)
                 if search.execution == "client" and search.call_id:
                     value = search.arguments
                     arguments = (
@@ -223,11 +223,11 @@ class Conversation:
                     )
                     self._call(search.call_id, ClientTool("tool_search", "tool_search"), arguments)
             case "tool_search_output" | "additional_tools":
-                found = convert_body(item, FoundItem, place=place)
+                found = convert_body(item, FoundItem, path=path)
                 for number, definition in enumerate(found.tools):
-                    self._offered.add(definition, place=f"{place}.tools[{number}]")
+                    self._offered.add(definition, path=f"{path}.tools[{number}]")
                 if found.execution == "client" and found.call_id:
-                    self._answer(found.call_id, _describe_tools(found.tools), place=place)
+                    self._answer(found.call_id, _describe_tools(found.tools), path=path)
             case "agent_message":
                 # A message from one of the client's agents to another.
                 texts = [string(part.get("text")) for part in mappings(item.get("content"))]
@@ -239,7 +239,7 @@ class Conversation:
                 pass
             case _:
                 message = f"{str(kind)[:_MAX_KIND]!r} is not supported"
-                raise RequestError("invalid_request", f"{place}.type: {message}")
+                raise RequestError("invalid_request", f"{path}.type: {message}")
 
     def end(self) -> list[Message]:
         """Return the messages."""
@@ -256,16 +256,16 @@ class Conversation:
         name = self._offered.names.name_of(tool)
         self._calls.append(ToolCall(id, FunctionCall(name, arguments)))
 
-    def _answer(self, id: str, output: str | Parts, *, place: str) -> None:
+    def _answer(self, id: str, output: str | Parts, *, path: str) -> None:
         converted: list[TextPart | ImagePart] = []
         if isinstance(output, str):
             self._append(ToolMessage(output, id))
             return
-        for part in self._convert_parts(output, place=f"{place}.output", texts=_TEXTS):
+        for part in self._convert_parts(output, path=f"{path}.output", texts=_TEXTS):
             if isinstance(part, TextPart | ImagePart):
                 converted.append(part)
             else:
-                self.beyond.append(f"{place}.output: a file in a tool's output")
+                self.beyond.append(f"{path}.output: a file in a tool's output")
         self._append(ToolMessage(converted or "", id))
 
     def _append(self, message: Message) -> None:
@@ -281,15 +281,15 @@ class Conversation:
         signed = [ToolCall(c.id, c.function, opaque=signatures.get(c.id)) for c in calls]
         self._messages.append(build_message(parts, signed))
 
-    def _take_message(self, item: MessageItem, *, place: str) -> None:
-        content, part_place = item.content, f"{place}.content"
+    def _take_message(self, item: MessageItem, *, path: str) -> None:
+        content, part_path = item.content, f"{path}.content"
         if item.role == "assistant":
             if item.phase:
                 self._parts.append(OpaquePart(OPENAI_PHASE, item.phase))
-            self._parts += self._convert_answer(content, place=part_place)
+            self._parts += self._convert_answer(content, path=part_path)
             return
         converted = (
-            content if isinstance(content, str) else self._convert_parts(content, place=part_place)
+            content if isinstance(content, str) else self._convert_parts(content, path=part_path)
         )
         if item.role == "user":
             self._append(UserMessage(converted))
@@ -298,73 +298,71 @@ class Conversation:
             isinstance(part, TextPart) for part in converted
         ):
             raise RequestError(
-                "invalid_request", f"{part_place}: the role {item.role!r} only allows text"
+                "invalid_request", f"{part_path}: the role {item.role!r} only allows text"
             )
         kind = SystemMessage if item.role == "system" else DeveloperMessage
         self._append(kind(converted))  # type: ignore[arg-type]  # all of it is text
 
-    def _convert_answer(self, content: str | Parts, *, place: str) -> list[AnswerPart]:
+    def _convert_answer(self, content: str | Parts, *, path: str) -> list[AnswerPart]:
         if isinstance(content, str):
             return [TextPart(content)] if content else []
         found: list[AnswerPart] = []
         for number, part in enumerate(content):
-            part_place = f"{place}[{number}]"
+            part_path = f"{path}[{number}]"
             match part.get("type"):
                 case kind if kind in _TEXTS:
-                    found.append(TextPart(convert_body(part, _Text, place=part_place).text))
+                    found.append(TextPart(convert_body(part, _Text, path=part_path).text))
                 case "refusal":
-                    found.append(
-                        RefusalPart(convert_body(part, _Refusal, place=part_place).refusal)
-                    )
+                    found.append(RefusalPart(convert_body(part, _Refusal, path=part_path).refusal))
                 case "input_image" | "input_file" | "input_audio" as kind:
-                    raise _misplaced(kind, part_place)
+                    raise _misplaced(kind, part_path)
                 case kind:
                     self._ignore(f"input.content.{kind}")
         return found
 
     def _convert_parts(
-        self, parts: Parts, *, place: str, texts: Sequence[str] = ("input_text", "text")
+        self, parts: Parts, *, path: str, texts: Sequence[str] = ("input_text", "text")
     ) -> list[InputPart]:
         """Convert the input parts of a user or a tool."""
         found: list[InputPart] = []
         for number, part in enumerate(parts):
-            part_place = f"{place}[{number}]"
+            part_path = f"{path}[{number}]"
             match part.get("type"):
                 case kind if kind in texts:
-                    found.append(TextPart(convert_body(part, _Text, place=part_place).text))
+                    found.append(TextPart(convert_body(part, _Text, path=part_path).text))
                 case "input_image":
                     found += self._convert_image(
-                        convert_body(part, _Image, place=part_place), place=part_place
+                        convert_body(part, _Image, path=part_path), path=part_path
                     )
                 case "input_file":
-                    file = convert_body(part, _File, place=part_place)
+                    file = convert_body(part, _File, path=part_path)
                     if file.file_url is None:
                         data = FileSource(file.file_data, file.file_id, file.filename)
                         found.append(FilePart(data))
                     else:
-                        self.beyond.append(f"{part_place}: a file by its URL")
+                        self.beyond.append(f"{part_path}: a file by its URL")
                 case "input_audio":
-                    sound = convert_body(part, _Sound, place=part_place)
+                    sound = convert_body(part, _Sound, path=part_path)
                     found.append(AudioPart(sound.input_audio))
                 case "output_text" | "refusal" as kind:
-                    raise _misplaced(kind, part_place)
+                    raise _misplaced(kind, part_path)
                 case kind:
-                    self.beyond.append(f"{part_place}: a part {str(kind)[:_MAX_KIND]!r}")
+                    self.beyond.append(f"{part_path}: a part {str(kind)[:_MAX_KIND]!r}")
         return found
 
-    def _convert_image(self, part: _Image, *, place: str) -> list[InputPart]:
+    def _convert_image(self, part: _Image, *, path: str) -> list[InputPart]:
         if part.image_url is not None:
             return [ImagePart(ImageUrl(part.image_url, _DETAILS.get(part.detail or "")))]
         if part.file_id is None:
-            raise RequestError("invalid_request", f"{place}.image_url: missing")
-        self.beyond.append(f"{place}: an image by its id")
+            raise RequestError("invalid_request", f"{path}.image_url: missing")
+        self.beyond.append(f"{path}: an image by its id")
         return []
 
-    def _take_reasoning(self, item: ReasoningItem, *, place: str) -> None:
+    def _take_reasoning(self, item: ReasoningItem, *, path: str) -> None:
         """Convert a reasoning item; its signature belongs to the last of its texts."""
         texts = [part.text for part in item.summary or item.content or () if part.text]
         encrypted = item.encrypted_content or ""
-        packed = _unpack(encrypted, place=place) if encrypted else PackedSignature()
+        packed = _unpack(encrypted, path=path) if encrypted else PackedSignature()
         if packed is None:
             packed = PackedSignature(OPENAI_ENCRYPTED, encrypted=encrypted)
         if packed.data is not None:
@@ -375,11 +373,11 @@ class Conversation:
             part = ReasoningPart(last, packed.signature, packed.encrypted, packed.format)
             self._parts.append(part)
 
-    def _take_compaction(self, item: CompactionItem, *, place: str) -> None:
+    def _take_compaction(self, item: CompactionItem, *, path: str) -> None:
         """Convert a compaction item: the relay's own summary, or a provider's."""
-        packed = _unpack(item.encrypted_content, place=place)
+        packed = _unpack(item.encrypted_content, path=path)
         if packed is None:
-            self.foreign.append(f"{place}: a provider's compaction")
+            self.foreign.append(f"{path}: a provider's compaction")
             self._parts.append(OpaquePart(OPENAI_COMPACTION, item.encrypted_content))
         elif summary := read_summary(packed):
             self._append(UserMessage(summary))
@@ -400,7 +398,7 @@ _DETAILS: Final[dict[str, Literal["auto", "low", "high"]]] = {
 """Only newer OpenAI models support "original"."""
 
 
-def _unpack(encrypted: str, *, place: str) -> PackedSignature | None:
+def _unpack(encrypted: str, *, path: str) -> PackedSignature | None:
     """Reverse `pack`; return None if the relay did not issue the value.
 
     Raises:
@@ -408,7 +406,7 @@ def _unpack(encrypted: str, *, place: str) -> PackedSignature | None:
     """
     packed = unpack(encrypted)
     if packed is None and is_packed(encrypted):
-        message = f"{place}.encrypted_content: modified since the relay sent it; send it unchanged"
+        message = f"{path}.encrypted_content: modified since the relay sent it; send it unchanged"
         raise RequestError("invalid_request", message)
     return packed
 
@@ -425,5 +423,5 @@ def _describe_tools(tools: Parts) -> str:
     return f"These tools can be called now: {', '.join(names)}"
 
 
-def _misplaced(kind: str, place: str) -> RequestError:
-    return RequestError("invalid_request", f"{place}.type: {kind!r} is not allowed here")
+def _misplaced(kind: str, path: str) -> RequestError:
+    return RequestError("invalid_request", f"{path}.type: {kind!r} is not allowed here")

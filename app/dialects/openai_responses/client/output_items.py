@@ -77,7 +77,7 @@ OutputEvent = tuple[str, dict[str, Any]]
 class _Item:
     """An unfinished item, and its position."""
 
-    place: dict[str, Any]
+    position: dict[str, Any]
     item: dict[str, Any]
     pieces: list[str] = field(default_factory=list)
     """Pieces of the current text, refusal, summary or arguments."""
@@ -201,7 +201,7 @@ class Output:
     def _done(self, at: _Item, status: ItemStatus | None = None) -> OutputEvent:
         if status is not None:
             at.item["status"] = status
-        index = at.place["output_index"]
+        index = at.position["output_index"]
         return "response.output_item.done", {"output_index": index, "item": _copy(at.item)}
 
     def _write_down(self, at: _Item) -> None:
@@ -217,7 +217,7 @@ class Output:
 
     def _piece(self, at: _Item, kind: str, text: str) -> OutputEvent:
         at.pieces.append(text)
-        fields = {**at.place, "content_index": len(at.item["content"]) - 1, "delta": text}
+        fields = {**at.position, "content_index": len(at.item["content"]) - 1, "delta": text}
         if kind == "output_text":
             fields["logprobs"] = []
         return f"response.{kind}.delta", fields
@@ -239,19 +239,19 @@ class Output:
             part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
         message.item["content"].append(part)
         message.block, message.pieces = event.block, []
-        place = {**message.place, "content_index": len(message.item["content"]) - 1}
-        yield "response.content_part.added", {**place, "part": _copy(part)}
+        position = {**message.position, "content_index": len(message.item["content"]) - 1}
+        yield "response.content_part.added", {**position, "part": _copy(part)}
 
     def _close_part(self, message: _Item) -> Iterator[OutputEvent]:
         self._write_down(message)
         part = message.item["content"][-1]
-        place = {**message.place, "content_index": len(message.item["content"]) - 1}
+        position = {**message.position, "content_index": len(message.item["content"]) - 1}
         if part["type"] == "output_text":
             fields = {"text": part["text"], "logprobs": part["logprobs"]}
-            yield "response.output_text.done", {**place, **fields}
+            yield "response.output_text.done", {**position, **fields}
         else:
-            yield "response.refusal.done", {**place, "refusal": part["refusal"]}
-        yield "response.content_part.done", {**place, "part": _copy(part)}
+            yield "response.refusal.done", {**position, "refusal": part["refusal"]}
+        yield "response.content_part.done", {**position, "part": _copy(part)}
 
     def _cite(self, message: _Item, source: Source) -> Iterable[OutputEvent]:
         part = message.item["content"][-1]
@@ -278,7 +278,7 @@ class Output:
         yield (
             "response.output_text.annotation.added",
             {
-                **message.place,
+                **message.position,
                 "content_index": len(message.item["content"]) - 1,
                 "annotation_index": len(part["annotations"]) - 1,
                 "annotation": annotation,
@@ -299,10 +299,10 @@ class Output:
             summary.append({"type": "summary_text", "text": ""})
             reasoning.writing, reasoning.pieces = True, []
             part = {"summary_index": len(summary) - 1, "part": _copy(summary[-1])}
-            yield "response.reasoning_summary_part.added", {**reasoning.place, **part}
+            yield "response.reasoning_summary_part.added", {**reasoning.position, **part}
         reasoning.pieces.append(text)
         piece = {"summary_index": len(summary) - 1, "delta": text}
-        yield "response.reasoning_summary_text.delta", {**reasoning.place, **piece}
+        yield "response.reasoning_summary_text.delta", {**reasoning.position, **piece}
 
     def _end_summary(self, reasoning: _Item) -> Iterator[OutputEvent]:
         if not reasoning.writing:
@@ -310,9 +310,9 @@ class Output:
         self._write_down(reasoning)
         reasoning.writing = False
         part = reasoning.item["summary"][-1]
-        place = {**reasoning.place, "summary_index": len(reasoning.item["summary"]) - 1}
-        yield "response.reasoning_summary_text.done", {**place, "text": part["text"]}
-        yield "response.reasoning_summary_part.done", {**place, "part": _copy(part)}
+        position = {**reasoning.position, "summary_index": len(reasoning.item["summary"]) - 1}
+        yield "response.reasoning_summary_text.done", {**position, "text": part["text"]}
+        yield "response.reasoning_summary_part.done", {**position, "part": _copy(part)}
 
     def _end_reasoning(self, reasoning: _Item, event: ReasoningEnd) -> Iterator[OutputEvent]:
         """End a block; a signature also ends its item."""
@@ -345,7 +345,7 @@ class Output:
     def _write_call(self, call: _Item, piece: str) -> Iterator[OutputEvent]:
         if call.tool is None or call.tool.form == "function":
             call.pieces.append(piece)
-            yield "response.function_call_arguments.delta", {**call.place, "delta": piece}
+            yield "response.function_call_arguments.delta", {**call.position, "delta": piece}
         elif call.tool.form == "custom":
             text = piece if call.text is None else call.text.feed(piece)
             yield from self._write_input(call, text)
@@ -355,7 +355,7 @@ class Output:
     def _write_input(self, call: _Item, text: str) -> Iterator[OutputEvent]:
         if text:
             call.pieces.append(text)
-            yield "response.custom_tool_call_input.delta", {**call.place, "delta": text}
+            yield "response.custom_tool_call_input.delta", {**call.position, "delta": text}
 
     def _end_call(self, event: ToolCallEnd) -> Iterator[OutputEvent]:
         call = self._calls[event.block]
@@ -387,7 +387,7 @@ class Output:
         item["encrypted_content"] = item["encrypted_content"] or data
         if text:
             self._compaction.pieces.append(text)
-            yield "response.compaction.compacting", self._compaction.place
+            yield "response.compaction.compacting", self._compaction.position
 
     def _opaque(self, event: Opaque) -> Iterable[OutputEvent]:
         match event.format:
@@ -472,10 +472,10 @@ class Output:
             self._write_down(call)
             if status == "completed" and call.item["type"] == "function_call":
                 arguments = {"name": call.item["name"], "arguments": call.item["arguments"]}
-                yield "response.function_call_arguments.done", {**call.place, **arguments}
+                yield "response.function_call_arguments.done", {**call.position, **arguments}
             elif status == "completed" and call.item["type"] == "custom_tool_call":
                 data = {"input": call.item["input"]}
-                yield "response.custom_tool_call_input.done", {**call.place, **data}
+                yield "response.custom_tool_call_input.done", {**call.position, **data}
             yield self._done(call, status)
 
 

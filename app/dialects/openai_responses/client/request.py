@@ -280,9 +280,9 @@ def _parse_messages(request: Request, conversation: Conversation) -> list[Messag
     if not request.input:
         raise RequestError("invalid_request", "input: empty; send a text or items")
     lists = (item.get(name) for item in request.input for name in _LISTS)
-    check_parts(lists, place="input")
+    check_parts(lists, path="input")
     for number, item in enumerate(request.input):
-        conversation.take(item, place=f"input[{number}]")
+        conversation.take(item, path=f"input[{number}]")
     messages = [*head, *conversation.end()]
     if not messages:
         raise RequestError("invalid_request", "input: contains no message")

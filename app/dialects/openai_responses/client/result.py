@@ -70,7 +70,7 @@ _INCOMPLETE: Final[dict[FinishReason, str]] = {
     "content_filter": "content_filter",
     "refusal": "content_filter",
 }
-"""The finish reasons of incomplete answers, as `incomplete_details.reason`."""
+"""`incomplete_details.reason` by finish reason of an incomplete answer."""
 
 
 class Response:
@@ -86,7 +86,7 @@ class Response:
         self._status: Status = "queued"
         self._end: StreamEnd | None = None
         self.failure: UpstreamError | None = None
-        """Why a stream that completed failed as a response."""
+        """The failure of a completed stream as a response, if any."""
         self._moderation = Moderation()
 
     @property
@@ -159,7 +159,7 @@ class Response:
         }
 
     def _usage(self) -> dict[str, Any] | None:
-        """Return the token counts; 0 for unknown ones, since clients require them in an answer."""
+        """Return the token counts; 0 for unknown ones, since clients require numbers."""
         end = self._end
         if end is None or (end.usage is None and self._status in ("failed", "cancelled")):
             return None

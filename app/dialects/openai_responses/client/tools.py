@@ -20,7 +20,7 @@ from .tool_calls import CALLS, INPUT, MAX_LABEL, ClientTool, Names
 _MAX_KIND: Final = 60
 """Characters of a reported type."""
 
-_FREE_TEXT: Final = "What it takes is any text, and not JSON. Give that text as the string `input`."
+_FREE_TEXT: Final = "Its input is any text, not JSON. Put that text into the string `input`."
 
 _SHELL: Final[dict[str, Any]] = {
     "type": "object",
@@ -87,9 +87,9 @@ class OfferedTools:
         plain = (tool for tool in definition if tool.get("type", "function") == "function")
         self.names = Names({string(tool.get("name")) for tool in plain})
         for number, tool in enumerate(definition):
-            self.add(tool, place=f"tools[{number}]")
+            self.add(tool, path=f"tools[{number}]")
 
-    def add(self, definition: dict[str, Any], *, place: str) -> None:
+    def add(self, definition: dict[str, Any], *, path: str) -> None:
         """Convert a tool.
 
         Raises:
@@ -97,11 +97,11 @@ class OfferedTools:
         """
         match definition.get("type", "function"):
             case "namespace":
-                space = convert_body(definition, _Namespace, place=place)
+                space = convert_body(definition, _Namespace, path=path)
                 for number, tool in enumerate(space.tools):
-                    self._add(tool, space=space.name, place=f"{place}.tools[{number}]")
+                    self._add(tool, space=space.name, path=f"{path}.tools[{number}]")
             case _:
-                self._add(definition, space=None, place=place)
+                self._add(definition, space=None, path=path)
 
     def label(self) -> Mapping[str, str]:
         """Return the label that is needed to render the calls of the tools later.
@@ -115,43 +115,43 @@ class OfferedTools:
         if len(label) > MAX_LABEL:
             raise RequestError(
                 "invalid_request",
-                f"tools: the names of namespaces and custom tools are {len(label)} bytes in all;"
+                f"tools: the names of namespaces and custom tools have {len(label)} bytes;"
                 f" send at most {MAX_LABEL}",
             )
         return {CALLS: label.decode()}
 
-    def _add(self, definition: dict[str, Any], *, space: str | None, place: str) -> None:
+    def _add(self, definition: dict[str, Any], *, space: str | None, path: str) -> None:
         match definition.get("type", "function"):
             case "function":
-                tool = convert_body(definition, FunctionTool, place=place)
-                self._offer(ClientTool("function", tool.name, space), tool, place=place)
+                tool = convert_body(definition, FunctionTool, path=path)
+                self._offer(ClientTool("function", tool.name, space), tool, path=path)
             case "custom":
-                custom = convert_body(definition, _CustomTool, place=place)
+                custom = convert_body(definition, _CustomTool, path=path)
                 self._offer(
-                    ClientTool("custom", custom.name, space), _as_function(custom), place=place
+                    ClientTool("custom", custom.name, space), _as_function(custom), path=path
                 )
             case "tool_search":
-                search = convert_body(definition, _Search, place=place)
+                search = convert_body(definition, _Search, path=path)
                 if search.execution != "client":
                     # All tools are offered at once, so there is nothing to search.
                     return
                 client_tool = ClientTool("tool_search", "tool_search")
                 schema = search.parameters or _SEARCH
                 tool = FunctionTool("tool_search", search.description, schema)
-                self._offer(client_tool, tool, place=place)
+                self._offer(client_tool, tool, path=path)
             case "local_shell":
                 tool = FunctionTool("local_shell", "Runs a command on the user's machine.", _SHELL)
-                self._offer(ClientTool("local_shell", "local_shell"), tool, place=place)
+                self._offer(ClientTool("local_shell", "local_shell"), tool, path=path)
             case kind:
                 self.hosted.append(str(kind)[:_MAX_KIND])
 
-    def _offer(self, client_tool: ClientTool, tool: FunctionTool, *, place: str) -> None:
+    def _offer(self, client_tool: ClientTool, tool: FunctionTool, *, path: str) -> None:
         name = self.names.name_of(client_tool)
         function = Function(name, tool.description, tool.parameters, tool.strict)
         self.tools[name] = Tool(function)
         if len(self.tools) > MAX_TOOLS:
             raise RequestError(
-                "invalid_request", f"{place}: there are more than {MAX_TOOLS} tools in all"
+                "invalid_request", f"{path}: more than {MAX_TOOLS} tools; send fewer"
             )
 
 
@@ -161,7 +161,7 @@ def _as_function(tool: _CustomTool) -> FunctionTool:
     texts.append(_FREE_TEXT)
     form = tool.format
     if form is not None and form.definition:
-        texts.append(f"It has to be of this grammar ({form.syntax or 'lark'}):\n{form.definition}")
+        texts.append(f"It follows this grammar ({form.syntax or 'lark'}):\n{form.definition}")
     schema = {
         "type": "object",
         "properties": {INPUT: {"type": "string"}},

@@ -9,7 +9,7 @@ from .quirks import Quirks
 from .request import (
     IGNORED,
     find_limit,
-    place_extra,
+    render_extra,
     render_request,
 )
 
@@ -21,6 +21,6 @@ DIALECT = UpstreamFormat(
     quirks=Quirks,
     ignored=IGNORED,
     passthrough={NAME: Passthrough(pass_on, finish)},
-    place_extra=place_extra,
+    render_extra=render_extra,
     find_limit=find_limit,
 )

@@ -40,11 +40,11 @@ from .item_texts import (
     read_texts,
 )
 from .provider_tools import (
-    asks_caller,
     is_answer,
     is_provider_tool,
     key_of,
     name_tool,
+    needs_client,
     read_citation,
     read_image,
     read_values,
@@ -81,7 +81,7 @@ class Items:
         """Handle `response.output_item.added`."""
         raw = mapping(event.get("item"))
         item = self._find(event, raw, new=True)
-        self._latest = self._place(event)
+        self._latest = self._index_of(event)
         self._elsewhere.pop(self._latest, None)
         item.phase = item.phase or string(raw.get("phase"))
         # Perplexity announces its own searches this way; the finished search is another
@@ -91,8 +91,8 @@ class Items:
     def finish(self, event: dict[str, Any]) -> None:
         """Handle `response.output_item.done`."""
         raw = mapping(event.get("item"))
-        place, kind = self._place(event), string(raw.get("type"))
-        found = (self._at.get(place), self._elsewhere.get(place))
+        index, kind = self._index_of(event), string(raw.get("type"))
+        found = (self._at.get(index), self._elsewhere.get(index))
         item = next((item for item in found if item is not None and item.type == kind), None)
         self._settle(self._find_ended(item, raw) or self._find(event, raw), raw)
 
@@ -154,7 +154,7 @@ class Items:
         """Handle a delta of the input of a provider's tool."""
         self._type(self._typed(event, "input"), string(event.get("delta")))
 
-    def _place(self, event: dict[str, Any]) -> int:
+    def _index_of(self, event: dict[str, Any]) -> int:
         """Return the index of the item of an event."""
         index = count(event.get("output_index"))
         return self._latest if index is None else index
@@ -163,7 +163,7 @@ class Items:
         """Return the item at an index; create one if the type differs, or for a start after an
         end.
         """
-        index = self._place(event)
+        index = self._index_of(event)
         kind, item = string(raw.get("type")), self._at.get(index)
         if item is None or item.type != kind or (new and item.done):
             item = self._at[index] = self._begin(kind)
@@ -171,7 +171,7 @@ class Items:
 
     def _typed(self, event: dict[str, Any], kind: str) -> Item:
         """Return the item of a text event; create one if the item cannot have such a text."""
-        index = self._place(event)
+        index = self._index_of(event)
         item = self._at.get(index)
         if item is None or not _may_have(item, kind):
             item = self._at[index] = self._begin(_TYPES.get(kind, ""))
@@ -179,8 +179,8 @@ class Items:
 
     def _owner(self, event: dict[str, Any], kind: str, whole: str) -> Item:
         """Return the item of a complete text, by its index or by its deltas."""
-        place = self._place(event)
-        item, other = self._at.get(place), self._elsewhere.get(place)
+        index = self._index_of(event)
+        item, other = self._at.get(index), self._elsewhere.get(index)
         if not whole or (item is not None and _may_have(item, kind) and kind in item.loose):
             return self._typed(event, kind)
         if other is not None and kind in other.loose:
@@ -189,7 +189,7 @@ class Items:
         if other is not None and not other.done:
             written = join(other.loose[kind].values(), whole)
             if written and find_rest(written, whole) is not None:
-                self._elsewhere[place] = other
+                self._elsewhere[index] = other
                 return other
         return self._typed(event, kind)
 
@@ -215,7 +215,7 @@ class Items:
     def _begin(self, kind: str) -> Item:
         item = Item(len(self._all), kind)
         self._all.append(item)
-        self._builder.hold(3 * ENTRY)
+        self._builder.reserve(3 * ENTRY)
         return item
 
     def _text(self, item: Item, kind: str, index: int) -> Text:
@@ -224,14 +224,14 @@ class Items:
             texts = item.texts[kind] = {}
         text = texts.get(index)
         if text is None:
-            self._builder.hold(2 * ENTRY)
+            self._builder.reserve(2 * ENTRY)
             text = texts[index] = Text()
         return text
 
     def _type(self, item: Item, piece: str) -> None:
         """Buffer input of a provider's tool, which is emitted complete."""
         if piece:
-            self._builder.hold(len(piece) + 64)
+            self._builder.reserve(len(piece) + 64)
             self._text(item, "input", 0).pieces.append(piece)
 
     def _announce_call(self, item: Item, raw: dict[str, Any], *, begin: bool = True) -> None:
@@ -239,7 +239,7 @@ class Items:
         if not item.name:
             item.name, item.call_id = string(raw.get("name")), string(raw.get("call_id"))
             item.namespace = string(raw.get("namespace"))
-            self._builder.hold(len(item.name) + len(item.call_id) + len(item.namespace))
+            self._builder.reserve(len(item.name) + len(item.call_id) + len(item.namespace))
         if is_provider_tool(raw) and not item.done:
             item.hosted = True
         if item.hosted and item.block is None:
@@ -299,10 +299,10 @@ class Items:
         if values := read_values(raw, typed=typed):
             self._builder.provider_tool(0, name_tool(raw), block=item.block, **values)
         key = key_of(raw)
-        if asks_caller(raw):
+        if needs_client(raw):
             data = msgspec.json.encode(clean(raw)).decode()
             self._builder.opaque(0, OPENAI_ITEM, data, block=item.block)
-            self._builder.hold(ENTRY + len(key))
+            self._builder.reserve(ENTRY + len(key))
             self._client_requests[key] = item.type
         elif is_answer(raw):
             self._client_requests.pop(key, None)
@@ -415,7 +415,7 @@ class Items:
 
     def _dispute(self, kind: str) -> None:
         subject = "tool call" if kind == "call" else kind
-        message = f"the whole {subject} differs from the pieces that the upstream sent of it"
+        message = f"the complete {subject} differs from the deltas that the upstream sent"
         self._builder.notice("upstream_contradiction", message)
 
     def _cite_all(self, item: Item, index: int, part: dict[str, Any]) -> None:

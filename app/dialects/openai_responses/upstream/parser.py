@@ -73,7 +73,7 @@ class Parser(AnswerParser):
             return
         # The whole body is one JSON document, such as {"detail": "..."}.
         if document.keys().isdisjoint(("message", "detail", "msg")):
-            self._fail("upstream_invalid_response", "answered with JSON that is no response")
+            self._fail("upstream_invalid_response", "answered with JSON that is not a response")
         else:
             self._refuse(document)
 
@@ -134,7 +134,7 @@ class Parser(AnswerParser):
             requests = self._items.client_requests
             if requests:
                 message = (
-                    f"the model asks for {', '.join(requests)}, which only the client can answer"
+                    f"the model requests {', '.join(requests)}, which only the client can answer"
                 )
                 self._builder.notice("client_item", message)
             waits = requests and end == "completed"

@@ -10,10 +10,10 @@ from typing import Any, Final
 from ....requests import ClientBody
 from ...reading.json_values import mapping, mappings, string
 from ...reasoning_signatures import OPENAI_ITEM, is_packed, unpack
-from ...upstream_format import PassedBody
+from ...upstream_format import PassthroughBody
 from ...writing.conversation import parse_object
 from ..summary import COMPACTIONS, INSTRUCTION, TRIGGER, read_summary
-from .provider_tools import keep_clients_tools, keep_in_space
+from .provider_tools import select_client_tools, select_in_namespace
 from .quirks import ENCRYPTED_REASONING, Quirks
 
 _UNNAMED: Final = frozenset(
@@ -32,7 +32,7 @@ _UNNAMED: Final = frozenset(
 """The item types that need no id."""
 
 
-def pass_on(client_body: ClientBody, *, quirks: Quirks | None = None) -> PassedBody:
+def pass_on(client_body: ClientBody, *, quirks: Quirks | None = None) -> PassthroughBody:
     """Return the body as OpenAI and compatible vendors accept it."""
     quirks = quirks or Quirks()
     body = {**client_body.body}
@@ -46,13 +46,13 @@ def pass_on(client_body: ClientBody, *, quirks: Quirks | None = None) -> PassedB
         user = body.pop("user")
         body.setdefault("safety_identifier", user)
     if "tools" in body:
-        body["tools"] = [keep_in_space(tool) for tool in mappings(body["tools"])]
+        body["tools"] = [select_in_namespace(tool) for tool in mappings(body["tools"])]
     reasoning = mapping(body.get("reasoning"))
     if quirks.reasoning_summary and reasoning.get("effort") not in (None, "none"):
         body["reasoning"] = {"summary": quirks.reasoning_summary, **reasoning}
     include = _list_includes(body, quirks=quirks)
     body.pop("include", None)
-    return PassedBody({**body, "include": include} if include else body)
+    return PassthroughBody({**body, "include": include} if include else body)
 
 
 def finish(body: dict[str, Any], *, model: str, quirks: Quirks | None = None) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _convert_item(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any] | N
     if packed is not None:
         summary = read_summary(packed)
         return None if summary is None else _user(summary)
-    item = keep_clients_tools(item)
+    item = select_client_tools(item)
     if kind not in _UNNAMED:
         return item
     # Without `store` the provider does not know the id. `parsed_arguments` are an addition

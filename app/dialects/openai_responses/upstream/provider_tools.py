@@ -74,7 +74,7 @@ def is_provider_tool(item: dict[str, Any]) -> bool:
     return ran or kind in _MORE
 
 
-def asks_caller(item: dict[str, Any]) -> bool:
+def needs_client(item: dict[str, Any]) -> bool:
     """Return whether the client has to act on the item before the model can continue."""
     kind = string(item.get("type"))
     if kind == "mcp_approval_request":
@@ -82,11 +82,11 @@ def asks_caller(item: dict[str, Any]) -> bool:
     if kind == "tool_search_call":
         return item.get("execution") == "client"
     # OpenAI's hosted shell runs in a container.
-    place = mapping(item.get("environment")).get("type")
-    return kind in CALLERS_ITEMS and kind.endswith("_call") and place != "container_reference"
+    environment = mapping(item.get("environment")).get("type")
+    return kind in CALLERS_ITEMS and kind.endswith("_call") and environment != "container_reference"
 
 
-def keep_clients_tools(item: dict[str, Any]) -> dict[str, Any]:
+def select_client_tools(item: dict[str, Any]) -> dict[str, Any]:
     """Return an item that adds tools, limited to those that the client executes.
 
     All others are in the `tools` of a request, which are checked against the upstream's
@@ -94,11 +94,11 @@ def keep_clients_tools(item: dict[str, Any]) -> dict[str, Any]:
     """
     if item.get("type") not in BRING_TOOLS:
         return item
-    tools = [keep_in_space(tool) for tool in mappings(item.get("tools"))]
+    tools = [select_in_namespace(tool) for tool in mappings(item.get("tools"))]
     return {**item, "tools": [tool for tool in tools if tool.get("type") in (*_PLAIN, "namespace")]}
 
 
-def keep_in_space(tool: dict[str, Any]) -> dict[str, Any]:
+def select_in_namespace(tool: dict[str, Any]) -> dict[str, Any]:
     """Return a namespace limited to the client's own tools, and any other tool unchanged."""
     if tool.get("type") != "namespace":
         return tool

@@ -42,12 +42,12 @@ from ...writing.conversation import (
     unsupported,
 )
 from ...writing.exchange import Exchange, ExchangeForm, arrange
-from ...writing.extras import placed_at
+from ...writing.extras import render_at
 from .provider_tools import (
     CALLERS_ITEMS,
     is_answer,
-    keep_clients_tools,
     key_of,
+    select_client_tools,
 )
 from .quirks import ENCRYPTED_REASONING, Quirks
 
@@ -56,7 +56,7 @@ AnswerPart = TextPart | RefusalPart | ReasoningPart | OpaquePart
 
 FORMAT: Final = "OpenAI Responses"
 IGNORED: Final = frozenset(("seed", "frequency_penalty", "presence_penalty", "cache_control"))
-place_extra: Final = placed_at(
+render_extra: Final = render_at(
     {"moderation": "moderation", "prompt_cache_options": "prompt_cache_options"}
 )
 
@@ -192,7 +192,7 @@ def _render_input(messages: Sequence[Message], *, quirks: Quirks) -> list[dict[s
     given = _read_items(messages)
     items: list[dict[str, Any]] = []
     for number, message in enumerate(messages):
-        place = f"messages[{number}]"
+        path = f"messages[{number}]"
         match message:
             case AssistantMessage():
                 items += _AssistantRenderer(quirks, given).render(message)
@@ -201,7 +201,7 @@ def _render_input(messages: Sequence[Message], *, quirks: Quirks) -> list[dict[s
                 items.append(_render_result(message, custom=custom))
             case _:
                 role = message.__struct_config__.tag
-                content = _render_content(message.content, place=f"{place}.content")
+                content = _render_content(message.content, path=f"{path}.content")
                 items.append({"role": role, "content": content})
     return items
 
@@ -220,32 +220,32 @@ def _read_items(messages: Sequence[Message]) -> dict[str, dict[str, Any]]:
             continue
         for index, part in enumerate(message.content):
             if isinstance(part, OpaquePart) and part.format == OPENAI_ITEM:
-                place = f"messages[{number}].content[{index}].data"
-                found[part.data] = _parse_item(part.data, place=place)
+                path = f"messages[{number}].content[{index}].data"
+                found[part.data] = _parse_item(part.data, path=path)
     requested = {key_of(item) for item in found.values() if not is_answer(item)}
     answered = {key_of(item) for item in found.values() if is_answer(item)}
     return {data: item for data, item in found.items() if key_of(item) in requested & answered}
 
 
-def _parse_item(data: str, *, place: str) -> dict[str, Any]:
+def _parse_item(data: str, *, path: str) -> dict[str, Any]:
     item = parse_object(data)
     if item is None:
-        raise RequestError("invalid_request", f"{place}: not a JSON object")
+        raise RequestError("invalid_request", f"{path}: must be a JSON object")
     kind = item.get("type")
     if not isinstance(kind, str) or kind not in CALLERS_ITEMS:
         known = ", ".join(sorted(CALLERS_ITEMS))
         message = f"{str(kind)[:60]!r} is not supported here (only {known})"
-        raise RequestError("invalid_request", f"{place}.type: {message}")
-    return keep_clients_tools(item)
+        raise RequestError("invalid_request", f"{path}.type: {message}")
+    return select_client_tools(item)
 
 
-def _render_content(content: str | Sequence[Part], *, place: str) -> str | list[dict[str, Any]]:
+def _render_content(content: str | Sequence[Part], *, path: str) -> str | list[dict[str, Any]]:
     if isinstance(content, str):
         return content
-    return [_render_part(part, place=f"{place}[{i}]") for i, part in enumerate(content)]
+    return [_render_part(part, path=f"{path}[{i}]") for i, part in enumerate(content)]
 
 
-def _render_part(part: Part, *, place: str) -> dict[str, Any]:
+def _render_part(part: Part, *, path: str) -> dict[str, Any]:
     match part:
         case TextPart():
             return {"type": "input_text", "text": part.text}
@@ -257,7 +257,7 @@ def _render_part(part: Part, *, place: str) -> dict[str, Any]:
         case _:
             file = msgspec.to_builtins(part.file)
             if part.file.file_data is None and part.file.file_id is None:
-                message = f"{place}.file: has no file_data or file_id"
+                message = f"{path}.file: has no file_data or file_id"
                 raise RequestError("invalid_request", message)
             return {"type": "input_file", **file}
 
@@ -281,7 +281,7 @@ def _render_result(message: ToolMessage, *, custom: set[str]) -> dict[str, Any]:
     if isinstance(content, str) or all(isinstance(part, TextPart) for part in content):
         output: str | list[dict[str, Any]] = join_text(content)
     else:
-        output = [_render_part(part, place="") for part in content]
+        output = [_render_part(part, path="") for part in content]
     return {"type": kind, "call_id": message.tool_call_id, "output": output}
 
 

@@ -19,7 +19,7 @@ def render_result(stream: str, events: Iterable[Event]) -> Any:
 
 
 def render_failure(error: RelayError, request_id: str) -> Failure:
-    """Return the message alone: the client makes its error of the whole body, whatever it is."""
+    """Return the message alone: the client uses the whole body as its error message."""
     return Failure(error.status, error.message.encode(), "text/plain")
 
 

@@ -1,7 +1,7 @@
 """The parts of a `UIMessage`, as `useChat` sends them back; unknown fields are allowed.
 
 Other fields concern the display of a part (`state` of a text, `title` of a tool) or belong to
-other back ends; like the AI SDK's own validator, this ignores them.
+other back ends; like the AI SDK's own validator, this module ignores them.
 """
 
 from typing import Any, Literal
@@ -46,7 +46,7 @@ class Approval(Part, frozen=True):
 
 
 class Tool(Part, frozen=True):
-    """`dynamic-tool`, or `tool-<name>` where the page declares its tools."""
+    """`dynamic-tool`, or `tool-<name>` if the page declares its tools."""
 
     tool_call_id: str
     state: Literal[

@@ -92,7 +92,7 @@ class _Call:
                     "type": "tool-input-error",
                     **self.names,
                     "input": self.arguments,
-                    "errorText": "the model's arguments are no valid JSON",
+                    "errorText": "the model's arguments are not valid JSON",
                     **metadata,
                 }
             value = self.arguments
@@ -113,11 +113,11 @@ class Renderer:
         self._ran: set[int] = set()
         """The blocks of provider tools whose input was sent."""
         self._running: dict[int, None] = {}
-        """Those of them that have not ended."""
+        """The blocks of provider tools that have not ended."""
         self._count = 0
 
     def feed(self, event: Event) -> Iterable[Frame]:
-        """Return the frames that the next event makes."""
+        """Return the frames for the next event."""
         if getattr(event, "choice", 0):
             return ()
         match event:
@@ -142,7 +142,7 @@ class Renderer:
                 return self._start(event)
             case TextStart() | RefusalStart():
                 self._open[event.block] = []
-                # Text follows the tools that it is based on: those without a result have ended.
+                # Text follows the tools that it uses: those without a result have ended.
                 start = {"type": "text-start", "id": f"t{event.block}"}
                 return (*self._ended_tools({"output": None}), start)
             case TextEnd() | RefusalEnd():
@@ -231,7 +231,7 @@ class Renderer:
             return (_file(event.url or "", event.media_type),)
         if not event.media_type.startswith("audio/"):
             return (_file(_data_url(event.media_type, event.data), event.media_type),)
-        # Audio arrives in pieces, and a `file` is whole.
+        # Audio arrives in pieces; a `file` is complete.
         self._audio.setdefault(event.block, (event.media_type, []))[1].append(event.data)
         return ()
 
@@ -278,7 +278,7 @@ class Renderer:
                 yield _frame({"type": "message-metadata", "messageMetadata": self._summary(event)})
                 yield _frame({"type": "abort", "reason": "cancelled"})
             case "failed" | "interrupted":
-                text = event.error.message if event.error else "the answer could not be completed"
+                text = event.error.message if event.error else "the answer is incomplete"
                 yield _frame(_data(event))
                 yield _frame({"type": "error", "errorText": text})
         yield DONE

@@ -1,7 +1,7 @@
 """Parser of the body that `useChat` posts: UI messages to a chat request.
 
-An assistant's message may hold several steps, each an answer of the model with the tool
-results that followed; `step-start` parts stand between them.
+An assistant's message may contain several steps, each an answer of the model with the tool
+results after it, separated by `step-start` parts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -69,14 +69,14 @@ def parse_request(body: bytes) -> ParsedRequest:
     """Parse the request of a chat's next turn.
 
     Raises:
-        RequestError: `invalid_request`, with the place and the reason.
+        RequestError: `invalid_request`, with the path and the reason.
     """
     request = parse_body(body, _requests, example='{"id": "...", "messages": [...]}')
-    check_parts((message.parts for message in request.messages), place="messages")
+    check_parts((message.parts for message in request.messages), path="messages")
     options = {key: value for key, value in parse_fields(body).items() if key not in OWN}
     messages = _history(request)
     continued = _continued(request, messages)
-    chat = build_chat(Conversation().read(messages), options, place="")
+    chat = build_chat(Conversation().read(messages), options, path="")
     return ParsedRequest(
         chat,
         labels={"message_id": continued} if continued else {},
@@ -85,12 +85,12 @@ def parse_request(body: bytes) -> ParsedRequest:
 
 
 def _history(request: UiRequest) -> Sequence[UiMessage]:
-    """Return the messages without the answer to regenerate, which pages mostly leave out."""
+    """Return the messages without the answer to regenerate, which most pages leave out."""
     messages = request.messages
     if request.trigger == "submit-message" or not messages:
         return messages
-    places = [i for i, message in enumerate(messages) if message.id == request.message_id]
-    at = places[-1] if request.message_id and places else len(messages) - 1
+    indices = [i for i, message in enumerate(messages) if message.id == request.message_id]
+    at = indices[-1] if request.message_id and indices else len(messages) - 1
     return messages[: at if messages[at].role == "assistant" else at + 1]
 
 
@@ -109,24 +109,24 @@ class Conversation:
     def read(self, messages: Iterable[UiMessage]) -> list[Message]:
         found: list[Message] = []
         for number, message in enumerate(messages):
-            place = f"messages[{number}]"
+            path = f"messages[{number}]"
             match message.role:
                 case "system":
-                    found.append(SystemMessage(_read_system(message, place=place)))
+                    found.append(SystemMessage(_read_system(message, path=path)))
                 case "user":
-                    found.append(UserMessage(_read_user(message, place=place)))
+                    found.append(UserMessage(_read_user(message, path=path)))
                 case "assistant":
-                    found += self._read_assistant(message, place=place)
+                    found += self._read_assistant(message, path=path)
         return found
 
-    def _read_assistant(self, message: UiMessage, *, place: str) -> Iterable[Message]:
+    def _read_assistant(self, message: UiMessage, *, path: str) -> Iterable[Message]:
         step = _Step()
         for number, part in enumerate(message.parts):
             if part.get("type") == "step-start":
                 yield from step.messages()
                 step = _Step()
             else:
-                step.add(part, place=f"{place}.parts[{number}]")
+                step.add(part, path=f"{path}.parts[{number}]")
         yield from step.messages()
 
 
@@ -137,35 +137,35 @@ class _Step:
         self._answer = MessageBuilder()
         self._results: list[ToolMessage] = []
 
-    def add(self, part: dict[str, Any], *, place: str) -> None:
+    def add(self, part: dict[str, Any], *, path: str) -> None:
         match part.get("type"):
             case "text":
-                text = _text(part, place=place)
+                text = _text(part, path=path)
                 self._answer.add_text(text.text)
                 self._answer.add_opaque(text.signatures)
             case "reasoning":
-                text = _text(part, place=place)
+                text = _text(part, path=path)
                 self._answer.add_reasoning(text.text, text.signatures)
                 self._answer.add_opaque(text.signatures)
             case "file":
-                convert_body(part, File, place=place)  # no provider takes a generated file back
+                convert_body(part, File, path=path)  # no provider accepts a generated file back
             case str(kind) if kind == "dynamic-tool" or kind.startswith("tool-"):
-                tool = convert_body(part, Tool, place=place)
-                self._add_tool(tool, tool.tool_name or kind.removeprefix("tool-"), place=place)
+                tool = convert_body(part, Tool, path=path)
+                self._add_tool(tool, tool.tool_name or kind.removeprefix("tool-"), path=path)
             case kind:
-                _check_ignored(kind, place=place)
+                _check_ignored(kind, path=path)
 
     def messages(self) -> Iterable[Message]:
         yield from self._answer.take()
         yield from self._results
 
-    def _add_tool(self, tool: Tool, name: str, *, place: str) -> None:
+    def _add_tool(self, tool: Tool, name: str, *, path: str) -> None:
         if tool.provider_executed:
             return
         if tool.state == "approval-responded" and not tool.denied:
             raise RequestError(
                 "invalid_request",
-                f"{place}: the call is approved but has no output; the relay runs no tools, "
+                f"{path}: the call is approved but has no output; the relay does not run tools, "
                 "so run it in the page and send its output",
             )
         if not tool.answered:
@@ -199,44 +199,44 @@ def _json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _text(part: dict[str, Any], *, place: str) -> Text:
-    return convert_body(part, Text, place=place)
+def _text(part: dict[str, Any], *, path: str) -> Text:
+    return convert_body(part, Text, path=path)
 
 
-def _read_system(message: UiMessage, *, place: str) -> str:
+def _read_system(message: UiMessage, *, path: str) -> str:
     texts = []
     for number, part in enumerate(message.parts):
-        where = f"{place}.parts[{number}]"
+        where = f"{path}.parts[{number}]"
         if part.get("type") == "text":
-            texts.append(_text(part, place=where).text)
+            texts.append(_text(part, path=where).text)
         else:
-            _check_ignored(part.get("type"), place=where)
+            _check_ignored(part.get("type"), path=where)
     return "".join(texts)
 
 
 def _read_user(
-    message: UiMessage, *, place: str
+    message: UiMessage, *, path: str
 ) -> str | list[TextPart | ImagePart | AudioPart | FilePart]:
     found: list[TextPart | ImagePart | AudioPart | FilePart] = []
     for number, part in enumerate(message.parts):
-        where = f"{place}.parts[{number}]"
+        where = f"{path}.parts[{number}]"
         match part.get("type"):
             case "text":
-                if text := _text(part, place=where).text:
+                if text := _text(part, path=where).text:
                     found.append(TextPart(text))
             case "file":
-                file = convert_body(part, File, place=where)
-                found.append(attach(file.url, file.media_type, filename=file.filename, place=where))
+                file = convert_body(part, File, path=where)
+                found.append(attach(file.url, file.media_type, filename=file.filename, path=where))
             case kind:
-                _check_ignored(kind, place=where)
+                _check_ignored(kind, path=where)
     if not found:
-        raise RequestError("invalid_request", f"{place}: has neither text nor file")
+        raise RequestError("invalid_request", f"{path}: has neither text nor file")
     only = found[0]
     return only.text if len(found) == 1 and isinstance(only, TextPart) else found
 
 
-def _check_ignored(kind: object, *, place: str) -> None:
+def _check_ignored(kind: object, *, path: str) -> None:
     if kind in IGNORED or (isinstance(kind, str) and kind.startswith("data-")):
         return
     what = f"part type {repr(kind)[:60]} is not allowed here"
-    raise RequestError("invalid_request", f"{place}: {what}")
+    raise RequestError("invalid_request", f"{path}: {what}")
