@@ -7,6 +7,7 @@ the wait of a reader and the timer that drops what has been kept for its time.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from ..events import (
     ContentFilter,
@@ -22,7 +23,7 @@ from ..events import (
 )
 from .contract import Follower
 from .errors import StreamTooLong, full
-from .recovery import OrphanedStream, StreamFacts
+from .recovery import OrphanedStream, orphan_of
 from .stream_info import StreamInfo
 from .values import LogSize, LogState
 
@@ -120,14 +121,12 @@ class Entry:
     def orphaned(
         self, *, end: StreamEnd | None = None, ended_at: float | None = None
     ) -> OrphanedStream:
-        """Return what there is to tell of the stream, which ends as it has, or as is given."""
-        facts = StreamFacts()
-        *_, last = facts.watch(self.events)
+        """Return the stream as orphaned, with its own end or the given one."""
         if end is None:
-            assert isinstance(last, StreamEnd)  # noqa: S101  (or its end would be given)
-            end = last
+            end = cast(StreamEnd, self.events[-1])
         at = self.ended_at if ended_at is None else ended_at
-        return facts.orphaned(self.info, end, started_at=self.started_at, ended_at=at or 0)
+        started_at = self.started_at
+        return orphan_of(self.info, self.events, end, started_at=started_at, ended_at=at or 0)
 
     def notify(self, events: Sequence[Event]) -> None:
         """Tell who follows what was added, and wake who waits."""

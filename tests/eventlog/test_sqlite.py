@@ -57,10 +57,8 @@ PROVING = pytest.mark.proving
 @pytest.fixture(params=[10, 0], ids=["from memory", "from the file"])
 async def event_log(request, path, clock: Clock, monkeypatch):
     monkeypatch.setattr(sqlite, "KEEP_S", request.param)
-    event_log = SqliteLog(path, **LIMITS, wall=clock)
-    await event_log.open()
-    yield event_log
-    await event_log.close()
+    async with opened(path, **LIMITS, wall=clock) as event_log:
+        yield event_log
 
 
 # Restarts
@@ -347,59 +345,13 @@ async def test_file_that_cannot_be_used_is_told(tmp_path, make, reason):
     assert before == (path.read_bytes() if path.is_file() else None)
 
 
-async def test_file_of_a_newer_version_is_told(path):
+@pytest.mark.parametrize(("version", "age"), [(VERSION + 1, "a newer"), (VERSION - 1, "an older")])
+async def test_file_of_another_version_is_told(path, version, age):
     async with opened(path):
         pass
-    run_sql(path, f"PRAGMA user_version = {VERSION + 1}")
-    with pytest.raises(LogUnusable, match="newer version"):
+    run_sql(path, f"PRAGMA user_version = {version}")
+    with pytest.raises(LogUnusable, match=f"{age} version"):
         await SqliteLog(path, retention_s=100, max_bytes=1000).open()
-
-
-BOOKS = ("accounts", "held", "waiting_rows", "broadcast")
-"""The tables of the seventh version, and of the eighth."""
-
-
-async def test_file_of_the_first_version_is_read_and_brought_up(path):
-    """What it lacked are the names; what it had are keys of streams that were still to come."""
-    async with opened(path) as event_log:
-        await filled(event_log, [START, END])
-    tables = ("names", "processes", "notes", "attended", "records", *BOOKS)
-    run_sql(
-        path,
-        *(f"DROP TABLE {table}" for table in tables),
-        "DROP INDEX streams_running",
-        "ALTER TABLE streams DROP COLUMN process",
-        "ALTER TABLE streams DROP COLUMN owner",
-        "ALTER TABLE claims ADD COLUMN early_at REAL",
-        "CREATE INDEX claims_early ON claims (early_at) WHERE early_at IS NOT NULL",
-        "INSERT INTO claims VALUES ('key', 'st_1', 'd', NULL), ('k', 'st_2', 'd', 1)",
-        "PRAGMA user_version = 1",
-    )
-    for _ in range(2):
-        async with opened(path) as event_log:
-            assert [START, END] == await read_all(event_log, "st_1")
-            await event_log.name("a chat", "st_1")
-            assert "st_1" == await found(event_log, "a chat")
-            assert Claim("st_1", "d") == await event_log.claimed("key")
-            assert 1 == await on_file(event_log, "SELECT count(*) FROM claims")
-            assert VERSION == await on_file(event_log, "PRAGMA user_version")
-
-
-async def test_requests_of_the_fifth_version_are_records(path):
-    async with opened(path) as event_log:
-        await filled(event_log, [START, END])
-    run_sql(
-        path,
-        *(f"DROP TABLE {table}" for table in ("records", *BOOKS)),
-        "CREATE TABLE requests (stream INTEGER PRIMARY KEY, request BLOB NOT NULL)",
-        "INSERT INTO requests VALUES (1, x'00ff')",
-        "ALTER TABLE streams DROP COLUMN owner",
-        "PRAGMA user_version = 5",
-    )
-    async with opened(path) as event_log:
-        info = await event_log.info("st_1")
-        assert ("st_1", "", b"\x00\xff") == (info.id, info.owner, info.request)
-        assert info.created_at == (await event_log.state("st_1")).started_at
 
 
 async def test_record_survives_a_restart(path):
@@ -519,7 +471,8 @@ async def test_file_is_for_its_owner(path):
         await filled(event_log, [START])
         modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
 
-    assert {"log.db": 0o600, "log.db-wal": 0o600} == modes
+    files = ("log.db", "log.db-wal", "log.db-shm", "log.db-process-1")
+    assert dict.fromkeys(files, 0o600) == modes
 
 
 async def test_room_of_removed_streams_is_used_again(path, clock):
@@ -787,4 +740,4 @@ async def test_request_survives_a_restart_and_counts_after_it(path, clock):
         assert 0 == event_log._size
         await event_log.sweep()
 
-        assert 0 == await on_file(event_log, "SELECT count(*) FROM records")
+        assert 0 == await on_file(event_log, "SELECT count(*) FROM infos")

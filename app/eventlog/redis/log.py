@@ -23,7 +23,15 @@ from ..cursors import STRIDE, read_all
 from ..entries import Entries, Entry
 from ..errors import LogUnusable, expired
 from ..peers import OnStop
-from ..recovery import REMOVED, Close, OnEnded, OrphanedStream, StreamFacts, close_free
+from ..recovery import (
+    REMOVED,
+    Close,
+    OnEnded,
+    OrphanedStream,
+    close_free,
+    closing_of,
+    orphan_of,
+)
 from ..stream_ended import StreamEnded
 from ..stream_info import Scoped, StreamInfo
 from ..values import Claim, LogSize, LogState, Look, may_see
@@ -346,24 +354,15 @@ class RedisLog:
             if after < page.last or page.ended_at is not None or timeout_s <= 0:
                 return self._pages.events(stream, page, after)
             tail = self._tails.find(stream) or self._tails.start(stream, page.last)
-        if after >= tail.last and not tail.ended and timeout_s > 0:
-            await tail.wait(timeout_s)
-        return tail.after(after, limit) if tail.covers(after) else ()
+        return await tail.read(after, timeout_s=timeout_s, limit=limit)
 
     def follow(self, stream: str, after: int, follower: Follower) -> bool:
-        if self._entries.follow(stream, after, follower):
-            return True
-        tail = self._tails.find(stream)
-        if tail is None or tail.ended or after != tail.last:
-            return False
-        tail.followers.append(follower)
-        return True
+        here, elsewhere = self._entries, self._tails
+        return here.follow(stream, after, follower) or elsewhere.follow(stream, after, follower)
 
     def unfollow(self, stream: str, follower: Follower) -> None:
         self._entries.unfollow(stream, follower)
-        tail = self._tails.find(stream)
-        if tail is not None and follower in tail.followers:
-            tail.followers.remove(follower)
+        self._tails.unfollow(stream, follower)
 
     async def state(self, stream: str) -> LogState:
         return (await self.look(stream, 0, limit=0)).state
@@ -428,7 +427,7 @@ class RedisLog:
             orphan = await self._removed(stream, state)
             if orphan is None:
                 return await asked(self._pages.remove_unreadable(stream, REMOVED))
-            ended, settlement = self._close(orphan)
+            ended, settlement = closing_of(orphan, self._close)
         keys = [meta_key(stream), log_key(stream)]
         spent = pack_settlement(settlement)
         found: Any = await asked(self._link.run(DELETE, keys, self._lease.meta_ms, spent, seen))
@@ -448,11 +447,8 @@ class RedisLog:
             return None
         if not events:
             return None
-        facts = StreamFacts()
-        for _ in facts.watch(events):
-            pass
         times = {"started_at": state.started_at, "ended_at": self._wall()}
-        return facts.orphaned(info, REMOVED, **times)
+        return orphan_of(info, events, REMOVED, **times)
 
     def _drop(self, stream: str) -> None:
         """Let go of all that is in memory of a stream which has been removed."""

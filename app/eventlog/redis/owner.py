@@ -26,7 +26,7 @@ from ..entries import Entries
 from ..errors import expired
 from ..peers import OnStop
 from ..stream_info import StreamInfo, pack_info
-from ..supervision import Supervisor
+from ..supervision import Supervisor, wait_for
 from .accounts import grant_from, pack_request, refuse
 from .expiry import Lease
 from .failures import away, parsing
@@ -487,10 +487,7 @@ class Owner:
 
     async def _keep_leases(self) -> None:
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._lease.renew_s):
-                    await self._renewal_due.wait()
-            self._renewal_due.clear()
+            await wait_for(self._renewal_due, self._lease.renew_s)
             with contextlib.suppress(Away, Refused):
                 await self._beat(ms=self._lease.ms)
             runs = list(self.runs.values())

@@ -14,7 +14,7 @@ from ...ledger.accounts import NOTHING
 from ..contract import PAGE
 from ..cursors import STRIDE, Ending, before_ending
 from ..errors import expired, unknown
-from ..recovery import LOST, UNREADABLE, Close, StreamFacts, closing_events
+from ..recovery import UNREADABLE, Close, closing_of, end_orphan, orphan_of
 from ..stream_ended import StreamEnded
 from ..stream_info import StreamInfo, unpack_info
 from .accounts import hold_of, pack_settlement
@@ -275,24 +275,20 @@ class Pages:
         """End a stream of which these are all events."""
         lease, now = self._lease, self._wall()
         info = _info(stream, await self._send_info(stream), page)
-        facts = StreamFacts()
-        ending = closing_events(facts.watch(events), status="interrupted", error=LOST)
-        *before, end = ending
-        assert isinstance(end, StreamEnd)  # noqa: S101  (as `closing_events` says)
-        facts.count += len(ending)
-        orphan = facts.orphaned(info, end, started_at=page.started_at, ended_at=now)
-        ended, settlement = orphan.ended, NOTHING
+        ending, closing = list[Event](), None
         if events:  # else no provider was called: see `Run.started`
-            ended, settlement = self._close(orphan)
-        times: list[Part] = [repr(now), lease.log_ms, lease.meta_ms, pack_settlement(settlement)]
+            ending, closing = end_orphan(
+                info, events, self._close, started_at=page.started_at, ended_at=now
+            )
+        spent = pack_settlement(NOTHING if closing is None else closing.settlement)
+        times: list[Part] = [repr(now), lease.log_ms, lease.meta_ms, spent]
         seen = (page.epoch, page.last)
         keys = [meta_key(stream), log_key(stream)]
-        written = map(encode, [*before, ended.end])
-        if await self._link.run(END, keys, lease.owner, *seen, *times, *written):
+        if await self._link.run(END, keys, lease.owner, *seen, *times, *map(encode, ending)):
             request_id = info.request_id
             log.warning("stream of a lost process ended", request_id=request_id, stream=stream)
-            if events:
-                self._on_ended(ended)
+            if closing is not None:
+                self._on_ended(closing.ended)
 
     async def remove_unreadable(self, stream: str, end: StreamEnd) -> list[Any] | None:
         """Remove a stream of which events are missing; it has cost what was held for it.
@@ -309,13 +305,9 @@ class Pages:
             info = _info(stream, await sent, page)
         if info is None:
             return None
-        orphan = StreamFacts().orphaned(
-            info,
-            end,
-            started_at=info.created_at if page is None or page.gone else page.started_at,
-            ended_at=self._wall(),
-        )
-        closing = self._close(orphan._replace(reserved=hold and hold.reserved))
+        started_at = info.created_at if page is None or page.gone else page.started_at
+        orphan = orphan_of(info, (), end, started_at=started_at, ended_at=self._wall())
+        closing = closing_of(orphan._replace(reserved=hold and hold.reserved), self._close)
         keys = [meta_key(stream), log_key(stream)]
         spent = pack_settlement(closing.settlement)
         found: list[Any] | None = await self._link.run(DELETE, keys, self._lease.meta_ms, spent, -1)

@@ -6,15 +6,14 @@ an orphaned one is ended soon.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 
 import msgspec
 import structlog
 
 from ...events import decode
-from ..supervision import Supervisor
-from ..tail import Tail
+from ..supervision import Supervisor, wait_for
+from ..tail import Tail, TailRegistry
 from .expiry import Lease
 from .link import Away, Link, Refused
 from .scripts import LOOK, TELL, inbox_key, log_key, meta_key
@@ -51,7 +50,7 @@ RUNS, ENDED, GONE, MISSING, LOST = range(5)
 log = structlog.get_logger("seseragi.eventlog")
 
 
-class Tails:
+class Tails(TailRegistry):
     """All tails of a process.
 
     `link` is for this alone: it is blocked nearly always. `asking` is the common one.
@@ -68,12 +67,12 @@ class Tails:
         on_message: Callable[[str, str], None],
         on_orphan: Callable[[str], object],
     ) -> None:
+        super().__init__()
         self._link = link
         self._asking = asking
         self._lease = lease
         self._on_message = on_message
         self._on_orphan = on_orphan
-        self._tails: dict[str, Tail] = {}
         self._attended: dict[str, float] = {}
         """Streams that have readers here, and when Redis was told last."""
         self._inbox_at = "0"
@@ -94,9 +93,6 @@ class Tails:
 
     # Readers
 
-    def find(self, stream: str) -> Tail | None:
-        return self._tails.get(stream)
-
     def start(self, stream: str, last: int) -> Tail:
         """Hold the events of a stream after this one."""
         tail = self._tails[stream] = Tail(last, now=self._now())
@@ -106,11 +102,6 @@ class Tails:
             self._asking.run(TELL, inbox, INBOX_MESSAGES, INBOX_MS, "new", 1)
         return tail
 
-    def stop(self, stream: str) -> None:
-        tail = self._tails.pop(stream, None)
-        if tail is not None:
-            tail.close()
-
     def readers_here(self, stream: str) -> None:
         """Say in Redis that the stream has readers here, until `readers_gone`."""
         self._attended[stream] = float("-inf")
@@ -118,11 +109,6 @@ class Tails:
 
     def readers_gone(self, stream: str) -> None:
         self._attended.pop(stream, None)
-
-    def stop_all(self) -> None:
-        """Send all readers elsewhere: Redis is away."""
-        for stream in list(self._tails):
-            self.stop(stream)
 
     # The one read
 
@@ -179,10 +165,7 @@ class Tails:
 
     async def _keep_looking(self) -> None:
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(LOOK_S, self._lease.renew_s)):
-                    await self._look_due.wait()
-            self._look_due.clear()
+            await wait_for(self._look_due, min(LOOK_S, self._lease.renew_s))
             streams = list(self._tails.keys() | self._attended.keys())
             try:
                 for at in range(0, len(streams), LOOKED_AFTER_AT_ONCE):
