@@ -293,6 +293,53 @@ async def test_slow_stream_does_not_hold_the_tail_back(path, monkeypatch):
             assert ("completed" if number % 2 else "interrupted") == end_of(events).status
 
 
+async def test_pushed_events_are_filed_while_more_of_them_come(path, monkeypatch):
+    monkeypatch.setattr(sqlite, "FILED_EVENTS", 10)
+    monkeypatch.setattr(database, "TAIL_ROWS", 5)
+    monkeypatch.setattr(database, "SWEPT_AT_ONCE", 3)
+    expected: list[Event] = [START]
+    async with opened(path) as event_log:
+        await filled(event_log, [START])
+        for number in range(500):
+            batch = deltas(f"{number}.a", f"{number}.b")
+            if not event_log.push("st_1", batch):
+                await event_log.append("st_1", batch)
+            expected += batch
+            if number % 7 == 0:
+                await asyncio.sleep(0)
+        await event_log.append("st_1", deltas("last"))
+        assert await on_file(event_log, "SELECT count(*) FROM pages") > 5
+        assert await on_file(event_log, "SELECT count(*) FROM tail") < 200
+        assert event_log._database._live < 200
+    async with opened(path) as event_log:
+        assert [*expected, *deltas("last")] == (await read_all(event_log, "st_1"))[:-1]
+
+
+async def test_pushed_events_that_the_file_refuses_fail_the_next_append(path):
+    async with opened(path) as event_log:
+        await filled(event_log, [START])
+        await fill_disk(event_log)
+        assert event_log.push("st_1", LARGE)
+        assert event_log.push("st_1", deltas("a"))
+        with pytest.raises(ServiceError, match="could not be written"):
+            await event_log.append("st_1", deltas("b"))
+        assert not event_log._runs["st_1"].batches
+        await empty_disk(event_log)
+        await event_log.append("st_1", [END])
+
+        assert [START, END] == await read_all(event_log, "st_1")
+
+
+async def test_stream_that_is_too_long_shows_what_was_pushed_before_it_says_so(path):
+    async with opened(path, max_stream_events=3) as event_log:
+        await filled(event_log, [START])
+        assert event_log.push("st_1", deltas("a"))
+        with pytest.raises(ServiceError, match="longer than the limit"):
+            await event_log.append("st_1", deltas("b", "c", "d"))
+
+        assert [START, *deltas("a")] == await read_all(event_log, "st_1")
+
+
 @pytest.mark.parametrize("streams", [25, pytest.param(120, marks=PROVING)])
 async def test_many_streams_at_once(path, streams):
     async def produce(event_log: SqliteLog, stream: str, count: int) -> None:

@@ -73,6 +73,9 @@ FILED_EVENTS = 1_000
 FILED_BYTES = 2**16
 """How much of a running stream is filed at once."""
 
+PUSHED = 64
+"""How many batches of a stream may wait for their commit before its producer waits too."""
+
 MAX_UNWANTED = 10_000
 """How many streams are remembered that the file failed to remove; a restart removes any more."""
 
@@ -260,7 +263,16 @@ class SqliteLog:
             return None
 
     def push(self, stream: str, events: Sequence[Event]) -> bool:
-        return False  # the file needs it first
+        run = self._runs.get(stream)
+        if run is None or not run.last or run.ending or isinstance(events[-1], StreamEnd):
+            return False
+        if run.write_error is not None or len(run.batches) >= PUSHED:
+            return False
+        try:
+            self._take(run, events)
+        except (ServiceError, ValueError):
+            return False
+        return True
 
     async def append(
         self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
@@ -588,12 +600,14 @@ class SqliteLog:
     def _file_soon(self, run: Run) -> None:
         """File a stream that has enough unfiled events."""
         count = len(run.entry.events) - run.filed
-        if count < FILED_EVENTS and run.size - run.filing < FILED_BYTES:
+        if run.filing or (count < FILED_EVENTS and run.size - run.filed_size < FILED_BYTES):
             return
-        run.filing = run.size
+        run.filing = True
+        run.filed_size = run.size
         self._writer.submit(partial(self._file, run), partial(self._on_filed, run))
 
     def _on_filed(self, run: Run, last: int | None, error: BaseException | None) -> None:
+        run.filing = False
         if error is None and last is not None:
             run.filed = last
 

@@ -59,6 +59,7 @@ class Run:
         "ending",
         "entry",
         "filed",
+        "filed_size",
         "filing",
         "key",
         "last",
@@ -81,8 +82,9 @@ class Run:
         self.filed = 0
         self.size = size
         """Bytes in the file."""
-        self.filing = size
+        self.filed_size = size
         """The size when it was last filed."""
+        self.filing = False
         self.settlement = NOTHING
         """The cost of a stream whose end is in memory only."""
 
