@@ -124,12 +124,12 @@ class Link:
         self._tasks = Supervisor()
         self._timer: Timer | None = None
         self._run_id = b""
-        """Of the server that was connected to last."""
-        self._is_new = False
-        """Whether that is another one than before, or a life of its own."""
+        """The id of the last server, which a restart changes."""
         self.away = False
+        self.replaced_at = float("-inf")
+        """When another server, or a restarted one, was connected to, by the loop's clock."""
         self.changed_at = float("-inf")
-        """When it was away first or back last, or another one, by the loop's clock."""
+        """When Redis was last lost or back after that, or replaced."""
 
     async def open(self) -> None:
         """Make the first connection; one that takes too long is tried again for `OPEN_S`.
@@ -223,7 +223,9 @@ class Link:
             raise
         self._connection = connection
         run_id = run[1] if run is not None else b""
-        self._is_new, self._run_id = run_id != self._run_id, run_id
+        if run_id != self._run_id and self._run_id:
+            self.replaced_at = self.changed_at = asyncio.get_running_loop().time()
+        self._run_id = run_id
 
     async def _serve(self) -> None:
         while True:
@@ -296,7 +298,6 @@ class Link:
             self._timer = None
         if self.away:
             self._log("Redis is back")
-        if self.away or self._is_new:
             self.changed_at = asyncio.get_running_loop().time()
         self.away = False
         self._on_up()

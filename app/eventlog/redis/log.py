@@ -6,7 +6,6 @@ costs there. Those of others are read from Redis. While Redis is away, the forme
 
 import asyncio
 import contextlib
-import math
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ from ...errors import RelayError, RequestError, ServiceError
 from ...events import Event, Stopper
 from ...ledger.accounts import NOTHING, AccountState, Settlement
 from ..broadcast import MAX_MESSAGES, MAX_READ_BYTES, Channel, channel_full, check_message
-from ..contract import PAGE, Follower, Placed
+from ..contract import PAGE, EventLog, Follower, Placed
 from ..cursors import STRIDE, read_all
 from ..entries import Entries, Entry
 from ..errors import LogUnusable, expired
@@ -73,7 +72,7 @@ CLOSE_S = 1.0
 """How long the last writes may take."""
 
 
-class RedisLog:
+class RedisLog(EventLog):
     """An `EventLog` in Redis, which other processes share, with all that is beside it.
 
     Streams that have ended are kept for `retention_s` seconds. `max_bytes` is the memory of
@@ -115,10 +114,6 @@ class RedisLog:
         )
         self._cutting: asyncio.TimerHandle | None = None
         self._stopping = False
-        self._run_id: bytes | None = None
-        self._moved_at = -math.inf
-        """When Redis was found to be another one, by the loop's clock."""
-        self._identity: asyncio.Future[bytes]
         self._link: Link
         self._tail_link: Link
         self._owner: Owner
@@ -181,8 +176,6 @@ class RedisLog:
         while True:
             try:
                 await check(self._link)
-                self._identify()
-                await self._identity
             except Away:
                 await self._back.wait()
             else:
@@ -218,7 +211,6 @@ class RedisLog:
         self._stop = stop
 
     def _on_up(self) -> None:
-        self._identify()
         self._back.set()
         if self._cutting is not None:
             self._cutting.cancel()
@@ -238,7 +230,7 @@ class RedisLog:
         if key is None:
             await self._create(info)
             return self._granted(claim)
-        if await self._may_lack_keys():
+        if self._may_lack_keys():
             bound = await self.claimed(key)
             if bound is None or bound.stream == over:
                 raise _unsettled()
@@ -255,7 +247,7 @@ class RedisLog:
             replaced, old = found, bound.stream
         else:
             raise away("others take this Idempotency-Key over all the time; try again")
-        if await self._may_lack_keys():  # the command was sent again, to another Redis
+        if self._may_lack_keys():  # the command was sent again, to another Redis
             self._owner.abandon(self._owner.runs[info.id])
             raise _unsettled()
         return self._granted(claim)
@@ -268,30 +260,10 @@ class RedisLog:
     async def _create(self, info: StreamInfo, **claim: str) -> str:
         return await asked(self._owner.create(info, **claim))
 
-    async def _may_lack_keys(self) -> bool:
-        """Return whether owners may be about to write keys again that Redis has lost."""
-        if self._pages.settled():
-            return False
-        identity = None
-        while identity is not self._identity:  # it may be another Redis by now
-            identity = self._identity
-            await asked(asyncio.shield(identity))  # others wait for it too
-        self._on_identity(self._identity)  # it may be called a moment later
-        since_s = asyncio.get_running_loop().time() - self._moved_at
+    def _may_lack_keys(self) -> bool:
+        """Return whether owners may be about to restore keys that Redis has lost."""
+        since_s = asyncio.get_running_loop().time() - self._link.replaced_at
         return since_s <= self._lease.settle_s
-
-    def _identify(self) -> None:
-        """Ask which Redis this is: one that was started anew, or promoted, may lack writes."""
-        self._identity = self._link.send("INFO", "server")
-        self._identity.add_done_callback(self._on_identity)
-
-    def _on_identity(self, info: "asyncio.Future[bytes]") -> None:
-        if info.exception() is not None:
-            return
-        run = next((line for line in info.result().split() if line.startswith(b"run_id:")), b"")
-        if self._run_id not in (None, run):
-            self._moved_at = asyncio.get_running_loop().time()
-        self._run_id = run
 
     async def claimed(self, key: Scoped) -> Claim | None:
         found: bytes | None = await asked(self._link.send("GET", claim_key(key)))
@@ -363,9 +335,6 @@ class RedisLog:
     def unfollow(self, stream: str, follower: Follower) -> None:
         self._entries.unfollow(stream, follower)
         self._tails.unfollow(stream, follower)
-
-    async def state(self, stream: str) -> LogState:
-        return (await self.look(stream, 0, limit=0)).state
 
     async def look(self, stream: str, after: int, *, limit: int, owner: str | None = None) -> Look:
         whose = self._whose_here(stream)

@@ -25,7 +25,7 @@ from ...errors import RelayError, RequestError, ServiceError, shutting_down
 from ...events import Event, Stopper, StreamEnd
 from ...ledger.accounts import NOTHING, AccountState, LimitReached, Settlement
 from ..broadcast import Channel, channel_full, check_message
-from ..contract import PAGE, Follower, Placed
+from ..contract import PAGE, EventLog, Follower, Placed
 from ..entries import Entries, Entry, size_of
 from ..errors import expired, full, unknown
 from ..peers import OnStop
@@ -43,7 +43,7 @@ from ..stream_ended import StreamEnded
 from ..stream_info import Scoped, StreamInfo, pack_info
 from ..supervision import Supervisor, wait_for
 from ..tail import Tail
-from ..values import Claim, LogSize, LogState, Look, may_see
+from ..values import Claim, LogSize, Look, may_see
 from .database import (
     SWEPT_AT_ONCE,
     Database,
@@ -98,7 +98,7 @@ T = TypeVar("T")
 log = structlog.get_logger("seseragi.eventlog")
 
 
-class SqliteLog:
+class SqliteLog(EventLog):
     """An `EventLog` in a file, with everything beside it.
 
     Ended streams are stored for `retention_s` seconds. When the events in the file exceed
@@ -339,9 +339,6 @@ class SqliteLog:
     def unfollow(self, stream: str, follower: Follower) -> None:
         self._entries.unfollow(stream, follower)
         self._feed.unfollow(stream, follower)
-
-    async def state(self, stream: str) -> LogState:
-        return (await self.look(stream, 0, limit=0)).state
 
     async def look(self, stream: str, after: int, *, limit: int, owner: str | None = None) -> Look:
         entry = self._find(stream)
