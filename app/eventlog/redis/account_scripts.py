@@ -18,6 +18,7 @@ here, which are exact up to 2**53: nine million USD.
 from hashlib import sha256
 
 from ...ledger.accounts import SKEW_S
+from ..waiting_rows import MAX_ROWS
 
 PREFIX = "seseragi:"
 
@@ -26,9 +27,6 @@ HOLDS = f"{PREFIX}holds"
 ROWS = f"{PREFIX}rows"
 ROWS_DUE = f"{PREFIX}rows:due"
 ROWS_DROPPED = f"{PREFIX}rows:dropped"
-
-ROWS_KEPT = 100_000
-"""How many rows wait for the records; then the oldest are dropped."""
 
 KEPT_MS = 40 * 86_400_000
 """How long all of it outlives the last stream that has changed it."""
@@ -206,7 +204,7 @@ end
 SETTLE = (
     _ACCOUNTS
     + f"""
-local ROWS, DUE, DROPPED, ROWS_KEPT = '{ROWS}', '{ROWS_DUE}', '{ROWS_DROPPED}', {ROWS_KEPT}
+local ROWS, DUE, DROPPED, MAX_ROWS = '{ROWS}', '{ROWS_DUE}', '{ROWS_DROPPED}', {MAX_ROWS}
 """
     + """
 local function keep_row(stream, row)
@@ -215,7 +213,7 @@ local function keep_row(stream, row)
   redis.call('ZADD', DUE, time[1] * 1000 + time[2] / 1000, stream)
   redis.call('PEXPIRE', ROWS, KEPT_MS)
   redis.call('PEXPIRE', DUE, KEPT_MS)
-  if redis.call('ZCARD', DUE) <= ROWS_KEPT then return end
+  if redis.call('ZCARD', DUE) <= MAX_ROWS then return end
   local oldest = redis.call('ZRANGEBYSCORE', DUE, '-inf', '+inf', 'LIMIT', 0, 1)[1]
   redis.call('ZREM', DUE, oldest)
   redis.call('HDEL', ROWS, oldest)
