@@ -17,7 +17,7 @@ import structlog
 from app.errors import RequestError, ServiceError
 from app.eventlog import Claim, LogState, LogUnusable, read_all, recovery
 from app.eventlog.recovery import closing_events
-from app.eventlog.sqlite import database
+from app.eventlog.sqlite import database, tail_table
 from app.eventlog.sqlite import log as sqlite
 from app.eventlog.sqlite.database import Database
 from app.eventlog.sqlite.log import SqliteLog
@@ -260,8 +260,8 @@ async def test_page_of_large_events_is_short(path):
 
 
 async def test_slow_stream_does_not_hold_the_tail_back(path, monkeypatch):
-    monkeypatch.setattr(database, "TAIL_ROWS", 50)
-    monkeypatch.setattr(database, "SWEPT_AT_ONCE", 7)
+    monkeypatch.setattr(tail_table, "TAIL_ROWS", 50)
+    monkeypatch.setattr(tail_table, "SWEPT_AT_ONCE", 7)
     async with opened(path) as event_log:
         await filled(event_log, [START])
         for number in range(40):
@@ -275,7 +275,7 @@ async def test_slow_stream_does_not_hold_the_tail_back(path, monkeypatch):
             if number % 2:
                 await event_log.append(f"st_b{number}", [END])
         rows = await on_file(event_log, "SELECT count(*) FROM tail")
-        live = event_log._database._live
+        live = event_log._database.tail.live
 
         assert 161 + 60 == live
         assert rows <= 2 * live + 50 + 7
@@ -295,8 +295,8 @@ async def test_slow_stream_does_not_hold_the_tail_back(path, monkeypatch):
 
 async def test_pushed_events_are_filed_while_more_of_them_come(path, monkeypatch):
     monkeypatch.setattr(sqlite, "FILED_EVENTS", 10)
-    monkeypatch.setattr(database, "TAIL_ROWS", 5)
-    monkeypatch.setattr(database, "SWEPT_AT_ONCE", 3)
+    monkeypatch.setattr(tail_table, "TAIL_ROWS", 5)
+    monkeypatch.setattr(tail_table, "SWEPT_AT_ONCE", 3)
     expected: list[Event] = [START]
     async with opened(path) as event_log:
         await filled(event_log, [START])
@@ -310,7 +310,7 @@ async def test_pushed_events_are_filed_while_more_of_them_come(path, monkeypatch
         await event_log.append("st_1", deltas("last"))
         assert await on_file(event_log, "SELECT count(*) FROM pages") > 5
         assert await on_file(event_log, "SELECT count(*) FROM tail") < 200
-        assert event_log._database._live < 200
+        assert event_log._database.tail.live < 200
     async with opened(path) as event_log:
         assert [*expected, *deltas("last")] == (await read_all(event_log, "st_1"))[:-1]
 
@@ -372,7 +372,7 @@ async def test_many_streams_at_once(path, streams):
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda path: path.write_text("a text\n" * 1000), "no SQLite database"),
+        (lambda path: path.write_text("a text\n" * 1000), "not an SQLite database"),
         (lambda path: run_sql(path, "CREATE TABLE t (a)"), "database of another program"),
         (lambda path: path.mkdir(), "cannot be opened"),
         (lambda path: path.parent.rmdir(), "directory .* does not exist"),
@@ -430,7 +430,7 @@ async def test_stream_removed_at_the_same_moment_gets_no_name(path):
 
 
 async def test_file_that_cannot_be_made_is_told():
-    with pytest.raises(LogUnusable, match="cannot be made"):
+    with pytest.raises(LogUnusable, match="cannot be created"):
         await SqliteLog("/proc/log.db", retention_s=100, max_bytes=1000).open()
 
 

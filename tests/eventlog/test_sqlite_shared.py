@@ -15,8 +15,8 @@ import pytest
 
 from app.errors import RequestError, ServiceError
 from app.eventlog import LogUnusable, read_all, recovery, tail
-from app.eventlog.sqlite import database
 from app.eventlog.sqlite import log as sqlite
+from app.eventlog.sqlite import tail_table
 from app.eventlog.sqlite.database import prepare
 from app.eventlog.sqlite.log import SqliteLog
 from app.events import Event, StreamEnd
@@ -94,8 +94,8 @@ async def test_events_are_there_elsewhere_within_a_tenth_of_a_second(path):
 
 async def test_readers_elsewhere_miss_nothing_that_is_filed_and_swept(path, monkeypatch):
     monkeypatch.setattr(sqlite, "FILED_EVENTS", 40)
-    monkeypatch.setattr(database, "TAIL_ROWS", 5)
-    monkeypatch.setattr(database, "SWEPT_AT_ONCE", 3)
+    monkeypatch.setattr(tail_table, "TAIL_ROWS", 5)
+    monkeypatch.setattr(tail_table, "SWEPT_AT_ONCE", 3)
     monkeypatch.setattr(tail, "RETAINED", 30)
     dice = random.Random(3)
     expected: list[Event] = [START]

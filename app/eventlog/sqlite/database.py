@@ -1,20 +1,14 @@
 """The SQLite file of a log: its statements and transactions. All sync, for one thread.
 
-Running streams append to the end of `tail`, so that a commit writes a page or two however many
-streams take part in it. (One clustered table instead made an append seven times dearer with a
-hundred streams, since each touched a page of its own.) The events of a stream are filed into
-`pages` of about a thousand, the last of them with its end; ended streams are read from there
-only. Filed rows of `tail` are dead: they are swept from its front, and the few live ones there
-move to its end.
-
-Each process has a range of keys in the tail, and writes and removes rows of its own range only.
-It reads what others append by scanning their ranges from the last key that it has seen.
+The events of a running stream are in `tail`, and are filed into `pages` of about a thousand, the
+last of them with its end. Ended streams are read from `pages` only.
 """
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,32 +35,22 @@ from ..waiting_rows import Dropped
 from .accounts import SqliteAccounts
 from .processes import Processes, clear
 from .schema import VERSION, connect, reason
+from .tail_table import TailRow, TailTable
 
 PAGE_BYTES = 2**18
 """The limit of one read, and at most one row more."""
 
-TAIL_ROWS = 10_000
-"""The number of dead rows in the tail above which transactions sweep it."""
-
-# The limits of one transaction: streams ended, pages purged, rows of the tail swept.
+# The limits of one transaction: streams ended, pages purged.
 RECOVERED_AT_ONCE = 100
 PURGED_AT_ONCE = 32
-SWEPT_AT_ONCE = 1_000
 
 REMEMBERED_IDS = 100_000
 REMEMBERED_S = 86_400
 """How many removed streams are reported as expired, not unknown, and for how long."""
 
-RANGE_BITS = 40
-"""A process may add 2**40 rows to the tail in its life: 10,000 a second for three years."""
-
 ROW = "key, started_at, ended_at, last, gone_at IS NOT NULL, process, owner"
 
 log = structlog.get_logger("seseragi.eventlog")
-
-
-TailRow = tuple[int, bytes]
-"""The number of the first event, and the events."""
 
 
 class Row(NamedTuple):
@@ -169,15 +153,9 @@ class Database:
         self._execute = connection.execute
         self._close_orphan = close
         self._dropped = Dropped()
-        self._oldest = self._next = _range(process)[0] + 1
-        """The first key of this process in the tail, and the next one."""
-        self._filed: dict[int, int] = {}
-        """The last event of each running stream in `pages`."""
-        self._rows: dict[int, list[int]] = {}
-        """The first events of each running stream's live rows in the tail."""
-        self._live = 0
-        """How many live rows there are."""
         self._staged: list[Callable[[], None]] = []
+        """Changes of this process's memory, made after the commit."""
+        self.tail = TailTable(connection, process=process, staged=self._staged)
         self._level = "NORMAL"
         self._version = self._polled_version = -1
         """`data_version`, which others' writes change, at the last transaction and poll."""
@@ -216,11 +194,11 @@ class Database:
 
     def _sign_off(self, process: int) -> None:
         if self.processes.sign_off(process):
-            self._execute("DELETE FROM tail WHERE key > ? AND key < ?", _range(process))
+            self.tail.remove_process(process)
 
     def transact(self, works: Sequence[Callable[[], Any]]) -> list[Any]:
         """Do the works in one transaction: all or none."""
-        self._staged = []
+        self._staged.clear()
         changes = self._connection.total_changes
         level = "FULL" if any(isinstance(work, Durable) for work in works) else "NORMAL"
         try:
@@ -232,9 +210,7 @@ class Database:
                 self._begin()
                 results = [work() for work in works]
                 self.accounts.write()
-                surplus = self._next - self._oldest - 2 * self._live - TAIL_ROWS
-                if surplus > 0:
-                    self.sweep_tail(surplus + SWEPT_AT_ONCE)
+                self.tail.sweep_surplus()
         except BaseException:
             self.accounts.undo()
             self.healthy = False
@@ -255,7 +231,7 @@ class Database:
         if version != self._version:
             self._version = version
             for key in self.processes.removed():
-                self._settle(key)
+                self.tail.stop(key)
 
     def touch(self) -> None:
         """Write to the file, to see whether that can be done."""
@@ -301,7 +277,7 @@ class Database:
         self._execute("INSERT INTO infos VALUES (?, ?)", (row, info))
         if reserve is not None and grant is not None:
             self.accounts.store_reservation(row, reserve, grant)
-        self._staged.append(lambda: self._filed.update({row: 0}))
+        self.tail.start(row)
         return claim._replace(grant=grant), row
 
     def append(self, key: int, first: int, events: Sequence[Event]) -> int | None:
@@ -309,31 +285,20 @@ class Database:
 
         None if the stream was removed.
         """
-        if key not in self._filed:
+        if key not in self.tail:
             return None
         data = _pack(events)
-        self._execute("INSERT INTO tail VALUES (?, ?, ?, ?)", (self._next, key, first, data))
-        self._next += 1
-        self._rows.setdefault(key, []).append(first)
-        self._live += 1
+        self.tail.append(key, first, data)
         return len(data)
 
     def file(self, key: int, first: int, events: Sequence[Event]) -> None:
         """File the appended events of a stream from this number on, in one page."""
-        if key not in self._filed:  # it was removed
+        if key not in self.tail:  # it was removed
             return
         self._execute("INSERT INTO pages VALUES (?, ?, ?)", (key, first, _pack(events)))
         last = first + len(events) - 1
         self._execute("UPDATE streams SET last = ? WHERE key = ?", (last, key))
-
-        def filed() -> None:
-            self._filed[key] = last
-            rows = self._rows.get(key, [])
-            live = [row for row in rows if row > last]
-            self._live -= len(rows) - len(live)
-            self._rows[key] = live
-
-        self._staged.append(filed)
+        self.tail.note_filed(key, last)
 
     def end(self, key: int, *, at: float, last: int, size: int) -> bool:
         """End a stream whose events are all filed; False if it was removed."""
@@ -341,13 +306,8 @@ class Database:
             "UPDATE streams SET ended_at = ?, last = ?, size = ? WHERE key = ? AND gone_at IS NULL",
             (at, last, size, key),
         )
-        self._staged.append(lambda: self._settle(key))
+        self.tail.stop_soon(key)
         return ended.rowcount > 0
-
-    def _settle(self, key: int) -> None:
-        """Count all rows of a stream in the tail as dead: it has ended or was removed."""
-        self._filed.pop(key, None)
-        self._live -= len(self._rows.pop(key, ()))
 
     def find(self, id: str) -> Row | None:
         row = self._execute(
@@ -375,11 +335,7 @@ class Database:
     def read_running(self, row: Row, after: int, limit: int) -> list[Event]:
         """Return events after the cursor of a stream that another process produces."""
         filed = self.read(row.key, after, limit) if after < row.last else []
-        if filed:
-            return filed
-        low, high = _range(row.process)
-        rows = self._tails_of([row.key], after=low, end=high)[row.key]
-        return list(_events_of(rows, after))[:limit]
+        return filed or list(islice(self.tail.read(row.key, row.process, after), limit))
 
     def info(self, row: Row, id: str) -> StreamInfo:
         """Return the info that a stream was created with."""
@@ -431,13 +387,13 @@ class Database:
         self.processes.send("gone", id)
         ended = [] if row.ended_at is not None else self._settle_removed(row, id, now=now)
         size = self._execute("SELECT size FROM streams WHERE key = ?", (row.key,)).fetchone()[0]
-        self._execute("DELETE FROM tail WHERE stream = ?", (row.key,))
+        self.tail.remove(row.key)
         gone = self._forget([(row.key, id, size)], now=now)
         return gone._replace(ended_streams=ended)
 
     def _settle_removed(self, row: Row, id: str, *, now: float) -> list[StreamEnded]:
         """Settle a running stream that is removed; return it if it had begun."""
-        live = [data for first, data in self._tails_of([row.key])[row.key] if first > row.last]
+        live = self.tail.unfiled(row.key, row.last)
         if not (row.last or live):
             return []
         info, events = self.info(row, id), self._logged(row.key, live)
@@ -448,8 +404,7 @@ class Database:
         """Remove the rows of a stream that this process appended before it knew of its removal."""
         row = self.find(id)
         if row is not None:
-            self._execute("DELETE FROM tail WHERE stream = ?", (row.key,))
-            self._staged.append(partial(self._settle, row.key))
+            self.tail.remove(row.key)
 
     def forget_ended(self, until: float, *, now: float) -> Gone:
         """Remove some of the streams that ended by then."""
@@ -483,7 +438,7 @@ class Database:
             self._execute("DELETE FROM claims WHERE stream = ?", (stream,))
             self._execute("DELETE FROM names WHERE stream = ?", (stream,))
             self.accounts.settle(key, stream, NOTHING)  # if it never began
-            self._staged.append(partial(self._settle, key))
+            self.tail.stop_soon(key)
         return Gone([stream for _, stream, _ in rows], sum(size for *_, size in rows))
 
     def purge(self) -> bool:
@@ -514,33 +469,6 @@ class Database:
         )
         self.accounts.forget_idle(now=now)
         self.processes.tidy()
-
-    def tail_end(self) -> int:
-        """Return the next key of the tail if it has dead rows, else 0."""
-        return self._next if self._next - self._oldest > self._live else 0
-
-    def sweep_tail(self, count: int) -> int:
-        """Remove so many rows from the front of the tail, moving live ones to its end.
-
-        Returns the key of the first row that stays in place.
-        """
-        end = min(self._oldest + count, self._next)
-        for stream, first, data in self._execute(
-            "SELECT stream, first, events FROM tail WHERE key >= ? AND key < ? ORDER BY key",
-            (self._oldest, end),
-        ).fetchall():
-            if first > self._filed.get(stream, first):
-                self._execute(
-                    "INSERT INTO tail VALUES (?, ?, ?, ?)", (self._next, stream, first, data)
-                )
-                self._next += 1
-        self._execute("DELETE FROM tail WHERE key >= ? AND key < ?", (self._oldest, end))
-
-        def swept() -> None:
-            self._oldest = end
-
-        self._staged.append(swept)
-        return end
 
     # Orphaned streams
 
@@ -577,7 +505,8 @@ class Database:
                 (process, RECOVERED_AT_ONCE),
             ).fetchall()
         ]
-        ended = [self._end_orphan(key, tail, now) for key, tail in self._tails_of(keys).items()]
+        tails = self.tail.rows_of(keys)
+        ended = [self._end_orphan(key, tail, now) for key, tail in tails.items()]
         return EndedOrphans(len(keys), [one for one in ended if one is not None])
 
     def _end_orphan(self, key: int, tail: Sequence[TailRow], now: float) -> StreamEnded | None:
@@ -629,25 +558,6 @@ class Database:
         for data in live:
             yield from map(decode, data.split(b"\n"))
 
-    def _tails_of(
-        self, keys: Sequence[int], *, after: int = 0, end: int = 2**63 - 1
-    ) -> dict[int, list[TailRow]]:
-        """Return the rows of streams in the tail, filed or not, in the order of events.
-
-        Only rows with keys between `after` and `end`, both excluded.
-        """
-        tails: dict[int, list[TailRow]] = {key: [] for key in keys}
-        marks = ",".join("?" * len(keys))
-        where = f"key > ? AND key < ? AND stream IN ({marks})"
-        for stream, first, data in self._execute(
-            f"SELECT stream, first, events FROM tail WHERE {where}",  # noqa: S608  (marks only)
-            (after, end, *keys),
-        ):
-            tails[stream].append((first, data))
-        for rows in tails.values():
-            rows.sort()
-        return tails
-
     # Streams of other processes
 
     def read_progress(
@@ -660,20 +570,14 @@ class Database:
         version = self._execute("PRAGMA data_version").fetchone()[0]
         if version == self._polled_version and all(position.at for position in positions):
             return False, None
-        with self._snapshot():
+        self._execute("BEGIN")  # one state of the file
+        try:
             noted, found = self.processes.has_notes(), self._find_progress(positions)
+        finally:
+            self._execute("COMMIT")
         # Notes that could not be taken are found again.
         self._polled_version = -1 if noted else version
         return noted, found
-
-    @contextmanager
-    def _snapshot(self) -> Iterator[None]:
-        """Read one state of the file."""
-        self._execute("BEGIN")
-        try:
-            yield
-        finally:
-            self._execute("COMMIT")
 
     def _find_progress(self, positions: Sequence[WatchPosition]) -> list[Progress]:
         marks = ",".join("?" * len(positions))
@@ -687,31 +591,9 @@ class Database:
             groups.setdefault((position.process, position.at), []).append(position.key)
         tails: dict[int, tuple[list[TailRow], int]] = {}
         for (process, at), keys in groups.items():
-            end = self._tail_end_of(process)
-            new = self._tails_of(keys, after=max(at, _range(process)[0]), end=end + 1)
-            tails |= {key: (tail, max(at, end)) for key, tail in new.items()}
+            new, end = self.tail.read_new(keys, process, at)
+            tails |= {key: (tail, end) for key, tail in new.items()}
         return [Progress(rows.get(position.key), *tails[position.key]) for position in positions]
-
-    def _tail_end_of(self, process: int) -> int:
-        """Return the last key of a process in the tail, or the bound of its range."""
-        low, high = _range(process)
-        last = self._execute(
-            "SELECT key FROM tail WHERE key > ? AND key < ? ORDER BY key DESC LIMIT 1", (low, high)
-        ).fetchone()
-        return last[0] if last else low
-
-
-def _range(process: int) -> tuple[int, int]:
-    """Return the bounds of a process's keys in the tail, both excluded."""
-    return process << RANGE_BITS, (process + 1) << RANGE_BITS
-
-
-def _events_of(rows: Sequence[TailRow], after: int) -> Iterator[Event]:
-    """Yield the events after a cursor."""
-    for first, data in rows:
-        lines = data.split(b"\n")
-        yield from map(decode, lines[max(after + 1 - first, 0) :])
-        after = max(after, first + len(lines) - 1)
 
 
 def _pack(events: Iterable[Event]) -> bytes:

@@ -45,7 +45,6 @@ from ..supervision import Supervisor, wait_for
 from ..tail import Tail
 from ..values import Claim, LogSize, Look, may_see
 from .database import (
-    SWEPT_AT_ONCE,
     Database,
     Durable,
     EndedOrphans,
@@ -428,9 +427,9 @@ class SqliteLog(EventLog):
             pass
         while await self._write(self._database.purge):
             pass
-        swept, end = 0, await self._write(self._database.tail_end)
+        swept, end = 0, await self._write(self._database.tail.end)
         while swept < end:
-            swept = await self._write(partial(self._database.sweep_tail, SWEPT_AT_ONCE))
+            swept = await self._write(self._database.tail.sweep)
         await self._write(partial(self._database.tidy, now=now))
         await self._write(self._database.touch)
         await self._pay()

@@ -201,15 +201,15 @@ def _prepare(connection: sqlite3.Connection) -> None:
 def reason(error: OSError | sqlite3.Error) -> str:
     """Explain what is wrong with the file."""
     if isinstance(error, OSError):
-        return f"it cannot be made: {error.strerror}"
+        return f"it cannot be created: {error.strerror}"
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith("SQLITE_BUSY"):
         return "another process uses it; stop that one or choose another file"
     if name == "SQLITE_NOTADB":
-        return "it is no SQLite database; choose another file"
+        return "it is not an SQLite database; choose another file"
     if name.startswith("SQLITE_CORRUPT"):
         return f"it is damaged ({error}); restore it or choose another file"
-    # A file that may only be read cannot be locked for writing either.
+    # A read-only file cannot be locked for writing either.
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_IOERR_LOCK")):
         return "it cannot be opened for writing; check its permissions and its directory's"
     if name == "SQLITE_FULL":
