@@ -57,8 +57,8 @@ def build_log(
     if kind != "sqlite":
         if workers > 1:
             raise LogRefused(
-                f"workers: {workers} processes need a log that they share, and 'memory' is none; "
-                "take --log sqlite:///PATH or --log redis://HOST/DB"
+                f"workers: {workers} processes cannot share a log in memory; "
+                "use --log sqlite:///PATH or --log redis://HOST/DB"
             )
         accounts = MemoryAccounts(MemoryRows(clock.monotonic))
         memory = MemoryLog(**options, accounts=accounts, now=clock.monotonic)

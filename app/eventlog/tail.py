@@ -19,8 +19,7 @@ class Tail:
         self.over = False
         """Whether it is closed: readers read pages instead."""
         self.missing_since: float | None = None
-        self.behind_since: float | None = None
-        """Since when its stream is missing, and since when it lags behind it."""
+        """Since when Redis lacks the stream."""
         self.used_at = now
         self.followers: list[Follower] = []
         self._events: list[Event] = []
