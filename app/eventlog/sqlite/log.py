@@ -23,7 +23,7 @@ import structlog
 
 from ...errors import RelayError, RequestError, ServiceError, shutting_down
 from ...events import Event, Stopper, StreamEnd
-from ...ledger.accounts import NOTHING, AccountState, LimitReached, Settlement
+from ...ledger.accounts import AccountState, LimitReached, Settlement
 from ..broadcast import Channel, channel_full, check_message
 from ..contract import PAGE, EventLog, Follower, Placed
 from ..entries import Entries, Entry, size_of
@@ -56,7 +56,7 @@ from .database import (
 )
 from .feed import Feed
 from .processes import Note
-from .runs import Batch, Run
+from .runs import REMOVED, Batch, Run
 from .writer import Writer
 
 KEEP_S = 10
@@ -89,9 +89,6 @@ TALLY_S = 5.0
 
 READERS_SURE_S = 0.5
 """For how long readers in other processes are sure to stay."""
-
-_REMOVED = -1
-"""The size of a batch whose stream another process has removed."""
 
 T = TypeVar("T")
 log = structlog.get_logger("seseragi.eventlog")
@@ -306,7 +303,8 @@ class SqliteLog(EventLog):
         run.batches.append(batch)
         # The upstream is called once the first event is stored.
         work = Durable if run.bound and batch.first == 1 else partial
-        self._writer.submit(work(self._store, batch), partial(self._stored, batch))
+        store = work(run.store, self._database, batch)
+        self._writer.submit(store, partial(self._stored, batch))
         return batch
 
     async def read(
@@ -488,44 +486,11 @@ class SqliteLog(EventLog):
 
     # In the writer's thread
 
-    def _store(self, batch: Batch) -> int | None:
-        """Write a batch; return its size, or None if one before it was not written."""
-        run = batch.run
-        if run.write_error is not None:
-            return None
-        size = self._database.append(run.key, batch.first, batch.events)
-        if size is None:
-            return _REMOVED
-        if batch.ends:
-            waiting = [event for before in run.batches for event in before.events]
-            unfiled = [*run.entry.events[run.filed :], *waiting]
-            self._database.file(run.key, run.filed + 1, unfiled)
-            last = run.filed + len(unfiled)
-            self._database.end(run.key, at=batch.at, last=last, size=run.size + size)
-            self._database.accounts.settle(run.key, run.stream, batch.settlement or NOTHING)
-        return size
-
-    def _end_late(self, run: Run) -> bool:
-        """Write the end that could not be written; False if the stream was removed."""
-        events, at = run.entry.events, run.entry.ended_at
-        self._database.file(run.key, run.filed + 1, events[run.filed :])
-        ended = self._database.end(run.key, at=at or 0, last=len(events), size=run.size)
-        self._database.accounts.settle(run.key, run.stream, run.settlement)
-        return ended
-
     def _forget_owed(self, stream: str, run: Run) -> Gone:
         """Remove a stream whose end could not be written, and settle it."""
         self._database.accounts.settle(run.key, stream, run.settlement)
         gone = self._database.forget(stream, now=self._wall())
         return gone._replace(ended_streams=[run.entry.orphaned().ended] if gone.ids else [])
-
-    def _file(self, run: Run) -> int | None:
-        """File the shown events; return the number of the last one."""
-        if run.ending:  # the end files it
-            return None
-        unfiled = run.entry.events[run.filed :]
-        self._database.file(run.key, run.filed + 1, unfiled)
-        return run.filed + len(unfiled)
 
     def _row(self, stream: str, owner: str | None = None) -> Row:
         row = self._database.find(stream)
@@ -549,7 +514,7 @@ class SqliteLog(EventLog):
     def _stored(self, batch: Batch, size: int | None, error: BaseException | None) -> None:
         run = batch.run
         run.batches.popleft()
-        if size == _REMOVED and self._runs.get(run.stream) is run:
+        if size == REMOVED and self._runs.get(run.stream) is run:
             self._drop(run.stream)
         if self._runs.get(run.stream) is not run:
             owner = run.entry.info.owner
@@ -600,7 +565,7 @@ class SqliteLog(EventLog):
             return
         run.filing = True
         run.filed_size = run.size
-        self._writer.submit(partial(self._file, run), partial(self._on_filed, run))
+        self._writer.submit(partial(run.file, self._database), partial(self._on_filed, run))
 
     def _on_filed(self, run: Run, last: int | None, error: BaseException | None) -> None:
         run.filing = False
@@ -721,7 +686,7 @@ class SqliteLog(EventLog):
         for stream, run in list(self._owed.items()):
             with contextlib.suppress(ServiceError):
                 tell = partial(self._on_paid, stream, run)
-                await self._write(partial(self._end_late, run), tell)
+                await self._write(partial(run.end_late, self._database), tell)
 
     def _on_paid(self, stream: str, run: Run, ended: bool) -> None:
         self._owed.pop(stream, None)

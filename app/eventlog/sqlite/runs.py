@@ -7,6 +7,10 @@ from collections.abc import Sequence
 from ...events import Event, StreamEnd
 from ...ledger.accounts import NOTHING, Settlement
 from ..entries import Entry
+from .database import Database
+
+REMOVED = -1
+"""The size of a batch whose stream another process has removed."""
 
 
 class Batch:
@@ -91,3 +95,55 @@ class Run:
     @property
     def stream(self) -> str:
         return self.entry.info.id
+
+    # In the writer's thread
+
+    def store(self, database: Database, batch: Batch) -> int | None:
+        """Write a batch; return its size, or None if one before it was not written."""
+        if self.write_error is not None:
+            return None
+        size = database.append(self.key, batch.first, batch.events)
+        if size is None:
+            return REMOVED
+        if batch.ends:
+            waiting = [event for before in self.batches for event in before.events]
+            self._end(
+                database,
+                [*self.entry.events[self.filed :], *waiting],
+                at=batch.at,
+                size=self.size + size,
+                settlement=batch.settlement or NOTHING,
+            )
+        return size
+
+    def end_late(self, database: Database) -> bool:
+        """Write the end that could not be written; False if the stream was removed."""
+        return self._end(
+            database,
+            self.entry.events[self.filed :],
+            at=self.entry.ended_at or 0,
+            size=self.size,
+            settlement=self.settlement,
+        )
+
+    def _end(
+        self,
+        database: Database,
+        unfiled: Sequence[Event],
+        *,
+        at: float,
+        size: int,
+        settlement: Settlement,
+    ) -> bool:
+        database.file(self.key, self.filed + 1, unfiled)
+        ended = database.end(self.key, at=at, last=self.filed + len(unfiled), size=size)
+        database.accounts.settle(self.key, self.stream, settlement)
+        return ended
+
+    def file(self, database: Database) -> int | None:
+        """File the shown events; return the number of the last one."""
+        if self.ending:  # the end files them
+            return None
+        unfiled = self.entry.events[self.filed :]
+        database.file(self.key, self.filed + 1, unfiled)
+        return self.filed + len(unfiled)
