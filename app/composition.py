@@ -286,9 +286,9 @@ def build_parts(
             clock=clock.monotonic,
         ),
         observer=observer,
-        pseudonym=ViaName(),
+        via_name=ViaName(),
         clock=clock,
-        tells_content=settings.traces and settings.trace_content,
+        trace_content=settings.traces and settings.trace_content,
     )
 
 

@@ -1,6 +1,7 @@
-"""What a relayed token costs, beside other relays: `python -m bench`.
+"""The cost of a relayed token, beside other relays or other commits: `python -m bench`.
 
-    python -m bench [table] [--quick] [--rounds N] [--only PARTS] [--peer litellm] [--json FILE]
+    python -m bench [table] [--quick] [--rounds N] [--only PARTS] [--tls] [--peer litellm]
+    python -m bench against COMMIT [COMMIT...] [--python PATH] [the same options]
     python -m bench growth [--quick] [--plots FOLDER]
     python -m bench soak [--streams 100000]
     python -m bench redis [--quick] [--rounds N] [--only PARTS] [--json FILE]
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bench import figures, growth, redis, soak, table
+from bench import against, figures, growth, redis, soak, table
 from bench.load import Load, Unavailable, build
 from bench.machine import cores, describe, summary
 from bench.measures import PARTS, QUICK, Plan, Row, measure, say
@@ -38,8 +39,12 @@ def main(words: Sequence[str] | None = None) -> int:
                 return soak.run(load, core, streams=options.streams)
             case "redis":
                 return _redis(options, load, core, plan)
+            case "against":
+                with against.checked_out(options.commits, options.python) as relays:
+                    beside = [copying] if (copying := nginx()) else []
+                    return _table(options, load, core, plan, [*relays, *beside])
             case _:
-                return _table(options, load, core, plan)
+                return _table(options, load, core, plan, _relays(options))
     except Unavailable as fault:
         say(f"bench: {fault}")
         return 2
@@ -53,9 +58,11 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "what", nargs="?", default="table", choices=("table", "growth", "soak", "redis")
-    )
+    kinds = ("table", "against", "growth", "soak", "redis")
+    parser.add_argument("what", nargs="?", default="table", choices=kinds)
+    parser.add_argument("commits", nargs="*", metavar="COMMIT", help="of against: to compare with")
+    parser.add_argument("--python", default=sys.executable, help="of against: the interpreter")
+    parser.add_argument("--tls", action="store_true", help="also with the upstream behind TLS")
     parser.add_argument("--quick", action="store_true", help="shorter, one round, less exact")
     parser.add_argument("--rounds", type=int, help="of each relay, taking turns")
     parser.add_argument(
@@ -78,10 +85,13 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def _table(options: argparse.Namespace, load: Load, core: int, plan: Plan) -> int:
-    rows = measure(_relays(options), load, core, plan)
-    ours = [figures.measure(load, core, plan)] if not plan.parts or "figures" in plan.parts else []
-    print(table.render(rows))
+def _table(
+    options: argparse.Namespace, load: Load, core: int, plan: Plan, relays: list[Relay]
+) -> int:
+    rows = measure([*relays, *map(peer, options.peer)], load, core, plan)
+    figured = "figures" in plan.parts or not plan.parts
+    ours = [figures.measure(load, core, plan)] if figured else []
+    print(table.render(rows, relays[0].name if options.what == "against" else table.BASE))
     for row in ours:
         print("\n" + table.render_figures(row, figures.SILENCE_S))
     print("\n" + table.noise(rows))
@@ -93,7 +103,7 @@ def _table(options: argparse.Namespace, load: Load, core: int, plan: Plan) -> in
         for part, late_ms in row.late.items():
             print(f"{row.relay.name}, {part}: not quiet, the load itself was {late_ms:.0f} ms late")
     _write(options.json, rows + ours)
-    return int(any(row.complaints for row in rows + ours if row.relay.name.startswith("seseragi")))
+    return int(any(row.complaints for row in rows + ours if row.relay.ours))
 
 
 def _redis(options: argparse.Namespace, load: Load, core: int, plan: Plan) -> int:
@@ -112,9 +122,15 @@ def _plan(options: argparse.Namespace) -> Plan:
     known = redis.PARTS if options.what == "redis" else (*PARTS, "figures")
     plan = QUICK if options.quick else Plan()
     parts = tuple(filter(None, options.only.split(",")))
+    if options.what == "against":
+        if not options.commits:
+            raise Unavailable("against: name a commit to compare with")
+        parts = parts or against.PARTS
+    elif options.commits:
+        raise Unavailable(f"{options.what} takes no commits; use: python -m bench against COMMIT")
     if unknown := set(parts) - set(known):
         raise Unavailable(f"unknown part {unknown.pop()!r}; parts: {', '.join(known)}")
-    return replace(plan, rounds=options.rounds or plan.rounds, parts=parts)
+    return replace(plan, rounds=options.rounds or plan.rounds, parts=parts, tls=options.tls)
 
 
 def _relays(options: argparse.Namespace) -> list[Relay]:
@@ -126,7 +142,7 @@ def _relays(options: argparse.Namespace) -> list[Relay]:
     relays.append(own())
     if not options.quick:
         relays.append(own("seseragi, native", path="/v1/chat"))
-    return relays + [peer(text) for text in options.peer]
+    return relays
 
 
 if __name__ == "__main__":

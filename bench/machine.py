@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
@@ -40,6 +41,18 @@ def summary(found: Mapping[str, object]) -> str:
     """Put what matters most of it into a line."""
     names = ("date", "cpu", "kernel", "python", "commit")
     return f"{found['cores']} cores, " + ", ".join(str(found[name]) for name in names)
+
+
+def resident_kib(pid: int) -> int:
+    """Return the resident memory of a process and its children."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(status.split("VmRSS:")[1].split()[0]) + sum(map(resident_kib, map(int, children)))
+
+
+def cpu_s(pid: int) -> float:
+    """Return the user and system time of a process so far."""
+    return time.clock_gettime((~pid << 3) | 2)  # the kernel's clock of a process's CPU time
 
 
 def _cpu() -> str:

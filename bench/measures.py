@@ -1,21 +1,28 @@
-"""What is measured of each relay: one function a part, which gives columns of the table.
+"""The parts of the measurement, one function each, which returns lines of the table.
 
 Rounds take turns over the relays, since machines differ from minute to minute, and every round
 of a relay is a fresh process: memory is measured first, before any heap is left over.
 """
 
+import contextlib
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from bench.load import Load, Result, Target, Unavailable
-from bench.relays import Relay, started
+from bench.machine import cpu_s, resident_kib
+from bench.relays import Relay, environ_of, started
+from bench.tls import terminated
 
 Figures = dict[str, float]
 DENSE_STREAMS = 300
 RATE = 20
 IDLE_STREAMS = 300
 LATE_MS = 5
+TLS = "tls_"
+"""Before the names of figures that were measured with the upstream behind TLS."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,8 @@ class Plan:
     search_seconds: float = 2.5
     precision: float = 0.04
     parts: tuple[str, ...] = ()
+    tls: bool = False
+    """Measure also with the upstream behind TLS."""
 
 
 QUICK = Plan(rounds=1, seconds=1.5, request_seconds=0.5, search_seconds=1.5, precision=0.15)
@@ -56,6 +65,33 @@ class Row:
         if result.late_ms.p99 > LATE_MS:
             self.late[part] = max(self.late.get(part, 0), result.late_ms.p99)
         return result
+
+
+def imported(load: Load, target: Target, plan: Plan, row: Row) -> Figures:
+    """Import the relay in a process of its own; the second time, with its bytecode stored."""
+    if not row.relay.imported:
+        return {}
+    for _ in range(2):
+        done = subprocess.run(
+            row.relay.imported,
+            env=environ_of(row.relay, {}),
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise Unavailable(f"import: {done.stderr.strip()[-300:]}")
+    modules, seconds = done.stdout.split()
+    return {"import_modules": float(modules), "import_cpu_s": float(seconds)}
+
+
+def rest(load: Load, target: Target, plan: Plan, row: Row) -> Figures:
+    """Memory and CPU of a relay that has just begun to listen."""
+    if target.pid is None:
+        return {}
+    memory = {"rest_mib": resident_kib(target.pid) / 1024}
+    return memory | ({"start_cpu_s": cpu_s(target.pid)} if row.relay.imported else {})
 
 
 def idle(load: Load, target: Target, plan: Plan, row: Row) -> Figures:
@@ -115,6 +151,8 @@ def _guess(row: Row) -> float:
 
 
 PARTS: dict[str, Callable[[Load, Target, Plan, Row], Figures]] = {
+    "import": imported,
+    "rest": rest,
     "idle": idle,
     "requests": requests,
     "dense": dense,
@@ -126,27 +164,48 @@ WITHOUT_RELAY = ("requests", "dense")
 """What says something where there is no relay: what the measuring itself adds."""
 
 
+WITHOUT_TLS = ("import", "rest")
+"""What has nothing to do with the upstream."""
+
+
 def measure(relays: list[Relay], load: Load, core: int, plan: Plan) -> list[Row]:
-    """Run all parts of all rounds; say on stderr what is going on."""
+    """Run all parts of all rounds; report progress on stderr."""
     rows = [Row(relay) for relay in relays]
-    for number in range(plan.rounds):
-        for row in list(rows):
-            try:
-                _round(row, load, core, plan, f"round {number + 1} of {plan.rounds}")
-            except Unavailable as fault:
-                row.complaints.append(str(fault))
-                say(f"{row.relay.name}: {fault}")
+    with contextlib.ExitStack() as stack:
+        behind = stack.enter_context(terminated(load)) if plan.tls else None
+        for number in range(plan.rounds):
+            for row in rows:
+                where = f"round {number + 1} of {plan.rounds}, {row.relay.name}"
+                try:
+                    _round(row, load, core, plan, where)
+                    if behind is not None and row.relay.command:
+                        _round(row, load, core, plan, f"{where}, TLS", behind)
+                except Unavailable as fault:
+                    row.complaints.append(str(fault))
+                    say(f"{row.relay.name}: {fault}")
     return rows
 
 
-def _round(row: Row, load: Load, core: int, plan: Plan, where: str) -> None:
-    names = PARTS if row.relay.command else WITHOUT_RELAY
-    with started(row.relay, load.upstream_port, core) as target:
-        for name in names:
-            if plan.parts and name not in plan.parts:
-                continue
-            say(f"{where}, {row.relay.name}: {name}")
-            row.add(PARTS[name](load, target, plan, row))
+def _round(
+    row: Row,
+    load: Load,
+    core: int,
+    plan: Plan,
+    where: str,
+    behind: tuple[int, Path] | None = None,
+) -> None:
+    names = set(PARTS if row.relay.command else WITHOUT_RELAY)
+    port, authority = behind or (load.upstream_port, None)
+    if behind:
+        names -= set(WITHOUT_TLS)
+    if plan.parts:
+        names &= set(plan.parts)
+    with started(row.relay, port, core, authority=authority) as target:
+        for name in filter(names.__contains__, PARTS):
+            say(f"{where}: {name}")
+            prefix = TLS if behind else ""
+            found = PARTS[name](load, target, plan, row)
+            row.add({f"{prefix}{figure}": value for figure, value in found.items()})
 
 
 def say(text: str) -> None:

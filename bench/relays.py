@@ -1,10 +1,12 @@
 """The relays that are compared, as rows of data, and how one is run on a core.
 
 In a row's texts `{port}` is where it shall listen, `{upstream}` the base URL of the upstream
-with `/v1`, `{upstream_port}` its port, `{folder}` a fresh folder that is its working directory.
+with `/v1`, `{upstream_port}` its port, `{scheme}` its scheme, `{folder}` a fresh folder that is
+its working directory.
 """
 
 import contextlib
+import itertools
 import os
 import re
 import shutil
@@ -15,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench.load import Target, Unavailable
@@ -38,9 +40,10 @@ http {
   scgi_temp_path {folder}/scgi;
   upstream provider { server 127.0.0.1:{upstream_port} max_fails=0; keepalive 1024; }
   server {
-    listen 127.0.0.1:{port} backlog=4096;
+    listen 127.0.0.1:{port} backlog=4096{listen_options};
+    keepalive_requests 1000000;
     location / {
-      proxy_pass http://provider;
+      proxy_pass {scheme}://provider;{trust}
       proxy_http_version 1.1;
       proxy_set_header connection "";
       proxy_buffering off;
@@ -48,6 +51,10 @@ http {
   }
 }
 """
+TRUST = """
+      proxy_ssl_trusted_certificate {authority};
+      proxy_ssl_verify on;
+      proxy_ssl_name localhost;"""
 LITELLM = """
 model_list:
   - model_name: bench
@@ -76,6 +83,12 @@ class Relay:
     environ: Mapping[str, str] = field(default_factory=dict)
     version: tuple[str, ...] = ()
     """A command that prints it."""
+    imported: tuple[str, ...] = ()
+    """A command that imports it and prints the number of modules and the CPU seconds."""
+
+    @property
+    def ours(self) -> bool:
+        return self.name.startswith("seseragi")
 
 
 DIRECT = Relay("none")
@@ -89,6 +102,9 @@ OWN_ENVIRON = {
 }
 
 
+IMPORT = "import sys, time, app.main; print(len(sys.modules), time.process_time())"
+
+
 def own(name: str = "seseragi", *, path: str = "/v1/chat/completions", **settings: str) -> Relay:
     """Return our relay, as it comes but for the number of streams and the given settings."""
     environ = OWN_ENVIRON | {f"SESERAGI_{key.upper()}": value for key, value in settings.items()}
@@ -99,18 +115,23 @@ def own(name: str = "seseragi", *, path: str = "/v1/chat/completions", **setting
         model="openai/bench",
         environ=environ,
         version=(sys.executable, "-c", "import app; print(app.__version__)"),
+        imported=(sys.executable, "-c", IMPORT),
     )
 
 
-def nginx() -> Relay | None:
-    """Return nginx that copies bytes, if it is installed."""
+def nginx(*, certificate: Path | None = None) -> Relay | None:
+    """Return nginx that copies bytes, if it is installed; with a certificate it serves TLS."""
     program = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
     if program is None:
         return None
     # As root it would drop its rights, and not get at a folder that is root's.
     main = "daemon off; user root;" if os.geteuid() == 0 else "daemon off;"
     command = (program, "-p", "{folder}", "-c", "{folder}/nginx.conf", "-g", main)
-    return Relay("nginx", command, files={"nginx.conf": NGINX}, version=(program, "-v"))
+    # Of a flood it reads two tokens at once, not a buffer full, and puts them into a record.
+    listen = f" ssl; ssl_certificate {certificate}; ssl_certificate_key {certificate};"
+    listen += " proxy_buffer_size 512"
+    text = NGINX.replace("{listen_options}", "" if certificate is None else listen)
+    return Relay("nginx", command, files={"nginx.conf": text}, version=(program, "-v"))
 
 
 def peer(text: str) -> Relay:
@@ -162,11 +183,12 @@ def version_of(relay: Relay) -> str:
     return found[0] if found else ""
 
 
-def free_port(taken: int = 0) -> int:
-    """Find a port below those that the system gives out by itself, other than `taken`."""
-    for port in range(18000 + os.getpid() % 1000 * 10, 32000):
-        if port == taken:
-            continue
+_ports = itertools.count(18000 + os.getpid() % 1000 * 10)
+
+
+def free_port() -> int:
+    """Find a port below those that the system gives out by itself, another at each call."""
+    for port in itertools.takewhile(lambda port: port < 32000, _ports):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
@@ -174,19 +196,29 @@ def free_port(taken: int = 0) -> int:
 
 
 @contextlib.contextmanager
-def started(relay: Relay, upstream_port: int, core: int) -> Iterator[Target]:
-    """Run a relay on one core until it listens; stop it and its children in the end."""
+def started(
+    relay: Relay, upstream_port: int, core: int, *, authority: Path | None = None
+) -> Iterator[Target]:
+    """Run a relay on one core until it listens; stop it and its children in the end.
+
+    With the certificate of an `authority`, the upstream is called over TLS.
+    """
     if not relay.command:
         yield Target(upstream_port, None, path=relay.path, model=relay.model)
         return
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
-        folder, port = Path(name), free_port(upstream_port)
+        folder, port = Path(name), free_port()
+        scheme = "http" if authority is None else "https"
         words = {
             "{port}": str(port),
-            "{upstream}": f"http://127.0.0.1:{upstream_port}/v1",
+            "{upstream}": f"{scheme}://127.0.0.1:{upstream_port}/v1",
             "{upstream_port}": str(upstream_port),
+            "{scheme}": scheme,
+            "{trust}": "" if authority is None else TRUST.replace("{authority}", str(authority)),
             "{folder}": name,
         }
+        if authority is not None:
+            relay = replace(relay, environ={**relay.environ, "SSL_CERT_FILE": str(authority)})
         for file, text in relay.files.items():
             (folder / file).write_text(_filled(text, words))
         process = _start(relay, folder, words, core)
@@ -201,23 +233,27 @@ def started(relay: Relay, upstream_port: int, core: int) -> Iterator[Target]:
 def _start(
     relay: Relay, folder: Path, words: Mapping[str, str], core: int
 ) -> subprocess.Popen[bytes]:
-    environ = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.lower().endswith(("_proxy", "_api_key", "_base_url"))
-        and not name.startswith("SESERAGI_")
-    }
-    environ |= {name: _filled(value, words) for name, value in relay.environ.items()}
     with (folder / "log").open("wb") as log:
         return subprocess.Popen(
             [_filled(word, words) for word in relay.command],
             cwd=folder,
-            env=environ,
+            env=environ_of(relay, words),
             stdout=log,
             stderr=log,
             start_new_session=True,
             preexec_fn=lambda: os.sched_setaffinity(0, {core}),
         )
+
+
+def environ_of(relay: Relay, words: Mapping[str, str]) -> dict[str, str]:
+    """Return our environment without the settings in it, and with those of the relay."""
+    ours = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.lower().endswith(("_proxy", "_api_key", "_base_url"))
+        and not name.startswith("SESERAGI_")
+    }
+    return ours | {name: _filled(value, words) for name, value in relay.environ.items()}
 
 
 def _filled(text: str, words: Mapping[str, str]) -> str:

@@ -1,64 +1,73 @@
-"""The one table: a line a relay, medians over rounds, ratios to nginx where it ran."""
+"""The one table: a column a relay, a line a figure; medians over rounds, ratios to one relay."""
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from bench.measures import Row
+from bench.measures import TLS, Row
 from bench.relays import version_of
 
 Medians = Mapping[str, float]
 BASE = "nginx"
+LINES = {
+    "most_streams": ("most streams", 0),
+    "most_us": ("CPU a token at that load, us", 0),
+    "request_us": ("CPU a short request, us", 0),
+    "first_p50_ms": ("first token p50, ms", 2),
+    "first_p99_ms": ("first token p99, ms", 2),
+    "after_p50_ms": ("first token after 300 streams p50, ms", 2),
+    "after_p99_ms": ("first token after 300 streams p99, ms", 2),
+    "flood_us": ("flood, us/token", 1),
+    "dense_us": ("dense, us/token", 1),
+    "added_p50_ms": ("dense, added p50, ms", 2),
+    "added_p99_ms": ("dense, added p99, ms", 2),
+    "added_p999_ms": ("dense, added p99.9, ms", 2),
+    "idle_kib": ("memory an idle stream, KiB", 0),
+    "rest_mib": ("memory at rest, MiB", 0),
+    "start_cpu_s": ("CPU until it listens, s", 2),
+    "import_modules": ("modules imported", 0),
+    "import_cpu_s": ("CPU to import them, s", 2),
+}
+"""Title of each figure, and its decimals."""
 
-
-@dataclass(frozen=True)
-class Column:
-    title: str
-    names: tuple[str, ...]
-    """Figures that stand in one cell, apart by slashes."""
-    places: tuple[int, ...]
-    ratio: bool = False
-
-
-COLUMNS = (
-    Column("most streams", ("most_streams",), (0,)),
-    Column("us at that load", ("most_us",), (0,), ratio=True),
-    Column("dense, us", ("dense_us",), (0,), ratio=True),
-    Column("flood, us", ("flood_us",), (1,), ratio=True),
-    Column(
-        "added a token p50/p99/p99.9 ms", ("added_p50_ms", "added_p99_ms", "added_p999_ms"), (2,)
-    ),
-    Column("first token p50/p99 ms", ("first_p50_ms", "first_p99_ms"), (2,)),
-    Column("after 300 streams", ("after_p50_ms", "after_p99_ms"), (2,)),
-    Column("us a request", ("request_us",), (0,)),
-    Column("KiB an idle stream", ("idle_kib",), (0,)),
-)
+COSTS = ("most_streams", "most_us", "dense_us", "flood_us", "request_us")
 
 
 def medians(row: Row) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in row.rounds.items()}
 
 
-def render(rows: Sequence[Row]) -> str:
-    """Make a Markdown table of what was measured."""
-    base = next((medians(row) for row in rows if row.relay.name == BASE), {})
-    shown = [c for c in COLUMNS if any(c.names[0] in row.rounds for row in rows)]
+def render(rows: Sequence[Row], base: str = BASE) -> str:
+    """Return a Markdown table of what was measured, with ratios to the relay named `base`."""
     rows = [row for row in rows if row.rounds]
-    lines = [["relay", *(column.title for column in shown)]]
-    lines += [[row.relay.name, *(_cell(c, medians(row), base) for c in shown)] for row in rows]
+    compared = next((row for row in rows if row.relay.name == base), None)
+    lines = [["", *(row.relay.name for row in rows)]]
+    for prefix, title_prefix in (("", ""), (TLS, "TLS: ")):
+        for figure, (title, places) in LINES.items():
+            name = f"{prefix}{figure}"
+            if any(name in row.rounds for row in rows):
+                cells = [_cell(row, name, places, compared) for row in rows]
+                lines.append([title_prefix + title, *cells])
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     lines.insert(1, ["-" * width for width in widths])
     return "\n".join("| " + " | ".join(map(str.ljust, cells, widths)) + " |" for cells in lines)
 
 
-def _cell(column: Column, found: Medians, base: Medians) -> str:
-    if any(name not in found for name in column.names):
+def _cell(row: Row, name: str, places: int, base: Row | None) -> str:
+    values = row.rounds.get(name)
+    if not values:
         return ""
-    text = " / ".join(f"{found[name]:.{column.places[0]}f}" for name in column.names)
-    name = column.names[0]
-    if column.ratio and base.get(name):
-        text += f" ({found[name] / base[name]:.1f}x)"
-    return text
+    text = f"{statistics.median(values):.{places}f}"
+    ratio = None if base is None else _ratio(values, base.rounds.get(name, []))
+    return text if ratio is None else f"{text} ({ratio:.2f}x)"
+
+
+def _ratio(values: Sequence[float], base: Sequence[float]) -> float | None:
+    """Return the median ratio of two relays' rounds, side by side if none is missing."""
+    if not base or not all(base):
+        return None
+    if len(values) == len(base):
+        return statistics.median(a / b for a, b in zip(values, base, strict=True))
+    return statistics.median(values) / statistics.median(base)
 
 
 def render_figures(row: Row, silence_s: float) -> str:
@@ -87,9 +96,7 @@ def noise(rows: Sequence[Row]) -> str:
         (max(values) - min(values)) / statistics.median(values) * 100
         for row in rows
         for name, values in row.rounds.items()
-        if name in ("most_streams", "most_us", "dense_us", "flood_us", "request_us")
-        and len(values) > 1
-        and statistics.median(values)
+        if name.removeprefix(TLS) in COSTS and len(values) > 1 and statistics.median(values)
     ]
     if not spreads:
         return "one round: nothing is known of the noise"

@@ -163,7 +163,7 @@ def test_pure_layers_do_no_io(part):
 
 
 def test_only_who_works_within_anothers_call_catches_everything():
-    """A relay, what pushes to it, a reader, an observer: none takes others down with it."""
+    """A relay, what pushes to it, a request, a reader, an observer: none takes others down."""
     broad = [
         name
         for name, path in modules()
@@ -174,6 +174,7 @@ def test_only_who_works_within_anothers_call_catches_everything():
 
     expected = [
         "api.event_stream",
+        "api.middleware",
         "generation.run",
         "identity.hook",
         "records.redaction",

@@ -1,15 +1,12 @@
-"""The routes, and the ASGI middleware around them."""
+"""The routes, and the ASGI app that serves them."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Scope
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
@@ -22,6 +19,7 @@ from ..generation.deadlines import Limits
 from ..generation.hub import Hub
 from ..identity.authenticator import Authenticator
 from ..identity.hook import IdentifyHook
+from ..identity.principal import Principal
 from ..identity.tokens import Tokens
 from ..settings import Settings
 from ..telemetry.metrics import Metrics
@@ -38,7 +36,6 @@ from . import (
     models,
     openapi,
     page,
-    problems,
     request_echo,
     responses,
     share,
@@ -54,7 +51,6 @@ from .hosts import HostNames
 from .http_settings import HttpSettings
 from .middleware import RequestMiddleware, Watch
 from .rate_limit_headers import RATE_LIMIT_HEADERS
-from .request import PRINCIPAL
 
 if TYPE_CHECKING:
     from ..telemetry.tracing import Tracing
@@ -83,28 +79,12 @@ def build_app(
 
     Without `tracing` requests have no spans. A `hook` identifies callers instead of credentials.
     """
-    app = Starlette(
-        routes=routes,
-        exception_handlers={
-            RelayError: partial(_refuse, hub),
-            HTTPException: problems.on_http_error,
-            Exception: problems.on_bug,
-        },
-    )
-    app.router.redirect_slashes = False  # an absolute URL, wrong behind a proxy
     local_origins = settings.local_origins
     if local_origins is None:  # allowed if only this machine can reach the relay
         # With a hook the server is the host application's, and pages bring cookies.
         local_origins = hook is None and is_loopback(settings.host)
-    authenticated = Authentication(
-        app,
-        authenticator,
-        loopback_only=not settings.identity.trusted,
-        hook=hook,
-    )
-    # Outside authentication, so that pages can read its errors.
-    with_cors = CORSMiddleware(
-        authenticated,
+    add_cors = partial(
+        CORSMiddleware,
         allow_origins=settings.cors_origins,
         allow_origin_regex=LOCAL_ORIGINS if local_origins else None,
         allow_methods=("GET", "POST", "DELETE"),
@@ -123,10 +103,14 @@ def build_app(
         from .tracing import RequestSpans
 
         watches.append(RequestSpans(tracing, partial(_path_of_route, paths)).watch)
-    # Outside Starlette, so that the answer to a bug has these headers too.
     served: ASGIApp = RequestMiddleware(
-        with_cors,
-        guard,
+        routes,
+        guard=guard,
+        authentication=Authentication(
+            authenticator, loopback_only=not settings.identity.trusted, hook=hook
+        ),
+        add_cors=add_cors,
+        on_refused=partial(_report_refusal, hub),
         on_answer=None if measured is None else partial(_count, paths, measured),
         watches=watches,
     )
@@ -145,13 +129,10 @@ def _paths_of(routes: Sequence[BaseRoute]) -> dict[object, str]:
     }
 
 
-async def _refuse(hub: Hub, request: Request, error: Exception) -> Response:
-    """Answer a request that failed without a stream, and report it to the observers."""
-    assert isinstance(error, RelayError)  # noqa: S101  (registered for it)
+def _report_refusal(hub: Hub, request: Request, principal: Principal, error: RelayError) -> None:
+    """Report a request that failed without a stream to the observers."""
     scope = request.scope
-    if (principal := scope.get(PRINCIPAL)) is not None:
-        hub.report_refusal(principal, scope.get("request_id", ""), scope.get(MODEL), error)
-    return problems.on_relay_error(request, error)
+    hub.report_refusal(principal, scope.get("request_id", ""), scope.get(MODEL), error)
 
 
 def _count(paths: Mapping[object, str], measured: Metrics, scope: Scope, status: int) -> None:

@@ -1,4 +1,4 @@
-"""Authentication as pure ASGI middleware; it reads no body.
+"""Authentication of requests by their heads.
 
 Every path needs a credential except those listed here, so that a new route cannot be left open.
 The credential is in `Authorization: Bearer`, or in the header of an official client. A stream
@@ -11,15 +11,15 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 from ..addresses import is_loopback, parse_address
 from ..errors import RelayError, RequestError
 from ..identity.authenticator import Authenticator
 from ..identity.hook import IdentifyHook
 from ..identity.principal import ANYONE, Principal
-from .problems import REALM, refuse
-from .request import PRINCIPAL, path_of
+from .problems import REALM
+from .request import path_of
 
 PAGE: Final = "/"
 ADMIN_PAGE: Final = "/admin"
@@ -56,7 +56,7 @@ class _Credentials(NamedTuple):
 
 
 class Authentication:
-    """Middleware that refuses requests without a valid credential, unless they are public.
+    """Identifies the principal of each request, unless the request is public.
 
     Without an authenticator, or with one for operators only, every request is accepted: with an
     operator's key as that operator's, else as `ANYONE`'s. With `loopback_only`, requests without
@@ -66,31 +66,23 @@ class Authentication:
 
     def __init__(
         self,
-        app: ASGIApp,
         authenticator: Authenticator | None,
         *,
         loopback_only: bool = False,
         hook: IdentifyHook | None = None,
     ) -> None:
-        self._app = app
         self._authenticator = authenticator
         self._loopback_only = loopback_only
         self._hook = hook
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":  # there are none
-            await send({"type": "websocket.close", "code": 1008})
-            return
-        if scope["type"] == "http" and not is_public(scope):
-            try:
-                scope[PRINCIPAL] = await self._identify(scope)
-            except RelayError as error:
-                headers = _challenge(error, scope)
-                await refuse(error, scope, receive, send, headers=headers)
-                return
-        await self._app(scope, receive, send)
+    async def identify(self, scope: Scope) -> Principal | None:
+        """Return the principal that makes a request; None for a public one.
 
-    async def _identify(self, scope: Scope) -> Principal:
+        Raises:
+            RelayError: the request has no valid credential.
+        """
+        if is_public(scope):
+            return None
         authenticator = self._authenticator
         if self._hook is not None and _read_token(scope) is None:
             return await self._hook.authenticate(scope)
@@ -260,7 +252,7 @@ def _is_reachable(host: str) -> bool:
     return not address.is_loopback
 
 
-def _challenge(error: RelayError, scope: Scope) -> dict[str, str]:
+def challenge(error: RelayError, scope: Scope) -> dict[str, str]:
     """Return the header that tells a client that its credential is not valid, if it sent one."""
     if error.code != "unauthenticated" or not _has_credential(scope):
         return {}

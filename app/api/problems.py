@@ -67,14 +67,15 @@ async def refuse(
     await response(scope, receive, send)
 
 
-def on_relay_error(request: Request, error: RelayError) -> Response:
-    """Return the response for an error that an endpoint raised."""
-    return failure(_front_of(request), error, request)
+def on_relay_error(
+    request: Request, error: RelayError, *, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return the response for an error of authentication or of an endpoint."""
+    return failure(_front_of(request), error, request, headers=headers)
 
 
-async def on_http_error(request: Request, error: Exception) -> Response:
+def on_http_error(request: Request, error: HTTPException) -> Response:
     """Return the response for Starlette's own errors (no route, wrong method)."""
-    assert isinstance(error, HTTPException)  # noqa: S101  (registered for it)
     path, method = path_of(request.scope), request.method
     code = _BY_STATUS.get(error.status_code, "invalid_request")
     headers = dict(error.headers or {})
@@ -121,7 +122,8 @@ def _methods_at(request: Request) -> str:
     return ", ".join(sorted({method for route in own or routes for method in route.methods or ()}))
 
 
-async def on_bug(request: Request, error: Exception) -> Response:
+def on_bug(request: Request) -> Response:
+    """Return the response for an unexpected exception."""
     bug = ServiceError("internal", "the relay failed; its log tells more")
     return failure(_front_of(request), bug, request)
 

@@ -69,7 +69,23 @@ class NumberedWriter:
 
     def feed(self, event: Event) -> bytes:
         """Return what the next event adds, which may be nothing."""
-        return b"".join([self._write(frame) for frame in self._renderer.feed(event)])
+        written = b""
+        for data, name in self._renderer.feed(event):
+            self.count += 1
+            number = self._skipped + self.count
+            if number <= self._after:
+                continue
+            if not data.isascii():
+                data = escape_line_ends(data)
+            written += b"%b%bdata: %b%b%d\n\n" % (
+                self._retry,
+                b"event: %b\n" % name.encode() if name else b"",
+                data,
+                self._id,
+                number,
+            )
+            self._retry = b""
+        return written
 
     def skip(self, count: int) -> None:
         """Leave out so many numbers: those of frames that were lost."""
@@ -79,16 +95,6 @@ class NumberedWriter:
     def last(self) -> int:
         """The number of the last frame, left out or not."""
         return self._skipped + self.count
-
-    def _write(self, frame: Frame) -> bytes:
-        self.count += 1
-        number = self._skipped + self.count
-        if number <= self._after:
-            return b""
-        retry, self._retry = self._retry, b""
-        name = b"event: %b\n" % frame.event.encode() if frame.event else b""
-        data = escape_line_ends(frame.data)
-        return b"%b%bdata: %b%b%d\n\n" % (retry, name, data, self._id, number)
 
 
 class ParsedRequest(msgspec.Struct, frozen=True):
@@ -148,7 +154,7 @@ class ClientFormat(NamedTuple):
     """Whether its clients need all frames again when they reconnect."""
     lingers: bool = True
     """Whether its clients can reconnect, so that their streams continue for a while."""
-    asks_again: bool = False
+    client_retries: bool = False
     """Whether its clients retry a request after a retryable error: the official ones twice,
     Claude Code ten times."""
     breaks_off: bool = False

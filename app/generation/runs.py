@@ -69,7 +69,7 @@ class Runs:
         return iter(self._runs)
 
     async def begin(
-        self, record: StreamInfo, request: ChatRequest, terms: StartOptions, *, route: Route
+        self, record: StreamInfo, request: ChatRequest, options: StartOptions, *, route: Route
     ) -> Opened:
         """Run a stream that has been opened in the log and admitted; return its first reader.
 
@@ -77,7 +77,7 @@ class Runs:
             ServiceError: the relay stops, or the log has not taken what the stream is found by.
                 Nobody has been called for it, and its key is free.
         """
-        stream, origin, parts = record.id, terms.origin, self._parts
+        stream, origin, parts = record.id, options.origin, self._parts
         try:
             for name in record.names:
                 await self._log.name(scoped(record.owner, name), stream)
@@ -98,19 +98,21 @@ class Runs:
             observer=parts.observer,
             accounting=parts.accounting,
             reader_counts=partial(self._reader_registry.counts_of, stream),
-            headers=parts.pseudonym.headers(origin),
-            memory=terms.memory,
-            asks_again_s=terms.asks_again_s,
-            tells_content=parts.tells_content,
+            headers=parts.via_name.headers(origin),
+            memory=options.memory,
+            client_retries_s=options.client_retries_s,
+            trace_content=parts.trace_content,
         )
         run = self._runs[stream] = _Run(relay, address=origin.address)
         self._reader_registry.begin(
-            stream, linger_s=terms.linger_s, stop=partial(relay.stop, "cancelled", by="reader_gone")
+            stream,
+            linger_s=options.linger_s,
+            stop=partial(relay.stop, "cancelled", by="reader_gone"),
         )
         run.task.add_done_callback(lambda _: self._ended(stream))
         found = Look(stream, LogState(0, ended=False, owner=record.owner))
-        reader = self._reader_registry.join(found, origin.address, reads=not terms.leaves)
-        if record.key is not None or terms.leaves:
+        reader = self._reader_registry.join(found, origin.address, reads=not options.leaves)
+        if record.key is not None or options.leaves:
             try:
                 await self._await_start(run)
             except BaseException:

@@ -9,14 +9,14 @@ import contextlib
 import select
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextvars import ContextVar
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 import aiohttp
 import httpx2
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.http import RawResponseMessage
-from aiohttp.http_exceptions import BadHttpMessage
+from aiohttp.http_exceptions import BadHttpMessage, HttpProcessingError
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from httpx_aiohttp.httpx2 import AiohttpTransport
 from httpx_aiohttp.httpx2.transport import map_aiohttp_exceptions
@@ -29,9 +29,10 @@ KEEPALIVE_S = 4.0
 
 NO_HEADERS: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
 
-BURST = 4 * 1024
-"""More bytes than that at once are left to the reading task, which takes at most so many per step
-and yields to others after each. libuv would read and push 8 MiB of one socket before the next."""
+BURST = 16 * 1024
+"""More bytes than that at once are left to the reading task, which takes at most so many per step,
+some 50 tokens in 0.5 ms, and yields to others after each. A step of 4 KiB costs a third more a
+token. libuv would read and push 8 MiB of one socket before the next."""
 
 HEAD_END = b"\r\n\r\n"
 """The end of a head, and of a chunked body."""
@@ -41,6 +42,9 @@ INTERIM_HEADS = 16
 
 HEAD_PIECE = 1024
 """Bytes parsed at once before the final head: 40 interim heads."""
+
+KNOWN_URLS = 1024
+"""URLs that are remembered; there are few: one per model."""
 
 ByteSink = Callable[[bytes], bool]
 """Consumes a piece of a body within the read that brought it; False: deliver via the task."""
@@ -167,7 +171,7 @@ class Body(httpx2.AsyncByteStream):
     It raises aiohttp's errors, which are among `http.FAILURES`, and the sink's.
     """
 
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
+    def __init__(self, response: "aiohttp.ClientResponse | PooledResponse") -> None:
         self._response = response
         self._content = content = response.content
         # aiohttp's public method discards unread data when the connection fails.
@@ -195,7 +199,7 @@ class Body(httpx2.AsyncByteStream):
 
     def left(self) -> bytes:
         """Return the bytes that are buffered after the reader stopped waiting."""
-        return self._read(16 * BURST)
+        return self._read(4 * BURST)
 
     def __aiter__(self) -> "Body":
         return self
@@ -287,13 +291,49 @@ class _Response(aiohttp.ClientResponse):
         self._request_info = aiohttp.RequestInfo(info.url, info.method, NO_HEADERS)
 
 
+class PooledResponse:
+    """A response on a pooled connection, with what `Body` needs of aiohttp's own."""
+
+    __slots__ = ("connection", "content")
+
+    def __init__(self, connection: aiohttp.connector.Connection, content: StreamReader) -> None:
+        self.connection: aiohttp.connector.Connection | None = connection
+        self.content = content
+        content.on_eof(self.release)
+
+    def release(self) -> None:
+        """Give the connection back, which closes it unless the body has ended."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.release()
+
+
 class Connector(aiohttp.TCPConnector):
     """A connector that reports reuse, and drops connections with unsolicited data."""
 
-    async def connect(self, *call: Any, **options: Any) -> aiohttp.connector.Connection:
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._keys: dict[URL, aiohttp.client_reqrep.ConnectionKey] = {}
+        """The keys of the pool, by the URLs of earlier calls."""
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, *more: Any, **options: Any
+    ) -> aiohttp.connector.Connection:
         """Return a connection to the upstream itself, through a proxy's tunnel and TLS if any."""
-        link = await super().connect(*call, **options)
+        link = await super().connect(req, *more, **options)
         reused.set(isinstance(link.protocol, Connection) and link.protocol.served)
+        if req.proxy is None:
+            if len(self._keys) >= KNOWN_URLS:
+                self._keys.clear()
+            self._keys[req.original_url] = req.connection_key
+        return link
+
+    async def take(self, url: URL) -> aiohttp.connector.Connection | None:
+        """Return a pooled connection for a URL that was called before, if there is one."""
+        key = self._keys.get(url)
+        link = None if key is None else await self._get(key, [])
+        if link is not None:
+            reused.set(True)
         return link
 
     async def _get(self, *key: Any) -> aiohttp.connector.Connection | None:
@@ -328,15 +368,27 @@ class Transport(AiohttpTransport):
         """Send a call and return the reply once its head arrived.
 
         Equals `handle_async_request` without httpx2's request and response objects: saves
-        80 us.
+        80 us. On a pooled connection it also works without aiohttp's: saves 100 us.
         """
         if not isinstance(self.client, aiohttp.ClientSession):
             self.client = self.get_client()
-        proxy = self.proxy
+        url, proxy = _encoded(call.url), self.proxy
+        connector = self.client.connector
+        if proxy is None and isinstance(connector, Connector):
+            link = await connector.take(url)
+            if link is not None:
+                try:
+                    return await _exchange(link, call)
+                except BaseException as error:
+                    link.close()
+                    if not isinstance(error, Exception):
+                        raise
+                    with map_aiohttp_exceptions():
+                        raise
         with map_aiohttp_exceptions():
             response = await self.client.request(
                 call.method,
-                URL(str(call.url), encoded=True),
+                url,
                 headers=call.headers,
                 data=call.content or None,
                 allow_redirects=False,
@@ -349,6 +401,41 @@ class Transport(AiohttpTransport):
         status, headers = response.status, response.headers
         response.forget_head()
         return Reply(status, headers, Body(response))
+
+
+async def _exchange(link: aiohttp.connector.Connection, call: Call) -> Reply:
+    """Send a call over a pooled connection, and return the reply once its head arrived."""
+    protocol = link.protocol
+    assert protocol is not None  # noqa: S101  (for mypy)
+    assert protocol.transport is not None  # noqa: S101  (the pool has connected ones only)
+    protocol.set_response_params(read_until_eof=True, auto_decompress=False)
+    protocol.transport.writelines([_render_head(call), call.content])
+    while True:
+        try:
+            message, content = await protocol.read()
+        except HttpProcessingError as error:
+            raise httpx2.RemoteProtocolError("not HTTP") from error
+        if message.code >= 200 or message.code == 101:
+            return Reply(message.code, message.headers, Body(PooledResponse(link, content)))
+
+
+def _render_head(call: Call) -> bytes:
+    lines = [
+        f"{call.method} {call.url.raw_path.decode()} HTTP/1.1",
+        f"host: {call.url.netloc.decode()}",
+        *[f"{name}: {value}" for name, value in call.headers.items()],
+    ]
+    if call.content:
+        lines.append(f"content-length: {len(call.content)}")
+    head = "\r\n".join(lines)
+    if head.count("\n") >= len(lines) or head.count("\r") >= len(lines):
+        raise ValueError("a header has a line end")
+    return f"{head}\r\n\r\n".encode()
+
+
+@lru_cache(KNOWN_URLS)
+def _encoded(url: httpx2.URL) -> URL:
+    return URL(str(url), encoded=True)
 
 
 async def read_pieces(response: httpx2.Response) -> AsyncGenerator[bytes]:

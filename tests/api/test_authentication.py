@@ -11,12 +11,12 @@ import httpx2
 import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Scope
 
 from app.api.authentication import MAX_CREDENTIAL, Authentication
-from app.api.request import PRINCIPAL
 from app.composition import Substitutes
 from app.dialects.client_formats import CLIENT_FORMATS
+from app.errors import RelayError
 from app.identity.authenticator import Authenticator
 from app.identity.principal import ANYONE, Principal
 from app.relay import Relay as Composed
@@ -257,42 +257,30 @@ def scope_of(path: str = "/v1/models", **more: Any) -> Scope:
     }
 
 
-async def pass_through(authentication: Authentication | Any, scope: Scope) -> int:
-    """Return the status of a request; 0 if it has been passed on."""
-    said: list[Any] = []
-
-    async def receive() -> Any:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def send(message: Any) -> None:
-        said.append(message)
-
-    await authentication(scope, receive, send)
-    return said[0].get("status", said[0].get("code", 0)) if said else 0
-
-
-async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
-    """Stand for the app: it answers nothing."""
+async def identify(authentication: Authentication, scope: Scope) -> Principal | int | None:
+    """Return the principal of a request, or the status of its refusal."""
+    try:
+        return await authentication.identify(scope)
+    except RelayError as error:
+        return error.status
 
 
 @pytest.mark.parametrize(
     ("server", "status"),
     [
-        *((("127.0.0.1", 8000), 0), (("127.9.9.9", 8000), 0), (("::1", 8000), 0)),
-        *((("::ffff:127.0.0.1", 8000), 0), (None, 0), (("/run/s.sock", None), 0)),
-        *((("testserver", 80), 0), (("localhost", 80), 0)),
+        *((("127.0.0.1", 8000), ANYONE), (("127.9.9.9", 8000), ANYONE), (("::1", 8000), ANYONE)),
+        *((("::ffff:127.0.0.1", 8000), ANYONE), (None, ANYONE), (("/run/s.sock", None), ANYONE)),
+        *((("testserver", 80), ANYONE), (("localhost", 80), ANYONE)),
         *((("172.17.0.2", 8000), 401), (("10.0.0.1", 80), 401), (("fe80::1%eth0", 8000), 401)),
         *((("::ffff:10.0.0.1", 8000), 401), (("2001:db8::1", 8000), 401)),
     ],
 )
-async def test_relay_with_money_is_open_to_its_machine_alone(server, status: int):
-    authentication = Authentication(nothing, None, loopback_only=True)
-    scope = scope_of(server=server)
+async def test_relay_with_money_is_open_to_its_machine_alone(server, status):
+    authentication = Authentication(None, loopback_only=True)
 
-    assert status == await pass_through(authentication, scope)
-    assert (ANYONE if status == 0 else None) == scope.get(PRINCIPAL)
-    assert 0 == await pass_through(authentication, scope_of("/healthz", server=server))
-    assert 0 == await pass_through(Authentication(nothing, None), scope_of(server=server))
+    assert status == await identify(authentication, scope_of(server=server))
+    assert None is await identify(authentication, scope_of("/healthz", server=server))
+    assert ANYONE == await identify(Authentication(None), scope_of(server=server))
 
 
 @pytest.mark.parametrize(
@@ -302,25 +290,31 @@ async def test_relay_with_money_is_open_to_its_machine_alone(server, status: int
         (("x1y2.lambda-url.eu-central-1.on.aws", 443), ("203.0.113.9", 0), 401),
         (("x1y2.lambda-url.eu-central-1.on.aws", 443), None, 401),
         *((("localhost", 443), ("203.0.113.9", 0), 401), (None, ("203.0.113.9", 0), 401)),
-        *((("/run/s.sock", None), ("203.0.113.9", 0), 401), (("LocalHost", 1), None, 0)),
-        *((("/run/s.sock", None), ("127.0.0.1", 0), 0), (("/run/s.sock", None), ("", 0), 0)),
-        *((("testserver", 80), ("testclient", 5), 0), (None, ("::1", 5), 0)),
+        *((("/run/s.sock", None), ("203.0.113.9", 0), 401), (("LocalHost", 1), None, ANYONE)),
+        *(
+            (("/run/s.sock", None), ("127.0.0.1", 0), ANYONE),
+            (("/run/s.sock", None), ("", 0), ANYONE),
+        ),
+        *((("testserver", 80), ("testclient", 5), ANYONE), (None, ("::1", 5), ANYONE)),
         # Where it has one, that counts: a proxy on this machine tells of its own clients.
-        *((("127.0.0.1", 80), ("203.0.113.9", 0), 0), (("10.0.0.1", 80), ("127.0.0.1", 0), 401)),
+        *(
+            (("127.0.0.1", 80), ("203.0.113.9", 0), ANYONE),
+            (("10.0.0.1", 80), ("127.0.0.1", 0), 401),
+        ),
     ],
 )
 async def test_name_in_place_of_an_address_lets_nobody_in_from_elsewhere(server, client, status):
-    authentication = Authentication(nothing, None, loopback_only=True)
+    authentication = Authentication(None, loopback_only=True)
 
-    assert status == await pass_through(authentication, scope_of(server=server, client=client))
+    assert status == await identify(authentication, scope_of(server=server, client=client))
 
 
 @pytest.mark.parametrize("header", ["x-forwarded-for", "x-real-ip", "forwarded", "via", "x-forwarded-proto"])  # fmt: skip
 async def test_forwarded_request_is_not_local(header: str):
-    authentication = Authentication(nothing, None, loopback_only=True)
+    authentication = Authentication(None, loopback_only=True)
     scope = scope_of(server=None, headers=[(header.encode(), b"unknown")])
 
-    assert 401 == await pass_through(authentication, scope)
+    assert 401 == await identify(authentication, scope)
 
 
 PAID = {"OPENAI_API_KEY": "x"}
@@ -355,10 +349,20 @@ async def test_which_relays_are_open(environ, base_url: str, status: int):
 
 
 async def test_websockets_are_closed_before_anything():
-    authentication = Authentication(nothing, known(me=ME))
-    for path in ("/v1/chat", "/", "/static/chat.js"):
-        scope: Scope = {"type": "websocket", "path": path, "headers": []}
-        assert 1008 == await pass_through(authentication, scope)
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        raise AssertionError("nothing is read")
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    own = Substitutes(authenticator=known(me=ME))
+    async with Composed.open(load_settings({}), substitutes=own) as relay:
+        for path in ("/v1/chat", "/", "/static/chat.js"):
+            await relay.app({"type": "websocket", "path": path, "headers": []}, receive, send)
+
+    assert [{"type": "websocket.close", "code": 1008}] * 3 == sent
 
 
 def test_mounted_relay_is_closed_and_its_public_part_open():
@@ -381,7 +385,4 @@ def test_mounted_relay_is_closed_and_its_public_part_open():
 
 
 async def test_public_requests_have_no_principal():
-    scope = scope_of("/healthz")
-    await pass_through(Authentication(nothing, known(me=ME)), scope)
-
-    assert PRINCIPAL not in scope
+    assert None is await identify(Authentication(known(me=ME)), scope_of("/healthz"))

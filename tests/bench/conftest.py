@@ -12,7 +12,7 @@ from tests.ports import free_port
 @pytest.fixture(autouse=True)
 def own_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have relays listen where no server of other tests does."""
-    monkeypatch.setattr("bench.relays.free_port", lambda taken=0: free_port())
+    monkeypatch.setattr("bench.relays.free_port", free_port)
 
 
 @pytest.fixture

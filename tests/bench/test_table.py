@@ -13,21 +13,37 @@ def row(name, **rounds):
     return Row(Relay(name), rounds={key: list(values) for key, values in rounds.items()})
 
 
-def test_the_table_has_medians_and_their_ratios_to_nginx():
+def cells(line):
+    return [cell.strip() for cell in line.split("|")[1:-1]]
+
+
+def test_the_table_has_medians_and_ratios_to_nginx():
     text = table.render([row("nginx", dense_us=[10, 30, 20]), row("ours", dense_us=[41, 40, 100])])
 
-    assert [
-        "| relay | dense, us |",
-        "| ----- | --------- |",
-        "| nginx | 20 (1.0x) |",
-        "| ours  | 41 (2.0x) |",
-    ] == text.splitlines()
+    assert ["", "nginx", "ours"] == cells(text.splitlines()[0])
+    assert ["dense, us/token", "20.0 (1.00x)", "41.0 (4.10x)"] == cells(text.splitlines()[2])
+
+
+def test_a_ratio_is_that_of_the_rounds_that_ran_side_by_side():
+    rows = [row("a", flood_us=[10, 20, 40]), row("b", flood_us=[20, 40, 80])]
+
+    assert "2.00x" in table.render(rows, "a")
+    rows[1].rounds["flood_us"].pop()  # a round went wrong
+    assert "1.50x" in table.render(rows, "a")
+
+
+def test_figures_over_tls_have_lines_of_their_own():
+    text = table.render([row("a", dense_us=[10], tls_dense_us=[30])], "a")
+
+    assert ["dense, us/token", "TLS: dense, us/token"] == [
+        cells(line)[0] for line in text.splitlines()[2:]
+    ]
 
 
 def test_a_relay_that_lacks_a_figure_has_an_empty_cell():
     text = table.render([row("a", dense_us=[10]), row("b", flood_us=[3])])
 
-    assert "| b     |           | 3.0       |" == text.splitlines()[3]
+    assert ["flood, us/token", "", "3.0"] == cells(text.splitlines()[2])
 
 
 def test_the_noise_is_that_of_the_rounds():
@@ -73,4 +89,10 @@ def test_our_own_version_is_known():
 
 def test_an_unknown_part_is_named_and_the_parts_listed(capsys):
     assert 2 == main(["--only", "speed"])
-    assert "'speed'; parts: idle, requests" in capsys.readouterr().err
+    assert "'speed'; parts: import, rest, idle, requests" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["against"], ["table", "HEAD"]])
+def test_commits_are_named_to_compare_with_and_nowhere_else(words, capsys):
+    assert 2 == main(words)
+    assert "commit" in capsys.readouterr().err

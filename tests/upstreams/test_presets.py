@@ -108,7 +108,21 @@ def test_index_of_providers_has_a_row_for_each_preset():
     index = (PROVIDERS / "README.md").read_text(encoding="utf-8")
 
     assert [] == [name for name in PRESETS if row(name) not in index.splitlines()]
-    assert all((PROVIDERS / f"{preset.page}.md").exists() for preset in PRESETS.values())
+
+
+def test_each_preset_has_a_page_or_a_place_in_that_of_the_hosts():
+    hosts = (PROVIDERS / "openai-compatible.md").read_text(encoding="utf-8")
+    without = [name for name in PRESETS if page(name) == "openai-compatible"]
+
+    assert [] == [
+        name for name in without if not re.search(rf"^\| .*`{name}`", hosts, re.MULTILINE)
+    ]
+
+
+def page(name: str) -> str:
+    """The page of a family of presets, or else that of the hosts that copy OpenAI's format."""
+    own = name.partition("-")[0]
+    return own if (PROVIDERS / f"{own}.md").exists() else "openai-compatible"
 
 
 def row(name: str) -> str:
@@ -119,7 +133,7 @@ def row(name: str) -> str:
     keys = " or ".join(f"`{variable}`" for variable in preset.key_env) or preset.without_key
     default = f"`{preset.default_model}`" if preset.default_model else ""
     cells = (
-        f"[`{name}`]({preset.page}.md)",
+        f"[`{name}`]({page(name)}.md)",
         preset.title,
         f"`{preset.dialect}`",
         f"{url}{base}{suffix}".removeprefix(", "),

@@ -1,6 +1,7 @@
 """Bodies: which pieces go to a sink, and which wait for the next step."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 import httpx2
@@ -8,7 +9,7 @@ import pytest
 
 from app.testing.upstream import Hold, Step, Until, chunk, chunked_head, send, serve_upstream
 from app.upstreams.client import open_client
-from app.upstreams.transport import BURST, Body, Call
+from app.upstreams.transport import BURST, Body, Call, _render_head
 from tests.waiting import until
 
 END = send("0\r\n\r\n")
@@ -140,3 +141,63 @@ async def test_who_waits_no_longer_gets_what_has_come() -> None:
 
         await until(has_come)
         await body.aclose()
+
+
+class Recorder:
+    """A server that keeps connections, and records each head that it gets."""
+
+    def __init__(self) -> None:
+        self.heads: list[bytes] = []
+        self.connections = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                self.heads.append(head)
+                await reader.readexactly(int(fields(head)[1].get(b"content-length", 0)))
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+        writer.close()
+
+
+def fields(head: bytes) -> tuple[bytes, dict[bytes, bytes]]:
+    """Return the first line of a head, and its fields by lower-case name."""
+    first, *lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
+    pairs = [line.partition(b":") for line in lines]
+    return first, {name.lower(): value.strip() for name, _, value in pairs}
+
+
+async def ask(call: Call, *, times: int) -> Recorder:
+    recorder = Recorder()
+    server = await asyncio.start_server(recorder.serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    url = call.url.copy_with(port=port)
+    async with server, open_client(connect_timeout_s=5, mounts={}) as client:
+        for _ in range(times):
+            reply = await client.open(call._replace(url=url))
+            assert isinstance(reply.body, Body)
+            assert b"{}" == b"".join([piece async for piece in reply.body])
+            await reply.body.aclose()
+    return recorder
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"x" * 300_000])
+@pytest.mark.parametrize("path", ["/v1/chat", "/v1/a%3Ab/c?key=%20x&b=1", ""])
+async def test_pooled_connection_is_sent_the_same_request(content: bytes, path: str) -> None:
+    method = "POST" if content else "GET"
+    headers = {"accept": "a/b", "accept-encoding": "identity", "user-agent": "us", "x": "é"}
+    if content:
+        headers["content-type"] = "application/json"
+    url = httpx2.URL(f"http://127.0.0.1:1{path}")
+    recorder = await ask(Call(method, url, headers, content), times=3)
+
+    first, second, third = map(fields, recorder.heads)
+    assert 1 == recorder.connections
+    assert first == second == third
+
+
+async def test_pooled_connection_takes_no_line_end_in_a_header() -> None:
+    call = Call("GET", httpx2.URL("http://127.0.0.1:1/"), {"x": "a\r\nhost: b"})
+
+    with pytest.raises(ValueError, match="line end"):
+        _render_head(call)

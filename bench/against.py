@@ -1,0 +1,67 @@
+"""This checkout and other commits as relays to compare, each in a worktree of its own.
+
+Settings are renamed from commit to commit, so each commit's own `bench` names its command.
+"""
+
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bench.load import Unavailable
+from bench.relays import IMPORT, ROOT, Relay, own
+
+PARTS = ("import", "rest", "idle", "requests", "dense", "flood")
+"""What is compared by default; the rest of the table takes minutes."""
+ASK = "import json; from bench.relays import own; print(json.dumps(vars(own())))"
+
+
+@contextlib.contextmanager
+def checked_out(commits: Sequence[str], python: str = sys.executable) -> Iterator[list[Relay]]:
+    """Return the relays of the commits, then that of this checkout, all run with `python`."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as name, contextlib.ExitStack() as stack:
+        relays: list[Relay] = []
+        for commit in commits:
+            folder = Path(name) / f"{len(relays)}"
+            _git("worktree", "add", "--detach", str(folder), _hash_of(commit))
+            stack.callback(_git, "worktree", "remove", "--force", str(folder))
+            relays.append(relay_in(folder, f"seseragi {commit}", python))
+        yield [*relays, relay_in(ROOT, "seseragi", python)]
+
+
+def relay_in(folder: Path, name: str, python: str) -> Relay:
+    """Return the relay of a checkout, as its own `bench.relays.own` starts it."""
+    done = subprocess.run(
+        [python, "-c", ASK], cwd=folder, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise Unavailable(f"{name}: cannot be started: {done.stderr.strip()[-300:]}")
+    fields = json.loads(done.stdout)
+    return replace(
+        own(name),
+        command=tuple(fields["command"]),
+        path=fields["path"],
+        model=fields["model"],
+        environ=fields["environ"],
+        version=(),
+        imported=(python, "-c", IMPORT),
+    )
+
+
+def _hash_of(commit: str) -> str:
+    try:
+        return _git("rev-parse", "--verify", "--end-of-options", f"{commit}^{{commit}}")
+    except Unavailable:
+        raise Unavailable(f"no commit {commit!r} in this clone") from None
+
+
+def _git(*words: str) -> str:
+    command = ["git", "-C", str(ROOT), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Unavailable(f"git {words[0]}: {done.stderr.strip()}")
+    return done.stdout.strip()

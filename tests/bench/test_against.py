@@ -1,0 +1,60 @@
+"""Other commits as relays to compare with."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bench.against import checked_out
+from bench.load import Unavailable
+from bench.measures import Plan, measure
+from bench.relays import ROOT
+from tests.needs import program
+
+
+@pytest.fixture(autouse=True)
+def repository():
+    program("git")
+    if subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], check=False).returncode:
+        pytest.skip("this is no clone of the repository")
+
+
+def test_a_commit_is_a_relay_of_its_own_files_as_long_as_it_is_measured():
+    with checked_out(["HEAD"]) as (then, now):
+        folder = Path(then.environ["PYTHONPATH"])
+        assert (folder / "app" / "main.py").is_file()
+
+    assert ("seseragi HEAD", "seseragi") == (then.name, now.name)
+    assert str(ROOT) == now.environ["PYTHONPATH"]
+    assert then.command == now.command
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("name", ["no-such-commit", "--help"])
+def test_an_unknown_commit_is_named(name):
+    with pytest.raises(Unavailable, match=name), checked_out([name]):
+        pass
+
+
+def test_an_interpreter_that_lacks_our_packages_is_named(tmp_path):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho no module here >&2; exit 1\n")
+    python.chmod(0o755)
+
+    with (
+        pytest.raises(Unavailable, match="HEAD: cannot be started: no module here"),
+        checked_out(["HEAD"], str(python)),
+    ):
+        pass
+
+
+@pytest.mark.proving
+def test_a_commit_is_measured_over_tls_too(load, core, monkeypatch):
+    program("nginx")
+    monkeypatch.setattr("bench.measures.DENSE_STREAMS", 20)
+    parts = ("import", "rest", "dense")
+    with checked_out([]) as relays:
+        (row,) = measure(relays, load, core, Plan(rounds=1, seconds=0.5, parts=parts, tls=True))
+
+    assert [] == row.complaints
+    assert {"import_modules", "rest_mib", "dense_us", "tls_dense_us"} <= row.rounds.keys()
