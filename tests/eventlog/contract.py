@@ -576,7 +576,7 @@ async def test_append_of_an_end_returns_whether_it_is_in_its_place_and_nothing_e
     event_log,
 ):
     told, stopped = telling(event_log), []
-    for log in (event_log, getattr(event_log, "_there", None)):
+    for log in (event_log, getattr(event_log, "_there", event_log)):
         if hasattr(log, "on_stop"):
             log.on_stop(lambda *stop: stopped.append(stop))
     await create(event_log, "st_1")
