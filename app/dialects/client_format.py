@@ -19,7 +19,7 @@ import msgspec
 from ..errors import RelayError, RequestError
 from ..events import Event
 from ..framing.lines import escape_line_ends
-from ..requests import ChatRequest, check_chat
+from ..requests import ChatRequest, check_chat, parse_chat_request
 
 
 class Frame(NamedTuple):
@@ -115,6 +115,15 @@ class ParsedRequest(msgspec.Struct, frozen=True):
             RequestError: `invalid_request`, with the place and the bound.
         """
         check_chat(self.chat)
+
+    @classmethod
+    def of_chat(cls, body: bytes) -> "ParsedRequest":
+        """Parse a request of the relay's own format.
+
+        Raises:
+            RequestError: `invalid_request`.
+        """
+        return cls(parse_chat_request(body))
 
 
 class Failure(NamedTuple):

@@ -357,13 +357,13 @@ class Plan:
         if len(self._errors) < 2 or last.code in FINAL:
             return last
         passing = [error for error in self._errors if error.retryable]
-        reported = last if last.retryable or not passing else passing[-1]
+        final = last if last.retryable or not passing else passing[-1]
         messages = list(dict.fromkeys(error.message for error in self._errors))
         if len(messages) == 1:
             text = f"{last.message} ({len(self._errors)} attempts)"
         else:
             text = f"no target of {model!r} could answer: {'; '.join(messages)}"
-        return type(reported)(reported.code, text, retry_after_s=reported.retry_after_s)
+        return type(final)(final.code, text, retry_after_s=final.retry_after_s)
 
     def _wait_here(self, error: RelayError) -> float | None:
         """Return the wait before this target is tried again, None if it is not."""

@@ -54,7 +54,7 @@ from .retry import Step
 from .settlement import RunSettlement
 from .token_usage import count_input
 
-log = structlog.get_logger("seseragi.relay")
+log = structlog.get_logger("seseragi.generation")
 
 
 class Stopped(NamedTuple):

@@ -45,7 +45,7 @@ MAX_IGNORED: Final = 20
 
 T = TypeVar("T")
 
-log = structlog.get_logger("seseragi.asking")
+log = structlog.get_logger("seseragi.calls")
 
 
 class Counted(NamedTuple):

@@ -136,7 +136,7 @@ class Starts:
         return opened._replace(grant=claim.grant, cassette=choice.cassette)
 
     def outcome_elsewhere(self, stream: str) -> "asyncio.Future[RelayError | None]":
-        """Return the like of `Relay.committed` for a stream that runs in another process."""
+        """Return the like of `Run.committed` for a stream that runs in another process."""
         return self._spawn(await_outcome(self._log, stream))
 
     async def _choose(self, principal: Principal, request: ChatRequest) -> Choice:

@@ -211,7 +211,7 @@ class Protocol(HttpToolsProtocol):
                 # An error is also how a callback stops the parser.
                 reason = error.__context__
                 if not isinstance(reason, RelayError):
-                    reason = RequestError("invalid_request", f"this is no HTTP request: {error}")
+                    reason = RequestError("invalid_request", f"invalid HTTP request: {error}")
                 if not self._last:
                     self._refuse(reason)
                 return
@@ -253,7 +253,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         if self._last:
-            raise RequestError("invalid_request", "there was a request before that was the last")
+            raise RequestError("invalid_request", "the connection is closing; use a new one")
         super().on_message_begin()
         self._state = _ParseState.HEAD
         self._wait = None
@@ -266,7 +266,7 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():
             if self.parser.get_method() == b"CONNECT":
-                raise RequestError("method_not_allowed", "this is no proxy to CONNECT through")
+                raise RequestError("method_not_allowed", "CONNECT is not supported")
             return  # the same head comes again without it
         _check_head(self.headers, self.parser.get_http_version())
         super().on_headers_complete()

@@ -16,7 +16,7 @@ CLIENT_ERRORS = frozenset(
 )
 """Errors of the request, which only its sender can fix."""
 
-log = structlog.get_logger("seseragi.relay")
+log = structlog.get_logger("seseragi.generation")
 
 
 class StreamLog(Observer):

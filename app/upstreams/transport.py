@@ -117,6 +117,8 @@ class Connection(ResponseHandler):
 
     def _end(self) -> None:
         self._answered = True
+        if self.transport is not None and self.transport.get_write_buffer_size():
+            self.force_close()  # the rest of the request would precede the next one
 
     def _ends(self, data: bytes) -> bool:
         """Return whether the response ends where a read does: the rest would belong to the next."""
@@ -415,15 +417,15 @@ async def _exchange(link: aiohttp.connector.Connection, call: Call) -> Reply:
             message, content = await protocol.read()
         except HttpProcessingError as error:
             raise httpx2.RemoteProtocolError("not HTTP") from error
-        if message.code >= 200 or message.code == 101:
+        if not 100 <= message.code < 200 or message.code == 101:
             return Reply(message.code, message.headers, Body(PooledResponse(link, content)))
 
 
 def _render_head(call: Call) -> bytes:
+    headers = {"host": call.url.netloc.decode(), **call.headers}
     lines = [
         f"{call.method} {call.url.raw_path.decode()} HTTP/1.1",
-        f"host: {call.url.netloc.decode()}",
-        *[f"{name}: {value}" for name, value in call.headers.items()],
+        *[f"{name}: {value}" for name, value in headers.items()],
     ]
     if call.content:
         lines.append(f"content-length: {len(call.content)}")

@@ -9,15 +9,14 @@ import pytest
 
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.settings import load_settings
+from app.settings.access import settle_identity
 from app.settings.base_urls import check_headers
-from app.settings.bootstrap_access import settle_identity
-from app.upstreams.presets import PLACES, PRESETS, Preset
+from app.upstreams.presets import PLACES, PRESETS
 
 pytestmark = pytest.mark.pure
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-CONFIGURATION = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
 PROVIDERS = ROOT / "docs/providers"
 
 KEYS = {
@@ -75,32 +74,6 @@ SHARED = [
 @pytest.mark.parametrize("variable", SHARED)
 def test_variable_that_is_set_for_other_reasons_adds_nothing(variable):
     assert () == load_settings({variable: "https://x.example"}).upstreams
-
-
-def added_by(preset: Preset) -> str:
-    """Say for the documents what adds a preset."""
-    key = " or ".join(f"`{variable}`" for variable in preset.key_env)
-    url = f"`{preset.base_url_env}`"
-    match preset.added_by:
-        case "key":
-            return key
-        case "key or URL":
-            return f"{key}, {url}"
-        case "key and URL":
-            return f"{key} with {url}"
-        case "URL":
-            return url
-        case "table":
-            return "a table"
-
-
-def test_configuration_says_what_adds_each_preset():
-    needs = next(line for line in CONFIGURATION.splitlines() if "These need a table" in line)
-    for name, preset in PRESETS.items():
-        if preset.added_by == "table":
-            assert f"`{name}`" in needs
-        else:
-            assert f"| {added_by(preset)} | `{name}` | {preset.title} |" in CONFIGURATION
 
 
 def test_index_of_providers_has_a_row_for_each_preset():
