@@ -97,10 +97,11 @@ def _table(
     )
     figured = "figures" in plan.parts or not plan.parts
     ours = [figures.measure(load, core, plan)] if figured else []
-    print(table.render(rows, relays[0].name if options.what == "against" else table.BASE))
+    base = relays[0].name if options.what == "against" else table.BASE
+    print(table.render(rows, base))
     for row in ours:
         print("\n" + table.render_figures(row, figures.SILENCE_S))
-    print("\n" + table.noise(rows))
+    print("\n" + table.noise(rows, base))
     versions = [f"{row.relay.name} {version_of(row.relay)}" for row in rows if row.relay.version]
     print(", ".join([summary(describe()), *versions]))
     for row in rows + ours:
