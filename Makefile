@@ -1,7 +1,10 @@
-# Thin names for the plain commands of the README and CONTRIBUTING; nothing else.
+# Thin names for the commands of CONTRIBUTING; nothing else.
 PYTHON ?= .venv/bin/python
 
-.PHONY: run quick test check bench
+LOCK = pip-compile --generate-hashes --strip-extras --no-annotate --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
+EXTRAS = --extra bedrock --extra vertex --extra redis --extra prices --extra records --extra postgresql --extra otel
+
+.PHONY: run quick test check bench lock
 
 run:
 	$(PYTHON) -m app
@@ -19,3 +22,8 @@ check:
 
 bench:
 	$(PYTHON) -m bench
+
+lock:
+	$(LOCK) $(EXTRAS) -o requirements-all.lock pyproject.toml
+	$(LOCK) --constraint requirements-all.lock -o requirements.lock pyproject.toml
+	$(LOCK) --extra test --extra dev $(EXTRAS) -o requirements-dev.lock pyproject.toml

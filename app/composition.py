@@ -66,9 +66,9 @@ class Substitutes(NamedTuple):
 NO_SUBSTITUTES = Substitutes()
 
 
-def build_observers() -> list[Observer]:
-    """Build the observers of streams; add further observers here."""
-    return [StreamLog()]
+def build_observers(*optional: Observer | None) -> list[Observer]:
+    """List the observers of streams: the log line, and those that the settings turn on."""
+    return [StreamLog(), *(one for one in optional if one is not None)]
 
 
 def build_metrics(
@@ -286,9 +286,9 @@ def build_parts(
             clock=clock.monotonic,
         ),
         observer=observer,
-        pseudonym=ViaName(),
+        via_name=ViaName(),
         clock=clock,
-        tells_content=settings.traces and settings.trace_content,
+        trace_content=settings.traces and settings.trace_content,
     )
 
 

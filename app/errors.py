@@ -68,8 +68,8 @@ class RelayError(Exception):
     """A failure with a code of `CODES` and a message that is safe to show.
 
     `retry_after_s` is the requested wait in seconds; `provider_code` and `param` are a provider's
-    own code for a request that it refuses, and the field at fault. `said` is a provider's own
-    text, for the operator's log only, never for clients.
+    own code for a request that it refuses, and the field at fault. `provider_message` is a
+    provider's own text, for the operator's log only, never for clients.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class RelayError(Exception):
         retry_after_s: float | None = None,
         provider_code: str | None = None,
         param: str | None = None,
-        said: str = "",
+        provider_message: str = "",
     ) -> None:
         if len(message) > MAX_MESSAGE:
             message = f"{message[: MAX_MESSAGE - 1]}…"
@@ -90,7 +90,7 @@ class RelayError(Exception):
         self.retry_after_s = retry_after_s
         self.provider_code = provider_code
         self.param = param
-        self.said = said
+        self.provider_message = provider_message
 
     @property
     def status(self) -> int:

@@ -125,15 +125,16 @@ class Relay:
         tracing = build_tracing(settings)
         if metrics is not None and lines is not None:
             lines.count_by(metrics.logged)
-        observers = build_observers() if substitutes.observers is None else substitutes.observers
-        own_observers = [one for one in (recorder, history, metrics, tracing) if one is not None]
+        observers = build_observers(recorder, history, metrics, tracing)
+        if substitutes.observers is not None:  # in place of the log line
+            observers[:1] = substitutes.observers
         parts = build_parts(
             settings,
             upstreams=upstreams,
             folder=folder,
             log_parts=log_parts,
             recorder=recorder,
-            observer=Observers([*observers, *own_observers]),
+            observer=Observers(observers),
             substitutes=substitutes,
         )
         hub = Hub(

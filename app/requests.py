@@ -5,12 +5,21 @@ unchanged) and `on_disconnect`. Unknown fields are errors that name them.
 """
 
 import re
+from functools import cached_property
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
 
-from .bounds import MAX_MESSAGES, MAX_TOOLS, MAX_VALUES, check_json, check_parts, check_texts
+from .bounds import (
+    MAX_DEPTH,
+    MAX_MESSAGES,
+    MAX_TOOLS,
+    MAX_VALUES,
+    check_json,
+    check_parts,
+    check_texts,
+)
 from .errors import RequestError
 
 
@@ -196,7 +205,7 @@ Linger = Annotated[float, Meta(ge=0, le=86_400)]
 """Seconds without a reader, a day at most."""
 
 
-class ChatRequest(Body, frozen=True):
+class ChatRequest(Body, frozen=True, dict=True):
     """What `POST /v1/chat` takes. Absent and null mean the same: not set."""
 
     messages: Annotated[list[Message], Meta(min_length=1, max_length=MAX_MESSAGES)]
@@ -263,6 +272,25 @@ class ChatRequest(Body, frozen=True):
     def tier(self) -> str | None:
         """The service tier, if it is not the default."""
         return None if self.service_tier in ("auto", "default") else self.service_tier
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether it is only texts: no parts, tools, cache marks, or fields of other formats.
+
+        Short requests usually are, and skip every check and search for anything else.
+        """
+        if self.tools or self.cache_control or self.provider_options:
+            return False
+        for message in self.messages:
+            if type(message) is ToolMessage or type(message.content) is not str:
+                return False
+            if message.cache_control is not None:
+                return False
+            if type(message) is AssistantMessage and (
+                message.tool_calls or message.refusal or message.reasoning_content
+            ):
+                return False
+        return not (isinstance(self, TranslatedRequest) and (self.client_body or self.extras))
 
 
 class ClientBody(msgspec.Struct, frozen=True):
@@ -344,6 +372,8 @@ def check_chat(request: ChatRequest) -> None:
     Raises:
         RequestError: `invalid_request`, with the place and the bound.
     """
+    if request.is_plain:
+        return
     lists: list[object] = []
     texts: list[str] = []
     for message in request.messages:
@@ -380,7 +410,8 @@ def check_body(body: bytes, *, example: str, max_values: int = MAX_VALUES) -> No
     """
     if not body.strip():
         raise RequestError("invalid_request", f"the body is empty; send JSON such as {example}")
-    check_json(body, max_values=max_values)
+    if len(body) > MAX_DEPTH:  # a shorter one has fewer levels and values
+        check_json(body, max_values=max_values)
     if not body.isascii():
         # A decoder does not check the fields that it skips.
         try:

@@ -1,4 +1,4 @@
-"""The table of what each dialect can be asked: made from the code, and the same in the docs.
+"""The table of what each format supports: made from the code, and the same in the documents.
 
 `python -m tests.test_features` writes the document anew.
 """
@@ -19,22 +19,19 @@ pytestmark = pytest.mark.pure
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "features.md"
 ASK = {"role": "user", "content": "Hello"}
-HEAD = """# What each dialect can be asked
+HEAD = """# Features of each format
 
-A dialect is a wire format; [a provider](providers/README.md) speaks one or more of them.
-This table is made from the code, by a test: `python -m tests.test_features` writes it.
+The fields of a request that each upstream format supports; [providers](providers/README.md) lists the format of each provider.
+The table is made from the code, by `python -m tests.test_features`.
 
-- yes: the request says it.
-- left out: the format has no place for it. The answer is none the less one to the request, and a `notice` with the code `field_ignored` tells.
-- adapted: the provider would refuse it so. It is left out or said otherwise, and the same `notice` tells.
-- refused: without it the answer would be another. The relay answers 400, and a route goes on to its next target.
+- yes: sent.
+- dropped: the format has no place for it. The `notice` `field_ignored` says so.
+- adapted: the provider would refuse it, so it is dropped or changed, with the same notice.
+- refused: without it the answer would be a different one. The relay answers 400, and a route tries its next target.
 
-A gateway's `openai_chat` takes more: `cache_control` at OpenRouter, Vercel and LiteLLM, `reasoning_summary` at the first two.
-`service_tier` and `store` go on only where [the relay lets clients](providers/options.md) set them: a tier that it does not is refused, and an answer that it does not let be stored is not.
-
-A file by its id goes on only where [the relay lets clients](providers/options.md#what-the-provider-stores) name what the provider stores.
-
-What a model can do is the provider's business: an image for a model that sees none is the provider's error.
+OpenRouter, Vercel and LiteLLM also accept `cache_control`, the first two also `reasoning_summary`.
+`service_tier` and files by id need [`options`](providers/options.md); so does `store`, with routes or authentication.
+Whether a model supports a field is up to the provider.
 """
 
 
@@ -124,7 +121,7 @@ def outcome(dialect: str, request: dict[str, Any]) -> str:
     parsed = parse_chat_request(json.dumps(request).encode())
     ignored = row.ignored | {*row.quirks().ignored}
     if list_effective(parsed, ignored):
-        return "left out"
+        return "dropped"
     try:
         rendered = row.render_request(parsed, model="m")
     except RequestError:
@@ -132,15 +129,25 @@ def outcome(dialect: str, request: dict[str, Any]) -> str:
     if rendered.changes:
         return "adapted"
     lost = SIGNATURE in json.dumps(request) and SIGNATURE not in json.dumps(rendered.body)
-    return "left out" if lost else "yes"
+    return "dropped" if lost else "yes"
 
 
 def render() -> str:
-    names = list(UPSTREAM_FORMATS)
-    lines = [HEAD, f"| | {' | '.join(f'`{name}`' for name in names)} |"]
-    lines.append("|" + "---|" * (len(names) + 1))
-    for feature, request in FEATURES.items():
-        lines.append(f"| {feature} | {' | '.join(outcome(n, request) for n in names)} |")
+    """Formats that support the same share a column; what all support has no row."""
+    columns: dict[tuple[str, ...], list[str]] = {}
+    for name in UPSTREAM_FORMATS:
+        cells = tuple(outcome(name, request) for request in FEATURES.values())
+        columns.setdefault(cells, []).append(f"`{name}`")
+    rows = dict(zip(FEATURES, zip(*columns, strict=True), strict=True))
+    common = [feature for feature, cells in rows.items() if {*cells} == {"yes"}]
+    lines = [
+        f"{HEAD}\nAll formats support: {'; '.join(common)}.\n",
+        f"| | {' | '.join(', '.join(names) for names in columns.values())} |",
+        "|" + "---|" * (len(columns) + 1),
+    ]
+    for feature, cells in rows.items():
+        if feature not in common:
+            lines.append(f"| {feature} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

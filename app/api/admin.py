@@ -59,7 +59,7 @@ class Admin:
 
     async def summary(self, request: Request) -> Response:
         """Return the state of all processes."""
-        check_admin(request, "this call needs")
+        check_admin(request, "this call requires")
         headers = {"cache-control": "no-store"}
         return Response(
             await self._service.summary(), headers=headers, media_type="application/json"
@@ -67,7 +67,7 @@ class Admin:
 
     async def targets(self, request: Request) -> Response:
         """Send a command for a target to all processes."""
-        check_admin(request, "this call needs")
+        check_admin(request, "this call requires")
         command = await read_options(
             request, self._hub, http_settings=self._http_settings, decoder=_command, example=EXAMPLE
         )

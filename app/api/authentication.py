@@ -181,7 +181,7 @@ def _check(credential: bytes | None) -> str | None:
             "unauthenticated", f"the credential is longer than {MAX_CREDENTIAL} characters"
         )
     if _CREDENTIAL.fullmatch(credential) is None:
-        raise RequestError("unauthenticated", "the credential has characters that none has")
+        raise RequestError("unauthenticated", "the credential contains invalid characters")
     return credential.decode()
 
 
@@ -211,7 +211,7 @@ def _check_origin(principal: Principal, scope: Scope) -> None:
         if name == b"origin" and value.decode("latin-1") not in principal.origins:
             raise RequestError(
                 "forbidden",
-                f"the credential is not for pages of {value[:80].decode('latin-1')!r}",
+                f"Origin: the credential does not allow pages of {value[:80].decode('latin-1')!r}",
             )
 
 
@@ -229,10 +229,10 @@ def _check_server_address(scope: Scope) -> None:
     if reachable:
         raise RequestError(
             "unauthenticated",
-            "this server can be reached by others, and no credentials are configured; set "
-            "SESERAGI_HOST to its address for a key for this run, give it a [[key]], an "
-            "[[issuer]] or a keys_file (`seseragi key new`), or set auth = 'none' where something "
-            "in front authenticates clients",
+            "authentication: other machines can reach this server and no credentials are "
+            "configured; set a [[key]], an [[issuer]] or a keys_file (`seseragi key new`), "
+            "SESERAGI_HOST to its address for a key of this run, or auth = 'none' behind a proxy "
+            "that authenticates clients",
         )
 
 

@@ -83,8 +83,7 @@ class ClientSecrets:
             if name is not None and not is_visible(name):
                 raise RequestError(
                     "invalid_request",
-                    f"{place}: {name[:80]!r} has to be of visible characters, so that no "
-                    "two look the same",
+                    f"{place}: {name[:80]!r} contains invisible characters; use visible ones",
                 )
         user, secret = options.user or principal.user, ""
         if not user:

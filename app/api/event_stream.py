@@ -359,8 +359,8 @@ def _beyond(
     if state.kept is not None:
         return RequestError(
             "conflict",
-            f"what you have seen after {latest!r} was lost before it could be stored; "
-            "read the stream again from its beginning",
+            f"Last-Event-ID: the events after {latest!r} were lost; read the stream from its "
+            "beginning",
         )
     if not state.settled:
         return ServiceError(

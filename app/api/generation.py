@@ -25,7 +25,7 @@ from ..generation.owned_streams import OwnedStreams
 from ..generation.readers import Reader
 from ..generation.runs import Opened
 from ..generation.start_options import StartOptions
-from ..generation.via import RequestSource
+from ..generation.via import RequestSource, source_of
 from ..identity.tokens import Tokens
 from ..requests import ChatRequest
 from .body import read_json
@@ -35,7 +35,6 @@ from .http_settings import HttpSettings
 from .problems import failure
 from .rate_limit_headers import rate_limit_headers
 from .request import last_event_id, principal_of, root_of, streams_of
-from .via import origin_of
 
 OWN: Final = ("openai_responses", "anthropic")
 """Dialects with more than one endpoint, which have modules of their own."""
@@ -89,7 +88,7 @@ class Generation:
 
     async def _post(self, request: Request) -> Response:
         cursor, key = last_event_id(request), _idempotency_key(request)
-        origin = origin_of(request)
+        origin = source_of(request.scope.get("client"), request.scope["headers"])
         streams = streams_of(self._hub, request)
         if cursor is not None:
             with self._hub.admission.receive(origin.address) as memory:
@@ -158,7 +157,7 @@ class Generation:
             request=stored.request if stored else b"",
             client_format=self._client_format.name,
             leaves=leaves,
-            asks_again_s=0 if leaves else self._asks_again_s(mode),
+            client_retries_s=0 if leaves else self._client_retries_s(mode),
             origin=origin,
             memory=memory,
         )
@@ -182,8 +181,8 @@ class Generation:
         """Return whether the answer names the stream instead of waiting for it."""
         return False
 
-    def _asks_again_s(self, mode: DeliveryMode) -> float:
-        if not self._client_format.asks_again:
+    def _client_retries_s(self, mode: DeliveryMode) -> float:
+        if not self._client_format.client_retries:
             return 0
         return self._http_settings.status_wait_s if mode.streams else math.inf
 

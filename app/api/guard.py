@@ -62,11 +62,15 @@ class Guard:
         for name, value in scope["headers"]:
             if name == b"host":
                 if host is not None:  # RFC 9112, 3.2
-                    return RequestError("invalid_request", "Host: the header is there twice")
+                    return RequestError(
+                        "invalid_request", "Host: the header is repeated; send it once"
+                    )
                 host = value[: MAX_HOST + 1]
             elif name == b"origin":
                 if origin is not None:
-                    return RequestError("invalid_request", "Origin: the header is there twice")
+                    return RequestError(
+                        "invalid_request", "Origin: the header is repeated; send it once"
+                    )
                 origin = value[: MAX_ORIGIN + 1]
         if host is None:
             # Every browser sends one; health checks in HTTP/1.0, such as HAProxy's, do not.
@@ -99,8 +103,8 @@ class Guard:
         shown = value.decode("latin-1")[:80]
         return RequestError(
             "forbidden",
-            f"a page of {shown!r} may not ask for this; if it should, add that to the setting "
-            "cors_origins (for pages of this machine there is local_origins)",
+            f"Origin: {shown!r} is not allowed; add it to the setting cors_origins (or set "
+            "local_origins, for pages of this machine)",
         )
 
 

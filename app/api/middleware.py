@@ -27,7 +27,7 @@ from . import problems
 from .authentication import Authentication, challenge
 from .client_connection import connection_of
 from .guard import Guard
-from .request import PRINCIPAL, path_of
+from .request import PRINCIPAL, path_of, root_of
 
 PAGES_OWN = b"content-security-policy"
 SECURITY = (
@@ -70,14 +70,20 @@ class Answer:
     """The answer to one request: adds the common headers, and records facts for logs and traces."""
 
     def __init__(
-        self, scope: Scope, send: Send, request_id: bytes, on_answer: OnAnswer | None
+        self,
+        scope: Scope,
+        send: Send,
+        request_id: bytes,
+        *,
+        varies: bool,
+        on_answer: OnAnswer | None,
     ) -> None:
         self._scope = scope
         self._send = send
         self._request_id = request_id
+        self._varies = varies
+        """Whether `Vary: Origin` is added here, since CORS does not see the request."""
         self._on_answer = on_answer
-        self.varies = False
-        """Whether `Vary: Origin` is added here, since CORS has not seen the request."""
         self.status: int | None = None
         self.stream: str | None = None
         self.bytes = 0
@@ -101,7 +107,7 @@ class Answer:
         known = dict(headers)
         self.stream = known[STREAM].decode() if STREAM in known else None
         message["headers"] = [
-            *(_vary(headers, known) if self.varies else headers),
+            *(_vary(headers, known) if self._varies else headers),
             (NAME, self._request_id),
             (ANTHROPICS, self._request_id),
             *(SECURITY if PAGES_OWN in known else NO_PAGE),
@@ -187,6 +193,7 @@ class RequestMiddleware:
             if scope["type"] == "websocket":  # there are none
                 await send({"type": "websocket.close", "code": 1008})
             return
+        scope["root_path"] = root_of(scope)  # Starlette's router takes it as it is
         request_id = _choose_id(scope["headers"])
         scope["request_id"] = request_id.decode()
         # Each request has its own task, and tasks that it starts inherit this.
@@ -194,16 +201,18 @@ class RequestMiddleware:
         if connection_of(scope) is None:
             unread = UnreadBody(receive, send)
             receive, send = unread.receive, unread.send
-        scope[ANSWER] = answer = Answer(scope, send, request_id, self._on_answer)
+        has_origin = ORIGIN in dict(scope["headers"])
+        scope[ANSWER] = answer = Answer(
+            scope, send, request_id, varies=not has_origin, on_answer=self._on_answer
+        )
         with contextlib.ExitStack() as stack:
             for watch in self._watches:
                 stack.enter_context(watch(scope, answer))
             if (error := self._guard.check(scope)) is not None:
                 await problems.refuse(error, scope, receive, answer.send)
-            elif ORIGIN in dict(scope["headers"]):
+            elif has_origin:
                 await self._with_cors(scope, receive, answer.send)
             else:
-                answer.varies = True
                 await self._respond(scope, receive, answer.send)
 
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -185,7 +185,7 @@ def _page(items: list[Item], request: Request) -> dict[str, Any]:
     limit = read_query(request, "limit", str(PAGE))
     if not re.fullmatch(r"0*[1-9][0-9]{0,2}", limit, re.ASCII) or int(limit) > MAX_PAGE:
         raise RequestError(
-            "invalid_request", f"limit: {limit[:20]!r} is no number from 1 to {MAX_PAGE}"
+            "invalid_request", f"limit: {limit[:20]!r} must be a number from 1 to {MAX_PAGE}"
         )
     order = read_query(request, "order", "desc")
     if order not in ("asc", "desc"):

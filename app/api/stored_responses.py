@@ -259,7 +259,9 @@ def _check_status(response: str, status: str) -> None:
             f"previous_response_id: the response {response!r} is {status}; wait for its end",
         )
     if status not in ("completed", "incomplete"):
-        raise _gone(response, f": it is {status}, and only answers that ended can be gone on from")
+        raise _gone(
+            response, f": it is {status}; only completed or incomplete responses can be continued"
+        )
 
 
 def _gone(response: str, why: str = "") -> RequestError:

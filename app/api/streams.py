@@ -55,7 +55,7 @@ class Streams:
         suffix = read_query(request, "suffix")
         uncounted = read_query(request, "uncounted") is not None
         if uncounted:
-            check_admin(request, "uncounted: reading without being counted as a reader needs")
+            check_admin(request, "uncounted: requires")
         given = [last_event_id(request), *(read_query(request, name) for name in CURSORS)]
         # The newest: a client that reconnects may still have its first cursor in the URL.
         after = max((_cursor(text, client_format, stream) for text in given if text), default=None)
@@ -98,7 +98,7 @@ class Streams:
         """Stop the generation; idempotent."""
         as_operator = read_query(request, "operator") is not None
         if as_operator:
-            check_admin(request, "operator: stopping a stream as the operator needs")
+            check_admin(request, "operator: requires")
         stream = await self._find(request)
         await stream.cancel(as_operator=as_operator)
         if not stream.readable:

@@ -19,7 +19,7 @@ import msgspec
 from ..errors import RelayError, RequestError
 from ..events import Event
 from ..framing.lines import escape_line_ends
-from ..requests import ChatRequest, check_chat
+from ..requests import ChatRequest, check_chat, parse_chat_request
 
 
 class Frame(NamedTuple):
@@ -69,7 +69,23 @@ class NumberedWriter:
 
     def feed(self, event: Event) -> bytes:
         """Return what the next event adds, which may be nothing."""
-        return b"".join([self._write(frame) for frame in self._renderer.feed(event)])
+        written = b""
+        for data, name in self._renderer.feed(event):
+            self.count += 1
+            number = self._skipped + self.count
+            if number <= self._after:
+                continue
+            if not data.isascii():
+                data = escape_line_ends(data)
+            written += b"%b%bdata: %b%b%d\n\n" % (
+                self._retry,
+                b"event: %b\n" % name.encode() if name else b"",
+                data,
+                self._id,
+                number,
+            )
+            self._retry = b""
+        return written
 
     def skip(self, count: int) -> None:
         """Leave out so many numbers: those of frames that were lost."""
@@ -79,16 +95,6 @@ class NumberedWriter:
     def last(self) -> int:
         """The number of the last frame, left out or not."""
         return self._skipped + self.count
-
-    def _write(self, frame: Frame) -> bytes:
-        self.count += 1
-        number = self._skipped + self.count
-        if number <= self._after:
-            return b""
-        retry, self._retry = self._retry, b""
-        name = b"event: %b\n" % frame.event.encode() if frame.event else b""
-        data = escape_line_ends(frame.data)
-        return b"%b%bdata: %b%b%d\n\n" % (retry, name, data, self._id, number)
 
 
 class ParsedRequest(msgspec.Struct, frozen=True):
@@ -109,6 +115,15 @@ class ParsedRequest(msgspec.Struct, frozen=True):
             RequestError: `invalid_request`, with the place and the bound.
         """
         check_chat(self.chat)
+
+    @classmethod
+    def of_chat(cls, body: bytes) -> "ParsedRequest":
+        """Parse a request of the relay's own format.
+
+        Raises:
+            RequestError: `invalid_request`.
+        """
+        return cls(parse_chat_request(body))
 
 
 class Failure(NamedTuple):
@@ -148,7 +163,7 @@ class ClientFormat(NamedTuple):
     """Whether its clients need all frames again when they reconnect."""
     lingers: bool = True
     """Whether its clients can reconnect, so that their streams continue for a while."""
-    asks_again: bool = False
+    client_retries: bool = False
     """Whether its clients retry a request after a retryable error: the official ones twice,
     Claude Code ten times."""
     breaks_off: bool = False

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from ..errors import RelayError
-from ..requests import ChatRequest, parse_chat_request
+from ..requests import ChatRequest
 from .ag_ui.client.format import CLIENT_FORMAT as AG_UI
 from .anthropic.client.format import CLIENT_FORMAT as ANTHROPIC
 from .client_format import ClientFormat, Failure, ParsedRequest
@@ -39,7 +39,7 @@ NATIVE: Final = ClientFormat(
     name="native",
     path="/v1/chat",
     letter="",
-    parse_request=lambda body: ParsedRequest(parse_chat_request(body)),
+    parse_request=ParsedRequest.of_chat,
     renderer=native.Renderer,
     render_result=native.render_result,
     render_failure=_problem,

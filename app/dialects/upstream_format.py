@@ -49,7 +49,7 @@ class Parser(Protocol):
     """The provider's name for the answer, once it is known."""
     model: str | None
     """The model that answers, as the provider reports it, once it is known."""
-    said: str
+    provider_message: str
     """The provider's own text of a failure, for the operator; "" before one."""
 
     def __init__(self, *, upstream: str, choices: int = 1) -> None:

@@ -29,7 +29,7 @@ class ProviderReply(msgspec.Struct, frozen=True, kw_only=True):
     """None without a reply."""
     request_id: str
     """The provider's id of the call; "" if it sent none."""
-    said: str
+    provider_message: str
     """The first words of its error, on one line and without secrets."""
     duration_s: float
     """From the request to the end of the attempt."""

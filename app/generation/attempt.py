@@ -36,7 +36,7 @@ from ..events import (
 from ..framing.sse import FramingError
 from ..requests import AssistantMessage, ChatRequest
 from ..upstreams.client import Client
-from ..upstreams.http import FAILURES, MAX_SAID, Head, explain, open_stream, was_sent
+from ..upstreams.http import FAILURES, MAX_PROVIDER_MESSAGE, Head, explain, open_stream, was_sent
 from ..upstreams.targets import Target
 from ..upstreams.transport import Body, Call
 from .admission import RetainedRequest
@@ -59,7 +59,7 @@ _DELTAS = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta))
 _QUOTING = (Notice, StreamEnd, ToolCallStart)
 _UNSEEN = (ContentFilter, Notice, Usage, ChoiceEnd, StreamEnd)
 
-log = structlog.get_logger("seseragi.relay")
+log = structlog.get_logger("seseragi.generation")
 
 
 class EventSink(Protocol):
@@ -77,6 +77,8 @@ class EventSink(Protocol):
 
 def _list_calls(chat: ChatRequest) -> frozenset[str]:
     """Return the ids of the latest tool calls of a conversation."""
+    if chat.is_plain:
+        return frozenset()
     calls = [
         call.id
         for message in chat.messages
@@ -89,7 +91,9 @@ def _list_calls(chat: ChatRequest) -> frozenset[str]:
 def _has_reasoning(chat: ChatRequest) -> bool:
     """Return whether a conversation has reasoning that could be sent back."""
     messages = chat.messages
-    return any(isinstance(one, AssistantMessage) and list_reasoning(one) for one in messages)
+    return not chat.is_plain and any(
+        isinstance(one, AssistantMessage) and list_reasoning(one) for one in messages
+    )
 
 
 class Attempt:
@@ -131,7 +135,7 @@ class Attempt:
         """None until it begins."""
         self.code: str | None = None
         """Error code of its own failure."""
-        self._needle = target.upstream.needle
+        self._needle: bytes | None
         self._quotes = False
         """Whether the answer has quoted the key."""
         self.cut = False
@@ -142,7 +146,7 @@ class Attempt:
         """The head of the provider's reply, once it has come."""
         self.late = False
         """Whether one of the relay's deadlines ended it."""
-        self._said = ""
+        self._provider_message = ""
 
     @cached_property
     def parser(self) -> Parser:
@@ -172,12 +176,12 @@ class Attempt:
         """Call the target and read its answer; return the last events."""
         upstream = self.target.upstream.name
         try:
-            async with asyncio.timeout(None) as patience:
-                with Watch(deadlines, patience) as self._watch:
+            async with asyncio.timeout(None) as timeout:
+                with Watch(deadlines, timeout) as self._watch:
                     try:
                         body = self._body = await self._open()
                     except RelayError as error:
-                        self._said = error.said
+                        self._provider_message = error.provider_message
                         return self.stop("failed", error)
                     deadlines.taken = True
                     try:
@@ -233,7 +237,7 @@ class Attempt:
         self.billable = True
         try:
             reply = await open_stream(
-                self._client, call, upstream=self.target.upstream.name, hear=self._hear
+                self._client, call, upstream=self.target.upstream.name, on_head=self._on_head
             )
         except RelayError as error:
             self.billable = False
@@ -250,7 +254,7 @@ class Attempt:
             request.drop()
         return reply.body
 
-    def _hear(self, head: Head) -> None:
+    def _on_head(self, head: Head) -> None:
         self.head = head
 
     def reply(self) -> ProviderReply:
@@ -259,7 +263,9 @@ class Attempt:
         return ProviderReply(
             http_status=None if head is None else head.status,
             request_id="" if head is None or not head.request_id else redact(head.request_id),
-            said=redact(said)[:MAX_SAID] if (said := self._said or self.parser.said) else "",
+            provider_message=redact(provider_message)[:MAX_PROVIDER_MESSAGE]
+            if (provider_message := self._provider_message or self.parser.provider_message)
+            else "",
             duration_s=self._clock() - self._asked_at,
             code=self.code,
         )
@@ -279,6 +285,7 @@ class Attempt:
 
         Returns the last events.
         """
+        self._needle = self.target.upstream.needle
         self._decoder = self.target.dialect.decoder(
             max_line=self._limits.max_line, max_event=self._limits.max_event
         )
@@ -326,11 +333,11 @@ class Attempt:
         if (
             _DELTAS.issuperset(map(type, events)) and not self._quotes
         ):  # nearly every piece: 1 us less
-            self._watch.saw(events=bool(events), finished=finished)
+            self._watch.note_bytes(events=bool(events), finished=finished)
             return events
         if (field := self.parser.reasoning_field) is not None:
-            self.target.upstream.reasoning_fields.saw(self.target.model, field)
-        self._watch.saw(events=any(map(is_visible, events)), finished=finished)
+            self.target.upstream.reasoning_fields.learn(self.target.model, field)
+        self._watch.note_bytes(events=any(map(is_visible, events)), finished=finished)
         return self._redacted(events)
 
     def _forget(self) -> list[Event]:

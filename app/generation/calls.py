@@ -51,7 +51,7 @@ class Calls:
             principal=principal,
             request_id=request_id,
             kind=kind,
-            headers=parts.pseudonym.headers(origin),
+            headers=parts.via_name.headers(origin),
             parts=parts,
             accounting=parts.accounting,
             spawn=self._spawn,

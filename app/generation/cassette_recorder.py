@@ -149,7 +149,7 @@ class CassetteRecorder:
             route.name,
             (CassetteTarget.of(playback),),
             record_content=route.record_content,
-            asked_as=tape.head.model,
+            requested_name=tape.head.model,
         )
         return Choice(replaying, cassette=playback.name)
 
@@ -199,8 +199,8 @@ class CassetteRecorder:
         try:
             await asyncio.to_thread(self._folder.save, cassette, data)
         except (OSError, FolderFull) as error:
-            told = getattr(error, "strerror", None) or str(error)
-            log.warning("cassette not written", cassette=cassette, error=told)
+            reported = getattr(error, "strerror", None) or str(error)
+            log.warning("cassette not written", cassette=cassette, error=reported)
         else:
             log.info("stream recorded to a cassette", stream=stream, cassette=cassette)
         finally:

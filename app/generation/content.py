@@ -63,17 +63,17 @@ class Content:
         kept: list[bytes] = []
         room = MAX_REQUEST
         for message in reversed(chat.messages):
-            told = msgspec.json.encode(_shorten(msgspec.to_builtins(message)))
-            room -= len(told)
+            encoded = msgspec.json.encode(_shorten(msgspec.to_builtins(message)))
+            room -= len(encoded)
             if room < 0:
                 break
-            kept.append(told)
+            kept.append(encoded)
         self._messages = kept[::-1]
         self._left_out = len(chat.messages) - len(kept)
 
     def pack(self, events: Sequence[Event]) -> bytes:
         """Return the content as JSON, with the answer that these events made."""
-        content: dict[str, Any] = {"messages": [msgspec.Raw(told) for told in self._messages]}
+        content: dict[str, Any] = {"messages": [msgspec.Raw(encoded) for encoded in self._messages]}
         if self._left_out:
             content["messages_left_out"] = self._left_out
         return msgspec.json.encode(content | _answer(events))

@@ -42,7 +42,7 @@ class Limits(Timeouts, frozen=True):
     max_event: int = 8 * 2**20
 
 
-class Quiet(NamedTuple):
+class Silence(NamedTuple):
     """The time in which an upstream that had taken the request sent nothing to show."""
 
     seconds: float
@@ -85,7 +85,7 @@ class Deadlines:
         self._first_event_at = now
         self._notable_s = 0.0
         """The gaps that are longer are noted: the smaller of `longest_gap_s` and `QUIET_S`."""
-        self._quiet_s = 0.0
+        self._silence_s = 0.0
         self._finished_at: float | None = None
 
     def on_bytes(self, now: float, *, events: bool, finished: bool) -> bool:
@@ -109,11 +109,11 @@ class Deadlines:
                 self.longest_gap_s = max(gap, self.longest_gap_s)
                 self._notable_s = min(self.longest_gap_s, QUIET_S)
                 if gap > QUIET_S:
-                    self._quiet_s += gap
+                    self._silence_s += gap
             self._event_at = now
         return shorter
 
-    def quiet(self, now: float) -> Quiet:
+    def silence(self, now: float) -> Silence:
         """Return how long nothing came that could be shown, such as while a model thinks hidden.
 
         From the call on: a host may send the head of an answer with its first token.
@@ -122,8 +122,8 @@ class Deadlines:
         pauses = [(self._first_event_at if self._seen_event else now) - since]
         if self._seen_event and self._finished_at is None:
             pauses.append(now - self._event_at)
-        seconds = self._quiet_s + sum(pause for pause in pauses if pause > QUIET_S)
-        return Quiet(seconds, now - since)
+        seconds = self._silence_s + sum(pause for pause in pauses if pause > QUIET_S)
+        return Silence(seconds, now - since)
 
     def silent_s(self, now: float) -> float:
         """Return how long no piece of the answer has come."""

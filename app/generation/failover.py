@@ -64,10 +64,10 @@ class Failover:
         if fair or error.code != "upstream_timeout":
             self._breaker.failed(self._name, error, now)
 
-    def next(self, error: RelayError, now: float, *, handed_on: bool) -> Step | None:
+    def next(self, error: RelayError, now: float, *, client_retries: bool) -> Step | None:
         """Return the step that follows a failed attempt, if any; see `Plan.next`."""
         again = self._breaker.passes(now)
-        step = self._plan.next(error, now, again=again, handed_on=handed_on)
+        step = self._plan.next(error, now, again=again, client_retries=client_retries)
         return step if step is None else self._follow(step)
 
     def end(self) -> None:

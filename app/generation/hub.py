@@ -5,6 +5,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterator
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import structlog
@@ -49,6 +50,14 @@ class Hub:
         self._starts = Starts(
             parts, self._runs, self.shutdown, spawn=self._spawn, cassette_recorder=cassette_recorder
         )
+        self.streams_of = partial(
+            OwnedStreams,
+            event_log=parts.event_log,
+            peers=parts.peers,
+            runs=self._runs,
+            starts=self._starts,
+        )
+        """Returns the streams of a principal, for a request of this `request_id`."""
         self.calls = Calls(parts, self.shutdown, spawn=self._spawn)
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
@@ -59,17 +68,6 @@ class Hub:
 
     def _is_busy(self) -> bool:
         return bool(self._runs or self.calls.count)
-
-    def streams_of(self, principal: Principal, *, request_id: str = "") -> OwnedStreams:
-        """Return the streams of a principal, for a request of this id."""
-        return OwnedStreams(
-            principal,
-            event_log=self._log,
-            peers=self._parts.peers,
-            runs=self._runs,
-            starts=self._starts,
-            request_id=request_id,
-        )
 
     @property
     def readiness(self) -> Literal["ready", "draining", "log failing"]:

@@ -32,7 +32,7 @@ NOBODY: Final = "\x1fcall"
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
-log = structlog.get_logger("seseragi.booking")
+log = structlog.get_logger("seseragi.calls")
 
 
 class CallContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,7 +165,7 @@ class MeteredCall:
     async def __aenter__(self) -> Self:
         record = self._record
         await self._context.create(record)
-        # The log has it before any upstream is called; see `Relay.begun`.
+        # The log has it before any upstream is called; see `Run.begun`.
         start = StreamStart(record.id, record.route, int(record.created_at))
         try:
             await self._context.parts.event_log.append(record.id, [start])

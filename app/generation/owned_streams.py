@@ -152,7 +152,7 @@ class OwnedStreams:
         peers: Peers,
         runs: Runs,
         starts: Starts,
-        request_id: str,
+        request_id: str = "",
     ) -> None:
         self._log = event_log
         self._peers = peers
@@ -224,7 +224,12 @@ class OwnedStreams:
                 raise
 
     async def start(
-        self, request: ChatRequest, terms: StartOptions, *, key: str | None = None, digest: str = ""
+        self,
+        request: ChatRequest,
+        options: StartOptions,
+        *,
+        key: str | None = None,
+        digest: str = "",
     ) -> Opened:
         """Start a generation; the caller is its first reader.
 
@@ -242,7 +247,7 @@ class OwnedStreams:
         started = await self._starts.start(
             self._principal,
             request,
-            terms,
+            options,
             owner=self._owner,
             request_id=self._request_id,
             key=key,
@@ -250,12 +255,12 @@ class OwnedStreams:
         )
         if isinstance(started, Opened):
             return started
-        return await self._rejoin(started.stream, terms)
+        return await self._rejoin(started.stream, options)
 
-    async def _rejoin(self, stream: str, terms: StartOptions) -> Opened:
+    async def _rejoin(self, stream: str, options: StartOptions) -> Opened:
         """Return a reader of a stream that a key has started before, and its outcome."""
         found = await self.get(stream, after=0)
-        opened = found.attach(terms.origin.address, reads=not terms.leaves)
+        opened = found.attach(options.origin.address, reads=not options.leaves)
         if opened.outcome is None and not found.state.ended:
             return opened._replace(outcome=self._starts.outcome_elsewhere(stream))
         return opened

@@ -26,7 +26,7 @@ class Parts(msgspec.Struct, kw_only=True):
     """For streams and calls that begin now: a reload replaces it, running ones keep theirs."""
     admission: Admission
     observer: Observer
-    pseudonym: ViaName
+    via_name: ViaName
     clock: Clock
-    tells_content: bool = False
+    trace_content: bool = False
     """Whether observers get requests and answers."""

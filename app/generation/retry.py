@@ -109,7 +109,7 @@ class Breaker:
         self._pause_s = rules.pause_s
         self._outcomes: OrderedDict[str, tuple[float, bool]] = OrderedDict()
         """When each of the last streams was heard of, and whether it failed."""
-        self._asked_until = 0.0
+        self._retry_after_until = 0.0
         """For how long the provider asked to be left alone."""
         self._open_until: float | None = None
         self._trial: str | None = None
@@ -185,13 +185,13 @@ class Breaker:
         """Note that an answer has begun: it is back, and that of a trial on probation."""
         if self._open_until is not None:
             self._outcomes.clear()
-        self._open_until, self._asked_until = None, 0.0
+        self._open_until, self._retry_after_until = None, 0.0
         self._trying = False
-        self._hear(stream, now, failed=False)
+        self._record_outcome(stream, now, failed=False)
 
     def completed(self, stream: str, now: float) -> None:
         """Note that an answer is complete."""
-        self._hear(stream, now, failed=False)
+        self._record_outcome(stream, now, failed=False)
         if self._trial == stream:
             self._trial = None
         if self._open_until is None:
@@ -201,8 +201,8 @@ class Breaker:
         """Note a failure, before the answer or in it; what asks for a wait is given it."""
         if error.code not in FAULTS:
             return
-        self._hear(stream, now, failed=True)
-        self._asked_until = max(self._asked_until, now + (error.retry_after_s or 0.0))
+        self._record_outcome(stream, now, failed=True)
+        self._retry_after_until = max(self._retry_after_until, now + (error.retry_after_s or 0.0))
         failures = sum(failed for _, failed in self._outcomes.values())
         if self._trial == stream:
             # The longer the trial took, the less is known of how the target fares now.
@@ -214,10 +214,10 @@ class Breaker:
             self._open(now)
 
     def _open(self, since: float) -> None:
-        self._open_until = max(since + self._pause_s, self._asked_until)
+        self._open_until = max(since + self._pause_s, self._retry_after_until)
         self._pause_s = min(2 * self._pause_s, self._rules.max_pause_s)
 
-    def _hear(self, stream: str, now: float, *, failed: bool) -> None:
+    def _record_outcome(self, stream: str, now: float, *, failed: bool) -> None:
         """Take the last word of a stream for its only one."""
         self._outcomes.pop(stream, None)
         self._outcomes[stream] = (now, failed)
@@ -308,18 +308,18 @@ class Plan:
         return len(self._left) == 1 and self._tries >= self._choices[self._left[0]].attempts
 
     def next(
-        self, error: RelayError, now: float, *, again: bool = True, handed_on: bool = False
+        self, error: RelayError, now: float, *, again: bool = True, client_retries: bool = False
     ) -> Step | None:
         """Return the attempt that follows the failure of the last one, if any does.
 
-        `again`: whether it may be at the same target, if there is another. `handed_on`: whether
-        the client will ask again by itself, so that the last target is not asked again here.
+        `again`: whether it may be at the same target, if there is another. `client_retries`:
+        whether the client retries by itself, so that the last target is not asked again here.
         """
         self._errors.append(error)
         if error.code in FINAL:
             return None
         last = len(self._left) == 1
-        again = not handed_on if last else again and error.code != "upstream_timeout"
+        again = not client_retries if last else again and error.code != "upstream_timeout"
         again = again and not self._rests(self._left[0], now)
         wait_s = self._wait_here(error) if again else None
         each_s = self._each_s[self._left[0]]
@@ -357,19 +357,19 @@ class Plan:
         if len(self._errors) < 2 or last.code in FINAL:
             return last
         passing = [error for error in self._errors if error.retryable]
-        told = last if last.retryable or not passing else passing[-1]
+        final = last if last.retryable or not passing else passing[-1]
         messages = list(dict.fromkeys(error.message for error in self._errors))
         if len(messages) == 1:
             text = f"{last.message} ({len(self._errors)} attempts)"
         else:
             text = f"no target of {model!r} could answer: {'; '.join(messages)}"
-        return type(told)(told.code, text, retry_after_s=told.retry_after_s)
+        return type(final)(final.code, text, retry_after_s=final.retry_after_s)
 
     def _wait_here(self, error: RelayError) -> float | None:
         """Return the wait before this target is tried again, None if it is not."""
         if not error.retryable or self._tries >= self._choices[self._left[0]].attempts:
             return None
-        asked_s = error.retry_after_s or 0.0
-        if asked_s > PATIENCE_S:
+        retry_after_s = error.retry_after_s or 0.0
+        if retry_after_s > PATIENCE_S:
             return None
-        return max(pause(self._tries, chance=self._chance()), asked_s)
+        return max(pause(self._tries, chance=self._chance()), retry_after_s)

@@ -54,7 +54,7 @@ from .retry import Step
 from .settlement import RunSettlement
 from .token_usage import count_input
 
-log = structlog.get_logger("seseragi.relay")
+log = structlog.get_logger("seseragi.generation")
 
 
 class Stopped(NamedTuple):
@@ -89,12 +89,12 @@ class Run:
         reader_counts: Callable[[], ReaderCounts] = lambda: ReaderCounts(0, 0),
         headers: Mapping[str, str] | None = None,
         memory: RequestMemory | None = None,
-        asks_again_s: float = 0,
-        tells_content: bool = False,
+        client_retries_s: float = 0,
+        trace_content: bool = False,
     ) -> None:
-        """Prepare a run; with `tells_content` observers get the request and the answer.
+        """Prepare a run; with `trace_content` observers get the request and the answer.
 
-        For `asks_again_s` seconds the client retries retryable failures: see `StartOptions`.
+        For `client_retries_s` seconds the client retries retryable failures: see `StartOptions`.
         """
         self.stream = record.id
         self._record = record.without_request()
@@ -112,7 +112,7 @@ class Run:
         self._limits = limits
         self._clock = clock = asyncio.get_running_loop().time
         self._started_at = clock()
-        self._asks_again_s = asks_again_s
+        self._client_retries_s = client_retries_s
         self._settlement = RunSettlement(
             self._record,
             request,
@@ -121,7 +121,7 @@ class Run:
             reader_counts=reader_counts,
             clock=clock,
             record_content=route.record_content,
-            trace_content=tells_content,
+            trace_content=trace_content,
         )
         self._failover = Failover(
             upstreams, route, name=self.stream, limits=limits, now=self._started_at
@@ -178,7 +178,7 @@ class Run:
         Once that event is in the log, an upstream may have been called.
         """
         labels, now = self._record.labels, int(self._accounting.wall())
-        model = self._route.asked_as or self._route.name
+        model = self._route.requested_name or self._route.name
         try:
             await self._append([StreamStart(self.stream, model, now, labels)])
         except RelayError as error:
@@ -317,9 +317,9 @@ class Run:
         if self._stopped is not None:
             return False
         cut = failed.cut or error.code == "upstream_truncated"
-        in_time = now - self._started_at < self._asks_again_s
-        handed_on = in_time and not cut and self._reader_counts().now > 0
-        step = self._failover.next(error, now, handed_on=handed_on)
+        in_time = now - self._started_at < self._client_retries_s
+        client_retries = in_time and not cut and self._reader_counts().now > 0
+        step = self._failover.next(error, now, client_retries=client_retries)
         if step is None:
             return False
         self._enter("retry")

@@ -25,15 +25,15 @@ from .shutdown import STOP_S, Shutdown
 from .start_options import StartOptions
 
 
-class _Run:
+class _RunningStream:
     """A run and its task."""
 
-    __slots__ = ("address", "relay", "task")
+    __slots__ = ("address", "run", "task")
 
-    def __init__(self, relay: Run, *, address: str) -> None:
-        self.relay = relay
+    def __init__(self, run: Run, *, address: str) -> None:
+        self.run = run
         self.address = address
-        self.task = asyncio.create_task(relay.run(), name=f"relay {relay.stream}")
+        self.task = asyncio.create_task(run.run(), name=f"run {run.stream}")
 
 
 class Opened(NamedTuple):
@@ -59,7 +59,7 @@ class Runs:
         self._observer = parts.observer
         self._reader_registry = reader_registry
         self._shutdown = shutdown
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, _RunningStream] = {}
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -69,7 +69,7 @@ class Runs:
         return iter(self._runs)
 
     async def begin(
-        self, record: StreamInfo, request: ChatRequest, terms: StartOptions, *, route: Route
+        self, record: StreamInfo, request: ChatRequest, options: StartOptions, *, route: Route
     ) -> Opened:
         """Run a stream that has been opened in the log and admitted; return its first reader.
 
@@ -77,7 +77,7 @@ class Runs:
             ServiceError: the relay stops, or the log has not taken what the stream is found by.
                 Nobody has been called for it, and its key is free.
         """
-        stream, origin, parts = record.id, terms.origin, self._parts
+        stream, origin, parts = record.id, options.origin, self._parts
         try:
             for name in record.names:
                 await self._log.name(scoped(record.owner, name), stream)
@@ -87,7 +87,7 @@ class Runs:
             self._admission.leave(origin.address)
             await self._drop(stream)
             raise
-        relay = Run(
+        run = Run(
             record,
             request,
             route=route,
@@ -98,40 +98,42 @@ class Runs:
             observer=parts.observer,
             accounting=parts.accounting,
             reader_counts=partial(self._reader_registry.counts_of, stream),
-            headers=parts.pseudonym.headers(origin),
-            memory=terms.memory,
-            asks_again_s=terms.asks_again_s,
-            tells_content=parts.tells_content,
+            headers=parts.via_name.headers(origin),
+            memory=options.memory,
+            client_retries_s=options.client_retries_s,
+            trace_content=parts.trace_content,
         )
-        run = self._runs[stream] = _Run(relay, address=origin.address)
+        running = self._runs[stream] = _RunningStream(run, address=origin.address)
         self._reader_registry.begin(
-            stream, linger_s=terms.linger_s, stop=partial(relay.stop, "cancelled", by="reader_gone")
+            stream,
+            linger_s=options.linger_s,
+            stop=partial(run.stop, "cancelled", by="reader_gone"),
         )
-        run.task.add_done_callback(lambda _: self._ended(stream))
+        running.task.add_done_callback(lambda _: self._ended(stream))
         found = Look(stream, LogState(0, ended=False, owner=record.owner))
-        reader = self._reader_registry.join(found, origin.address, reads=not terms.leaves)
-        if record.key is not None or terms.leaves:
+        reader = self._reader_registry.join(found, origin.address, reads=not options.leaves)
+        if record.key is not None or options.leaves:
             try:
-                await self._await_start(run)
+                await self._await_start(running)
             except BaseException:
                 reader.leave()
                 raise
-        return Opened(reader, relay.committed)
+        return Opened(reader, run.committed)
 
     async def _drop(self, stream: str) -> None:
         """Remove a stream that has not begun and will not, as far as the log can be reached."""
         with contextlib.suppress(RelayError):
             await self._log.delete(stream)
 
-    async def _await_start(self, run: _Run) -> None:
+    async def _await_start(self, running: _RunningStream) -> None:
         """Wait until a stream is sure to be found again, by its key or its id.
 
         Raises:
             ServiceError: the log has not taken its first event. Nobody has been called for it,
                 and its key is free.
         """
-        await asyncio.wait({run.relay.begun})
-        if (error := run.relay.begun.result()) is not None:
+        await asyncio.wait({running.run.begun})
+        if (error := running.run.begun.result()) is not None:
             raise error
 
     def attach(
@@ -156,38 +158,38 @@ class Runs:
         reader = self._reader_registry.join(
             found, address, after=after, counted=counted, guest=guest, reads=reads
         )
-        run = self._runs.get(found.stream)
-        return Opened(reader, None if run is None else run.relay.committed)
+        running = self._runs.get(found.stream)
+        return Opened(reader, None if running is None else running.run.committed)
 
     def progress(self, *, most: int) -> Iterator[Progress]:
         """Yield the progress of some streams, oldest first, each as of its iteration."""
         runs = list(islice(self._runs.values(), most))
-        return (run.relay.progress() for run in runs)
+        return (running.run.progress() for running in runs)
 
     async def cancel(self, stream: str, by: Stopper) -> bool:
         """Stop a generation and wait for its end; return False if it does not run here."""
-        run = self._runs.get(stream)
-        if run is None:
+        running = self._runs.get(stream)
+        if running is None:
             return False
-        run.relay.stop("cancelled", by=by)
-        await asyncio.wait({run.task})
+        running.run.stop("cancelled", by=by)
+        await asyncio.wait({running.task})
         return True
 
     def obey_stop(self, stream: str, by: Stopper) -> None:
         """Stop a stream that another process stopped or ended; see `Peers.on_stop`."""
-        if (run := self._runs.get(stream)) is not None:
-            run.relay.stop("cancelled", by=by)
+        if (running := self._runs.get(stream)) is not None:
+            running.run.stop("cancelled", by=by)
 
     async def stop_all(self) -> None:
         """Stop all runs and wait up to `STOP_S` for their ends."""
         runs = list(self._runs.values())
-        for run in runs:
-            run.relay.stop("interrupted", shut_down(), by="shutdown")
+        for running in runs:
+            running.run.stop("interrupted", shut_down(), by="shutdown")
         if runs:
-            await asyncio.wait([run.task for run in runs], timeout=STOP_S)
+            await asyncio.wait([running.task for running in runs], timeout=STOP_S)
 
     def _ended(self, stream: str) -> None:
-        run = self._runs.pop(stream)
-        self._admission.leave(run.address)
+        running = self._runs.pop(stream)
+        self._admission.leave(running.address)
         self._reader_registry.end(stream)
         self._shutdown.check_drained()

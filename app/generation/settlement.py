@@ -156,23 +156,23 @@ class RunSettlement:
 
         `FREE` if the provider refused it before there was anything to bill.
         """
-        parser, deadlines, quiet = attempt.parser, attempt.deadlines, None
-        told = end.usage or parser.usage
-        if told is None and ((parser.refused and not began) or not attempt.billable):
+        parser, deadlines, silence = attempt.parser, attempt.deadlines, None
+        reported = end.usage or parser.usage
+        if reported is None and ((parser.refused and not began) or not attempt.billable):
             return FREE
         completed, early = end.status == "completed", parser.counted_early
         ended_itself = parser.refused or (completed and early)
         # A client may leave before the head, while the model thinks; a provider that has sent no
         # head by its deadline has most likely done nothing.
         if deadlines is not None and (deadlines.taken or stopped) and not ended_itself:
-            quiet = deadlines.quiet(self._clock())
+            silence = deadlines.silence(self._clock())
         return self._accounting.charge(
             attempt.target.name,
-            told,
+            reported,
             request=self._record.reserve,
             written=[*self._produced(), *events],
             complete=completed and not early,
-            quiet=quiet,
+            silence=silence,
             followed=followed,
         )
 

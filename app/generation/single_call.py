@@ -16,7 +16,7 @@ from ..dialects.writing.token_estimate import estimate_tokens
 from ..errors import RelayError, RequestError, ServiceError, UpstreamError
 from ..requests import ChatRequest
 from ..telemetry.observer import AttemptStarted, CallEnded
-from ..upstreams.http import FAILURES, MAX_SAID, explain, fetch, was_sent
+from ..upstreams.http import FAILURES, MAX_PROVIDER_MESSAGE, explain, fetch, was_sent
 from ..upstreams.targets import Target
 from ..upstreams.transport import Call
 from .failover import Failover
@@ -45,7 +45,7 @@ MAX_IGNORED: Final = 20
 
 T = TypeVar("T")
 
-log = structlog.get_logger("seseragi.asking")
+log = structlog.get_logger("seseragi.calls")
 
 
 class Counted(NamedTuple):
@@ -149,14 +149,14 @@ async def embed(context: CallContext, request: Request, take: Callable[[int], No
                 now = clock()
                 failover.failed(error, now)
                 # Without a cause it is a status of the upstream, which the client may act on.
-                handed_on = error.__cause__ is None and error.code != "upstream_truncated"
-                following = failover.next(error, now, handed_on=handed_on)
+                client_retries = error.__cause__ is None and error.code != "upstream_truncated"
+                following = failover.next(error, now, client_retries=client_retries)
                 log.warning(
                     "call failed",
                     upstream=target.name,
                     attempt=step.attempt,
                     code=error.code,
-                    said=error.said or None,
+                    provider_message=error.provider_message or None,
                 )
                 if following is None:
                     raise failover.verdict(error) from None
@@ -304,7 +304,7 @@ async def _fetch(
             error.code,
             upstream.redact(error.message),
             retry_after_s=error.retry_after_s,
-            said=upstream.redact(error.said)[:MAX_SAID],
+            provider_message=upstream.redact(error.provider_message)[:MAX_PROVIDER_MESSAGE],
         ) from None
     except (asyncio.CancelledError, *FAILURES) as failure:
         if not was_sent(failure):

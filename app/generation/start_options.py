@@ -25,7 +25,7 @@ class StartOptions(msgspec.Struct, frozen=True):
     client_format: str = ""
     leaves: bool = False
     """Whether the client gets the stream's location instead of reading it."""
-    asks_again_s: float = 0
+    client_retries_s: float = 0
     """Seconds in which a failure becomes a status, after which a connected client retries by
     itself if the failure is retryable."""
     memory: RequestMemory | None = None

@@ -39,7 +39,7 @@ class Starts:
         self._upstreams = parts.upstreams
         self._log = parts.event_log
         self._admission = parts.admission
-        self._pseudonym = parts.pseudonym
+        self._via_name = parts.via_name
         self._runs = runs
         self._shutdown = shutdown
         self._spawn = spawn
@@ -53,7 +53,7 @@ class Starts:
             ServiceError: `overloaded`, too many streams or about to stop; `rate_limited`,
                 the client has its share.
         """
-        if self._pseudonym.name in origin.relays:
+        if self._via_name.name in origin.relays:
             raise came_back()
         if self._shutdown.draining:
             raise shutting_down()
@@ -68,7 +68,7 @@ class Starts:
         self,
         principal: Principal,
         request: ChatRequest,
-        terms: StartOptions,
+        options: StartOptions,
         *,
         owner: str,
         request_id: str,
@@ -85,7 +85,7 @@ class Starts:
             ServiceError: `overloaded`, too many streams or about to stop; `rate_limited`,
                 the client has its share.
         """
-        stream, address = f"st_{secrets.token_urlsafe(16)}", terms.origin.address
+        stream, address = f"st_{secrets.token_urlsafe(16)}", options.origin.address
         try:
             if self._shutdown.draining:
                 raise shutting_down()
@@ -100,7 +100,7 @@ class Starts:
                 raise
             check_digest(earlier, key, digest)
             return earlier
-        names = [make(stream) for make in terms.names_of]
+        names = [make(stream) for make in options.names_of]
         record = self._parts.accounting.record(
             principal,
             stream,
@@ -109,12 +109,12 @@ class Starts:
             route=route.name,
             reserve=reserve,
             model=request.model,
-            client_format=terms.client_format,
+            client_format=options.client_format,
             key=key,
             digest=digest,
-            names=tuple(names if terms.name is None else [*names, terms.name]),
-            labels=dict(terms.labels) if terms.labels else None,
-            request=terms.request,
+            names=tuple(names if options.name is None else [*names, options.name]),
+            labels=dict(options.labels) if options.labels else None,
+            request=options.request,
             request_digest=choice.digest,
         )
         claim = None
@@ -130,13 +130,13 @@ class Starts:
             given = msgspec.structs.replace(reserve, output_tokens=claim.grant.output_tokens)
             record = msgspec.structs.replace(record, reserve=given)
         clamped = self._parts.accounting.clamp(request, reserve, claim.grant)
-        opened = await self._runs.begin(record, clamped, terms, route=route)
+        opened = await self._runs.begin(record, clamped, options, route=route)
         if choice.records and self._cassette_recorder is not None:
             self._cassette_recorder.record(self._log, record, choice, request)
         return opened._replace(grant=claim.grant, cassette=choice.cassette)
 
     def outcome_elsewhere(self, stream: str) -> "asyncio.Future[RelayError | None]":
-        """Return the like of `Relay.committed` for a stream that runs in another process."""
+        """Return the like of `Run.committed` for a stream that runs in another process."""
         return self._spawn(await_outcome(self._log, stream))
 
     async def _choose(self, principal: Principal, request: ChatRequest) -> Choice:

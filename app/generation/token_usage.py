@@ -43,7 +43,7 @@ until the count is taken for an old one. Tokenizers differ from the estimate by 
 
 
 def count_usage(
-    told: TokenCounts | None,
+    reported: TokenCounts | None,
     *,
     request: ReservationRequest | None,
     answer: Sequence[Event] | int,
@@ -56,8 +56,8 @@ def count_usage(
     is whole, and so is what was told of it. `hidden` is an estimate of what was generated and not
     shown; with it an answer has at most the length that was reserved, unless more was shown.
     """
-    told = _NONE if told is None else _possible(told)
-    given, made = told.input_tokens, told.output_tokens
+    reported = _NONE if reported is None else _possible(reported)
+    given, made = reported.input_tokens, reported.output_tokens
     if not given and request is not None:
         given = request.input_tokens
     if not (made and complete):
@@ -67,12 +67,12 @@ def count_usage(
             written = max(shown, min(shown + hidden, reserved))
         if made is None or made * STALE < written:
             made = written
-    if (given, made) == (told.input_tokens, told.output_tokens):
-        return told
+    if (given, made) == (reported.input_tokens, reported.output_tokens):
+        return reported
     if not complete:  # a cost that was told is of a part
-        told = msgspec.structs.replace(told, cost=None, cost_from=None)
+        reported = msgspec.structs.replace(reported, cost=None, cost_from=None)
     return msgspec.structs.replace(
-        told,
+        reported,
         input_tokens=given,
         output_tokens=made,
         total_tokens=(given or 0) + (made or 0),
@@ -81,21 +81,21 @@ def count_usage(
 
 
 def count_input(
-    told: TokenCounts | None, *, request: ReservationRequest | None
+    reported: TokenCounts | None, *, request: ReservationRequest | None
 ) -> TokenCounts | None:
     """Return what is known of the input when an answer begins; None if nothing is."""
-    if told is not None and believe(told.input_tokens):
+    if reported is not None and believe(reported.input_tokens):
         return TokenCounts(
-            told.input_tokens,
-            cached_input_tokens=told.cached_input_tokens,
-            cache_write_tokens=told.cache_write_tokens,
-            cache_write_1h_tokens=told.cache_write_1h_tokens,
+            reported.input_tokens,
+            cached_input_tokens=reported.cached_input_tokens,
+            cache_write_tokens=reported.cache_write_tokens,
+            cache_write_1h_tokens=reported.cache_write_1h_tokens,
         )
     return None if request is None else TokenCounts(request.input_tokens, estimated=True)
 
 
 def bound_usage(
-    told: TokenCounts,
+    reported: TokenCounts,
     *,
     request: ReservationRequest,
     context: int | None,
@@ -108,9 +108,9 @@ def bound_usage(
     that, and about the limit that was sent; what the provider calls reasoning is left out of the
     limit, as it is at Qwen's hosts. Tools that the provider runs have the model asked again.
     """
-    given, made, choices = told.input_tokens or 0, told.output_tokens or 0, request.choices
+    given, made, choices = reported.input_tokens or 0, reported.output_tokens or 0, request.choices
     if not (0 <= given <= MOST and 0 <= made <= MOST):
-        return told
+        return reported
     width, beside = WIDTH, min(context or WIDEST, UNKNOWN_CONTEXT)
     if request.unsized:
         width, beside = MEDIA_WIDTH, context or WIDEST
@@ -118,16 +118,16 @@ def bound_usage(
     most_made = max(context or UNKNOWN_CONTEXT, request.output_tokens) * choices
     if request.limited:
         limit = 2 * request.output_tokens * choices + SLACK
-        most_made = min(most_made, limit + (told.reasoning_tokens or 0))
+        most_made = min(most_made, limit + (reported.reasoning_tokens or 0))
     if given <= most_given and made <= most_made:
-        return told
+        return reported
     turns = 1 + sum(isinstance(event, ProviderTool | Source) for event in written)
     given = min(given, most_given * turns)
     made = min(made, most_made * turns + WIDTH * estimate_output(written))
-    if (given, made) == (told.input_tokens or 0, told.output_tokens or 0):
-        return told
+    if (given, made) == (reported.input_tokens or 0, reported.output_tokens or 0):
+        return reported
     return msgspec.structs.replace(
-        told, input_tokens=given, output_tokens=made, total_tokens=given + made, estimated=True
+        reported, input_tokens=given, output_tokens=made, total_tokens=given + made, estimated=True
     )
 
 
@@ -144,15 +144,15 @@ def estimate_answer(events: Sequence[Event]) -> int:
     return estimate_output(events[:SAMPLED]) * len(events) // SAMPLED
 
 
-def _possible(told: TokenCounts) -> TokenCounts:
+def _possible(reported: TokenCounts) -> TokenCounts:
     """Return counts without those that cannot be true."""
-    for said in msgspec.structs.astuple(told):
+    for said in msgspec.structs.astuple(reported):
         if said.__class__ is int and said > MOST:
             break
     else:
-        return told
-    wrong = [name for name in _COUNTED if (getattr(told, name) or 0) > MOST]
-    return msgspec.structs.replace(told, **dict.fromkeys(wrong))
+        return reported
+    wrong = [name for name in _COUNTED if (getattr(reported, name) or 0) > MOST]
+    return msgspec.structs.replace(reported, **dict.fromkeys(wrong))
 
 
 _NONE = TokenCounts()

@@ -13,15 +13,15 @@ timers before it looks at sockets."""
 
 
 class Watch:
-    """Ends the wait for an upstream: expires `patience` when `deadlines` say so.
+    """Ends the wait for an upstream: expires `timeout` when `deadlines` say so.
 
     While tokens come, one timer stands and is looked at when it fires; it is set anew only
     when the time to wait has become shorter.
     """
 
-    def __init__(self, deadlines: Deadlines, patience: asyncio.Timeout) -> None:
+    def __init__(self, deadlines: Deadlines, timeout: asyncio.Timeout) -> None:
         self._deadlines = deadlines
-        self._patience = patience
+        self._timeout = timeout
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._stood_still = False
@@ -34,7 +34,7 @@ class Watch:
         if self._timer is not None:
             self._timer.cancel()
 
-    def saw(self, *, events: bool, finished: bool) -> None:
+    def note_bytes(self, *, events: bool, finished: bool) -> None:
         """Note that bytes came, and whether they held events."""
         self._stood_still = False
         if self._deadlines.on_bytes(self._loop.time(), events=events, finished=finished):
@@ -50,4 +50,4 @@ class Watch:
             self._stood_still = True
             self._timer = self._loop.call_later(READ_S, self._check)
         else:
-            self._patience.reschedule(when)
+            self._timeout.reschedule(when)

@@ -1,7 +1,7 @@
 """Estimates of hidden reasoning: output that a provider generates and bills, but does not send.
 
 A client that leaves while a model thinks is billed for uncounted output. Known are the duration
-without events (`Quiet`), and the target's rate in the pauses of answers that it counted
+without events (`Silence`), and the target's rate in the pauses of answers that it counted
 completely:
 
 - An answer whose reasoning was mostly hidden shows the target's rate. If the provider does not
@@ -15,7 +15,7 @@ completely:
 from typing import NamedTuple
 
 from ..events import TokenCounts
-from ..generation.deadlines import Quiet
+from ..generation.deadlines import Silence
 
 DEFAULT_RATE = 100.0
 """Tokens per second of a target without measurements: hosted models are mostly slower, so that
@@ -58,7 +58,7 @@ class HiddenRates:
         self._measured: dict[str, _Measured] = {}
         """In order of the last measurement."""
 
-    def measure(self, target: str, counts: TokenCounts, *, shown: int, quiet: Quiet) -> None:
+    def measure(self, target: str, counts: TokenCounts, *, shown: int, silence: Silence) -> None:
         """Update a rate with a complete answer that the provider counted; `shown` is an estimate.
 
         A pause has at most its share of the tokens of the answer.
@@ -70,18 +70,18 @@ class HiddenRates:
         if hidden > HIDDEN_PART * reasoning:
             if not known.hides:
                 known = _Measured(hides=True)
-            limit = min(output / quiet.elapsed_s, MAX_RATE) * quiet.seconds
-            known = _add(known, min(hidden, limit), quiet.seconds)
+            limit = min(output / silence.elapsed_s, MAX_RATE) * silence.seconds
+            known = _add(known, min(hidden, limit), silence.seconds)
         elif not known.hides:
-            known = _add(known, 0, min(quiet.seconds, PLAIN_S))
+            known = _add(known, 0, min(silence.seconds, PLAIN_S))
         self._measured[target] = known
         if len(self._measured) > MAX_TARGETS:
             del self._measured[next(iter(self._measured))]
 
-    def estimate(self, target: str, quiet: Quiet) -> int:
+    def estimate(self, target: str, silence: Silence) -> int:
         """Return the estimated hidden tokens of a target."""
         known = self._measured.get(target, _Measured())
-        return int(quiet.seconds * known.tokens / known.seconds)
+        return int(silence.seconds * known.tokens / known.seconds)
 
 
 def _add(known: _Measured, tokens: float, seconds: float) -> _Measured:

@@ -25,9 +25,11 @@ from .direct_writer import (
 )
 from .flow import Flow
 from .peers import Peers
-from .refusals import check_head, render_error, too_large, too_slow
+from .refusals import render_error, too_large, too_slow
 
 MAX_HEAD_BYTES = 128 * 1024
+MAX_HEADERS = 256
+"""The most fields of a head: each lookup scans all of them."""
 MAX_OVERHEAD_BYTES = 16 * 1024
 """The most bytes of chunk extensions or trailers without a piece of the body."""
 
@@ -209,7 +211,7 @@ class Protocol(HttpToolsProtocol):
                 # An error is also how a callback stops the parser.
                 reason = error.__context__
                 if not isinstance(reason, RelayError):
-                    reason = RequestError("invalid_request", f"this is no HTTP request: {error}")
+                    reason = RequestError("invalid_request", f"invalid HTTP request: {error}")
                 if not self._last:
                     self._refuse(reason)
                 return
@@ -251,7 +253,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         if self._last:
-            raise RequestError("invalid_request", "there was a request before that was the last")
+            raise RequestError("invalid_request", "the connection is closing; use a new one")
         super().on_message_begin()
         self._state = _ParseState.HEAD
         self._wait = None
@@ -264,9 +266,9 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():
             if self.parser.get_method() == b"CONNECT":
-                raise RequestError("method_not_allowed", "this is no proxy to CONNECT through")
+                raise RequestError("method_not_allowed", "CONNECT is not supported")
             return  # the same head comes again without it
-        check_head(self.headers, self.parser.get_http_version())
+        _check_head(self.headers, self.parser.get_http_version())
         super().on_headers_complete()
         if self._closing:
             self.cycle.keep_alive = False
@@ -408,3 +410,28 @@ class Protocol(HttpToolsProtocol):
         else:
             self.transport.close()
         self._update_wait()
+
+
+def _check_head(headers: list[tuple[bytes, bytes]], version: str) -> None:
+    """Check what the parser accepts and uvicorn ignores.
+
+    Raises:
+        RequestError: `invalid_request`.
+    """
+    if version not in ("1.1", "1.0"):
+        raise RequestError("invalid_request", f"use HTTP/1.1 instead of HTTP/{version}")
+    if len(headers) > MAX_HEADERS:
+        raise RequestError(
+            "invalid_request", f"the request has more header fields than the limit of {MAX_HEADERS}"
+        )
+    if b"transfer-encoding" not in dict(headers):
+        return
+    codings = [value for name, value in headers if name == b"transfer-encoding"]
+    if version == "1.0":  # its proxies forward it without knowing it (RFC 9112, 6.1)
+        raise RequestError("invalid_request", "HTTP/1.0 has no transfer-encoding")
+    coding = b", ".join(codings).decode("latin-1")
+    if coding.strip().lower() != "chunked":
+        raise RequestError(
+            "invalid_request",
+            f"the transfer-encoding {coding[:100]!r} is not supported; use 'chunked'",
+        )

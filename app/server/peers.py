@@ -37,13 +37,14 @@ class Peers:
         name, limit = self._place(address)
         if self._total >= self._most:
             raise ServiceError(
-                "overloaded", "the relay has as many connections as it may have", retry_after_s=2
+                "overloaded",
+                "the relay has reached its limit of connections; try again",
+                retry_after_s=2,
             )
         if self._counts[name] >= limit:
             raise RequestError(
                 "rate_limited",
-                f"{name!r} has {limit} connections open, as many as one address may have; "
-                "close some of them",
+                f"{name!r} has {limit} open connections, the limit for one address; close some",
                 retry_after_s=2,
             )
         self._total += 1

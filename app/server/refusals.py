@@ -6,34 +6,6 @@ from ..api.middleware import NO_PAGE
 from ..dialects.client_formats import client_format_of
 from ..errors import RelayError, RequestError
 
-MAX_HEADERS = 256
-"""The most fields of a head: each lookup scans all of them."""
-
-
-def check_head(headers: list[tuple[bytes, bytes]], version: str) -> None:
-    """Check what the parser accepts and uvicorn ignores.
-
-    Raises:
-        RequestError: `invalid_request`.
-    """
-    if version not in ("1.1", "1.0"):
-        raise RequestError("invalid_request", f"use HTTP/1.1 instead of HTTP/{version}")
-    if len(headers) > MAX_HEADERS:
-        raise RequestError(
-            "invalid_request", f"the request has more header fields than the limit of {MAX_HEADERS}"
-        )
-    if b"transfer-encoding" not in dict(headers):
-        return
-    codings = [value for name, value in headers if name == b"transfer-encoding"]
-    if version == "1.0":  # its proxies forward it without knowing it (RFC 9112, 6.1)
-        raise RequestError("invalid_request", "HTTP/1.0 has no transfer-encoding")
-    coding = b", ".join(codings).decode("latin-1")
-    if coding.strip().lower() != "chunked":
-        raise RequestError(
-            "invalid_request",
-            f"the transfer-encoding {coding[:100]!r} is not supported; use 'chunked'",
-        )
-
 
 def too_large(what: str, limit: int) -> RequestError:
     """Return the error for input above a limit in bytes."""

@@ -292,11 +292,10 @@ def _prepare_log(
     if metrics is not None:
         lines.count_by(metrics.logged)
     tracing = build_tracing(settings)
-    observers = [*build_observers(), *(one for one in (metrics, tracing) if one is not None)]
     if tracing is not None:
         tracing.open()
     try:
-        prepare_log(settings, observers)
+        prepare_log(settings, build_observers(metrics, tracing))
     finally:
         if tracing is not None:  # threads do not survive the fork
             tracing.close()

@@ -74,7 +74,7 @@ def _join_keys(table: dict[str, Any], above: str = "") -> Iterator[tuple[str, An
 
 
 def _convert_levels(value: Any, where: str) -> dict[str, str]:
-    """Convert the levels of loggers; a string has the form `seseragi.relay=debug,
+    """Convert the levels of loggers; a string has the form `seseragi.generation=debug,
     uvicorn.error=info`.
     """
     if isinstance(value, str):
@@ -83,7 +83,7 @@ def _convert_levels(value: Any, where: str) -> dict[str, str]:
     if not isinstance(value, dict):
         raise SettingsError(
             f"{where}: {value!r} cannot be used: give a table, such as "
-            "{ 'seseragi.relay' = 'debug' }"
+            "{ 'seseragi.generation' = 'debug' }"
         )
     levels = dict(_join_keys(value))
     for name, level in levels.items():
@@ -91,7 +91,7 @@ def _convert_levels(value: Any, where: str) -> dict[str, str]:
             msgspec.convert({name: level}, _TYPES["log_levels"])
         except msgspec.ValidationError:
             if level in get_args(Level):
-                message = "give the name of a logger, such as 'seseragi.relay'"
+                message = "give the name of a logger, such as 'seseragi.generation'"
                 raise SettingsError(f"{where}: {name!r} cannot be used: {message}") from None
             message = f"use {' or '.join(map(repr, get_args(Level)))}"
             raise SettingsError(f"{where}.{name}: {level!r} cannot be used: {message}") from None

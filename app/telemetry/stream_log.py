@@ -16,7 +16,7 @@ CLIENT_ERRORS = frozenset(
 )
 """Errors of the request, which only its sender can fix."""
 
-log = structlog.get_logger("seseragi.relay")
+log = structlog.get_logger("seseragi.generation")
 
 
 class StreamLog(Observer):
@@ -96,7 +96,7 @@ def _reply_of(reply: ProviderReply | None) -> dict[str, Any]:
     fields = {
         "http_status": reply.http_status,
         "upstream_request_id": reply.request_id or None,
-        "said": reply.said or None,
+        "provider_message": reply.provider_message or None,
         "attempt_s": _rounded(reply.duration_s),
     }
     return {name: value for name, value in fields.items() if value is not None}

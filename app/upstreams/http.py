@@ -29,7 +29,7 @@ REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-i
 MAX_REQUEST_ID = 100
 """Characters of a provider's id."""
 
-MAX_SAID = 200
+MAX_PROVIDER_MESSAGE = 200
 """Characters of a provider's error message in the log."""
 
 KEPT_TRIES = 2
@@ -75,18 +75,18 @@ async def open_stream(
     call: Call,
     *,
     upstream: str,
-    hear: Callable[[Head], None] = lambda _: None,
+    on_head: Callable[[Head], None] = lambda _: None,
 ) -> Reply:
     """Make a call and return a streaming reply, whose body the caller closes.
 
-    `hear` receives the head of every reply, errors included.
+    `on_head` receives the head of every reply, errors included.
 
     Raises:
         UpstreamError: the upstream refused, or did not send a stream.
         FAILURES: the connection failed.
     """
     reply = await _send(client, call)
-    hear(Head.of(reply))
+    on_head(Head.of(reply))
     try:
         await _check(reply, upstream)
     except BaseException:

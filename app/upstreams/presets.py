@@ -56,8 +56,6 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     """False if the API has no list of models, or only one of unusable models."""
     default_model: str | None = None
     """The model for requests without one."""
-    page: str = "openai-compatible"
-    """The page in docs/providers."""
 
 
 _OPENAI = {"max_tokens_field": "max_completion_tokens"}
@@ -93,7 +91,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
         quirks=_OPENAI | _UNKNOWN_HOST,
         host_quirks=_OPENAI_ITSELF | {"send_reasoning": "no"},
         default_model="gpt-6-luna",
-        page="openai",
     ),
     "openai-responses": Preset(
         title="OpenAI, Responses",
@@ -104,7 +101,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
         dialect="openai_responses",
         host_quirks=_COMPACTS,
         default_model="gpt-6-luna",
-        page="openai",
     ),
     "azure": Preset(
         title="Azure OpenAI",
@@ -116,7 +112,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
         added_by="key and URL",
         quirks=_OPENAI | _OPENAI_ITSELF,
         lists_models=False,
-        page="azure",
     ),
     "azure-responses": Preset(
         title="Azure OpenAI, Responses",
@@ -129,7 +124,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
         dialect="openai_responses",
         quirks=_COMPACTS,
         lists_models=False,
-        page="azure",
     ),
     "azure-deployments": Preset(
         title="Azure OpenAI, URLs of deployments",
@@ -143,7 +137,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
         quirks=_OPENAI | {"extras": _OPENAI_EXTRAS, "left_out": _OPENAI_ONLY, "call_ids": "40"},
         query={"api-version": "2024-10-21"},
         lists_models=False,
-        page="azure",
     ),
     "azure-anthropic": Preset(
         title="Claude on Azure (Foundry)",
@@ -154,7 +147,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
         added_by="table",
         dialect="anthropic",
         lists_models=False,
-        page="azure",
     ),
     "anthropic": Preset(
         title="Anthropic",
@@ -164,7 +156,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
         auth="x-api-key",
         dialect="anthropic",
         default_model="claude-haiku-5-5",
-        page="anthropic",
     ),
     "gemini": Preset(
         title="Google Gemini",
@@ -175,7 +166,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
         auth="x-goog-api-key",
         dialect="gemini",
         default_model="gemini-3.8-flash",
-        page="gemini",
     ),
     "vertex": Preset(
         title="Vertex AI, Gemini",
@@ -186,7 +176,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
         defaults={"location": "global"},
         lists_models=False,
         default_model="gemini-3.8-flash",
-        page="vertex-gemini",
     ),
     "vertex-anthropic": Preset(
         title="Vertex AI, Claude",
@@ -196,7 +185,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
         dialect="vertex_anthropic",
         defaults={"location": "global"},
         lists_models=False,
-        page="vertex-claude",
     ),
     "bedrock": Preset(
         title="Amazon Bedrock, Converse",
@@ -206,7 +194,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
         without_key="aws",
         dialect="bedrock_converse",
         lists_models=False,
-        page="bedrock",
     ),
     "bedrock-anthropic": Preset(
         title="Amazon Bedrock, Claude in its own format",
@@ -217,7 +204,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
         added_by="table",
         dialect="bedrock_anthropic",
         lists_models=False,
-        page="bedrock",
     ),
     "mistral": Preset(
         title="Mistral",
@@ -247,7 +233,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
             ],
         },
         default_model="mistral-medium-latest",
-        page="mistral",
     ),
     "cohere": Preset(
         title="Cohere",
@@ -256,7 +241,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
         key_env=("CO_API_KEY", "COHERE_API_KEY"),
         dialect="cohere",
         default_model="command-a-plus-05-2026",
-        page="cohere",
     ),
     "deepseek": Preset(
         title="DeepSeek",
@@ -264,7 +248,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
         key_env=("DEEPSEEK_API_KEY",),
         quirks={"send_reasoning": "reasoning_content", "developer": False},
         default_model="deepseek-flash",
-        page="deepseek",
     ),
     "openrouter": Preset(
         title="OpenRouter",
@@ -272,7 +255,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
         key_env=("OPENROUTER_API_KEY",),
         quirks=_GATEWAY | {"send_reasoning": "reasoning_details", "effort_field": "reasoning"},
         default_model="openrouter/auto",
-        page="openrouter",
     ),
     "groq": Preset(
         title="Groq",
@@ -298,7 +280,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
             ],
         },
         default_model="openai/gpt-oss-120b",
-        page="groq",
     ),
     "xai": Preset(
         title="xAI",
@@ -306,7 +287,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
         key_env=("XAI_API_KEY",),
         quirks=_OPENAI | {"names": "user"},
         default_model="grok-4.7",
-        page="xai",
     ),
     "together": Preset(
         title="Together",
@@ -314,7 +294,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
         base_url_env="TOGETHER_BASE_URL",
         key_env=("TOGETHER_API_KEY",),
         quirks={"send_reasoning": "reasoning"},
-        page="together",
     ),
     "fireworks": Preset(
         title="Fireworks",
@@ -324,7 +303,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
             "send_reasoning": "reasoning_content",
             "left_out": ["verbosity", "prompt_cache_retention", "safety_identifier", "store"],
         },
-        page="fireworks",
     ),
     "perplexity": Preset(
         title="Perplexity",
@@ -342,7 +320,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
         },
         lists_models=False,
         default_model="sonar",
-        page="perplexity",
     ),
     "cerebras": Preset(
         title="Cerebras",
@@ -372,7 +349,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
             ],
         },
         default_model="gpt-oss-120b",
-        page="cerebras",
     ),
     "sambanova": Preset(
         title="SambaNova",
@@ -408,14 +384,12 @@ PRESETS: Final[Mapping[str, Preset]] = {
         base_url="https://router.huggingface.co/v1",
         key_env=("HF_TOKEN",),
         added_by="table",
-        page="huggingface",
     ),
     "vercel": Preset(
         title="Vercel AI Gateway",
         base_url="https://ai-gateway.vercel.sh/v1",
         key_env=("AI_GATEWAY_API_KEY",),
         quirks=_GATEWAY | {"send_reasoning": "reasoning_details", "effort_field": "reasoning"},
-        page="vercel",
     ),
     "databricks": Preset(
         title="Databricks",
@@ -426,7 +400,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
         quirks={"left_out": _OPENAI_ONLY},
         added_by="table",
         lists_models=False,
-        page="databricks",
     ),
     "snowflake": Preset(
         title="Snowflake Cortex",
@@ -435,7 +408,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
         quirks={"left_out": _OPENAI_ONLY},
         added_by="table",
         lists_models=False,
-        page="snowflake",
     ),
     "litellm": Preset(
         title="LiteLLM proxy",
@@ -444,7 +416,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
         key_env=("LITELLM_PROXY_API_KEY",),
         added_by="URL",
         quirks=_GATEWAY | {"send_reasoning": "thinking_blocks"},
-        page="litellm",
     ),
     "ollama": Preset(
         title="Ollama",
@@ -454,7 +425,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
         key_env=("OLLAMA_API_KEY",),
         added_by="URL",
         dialect="ollama",
-        page="ollama",
     ),
     "vllm": Preset(
         title="vLLM",
@@ -462,7 +432,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
         key_env=("VLLM_API_KEY",),
         added_by="table",
         quirks={"send_reasoning": "reasoning"},
-        page="vllm",
     ),
     "llamacpp": Preset(
         title="llama.cpp server",
@@ -470,12 +439,10 @@ PRESETS: Final[Mapping[str, Preset]] = {
         key_env=("LLAMA_API_KEY",),
         added_by="table",
         quirks={"send_reasoning": "reasoning_content"},
-        page="llamacpp",
     ),
     "lmstudio": Preset(
         title="LM Studio",
         base_url="http://127.0.0.1:1234/v1",
         added_by="table",
-        page="lmstudio",
     ),
 }

@@ -38,7 +38,7 @@ class ReasoningFields:
         """Return the field for a model; "no" to send no reasoning."""
         return self.known.get(model, "no")
 
-    def saw(self, model: str, field: str) -> None:
+    def learn(self, model: str, field: str) -> None:
         """Record the field of an answer's reasoning, unless the model has rejected one."""
         if self.known.get(model) != "no":
             self._store(model, field)

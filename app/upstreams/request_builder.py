@@ -79,7 +79,8 @@ class RequestBuilder:
             if client_body:
                 self._check_translation(client_body, last=last)
             request = self._translate(chat, client_body)
-        self._check_read(request.body)
+        if not chat.is_plain:
+            self._check_read(request.body)
         if isinstance(chat, TranslatedRequest) and chat.ceiling is not None:
             field = self._format.find_limit(self._quirks)
             request = request._replace(body=bound_output(request.body, chat.ceiling, field=field))
@@ -291,7 +292,7 @@ def list_effective(chat: ChatRequest, fields: Iterable[str]) -> set[str]:
     effective = set()
     for field in fields:
         if field == "cache_control":
-            has_effect = is_marked(chat)
+            has_effect = not chat.is_plain and is_marked(chat)
         elif field == "service_tier":
             has_effect = chat.tier is not None
         else:

@@ -52,7 +52,7 @@ class Route(msgspec.Struct, frozen=True):
     """The time until an answer begins, over all attempts."""
     record_content: bool = False
     """Whether the records store the request and the answer."""
-    asked_as: str = ""
+    requested_name: str = ""
     """The name in `stream.start`, if not the route's: a replay uses the recorded one."""
 
 

@@ -392,9 +392,9 @@ async def test_a_client_that_goes_ends_the_call() -> None:
 async def test_a_silent_upstream_is_a_timeout_and_no_status(monkeypatch: Any) -> None:
     told, follow = [], Plan.next
 
-    def follow_told(plan: Plan, *failure: Any, handed_on: bool, **more: Any) -> Any:
-        told.append(handed_on)
-        return follow(plan, *failure, handed_on=handed_on, **more)
+    def follow_told(plan: Plan, *failure: Any, client_retries: bool, **more: Any) -> Any:
+        told.append(client_retries)
+        return follow(plan, *failure, client_retries=client_retries, **more)
 
     monkeypatch.setattr(Plan, "next", follow_told)
     async with serve_script([Hold()], first_event_timeout_s=0.1) as (relay, _):

@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -23,6 +24,7 @@ from app.eventlog.redis.pages import Page, Pages
 from app.eventlog.sqlite.database import Database
 from app.generation.calls import Calls
 from app.generation.hub import Hub
+from app.generation.owned_streams import OwnedStreams
 from app.identity.authenticator import Authenticator
 from app.identity.principal import ANYONE, Principal, Role
 from app.relay import Relay as Composed
@@ -245,19 +247,22 @@ async def test_hub_itself_names_no_stream():
     of_all_owners = {"progress", "readers"}
 
     assert public == {
-        *("streams_of", "models", "readiness", "report_refusal"),
+        *("models", "readiness", "report_refusal"),
         *("open", "close", "drain", "drain_once"),
         "load",  # numbers alone
         *of_all_owners,
     }
-    assert "principal" in Hub.streams_of.__code__.co_varnames
     # The page of operators alone shows these, and its calls need their role.
     for module in Path(Hub.__module__.partition(".")[0]).glob("api/*.py"):
         for name in of_all_owners:
             assert not re.search(rf"hub\.{name}\b", module.read_text()), module
     async with Composed.open(load_settings({})) as relay:
         parts = {name for name in vars(relay.hub) if not name.startswith("_")}
-    assert parts == {"upstreams", "admission", "calls", "shutdown", "clock"}
+        opened = relay.hub.streams_of
+    assert parts == {"upstreams", "admission", "calls", "shutdown", "clock", "streams_of"}
+    assert OwnedStreams is opened.func
+    assert ((), "principal") == (opened.args, next(iter(signature(OwnedStreams).parameters)))
+    assert "principal" not in opened.keywords
     assert {"ask"} == {name for name in dir(Calls) if not name.startswith("_")}
     assert "principal" in Calls.ask.__code__.co_varnames
 

@@ -25,7 +25,11 @@ AT_NOON = "2026-11-23T12:00:0{}.000000Z"
 OF_STREAM = {"request_id": "req_1", "stream": "st_1"}
 FAILED = {
     **{"event": "attempt failed", "target": "openai/m", "attempt": 1, "http_status": 529},
-    **{"code": "upstream_overloaded", "said": "no \x1b[31mroom", "upstream_request_id": "req_9"},
+    **{
+        "code": "upstream_overloaded",
+        "provider_message": "no \x1b[31mroom",
+        "upstream_request_id": "req_9",
+    },
     **{"attempt_s": 0.8, "then": "asking 'other/m' instead", "timestamp": AT_NOON.format(1)},
 }
 ENDED = {

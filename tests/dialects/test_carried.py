@@ -80,12 +80,26 @@ def carries(client_format: str, events: Sequence[e.Event]) -> bool:
 
 
 def render() -> str:
-    names = list(CLIENT_FORMATS)
-    lines = [f"| | {' | '.join(f'`{name}`' for name in names)} |", "|" + "---|" * (len(names) + 1)]
-    for feature, events in CARRIED.items():
-        cells = ("yes" if carries(name, events) else "" for name in names)
-        lines.append(f"| {feature} | {' | '.join(cells)} |")
+    """Everything that some format lacks is a row; the native one carries all."""
+    names = [name for name in CLIENT_FORMATS if name != "native"]
+    carried = {
+        feature: [carries(name, events) for name in names] for feature, events in CARRIED.items()
+    }
+    common = ", ".join(feature for feature, cells in carried.items() if all(cells))
+    lines = [
+        f"All dialects carry: {common}.",
+        "",
+        f"| | {' | '.join(f'`{name}`' for name in names)} |",
+        "|" + "---|" * (len(names) + 1),
+    ]
+    for feature, cells in carried.items():
+        if not all(cells):
+            lines.append(f"| {feature} | {' | '.join('yes' if cell else '' for cell in cells)} |")
     return "\n".join(lines)
+
+
+def test_the_native_dialect_carries_everything() -> None:
+    assert [] == [name for name, events in CARRIED.items() if not carries("native", events)]
 
 
 def test_the_document_says_what_the_code_does() -> None:

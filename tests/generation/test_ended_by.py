@@ -187,7 +187,7 @@ async def test_attempt_that_failed_has_a_line_with_what_the_provider_said_and_ca
         "log_level": "warning",
     }
     assert told == {name: line[name] for name in told}
-    assert line["said"].startswith(said)
+    assert line["provider_message"].startswith(said)
     assert KEY not in repr(logs)
     assert 0 <= line["attempt_s"] < 20
 

@@ -47,14 +47,14 @@ def test_finished_answer_waits_shortly_for_its_end_marker():
 
 def test_pauses_are_quiet_but_not_the_pace_of_tokens_nor_the_wait_for_the_end():
     deadlines = Deadlines(LIMITS, now=0)
-    assert (0, 0.9) == deadlines.quiet(0.9)
-    assert (6, 6) == deadlines.quiet(6)
+    assert (0, 0.9) == deadlines.silence(0.9)
+    assert (6, 6) == deadlines.silence(6)
     for now in (7, 7.5, 8.4, 11, 11.9):
         deadlines.on_bytes(now, events=True, finished=False)
-    assert (7 + 2.6, 12) == deadlines.quiet(12)
-    assert (7 + 2.6 + 3.1, 15) == deadlines.quiet(15)
+    assert (7 + 2.6, 12) == deadlines.silence(12)
+    assert (7 + 2.6 + 3.1, 15) == deadlines.silence(15)
     deadlines.on_bytes(12, events=True, finished=True)
-    assert (7 + 2.6, 15) == deadlines.quiet(15)
+    assert (7 + 2.6, 15) == deadlines.silence(15)
 
 
 def test_total_time_is_the_last_word():

@@ -88,9 +88,9 @@ def test_a_client_that_asks_again_by_itself_is_given_the_failure_of_the_last_tar
     tried = plan(2, 2)
     tried.first()
 
-    assert Step(0, PAUSE, 2) == tried.next(BUSY, 0, handed_on=True)
-    assert Step(1, 0, 3) == tried.next(BUSY, 0, handed_on=True)
-    assert tried.next(BUSY, 0, handed_on=True) is None
+    assert Step(0, PAUSE, 2) == tried.next(BUSY, 0, client_retries=True)
+    assert Step(1, 0, 3) == tried.next(BUSY, 0, client_retries=True)
+    assert tried.next(BUSY, 0, client_retries=True) is None
 
 
 @pytest.mark.parametrize("code", sorted(FINAL))

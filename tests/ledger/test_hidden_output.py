@@ -5,7 +5,7 @@ import pytest
 from app.eventlog.stream_ended import Charge
 from app.events import TokenCounts
 from app.generation.accounting import Accounting
-from app.generation.deadlines import Quiet
+from app.generation.deadlines import Silence
 from app.ledger.accounts import ReservationRequest
 from app.ledger.config import LedgerConfig
 from app.ledger.hidden_output import DEFAULT_RATE, MAX_RATE, MAX_TARGETS, HiddenRates
@@ -13,17 +13,17 @@ from app.ledger.prices import PriceBook
 
 pytestmark = pytest.mark.pure
 
-SECOND = Quiet(1, 1)
+SECOND = Silence(1, 1)
 PLAIN = TokenCounts(output_tokens=1100, reasoning_tokens=0)
 
 
 def measured(
-    counts: TokenCounts, quiet: Quiet, *, times: int = 1, rates: HiddenRates | None = None
+    counts: TokenCounts, silence: Silence, *, times: int = 1, rates: HiddenRates | None = None
 ) -> HiddenRates:
     """Return what is known after so many such answers, of which 100 tokens are shown."""
     rates = rates or HiddenRates()
     for _ in range(times):
-        rates.measure("a", counts, shown=100, quiet=quiet)
+        rates.measure("a", counts, shown=100, silence=silence)
     return rates
 
 
@@ -43,46 +43,46 @@ def measured(
     ],
 )
 def test_the_rate_is_that_of_what_was_counted_and_not_shown(counts, rate):
-    known = measured(counts, Quiet(10, 11), times=1000)
+    known = measured(counts, Silence(10, 11), times=1000)
     assert rate == pytest.approx(known.estimate("a", SECOND), abs=1)
     assert DEFAULT_RATE == known.estimate("b", SECOND)
 
 
 @pytest.mark.parametrize(
-    ("counts", "quiet"),
+    ("counts", "silence"),
     [
-        (PLAIN, Quiet(1.1, 1.2)),
-        (PLAIN, Quiet(300, 301)),  # a long prompt, or a queue
-        (TokenCounts(output_tokens=60_000, reasoning_tokens=59_000), Quiet(1.05, 1.06)),
-        (TokenCounts(output_tokens=60_000), Quiet(1.05, 1.06)),
+        (PLAIN, Silence(1.1, 1.2)),
+        (PLAIN, Silence(300, 301)),  # a long prompt, or a queue
+        (TokenCounts(output_tokens=60_000, reasoning_tokens=59_000), Silence(1.05, 1.06)),
+        (TokenCounts(output_tokens=60_000), Silence(1.05, 1.06)),
     ],
 )
-def test_a_single_answer_moves_a_rate_little(counts, quiet):
-    assert 0.8 * DEFAULT_RATE < measured(counts, quiet).estimate("a", SECOND) < 1.2 * DEFAULT_RATE
+def test_a_single_answer_moves_a_rate_little(counts, silence):
+    assert 0.8 * DEFAULT_RATE < measured(counts, silence).estimate("a", SECOND) < 1.2 * DEFAULT_RATE
 
 
 def test_answers_without_thought_say_nothing_of_a_target_that_has_thought():
     thought = TokenCounts(output_tokens=2_100, reasoning_tokens=2_000)
-    rates = measured(PLAIN, Quiet(10, 11), times=1000)
+    rates = measured(PLAIN, Silence(10, 11), times=1000)
     assert 0 == rates.estimate("a", SECOND)
-    measured(thought, Quiet(10, 11), rates=rates)
+    measured(thought, Silence(10, 11), rates=rates)
     rate = rates.estimate("a", SECOND)
     assert DEFAULT_RATE < rate < 200
-    measured(PLAIN, Quiet(10, 11), times=1000, rates=rates)
+    measured(PLAIN, Silence(10, 11), times=1000, rates=rates)
     assert rate == rates.estimate("a", SECOND)
 
 
 def test_what_was_measured_last_counts_most():
     rates = HiddenRates()
     for tokens in [500] * 1000 + [5_000] * 100:
-        rates.measure("a", TokenCounts(output_tokens=tokens), shown=0, quiet=Quiet(100, 100))
+        rates.measure("a", TokenCounts(output_tokens=tokens), shown=0, silence=Silence(100, 100))
     assert 48 <= rates.estimate("a", SECOND) <= 50
 
 
 def test_the_target_that_was_measured_last_is_kept():
     rates = HiddenRates()
     for number in range(MAX_TARGETS + 1):
-        rates.measure(f"{number}", PLAIN, shown=0, quiet=SECOND)
+        rates.measure(f"{number}", PLAIN, shown=0, silence=SECOND)
     known = [n for n in range(MAX_TARGETS + 1) if rates.estimate(f"{n}", SECOND) < DEFAULT_RATE]
     assert list(range(1, MAX_TARGETS + 1)) == known
 
@@ -93,9 +93,9 @@ def test_measured_rates_outlive_reloaded_settings():
     request = ReservationRequest((), 0, input_tokens=1, output_tokens=10_000)
 
     def cut(accounting: Accounting) -> Charge:
-        return accounting.charge("a", None, request=request, quiet=SECOND)
+        return accounting.charge("a", None, request=request, silence=SECOND)
 
     first = cut(before)
-    before.charge("a", whole, request=None, complete=True, quiet=Quiet(100, 100))
+    before.charge("a", whole, request=None, complete=True, silence=Silence(100, 100))
 
     assert first != cut(before) == cut(before.with_config(LedgerConfig(), PriceBook(())))

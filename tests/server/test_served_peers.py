@@ -52,7 +52,7 @@ async def test_one_address_of_this_machine_has_half_of_all_places():
     assert [429] == statuses(refused)
     assert b"connection: close\r\n" in refused
     assert b"retry-after: 2\r\n" in refused
-    assert b"'127.0.0.1' has 5 connections open" in refused
+    assert b"'127.0.0.1' has 5 open connections" in refused
     assert [200] == statuses(other) == statuses(again)
 
 

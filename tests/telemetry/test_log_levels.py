@@ -16,9 +16,9 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("seseragi.rely=debug", "no logger 'seseragi.rely'; did you mean 'seseragi.relay'?"),
-        ("seseragi.relay=loud", "'loud' cannot be used: use 'debug' or"),
-        ("seseragi.relay", "'' cannot be used: use 'debug' or"),
+        ("seseragi.generaton=debug", "no logger 'seseragi.generaton'; did you mean 'seseragi.generation'?"),
+        ("seseragi.generation=loud", "'loud' cannot be used: use 'debug' or"),
+        ("seseragi.generation", "'' cannot be used: use 'debug' or"),
         ("a b=debug", "'a b' cannot be used: give the name of a logger"),
     ],
 )
@@ -29,14 +29,14 @@ def test_bad_levels_are_named(said: str, told: str):
 
 def test_levels_may_be_written_in_any_form_of_toml(tmp_path):
     for written in (
-        'log_levels = { "seseragi.relay" = "debug", uvicorn = "info" }',
-        '[log_levels]\n"seseragi.relay" = "debug"\nuvicorn = "info"',
-        '[log_levels]\nseseragi.relay = "debug"\nuvicorn = "info"',
+        'log_levels = { "seseragi.generation" = "debug", uvicorn = "info" }',
+        '[log_levels]\n"seseragi.generation" = "debug"\nuvicorn = "info"',
+        '[log_levels]\nseseragi.generation = "debug"\nuvicorn = "info"',
     ):
         file = tmp_path / "seseragi.toml"
         file.write_text(written)
         levels = load_settings({}, config=str(file)).log_levels
-        assert {"seseragi.relay": "debug", "uvicorn": "info"} == levels
+        assert {"seseragi.generation": "debug", "uvicorn": "info"} == levels
     file.write_text('log_levels = "x"')
     with pytest.raises(SettingsError, match="log_levels"):
         load_settings({}, config=str(file))

@@ -11,13 +11,12 @@ from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.settings import load_settings
 from app.settings.base_urls import check_headers
 from app.settings.bootstrap_access import settle_identity
-from app.upstreams.presets import PLACES, PRESETS, Preset
+from app.upstreams.presets import PLACES, PRESETS
 
 pytestmark = pytest.mark.pure
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-CONFIGURATION = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
 PROVIDERS = ROOT / "docs/providers"
 
 KEYS = {
@@ -77,38 +76,26 @@ def test_variable_that_is_set_for_other_reasons_adds_nothing(variable):
     assert () == load_settings({variable: "https://x.example"}).upstreams
 
 
-def added_by(preset: Preset) -> str:
-    """Say for the documents what adds a preset."""
-    key = " or ".join(f"`{variable}`" for variable in preset.key_env)
-    url = f"`{preset.base_url_env}`"
-    match preset.added_by:
-        case "key":
-            return key
-        case "key or URL":
-            return f"{key}, {url}"
-        case "key and URL":
-            return f"{key} with {url}"
-        case "URL":
-            return url
-        case "table":
-            return "a table"
-
-
-def test_configuration_says_what_adds_each_preset():
-    needs = next(line for line in CONFIGURATION.splitlines() if "These need a table" in line)
-    for name, preset in PRESETS.items():
-        if preset.added_by == "table":
-            assert f"`{name}`" in needs
-        else:
-            assert f"| {added_by(preset)} | `{name}` | {preset.title} |" in CONFIGURATION
-
-
 def test_index_of_providers_has_a_row_for_each_preset():
     """Run `python -m tests.upstreams.test_presets` for the rows."""
     index = (PROVIDERS / "README.md").read_text(encoding="utf-8")
 
     assert [] == [name for name in PRESETS if row(name) not in index.splitlines()]
-    assert all((PROVIDERS / f"{preset.page}.md").exists() for preset in PRESETS.values())
+
+
+def test_each_preset_has_a_page_or_a_place_in_that_of_the_hosts():
+    hosts = (PROVIDERS / "openai-compatible.md").read_text(encoding="utf-8")
+    without = [name for name in PRESETS if page(name) == "openai-compatible"]
+
+    assert [] == [
+        name for name in without if not re.search(rf"^\| .*`{name}`", hosts, re.MULTILINE)
+    ]
+
+
+def page(name: str) -> str:
+    """The page of a family of presets, or else that of the hosts that copy OpenAI's format."""
+    own = name.partition("-")[0]
+    return own if (PROVIDERS / f"{own}.md").exists() else "openai-compatible"
 
 
 def row(name: str) -> str:
@@ -119,7 +106,7 @@ def row(name: str) -> str:
     keys = " or ".join(f"`{variable}`" for variable in preset.key_env) or preset.without_key
     default = f"`{preset.default_model}`" if preset.default_model else ""
     cells = (
-        f"[`{name}`]({preset.page}.md)",
+        f"[`{name}`]({page(name)}.md)",
         preset.title,
         f"`{preset.dialect}`",
         f"{url}{base}{suffix}".removeprefix(", "),

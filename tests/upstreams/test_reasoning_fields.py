@@ -62,7 +62,7 @@ def sent(field: str | None) -> dict[str, str]:
 def learn(seen: str | None, message: str, body: dict[str, Any], *, reasoned: bool = False) -> str:
     fields = ReasoningFields()
     if seen is not None:
-        fields.saw("m", seen)
+        fields.learn("m", seen)
     fields.refused("m", message, content=json.dumps(body).encode(), reasoned=reasoned)
     return fields.of("m")
 
@@ -70,6 +70,6 @@ def learn(seen: str | None, message: str, body: dict[str, Any], *, reasoned: boo
 def test_names_that_clients_make_up_are_forgotten() -> None:
     fields = ReasoningFields()
     for number in range(MAX_MODELS + 1):
-        fields.saw(str(number), "reasoning")
+        fields.learn(str(number), "reasoning")
 
     assert ("no", "reasoning") == (fields.of("0"), fields.of("1"))

@@ -42,7 +42,8 @@ def told(target: Target, **fields: object) -> list[str]:
 def test_a_request_is_fitted_once_for_its_body_and_its_notices(dialect: str) -> None:
     """Arranging walks the whole conversation."""
     target = Target(Upstream("u", "http://127.0.0.1:9", dialect), "m")
-    chat = parse_chat_request(b'{"messages": [{"role": "user", "content": "x"}]}')
+    parts = b'[{"type": "text", "text": "x"}]'  # a conversation of bare texts needs no arranging
+    chat = parse_chat_request(b'{"messages": [{"role": "user", "content": %b}]}' % parts)
     arranged = 0
 
     def profile(frame: Any, event: str, arg: object) -> None:

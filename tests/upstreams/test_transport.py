@@ -183,9 +183,12 @@ async def ask(call: Call, *, times: int) -> Recorder:
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"x" * 300_000])
 @pytest.mark.parametrize("path", ["/v1/chat", "/v1/a%3Ab/c?key=%20x&b=1", ""])
-async def test_pooled_connection_is_sent_the_same_request(content: bytes, path: str) -> None:
+@pytest.mark.parametrize("more", [{}, {"host": "other.example"}])
+async def test_pooled_connection_is_sent_the_same_request(
+    content: bytes, path: str, more: dict[str, str]
+) -> None:
     method = "POST" if content else "GET"
-    headers = {"accept": "a/b", "accept-encoding": "identity", "user-agent": "us", "x": "é"}
+    headers = {"accept": "a/b", "accept-encoding": "identity", "user-agent": "us", "x": "é", **more}
     if content:
         headers["content-type"] = "application/json"
     url = httpx2.URL(f"http://127.0.0.1:1{path}")
@@ -201,3 +204,33 @@ async def test_pooled_connection_takes_no_line_end_in_a_header() -> None:
 
     with pytest.raises(ValueError, match="line end"):
         _render_head(call)
+
+
+async def test_connection_with_an_unsent_request_is_not_used_again() -> None:
+    """A provider may refuse a request before it has read the body, and keep the connection."""
+    big = b"x" * 8_000_000
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                size = int(fields(head)[1][b"content-length"])
+                status = b"429 Too Many Requests" if size == len(big) else b"200 OK"
+                if status[:1] == b"2":
+                    await reader.readexactly(size)
+                writer.write(b"HTTP/1.1 %b\r\ncontent-length: 2\r\n\r\n{}" % status)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    url = httpx2.URL(f"http://127.0.0.1:{port}/")
+    async with server, open_client(connect_timeout_s=5, mounts={}) as client:
+        for content, status in ((b"{}", 200), (big, 429), (b"{}", 200)):
+            reply = await asyncio.wait_for(client.open(Call("POST", url, {}, content)), 5)
+            assert status == reply.status
+            assert b"{}" == b"".join([piece async for piece in reply.body])
+            await reply.body.aclose()
+
+    assert 2 == connections

@@ -36,7 +36,7 @@ class AnswerParser:
         """Whether `usage` came before the finish, and may not cover the whole answer."""
         self.refused = False
         """Whether the provider itself reported the failure."""
-        self.said = ""
+        self.provider_message = ""
         self._builder = EventBuilder()
         self._fed = False
         """Whether there was any message before the end of input."""
@@ -161,7 +161,7 @@ class AnswerParser:
         """Fail with an error that the upstream sent, with or without the object around it."""
         self.refused = True
         error = parse_error(document, upstream=self._upstream)
-        self.said = error.said
+        self.provider_message = error.provider_message
         self._end_with(error)
 
     def _garbage(self) -> None:

@@ -326,30 +326,35 @@ def _error(code: str, upstream: str, document: object, *, wait: float | None) ->
     if wait is not None:  # Codex reads it there
         advice = advice.replace("try again later", f"try again in {wait:g} s")
     message = f"upstream {upstream!r} {advice}"
-    said = _scrub(_text(document))
-    if said and code in _TELLING:
-        message = f"{message}: {said}"
+    provider_message = _scrub(_text(document))
+    if provider_message and code in _TELLING:
+        message = f"{message}: {provider_message}"
     if code not in _NAMING:
-        return UpstreamError(code, message, retry_after_s=wait, said=said)
+        return UpstreamError(code, message, retry_after_s=wait, provider_message=provider_message)
     own, param = _named(document, "code"), _named(document, "param")
     return UpstreamError(
-        code, message, retry_after_s=wait, provider_code=own, param=param, said=said
+        code,
+        message,
+        retry_after_s=wait,
+        provider_code=own,
+        param=param,
+        provider_message=provider_message,
     )
 
 
 def _classify(document: object, *, status: int | None, words: list[str]) -> str:
-    said = [word.lower() for word in (*words, *_words(document))]
+    lower = [word.lower() for word in (*words, *_words(document))]
     if status is None or status < 400:
-        status = next((int(w) for w in said if re.fullmatch("[45][0-9][0-9]", w)), status)
+        status = next((int(w) for w in lower if re.fullmatch("[45][0-9][0-9]", w)), status)
     for code, known in _WORDS:
-        if not set(known).isdisjoint(said):
+        if not set(known).isdisjoint(lower):
             return code
     text = _text(document)
     if status != 429:  # its texts are about tokens a minute, plans and billing
         for code, pattern in _TEXTS:
             if pattern.search(text):
                 return code
-    vague = not _VAGUE_WORDS.isdisjoint(said)
+    vague = not _VAGUE_WORDS.isdisjoint(lower)
     if status == 403 and any("reasons" in mapping(e.get("metadata")) for e in _errors(document)):
         return "content_filtered"  # OpenRouter's moderation
     if vague and status in (404, None):  # a wrong path: a wrong model has its own code

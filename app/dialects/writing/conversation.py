@@ -17,7 +17,6 @@ from ...requests import (
     AssistantMessage,
     ChatRequest,
     FunctionCall,
-    Message,
     ReasoningPart,
     TextPart,
 )
@@ -131,16 +130,6 @@ def parse_object(text: str) -> dict[str, Any] | None:
             return None
         value = msgspec.json.decode(loose.encode(errors="replace"))
     return value if isinstance(value, dict) else None
-
-
-def name_calls(messages: Sequence[Message]) -> dict[str, str]:
-    """Return the names of the functions by the ids of the calls."""
-    return {
-        call.id: call.function.name
-        for message in messages
-        if isinstance(message, AssistantMessage)
-        for call in message.tool_calls or ()
-    }
 
 
 def list_reasoning(message: AssistantMessage) -> list[ReasoningPart]:

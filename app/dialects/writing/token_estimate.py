@@ -51,6 +51,7 @@ from ...requests import (
     TextPart,
     Tool,
     TranslatedRequest,
+    UserMessage,
 )
 
 REQUEST: Final = 3
@@ -82,8 +83,15 @@ _FOUR: Final = bytes(range(0xF0, 0x100))
 
 def estimate_tokens(chat: ChatRequest) -> int:
     """Estimate the input tokens of a request; at least one."""
-    total = REQUEST + sum(MESSAGE + _message(message) for message in chat.messages)
-    total += _tools(chat)
+    total = REQUEST + MESSAGE * len(chat.messages)
+    for message in chat.messages:
+        content = message.content
+        if type(message) is UserMessage and type(content) is str and content.isascii():
+            total += -(-len(content) // 4) + (estimate_text(message.name) if message.name else 0)
+        else:
+            total += _message(message)
+    if chat.tools or isinstance(chat, TranslatedRequest):
+        total += _tools(chat)
     if chat.response_format is not None:
         total += estimate_text(msgspec.json.encode(chat.response_format))
     if chat.provider_options:

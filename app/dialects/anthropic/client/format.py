@@ -21,5 +21,5 @@ CLIENT_FORMAT: Final = ClientFormat(
     asking_headers=(BETA,),
     # Its clients cannot come back to a stream.
     lingers=False,
-    asks_again=True,
+    client_retries=True,
 )

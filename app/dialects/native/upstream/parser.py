@@ -32,7 +32,7 @@ class Parser:
         self.usage: TokenCounts | None = None
         self.ended = False
         self.refused = False
-        self.said = ""
+        self.provider_message = ""
         self._upstream = upstream
         self._held: list[Event] = []
         """The target, and notices after it, until the answer begins."""

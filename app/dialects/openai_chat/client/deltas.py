@@ -118,7 +118,7 @@ class DeltaBuilder:
         """Return the deltas for an event."""
         match event:
             case TextDelta():
-                self._choices[event.choice].length += len(event.text)
+                self.add_text(event)
                 return (Delta(event.choice, {"content": event.text}),)
             case ReasoningDelta():
                 self._thoughts[event.block].append(event.text)
@@ -146,6 +146,10 @@ class DeltaBuilder:
                 begun = self._begin(event.choice, text=isinstance(event, TextStart))
                 return [*begun, *self._rest(event, self._choices[event.choice])]
         return ()
+
+    def add_text(self, event: TextDelta) -> None:
+        """Count the text of an event whose delta is rendered without `feed`."""
+        self._choices[event.choice].length += len(event.text)
 
     def _begin(self, choice: int, *, text: bool) -> Iterable[Delta]:
         """Start a choice and all lower ones: the official clients' helpers expect them in order."""

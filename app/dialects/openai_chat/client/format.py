@@ -16,6 +16,6 @@ CLIENT_FORMAT = ClientFormat(
     render_failure=render_failure,
     request_type=Request,
     lingers=False,
-    asks_again=True,
+    client_retries=True,
     breaks_off=True,
 )

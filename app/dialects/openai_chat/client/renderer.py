@@ -38,11 +38,12 @@ class Renderer:
 
     def feed(self, event: Event) -> Iterable[Frame]:
         """Return the frames for the next event."""
-        deltas = self._deltas.feed(event)
-        if isinstance(event, TextDelta):  # nearly every event: takes a third of the time
+        if type(event) is TextDelta:  # nearly every event: takes a third of the time
+            self._deltas.add_text(event)
             before, after = _CONTENT
             text = _encode(event.text)
             return (Frame(b"%b%b%b%b" % (self._head, before % event.choice, text, after)),)
+        deltas = self._deltas.feed(event)
         if isinstance(event, (StreamStart, StreamTarget)):
             self._head = self._begin()
         frames = [self._chunk(delta) for delta in deltas]

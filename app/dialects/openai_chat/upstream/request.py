@@ -155,8 +155,11 @@ def render_request(
         request = restrict_tools(request)
     if request.user is None and "safety_identifier" in quirks.left_out:
         request = msgspec.structs.replace(request, user=request.safety_identifier)
-    messages, changes = arrange(request.messages, _FORMS[quirks.call_ids])
-    changes += _list_names(request.messages, quirks=quirks)
+    changes = _list_names(request.messages, quirks=quirks)
+    messages = request.messages
+    if not request.is_plain:
+        messages, arranged = arrange(messages, _FORMS[quirks.call_ids])
+        changes = (*arranged, *changes)
     if messages is not request.messages:
         request = msgspec.structs.replace(request, messages=messages)
     body: dict[str, Any] = msgspec.to_builtins(request)

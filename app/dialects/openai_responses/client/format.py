@@ -15,7 +15,7 @@ CLIENT_FORMAT = ClientFormat(
     render_result=render_answer,
     render_failure=render_failure,
     lingers=False,  # as at OpenAI, unless `background` is set
-    asks_again=True,
+    client_retries=True,
     request_type=Request,
     name_of=lambda stream: name_of(response_id(stream)),
 )
