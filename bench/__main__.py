@@ -63,7 +63,9 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("commits", nargs="*", metavar="COMMIT", help="of against: to compare with")
     parser.add_argument("--python", default=sys.executable, help="of against: the interpreter")
     parser.add_argument(
-        "--together", action="store_true", help="all relays at once: exact ratios on busy machines"
+        "--together",
+        action="store_true",
+        help="all relays at once: steadier ratios on busy machines",
     )
     parser.add_argument("--tls", action="store_true", help="also with the upstream behind TLS")
     parser.add_argument("--quick", action="store_true", help="shorter, one round, less exact")

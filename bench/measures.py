@@ -2,8 +2,8 @@
 
 Rounds take turns over the relays, since machines differ from minute to minute, and every round
 of a relay is a fresh process: memory is measured first, before any heap is left over. On a busy
-machine the relays run `together` instead, with a share of the streams each: their ratios are exact
-where those of rounds are noise, but their delays are those of a shared core.
+machine the relays run `together` instead, with a share of the streams each: what disturbs one
+disturbs all, so their ratios vary less, but their delays are those of a shared core.
 """
 
 import contextlib
