@@ -3,7 +3,6 @@
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -33,7 +32,7 @@ from .identity.keys_file import KeysUnusable
 from .ledger.genai import open_catalog
 from .ledger.prices import PriceBook
 from .settings import Settings, SettingsError
-from .settings.traces import read_span_limits
+from .settings.libraries import read_span_limits
 from .settings.upstreams import DEMO
 from .telemetry.metrics import Metrics, Names, RecordsState
 from .telemetry.observer import Observer, Observers
@@ -192,11 +191,7 @@ def open_cassettes(settings: Settings) -> Folder | None:
         raise SettingsError(f"cassettes: {str(path)!r} cannot be used: {error.strerror}") from None
     if not is_folder:
         raise SettingsError(f"cassettes: there is no folder {str(path)!r}; make it")
-    folder = Folder(path)
-    if settings.record_cassettes == "new":
-        with suppress(OSError):  # a failure is reported when it is read
-            folder.clean()
-    return folder
+    return Folder(path)
 
 
 def build_cassette_recorder(settings: Settings, folder: Folder | None) -> CassetteRecorder | None:

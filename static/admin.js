@@ -8,7 +8,7 @@ import { byId } from './dom.js';
 import { KeyForm, showing, storeKey, storedKey, takeFromAddress } from './key.js';
 
 const EVERY_MS = 2000;
-const LONGEST_MS = 30_000; // between two questions to a relay that does not answer
+const LONGEST_MS = 30_000; // the longest pause between attempts
 const PATIENCE_MS = 10_000;
 
 const V1 = new URL('v1/', document.baseURI).href; // below a path prefix too
@@ -39,7 +39,7 @@ let failures = 0;
 async function ask() {
   clearTimeout(timer);
   if (body.dataset.credential === 'key' && storedKey() === null) return turnAway({ code: 401 });
-  if (asking) return; // the next comes when this one is answered
+  if (asking) return; // the next follows this one
   if (document.hidden) return say('paused');
   asking = true;
   try {
@@ -47,7 +47,7 @@ async function ask() {
   } catch (error) {
     if ([401, 403, 404].includes(error.code)) return turnAway(error);
     failures += 1;
-    put(byId('banner-text'), `The relay cannot be asked: ${reason(error)}. ${summary ? `What is shown is of ${clock(summary.at)}. ` : ''}It is asked again by itself.`);
+    put(byId('banner-text'), `The relay does not answer: ${reason(error)}. ${summary ? `This is its state at ${clock(summary.at)}. ` : ''}Trying again.`);
     banner.hidden = false;
     say('offline');
   } finally {
@@ -59,6 +59,7 @@ async function ask() {
 function take(answer) {
   const start = performance.now();
   summary = answer;
+  for (const row of summary.live) row.readers = summary.readers[row.id] ?? 0;
   failures = 0;
   banner.hidden = true;
   main.hidden = false;
@@ -66,7 +67,7 @@ function take(answer) {
   show ??= overview(act);
   if (body.dataset.view === 'overview') show(summary);
   follow();
-  body.dataset.state = summary.live.total ? 'busy' : 'idle';
+  body.dataset.state = summary.live.length ? 'busy' : 'idle';
   say('live', clock(summary.at));
   performance.measure('seseragi.update', { start });
 }
@@ -76,7 +77,7 @@ function say(link, words = link) {
   byId('link').textContent = words;
 }
 
-// ---- Who asks ----
+// ---- The key ----
 
 takeFromAddress();
 const keyForm = new KeyForm(main, async (key) => {
@@ -101,8 +102,8 @@ function turnAway(error) {
 }
 
 function problemOf(error, key) {
-  if (error.code === 403 && key !== null) return 'The relay knows this key, but it has not the role “admin”.';
-  if (error.code === 401) return key === null ? '' : 'The relay does not take this key.';
+  if (error.code === 403 && key !== null) return 'This key does not have the role “admin”.';
+  if (error.code === 401) return key === null ? '' : 'The relay does not accept this key.';
   return `${reason(error)}.`;
 }
 
@@ -116,9 +117,9 @@ forget.onclick = () => {
 const inspector = new Inspector((id, dialect) => `${V1}streams/${encodeURIComponent(id)}${dialect ? `/events?format=${dialect}&suffix&uncounted` : ''}`);
 let cameFrom;
 
-/** The stream that the address names: "" for none, undefined for the overview. */
+/** The stream in the address: "" for none, undefined for the overview. */
 const inspected = () => (location.hash.startsWith('#stream=') ? location.hash.slice(8) : undefined);
-const rowOf = (id) => [...summary.live.streams, ...summary.recent].find((row) => row.id === id);
+const rowOf = (id) => [...summary.live, ...summary.recent].find((row) => row.id === id);
 
 function follow() {
   const stream = inspected();
@@ -151,9 +152,9 @@ byId('open-stream').onsubmit = () => {
   return false;
 };
 
-// ---- What can be done ----
+// ---- Actions ----
 
-/** Ask before something is done; Enter alone does nothing. */
+/** Ask for confirmation; Enter alone does nothing. */
 function sure(title, text, yes, choice = false) {
   for (const [name, words] of Object.entries({ title, text, yes })) byId(`dialog-${name}`).textContent = words;
   byId('dialog-choice').hidden = !choice;
@@ -163,7 +164,7 @@ function sure(title, text, yes, choice = false) {
   return new Promise((resolve) => { dialog.addEventListener('close', () => resolve(dialog.returnValue === 'yes'), { once: true }); });
 }
 
-/** Do something, and say what came of it. */
+/** Run an action and show its result. */
 async function perform(done, url, order) {
   status.textContent = await call(url, { method: 'POST', order }).then(() => done, (error) => `Not done: ${reason(error)}.`);
   ask();
@@ -174,19 +175,19 @@ async function act(what, row) {
     const id = row.stream ?? row.id;
     if (id?.startsWith('st_')) goTo(id);
   } else if (what === 'stop') {
-    const told = row.readers ? `Who reads it (${row.readers}) is told that it was cancelled.` : '';
-    if (!await sure('Stop this stream?', `${plain(row.id)}, ${owner(row)}. ${told} What it has used is billed.`, 'Stop it')) return;
+    const told = row.readers ? `Its readers (${row.readers}) will see it cancelled.` : '';
+    if (!await sure('Stop this stream?', `${plain(row.id)}, ${owner(row)}. ${told} Usage so far is billed.`, 'Stop it')) return;
     await perform(`Stopped ${plain(row.id)}.`, `${V1}streams/${encodeURIComponent(row.id)}/cancel?operator`);
   } else {
     const target = plain(row.target);
     const order = { target: row.target, action: what };
     if (what === 'rest') {
-      const text = `No request goes there until then; what runs there goes on. Its routes: ${plain(row.routes?.join(', '))}.`;
+      const text = `It receives no requests until then; running streams continue. Its routes: ${plain(row.routes?.join(', '))}.`;
       if (!await sure(`Rest ${target}?`, text, 'Rest it', true)) return;
       order.for_s = Number(byId('rest-for').value);
     }
     const done = { try: `The next request may go to ${target}`, wake: `${target} is awake`, rest: `${target} rests` }[what];
-    await perform(`${done}. All processes know it within 3 s.`, `${V1}admin/targets`, order);
+    await perform(`${done}. Applies in all processes within 3 s.`, `${V1}admin/targets`, order);
   }
 }
 

@@ -14,6 +14,7 @@ from ..telemetry.observer import AttemptFailed, Observer, Refused
 from .snapshot import (
     MAX_LAST,
     MAX_MESSAGE,
+    MINUTES,
     EndedStream,
     LastError,
     LastTrouble,
@@ -22,7 +23,6 @@ from .snapshot import (
     cut,
     describe_stream,
 )
-from .summary import MINUTES
 
 OTHER = "other"
 """The label of codes that this version does not know."""

@@ -93,7 +93,6 @@ class Sampler:
             events_per_s=round(rate or 0.0, 1),
             gap_s=round(gap_s, 3),
             longest_gap_s=_rounded(None if longest is None else max(longest, gap_s)),
-            readers=0,
             output_tokens=output_tokens,
             cost=cost,
         )

@@ -10,7 +10,7 @@ import contextlib
 import math
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import islice
 from typing import Final, Literal
@@ -32,13 +32,13 @@ from .sampling import Sampler
 from .snapshot import (
     MAX_STREAMS,
     Process,
-    ProcessSnapshot,
     Share,
+    Snapshot,
     TargetHealth,
     pack_snapshot,
     unpack_snapshot,
 )
-from .summary import Merged, Money
+from .summary import Money, Summary, merge
 
 FRESH_S: Final = 0.5
 """How long a summary is reused."""
@@ -190,26 +190,34 @@ class AdminService:
 
     async def _make(self) -> bytes:
         try:
-            merged = Merged(self._routes)
+            others: Iterable[bytes] = ()
             if self._broadcast is not None:
                 with contextlib.suppress(RelayError):  # only this process is shown then
-                    await self._add_others(self._broadcast, merged)
-            merged.add(await self._snapshot())
-            money = await self._read_accounts()
+                    others = await self._read_others(self._broadcast)
+            merged = await self._snapshot()
+            for text in others:
+                with contextlib.suppress(ValueError, msgspec.MsgspecError):  # of another version
+                    merged = merge(merged, unpack_snapshot(text))
+                await asyncio.sleep(0)  # each takes about a millisecond
+            fields = msgspec.structs.asdict(merged)
+            fields["readers"] = {
+                one.id: count for one in merged.live if (count := merged.readers.get(one.id))
+            }
             return _encode_summary(
-                merged.summary(
-                    at=time.time(),
+                Summary(
+                    at=round(time.time(), 3),
                     version=__version__,
                     log=self._about.log,
-                    money=money,
                     records=self._about.records,
+                    money=await self._read_accounts(),
+                    **fields,
                 )
             )
         finally:
             self._made_at = time.monotonic()
 
-    async def _add_others(self, broadcast: Broadcast, merged: Merged) -> None:
-        """Add the snapshots of the other processes, and renew `WATCH`."""
+    async def _read_others(self, broadcast: Broadcast) -> Iterable[bytes]:
+        """Return the packed snapshots of the other processes, and renew `WATCH`."""
         now = asyncio.get_running_loop().time()
         waits = now >= self._watched_until
         if now >= self._watch_sent_at + WATCH_AGAIN_S:
@@ -220,10 +228,7 @@ class AdminService:
         self._watched_until = self._watch_sent_at + WATCH_S
         snapshots = await broadcast.messages("snapshots")
         snapshots.pop(self._id, None)
-        for text in islice(snapshots.values(), MAX_SNAPSHOTS):
-            with contextlib.suppress(ValueError, msgspec.MsgspecError):  # of another version
-                merged.add(unpack_snapshot(text))
-            await asyncio.sleep(0)
+        return islice(snapshots.values(), MAX_SNAPSHOTS)
 
     async def _read_accounts(self) -> Money:
         accounts, more = self._accounts.list_named()
@@ -233,24 +238,25 @@ class AdminService:
             return Money([], more + len(accounts), known=False)
         return Money([overview(*each) for each in found], more, known=True)
 
-    async def _snapshot(self) -> ProcessSnapshot:
+    async def _snapshot(self) -> Snapshot:
         hub, history, about = self._hub, self._history, self._about
         live = await self._sampler.look(hub.progress(most=MAX_STREAMS))
         load = hub.load()
-        return ProcessSnapshot(
-            process=Process(
-                id=self._id,
-                host=about.host,
-                pid=about.pid,
-                started_at=round(self._started_at, 3),
-                at=round(time.time(), 3),
-                streams=load.streams,
-                readers=load.readers,
-                draining=load.draining,
-                log_healthy=load.log_healthy,
-                log_streams=load.log_streams,
-                log_bytes=load.log_bytes,
-            ),
+        process = Process(
+            id=self._id,
+            host=about.host,
+            pid=about.pid,
+            started_at=round(self._started_at, 3),
+            at=round(time.time(), 3),
+            streams=load.streams,
+            readers=load.readers,
+            draining=load.draining,
+            log_healthy=load.log_healthy,
+            log_streams=load.log_streams,
+            log_bytes=load.log_bytes,
+        )
+        return Snapshot(
+            processes=[process],
             live=live,
             readers=hub.readers(most=2 * MAX_STREAMS),
             targets=[self._health(name) for name in self._routes],
@@ -291,7 +297,7 @@ class AdminService:
         if target not in self._routes:
             raise RequestError(
                 "not_found",
-                f"the settings name no target {target[:120]!r}; GET /v1/admin/summary lists them",
+                f"unknown target {target[:120]!r}; GET /v1/admin/summary lists the targets",
             )
         breakers, now = self._parts.upstreams.breakers, asyncio.get_running_loop().time()
         at = round(time.time(), 3)
@@ -306,7 +312,7 @@ class AdminService:
             )
         self._applied[name] = command
         self._apply(command)
-        log.info("target ordered", target=target, action=action, until=until, by=by or None)
+        log.info("target command", target=target, action=action, until=until, by=by or None)
         return command
 
     def _apply(self, command: Command) -> None:
@@ -323,10 +329,8 @@ class AdminService:
 
 def _routes_of(upstreams: Upstreams) -> dict[str, list[str]]:
     """Return the configured targets, each with its routes."""
-    routes: dict[str, list[str]] = {
-        target.name: [] for route in upstreams.routes.values() for target in route.targets
-    }
+    routes: dict[str, list[str]] = {}
     for name, route in upstreams.routes.items():
         for target in route.targets:
-            routes[target.name].append(name)
+            routes.setdefault(target.name, []).append(name)
     return routes | {name: [] for name in sorted(upstreams.configured_targets() - set(routes))}

@@ -1,4 +1,4 @@
-"""The snapshot of one process, whose parts the admin summary shows as they are. Pure values.
+"""The snapshot of one process or, merged, of several: the admin summary shows it as it is. Pure.
 
 Text from clients is truncated to `MAX_TEXT`, and is never a key. Times are unix seconds, money is
 decimal US dollars.
@@ -16,6 +16,9 @@ MAX_STREAMS: Final = 500
 
 MAX_LAST: Final = 50
 """Errors, and ended streams, in a snapshot."""
+
+MINUTES: Final = 60
+"""How long errors are counted."""
 
 MAX_TEXT: Final = 200
 MAX_MESSAGE: Final = 300
@@ -75,8 +78,6 @@ class LiveStream(Stream, frozen=True, kw_only=True):
     events_per_s: float
     gap_s: float
     longest_gap_s: float | None
-    readers: int
-    """Of all processes, in a summary."""
 
 
 class EndedStream(Stream, frozen=True, kw_only=True):
@@ -130,27 +131,29 @@ class TargetHealth(Value, frozen=True, kw_only=True):
     processes: Share
 
 
-class ProcessSnapshot(Value, frozen=True, kw_only=True):
-    """The state of one process."""
+class Snapshot(Value, frozen=True, kw_only=True):
+    """The state of one process, or of several."""
 
-    process: Process
+    processes: list[Process]
     live: list[LiveStream] = []
+    """The oldest."""
     readers: dict[str, int] = {}
-    """The readers in this process by stream, which may run in another one."""
+    """The readers of streams, which may run in another process."""
     targets: list[TargetHealth] = []
     counts: dict[Trouble, dict[str, Minutes]] = {}
     """By the code of the error."""
     last: list[LastTrouble] = []
     recent: list[EndedStream] = []
+    """Both newest first."""
     rows_waiting: int = 0
     """Rows for the records, of all processes."""
 
 
-_decode = msgspec.msgpack.Decoder(ProcessSnapshot).decode
+_decode = msgspec.msgpack.Decoder(Snapshot).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def pack_snapshot(snapshot: ProcessSnapshot, *, most: int) -> bytes:
+def pack_snapshot(snapshot: Snapshot, *, most: int) -> bytes:
     """Encode a snapshot in at most `most` bytes, with fewer streams if necessary.
 
     All but the streams take no more than 100 KB.
@@ -162,7 +165,7 @@ def pack_snapshot(snapshot: ProcessSnapshot, *, most: int) -> bytes:
     return packed
 
 
-def unpack_snapshot(data: bytes) -> ProcessSnapshot:
+def unpack_snapshot(data: bytes) -> Snapshot:
     """Decode a snapshot encoded by `pack_snapshot`.
 
     Raises:

@@ -20,7 +20,7 @@ def routes(metrics: Metrics, reader: AccountReader) -> list[Route]:
         principal = principal_of(request)
         if principal is not ANYONE and not principal.roles & READERS:
             raise RequestError(
-                "forbidden", "the metrics are for keys with the role 'metrics' or 'admin'"
+                "forbidden", "the metrics require a key with the role 'metrics' or 'admin'"
             )
         used = await _read_limited(reader)
         body, media_type = await metrics.render(request.headers.get("accept", ""), used)

@@ -8,7 +8,7 @@ the client: no key, no owner, no id of a request or of the stream.
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, assert_never
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta
@@ -16,21 +16,13 @@ from msgspec import Meta
 from .. import __version__
 from ..errors import CODES
 from ..events import (
-    ChoiceEnd,
-    ContentFilter,
     Event,
-    LogProbs,
-    Media,
-    Notice,
-    Opaque,
-    ProviderTool,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
     RefusalDelta,
     RefusalEnd,
     RefusalStart,
-    Source,
     StreamEnd,
     StreamStart,
     StreamTarget,
@@ -40,7 +32,6 @@ from ..events import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
-    Usage,
     encode,
     type_of,
 )
@@ -52,16 +43,17 @@ MAX_SECONDS: Final = 86_400
 MAX_REASON: Final = 300
 """Characters of the reason for an invalid line, which may quote it."""
 
-_Start = TextStart | ReasoningStart | RefusalStart | ToolCallStart
-_Delta = TextDelta | ReasoningDelta | RefusalDelta | ToolCallDelta
-_End = TextEnd | ReasoningEnd | RefusalEnd | ToolCallEnd
-_NO_TARGET: Final = "a 'stream.target' has to come before the answer"
+_Block = (
+    TextStart | TextDelta | TextEnd | ReasoningStart | ReasoningDelta | ReasoningEnd
+    | RefusalStart | RefusalDelta | RefusalEnd | ToolCallStart | ToolCallDelta | ToolCallEnd
+)  # fmt: skip
+_BLOCK: Final = get_args(_Block)
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 T = TypeVar("T")
 
 
-class Head(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class CassetteHead(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The first line."""
 
     cassette: Literal[1]
@@ -86,7 +78,7 @@ class Played(NamedTuple):
 class Cassette(NamedTuple):
     """The content of a file."""
 
-    head: Head
+    head: CassetteHead
     played: Sequence[Played]
 
     @property
@@ -104,7 +96,7 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     event: Event
 
 
-_head = msgspec.json.Decoder(Head)
+_head = msgspec.json.Decoder(CassetteHead)
 _line = msgspec.json.Decoder(_Line)
 _to_json = msgspec.json.Encoder().encode
 
@@ -115,9 +107,9 @@ def make_head(
     measured_from: int | None,
     request_digest: str = "",
     request: dict[str, Any] | None = None,
-) -> Head:
+) -> CassetteHead:
     """Return the head of a new cassette."""
-    return Head(
+    return CassetteHead(
         VERSION,
         f"seseragi {__version__}",
         model,
@@ -127,7 +119,7 @@ def make_head(
     )
 
 
-def render_head(head: Head) -> bytes:
+def render_head(head: CassetteHead) -> bytes:
     """Encode the first line."""
     return _to_json(head) + b"\n"
 
@@ -210,13 +202,11 @@ class _Order:
         if self._ended:
             return "nothing follows a 'stream.end'"
         match event:
-            case TextDelta() | ReasoningDelta() | RefusalDelta() | ToolCallDelta():
-                return self._refuse_more(event)
             case StreamStart():
-                return "'stream.start' stands in no line: the head is in its place"
+                return "'stream.start' is invalid: the head replaces it"
             case StreamTarget():
                 if self._has_target:
-                    return "there is a 'stream.target' already"
+                    return "a second 'stream.target'"
                 self._has_target = True
             case StreamEnd(error=error):
                 if error is not None and error.code not in CODES:
@@ -224,45 +214,31 @@ class _Order:
                 if self._open and error is None:
                     return f"block {min(self._open)} has no end yet"
                 self._ended = True
-            case TextStart() | ReasoningStart() | RefusalStart() | ToolCallStart():
-                return self._refuse_start(event)
-            case TextEnd() | ReasoningEnd() | RefusalEnd() | ToolCallEnd():
-                if reason := self._refuse_more(event):
-                    return reason
-                del self._open[event.block]
-            case Opaque() | Source() | Media() | LogProbs() | ContentFilter() | ProviderTool():
-                pass
-            case Notice() | ChoiceEnd() | Usage():
-                pass
-            case _:
-                assert_never(event)
+            case _ if isinstance(event, _BLOCK):
+                return self._refuse_block(event)
         return ""
 
-    def _refuse_start(self, event: _Start) -> str:
+    def _refuse_block(self, event: _Block) -> str:
+        kind, _, action = type_of(event).partition(".")
+        block = event.block
         if not self._has_target:
-            return _NO_TARGET
-        if event.block in self._begun:
-            return f"block {event.block} has begun already"
-        self._begun.add(event.block)
-        self._open[event.block] = _kind(event), event.choice
-        return ""
-
-    def _refuse_more(self, event: _Delta | _End) -> str:
-        if not self._has_target:
-            return _NO_TARGET
-        kind, block, choice = _kind(event), event.block, event.choice
-        begun_as, belongs_to = self._open.get(block, ("", choice))
+            return "a 'stream.target' has to come before the answer"
+        if action == "start":
+            if block in self._begun:
+                return f"block {block} has already begun"
+            self._begun.add(block)
+            self._open[block] = kind, event.choice
+            return ""
+        begun_as, choice = self._open.get(block, ("", event.choice))
         if begun_as != kind:
-            return f"block {block} is no open '{kind}' block"
-        if belongs_to != choice:
-            return f"block {block} has begun with choice {belongs_to}, not {choice}"
+            return f"block {block} is not an open '{kind}' block"
+        if choice != event.choice:
+            return f"block {block} has begun with choice {choice}, not {event.choice}"
+        if action == "end":
+            del self._open[block]
         return ""
 
 
-def _kind(event: _Start | _Delta | _End) -> str:
-    return type_of(event).partition(".")[0]
-
-
-def render_tape(head: Head, played: Iterable[Played]) -> bytes:
+def render_tape(head: CassetteHead, played: Iterable[Played]) -> bytes:
     """Encode a whole file."""
     return render_head(head) + b"".join(render_event(event, at) for at, event in played)

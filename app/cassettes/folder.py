@@ -1,14 +1,10 @@
 """Directory of cassettes: lookup by name, cached reads, atomic writes."""
 
 import contextlib
-import re
 import secrets
-import time
-from collections import OrderedDict
 from itertools import islice
 from pathlib import Path
 from stat import S_ISREG
-from threading import Lock
 from typing import Final, NamedTuple
 
 from ..errors import RequestError, ServiceError, UpstreamError
@@ -22,13 +18,8 @@ MAX_FILES: Final = 10_000
 """The maximum number of files with which another is recorded."""
 MAX_TARGET: Final = 65_536
 """Bytes of the line with the target."""
-MAX_CACHED_BYTES: Final = 64 * 2**20
-"""The limit of the cache, by the size of the files."""
-LONGEST_WRITE_S: Final = 600
-"""Older unfinished files are left over from a crash: 16 MiB take milliseconds."""
-
-# Names of cassettes do not begin with a dot, so leftovers of a crash are none.
-_UNFINISHED: Final = re.compile(r"\.cassette-[0-9a-f]{16}\.tmp")
+MAX_CACHED: Final = 4
+"""The maximum number of cached cassettes: together 64 MiB of files."""
 
 
 class FolderFull(Exception):
@@ -55,10 +46,7 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._cache: OrderedDict[str, tuple[_Stamp, Cassette]] = OrderedDict()
-        self._lock = Lock()
-        self._reading = Lock()
-        """Held while a file is read, so that concurrent callers read it once."""
+        self._cache: dict[str, tuple[_Stamp, Cassette]] = {}
 
     def names(self) -> list[str]:
         """Return the sorted names of cassettes, at most `MAX_LISTED`."""
@@ -98,24 +86,22 @@ class Folder:
         file = self._file(name)
         try:
             stamp = _stamp(file)
-            if (cached := self._find_cached(name, stamp)) is not None:
-                return cached
-            with self._reading:
-                stamp = _stamp(file)
-                if (cached := self._find_cached(name, stamp)) is not None:
-                    return cached
-                if stamp.size > MAX_BYTES:
-                    raise _broken(file, f"it is larger than {MAX_BYTES} bytes")
-                with file.open("rb") as opened:
-                    data = opened.read(MAX_BYTES)
-                tape = parse_tape(data)
-                self._store(name, stamp, tape)
-                return tape
+            cached = self._cache.get(name)
+            if cached is not None and cached[0] == stamp:
+                return cached[1]
+            if stamp.size > MAX_BYTES:
+                raise _broken(file, f"it is larger than {MAX_BYTES} bytes")
+            with file.open("rb") as opened:
+                tape = parse_tape(opened.read(MAX_BYTES))
+            # Threads replace the dict: none of them changes one that another reads.
+            newest = [*self._cache.items()][1 - MAX_CACHED :]
+            self._cache = {**dict(newest), name: (stamp, tape)}
+            return tape
         except FileNotFoundError:
             raise RequestError(
                 "model_not_found",
-                f"unknown model 'cassette/{name}': there is no file {file.name!r} in the folder of "
-                "cassettes; GET /v1/models lists those there are",
+                f"unknown model 'cassette/{name}': no file {file.name!r} in the folder of "
+                "cassettes; GET /v1/models lists them",
             ) from None
         except OSError as error:
             raise ServiceError(
@@ -124,22 +110,6 @@ class Folder:
         except CassetteError as error:
             raise _broken(file, str(error)) from None
 
-    def _find_cached(self, name: str, stamp: _Stamp) -> Cassette | None:
-        """Return a cached cassette, if its file is unchanged."""
-        with self._lock:
-            cached = self._cache.get(name)
-            if cached is None or cached[0] != stamp:
-                return None
-            self._cache.move_to_end(name)
-            return cached[1]
-
-    def _store(self, name: str, stamp: _Stamp, tape: Cassette) -> None:
-        with self._lock:
-            self._cache[name] = stamp, tape
-            self._cache.move_to_end(name)
-            while sum(cached.size for cached, _ in self._cache.values()) > MAX_CACHED_BYTES:
-                self._cache.popitem(last=False)
-
     def save(self, name: str, data: bytes) -> None:
         """Write a cassette atomically: concurrent readers see the complete new or old one.
 
@@ -147,7 +117,7 @@ class Folder:
             OSError: it cannot be written.
             FolderFull: there are `MAX_FILES`.
         """
-        if self.clean() >= MAX_FILES:
+        if len([*islice(self._path.iterdir(), MAX_FILES)]) == MAX_FILES:
             raise FolderFull(f"the folder of cassettes has {MAX_FILES} files")
         written = self._path / f".cassette-{secrets.token_hex(8)}.tmp"
         try:
@@ -157,30 +127,10 @@ class Folder:
         finally:
             written.unlink(missing_ok=True)
 
-    def clean(self) -> int:
-        """Remove leftovers of killed writers; return the number of files.
-
-        Raises:
-            OSError: the directory is unreadable.
-        """
-        files = islice(self._path.iterdir(), MAX_FILES)
-        return sum(not (_UNFINISHED.fullmatch(file.name) and _removed(file)) for file in files)
-
     def _file(self, name: str) -> Path:
         if not NAME.fullmatch(name):  # a caller's error: `parse_playback` rejects clients' names
-            raise ValueError(f"{name[:100]!r} is no name of a cassette")
+            raise ValueError(f"{name[:100]!r} is not a name of a cassette")
         return self._path / f"{name}{SUFFIX}"
-
-
-def _removed(file: Path) -> bool:
-    """Remove a file that cannot still be written; return whether it is gone."""
-    try:
-        if time.time() - _stamp(file).changed_ns / 1e9 < LONGEST_WRITE_S:
-            return False
-        file.unlink()
-    except OSError:
-        return False
-    return True
 
 
 def _broken(file: Path, reason: str) -> UpstreamError:

@@ -23,7 +23,7 @@ from ..identity.keys_file import KeysFile, KeysUnusable, change_keys_file, read_
 from ..identity.principal import Role
 from ..ledger.limits import UsageLimits
 from ..settings import SettingsError, load_identity
-from ..settings.failure import check_origins, reason, suggest
+from ..settings.convert import check_origins, explain, suggest
 
 KEYS_FILE = "keys.json"
 """The default keys file."""
@@ -34,78 +34,81 @@ LONGEST_S = 100 * 365 * 86_400
 COLUMNS = ("name", "tenant", "user", "models", "origins", "roles", "limits", "expires", "created")
 
 LIMITS = {
-    "--requests-per-minute": "requests a minute",
-    "--tokens-per-minute": "tokens a minute, input and output together",
-    "--streams": "streams at once",
-    "--usd-per-day": "US dollars a day (UTC)",
-    "--usd-per-month": "US dollars a month (UTC)",
+    "--requests-per-minute": "requests per minute",
+    "--tokens-per-minute": "tokens per minute, input and output together",
+    "--streams": "concurrent streams",
+    "--usd-per-day": "US dollars per day (UTC)",
+    "--usd-per-month": "US dollars per month (UTC)",
 }
 
 
-def add_actions(parser: argparse.ArgumentParser) -> None:
-    """Add the actions and their arguments to a parser."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the description, the actions and their arguments to a parser."""
+    parser.description = "Create, list and revoke the API keys of clients."
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     new = actions.add_parser(
         "new",
-        help="make a key and show it, once",
-        description="Make a key and show it, once and alone on stdout. Its digest goes into the "
-        "keys file, which is made if there is none.",
+        help="create a key and print it once",
+        description="Create a key and print it once, alone on stdout. The keys file, which is "
+        "created if necessary, stores only its digest.",
     )
-    new.add_argument("name", metavar="NAME", help="what to call it")
-    new.add_argument("--tenant", default="", help="the tenant whose it is")
-    new.add_argument("--user", default="", help="the user whose it is; else each key is its own")
+    new.add_argument("name", metavar="NAME", help="name of the key")
+    new.add_argument("--tenant", default="", help="tenant of the key")
+    new.add_argument(
+        "--user", default="", help="user of the key (default: each key is a user of its own)"
+    )
     new.add_argument(
         *("--models", "--model"),
         nargs="+",
         action="extend",
         metavar="GLOB",
-        help="the models it may use, such as 'openai/*' (default: all)",
+        help="models that the key may use, such as 'openai/*' (default: all)",
     )
     new.add_argument(
         *("--origins", "--origin"),
         nargs="+",
         action="extend",
         metavar="ORIGIN",
-        help="the pages that may use it, such as https://chat.example.com (default: all that "
-        "may call the relay)",
+        help="origins of pages that may use the key, such as https://chat.example.com (default: "
+        "all that may call the relay)",
     )
     new.add_argument(
         *("--role", "--roles"),
         nargs="+",
         action="extend",
         metavar="ROLE",
-        help="client_secrets: make short-lived secrets for browsers; metrics: read /metrics; "
-        "admin: read, stop and delete the streams of everybody, by their ids, and read /metrics",
+        help="client_secrets: create short-lived secrets for browsers; metrics: read /metrics; "
+        "admin: read, stop and delete the streams of all owners, and read /metrics",
     )
     for option, what in LIMITS.items():
-        new.add_argument(option, metavar="N", help=f"at most so many {what}")
+        new.add_argument(option, metavar="N", help=f"limit of {what}")
     ends = new.add_mutually_exclusive_group()
-    ends.add_argument("--expires-in", metavar="TIME", help="30d, 12h, 90m: how long it is valid")
-    ends.add_argument("--expires-at", metavar="TIME", help="such as 2027-01-31T00:00:00Z")
+    ends.add_argument("--expires-in", metavar="TIME", help="lifetime, such as 30d, 12h or 90m")
+    ends.add_argument("--expires-at", metavar="TIME", help="end, such as 2027-01-31T00:00:00Z")
     new.add_argument(
         "--print-toml",
         action="store_true",
-        help="write no file: show the table for seseragi.toml on stderr",
+        help="write no file; print the table for seseragi.toml on stderr",
     )
-    list_ = actions.add_parser("list", help="show what there is of keys, but not the keys")
-    list_.add_argument("--json", action="store_true", help="as JSON")
+    list_ = actions.add_parser("list", help="list the keys, without the keys themselves")
+    list_.add_argument("--json", action="store_true", help="print JSON")
     revoke = actions.add_parser(
-        "revoke", help="end a key: running relays stop taking it within a second"
+        "revoke", help="revoke a key; running relays refuse it within a second"
     )
     revoke.add_argument("name", metavar="NAME")
     for action in (new, list_, revoke):
         action.add_argument(
             "--keys-file",
             metavar="FILE",
-            help=f"the keys file (default: that of the settings, else {KEYS_FILE})",
+            help=f"keys file (default: that of the settings, else {KEYS_FILE})",
         )
         action.add_argument(
             "--config", metavar="FILE", help="settings file (default: seseragi.toml if it exists)"
         )
 
 
-def run(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
-    """Run the action.
+def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    """Run the action, and return the exit status.
 
     Raises:
         SettingsError: an argument or the settings cannot be used.
@@ -120,6 +123,7 @@ def run(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
             _list(path, as_json=options.json)
         case "revoke":
             _revoke(options.name, identity, path)
+    return 0
 
 
 def _make(options: argparse.Namespace, identity: Identity, path: Path) -> None:
@@ -127,14 +131,14 @@ def _make(options: argparse.Namespace, identity: Identity, path: Path) -> None:
     config = _read_options(options, key)
     if any(known.name == config.name for known in identity.keys):
         raise SettingsError(
-            f"the settings have a [[key]] of the name {config.name!r}; take another"
+            f"NAME: the settings already have a [[key]] named {config.name!r}; choose another"
         )
     if options.print_toml:
-        _print(f"# Into seseragi.toml; the key itself is shown this once.\n{_to_toml(config)}")
+        _print(f"# For seseragi.toml; the key itself is printed only once.\n{_to_toml(config)}")
         _show(key, config.name)
         return
     _warn(change_keys_file(path, lambda file: _with(file, config, path)))
-    _print(f"{path} has the digest of the key {config.name!r}. The key itself, shown this once:")
+    _print(f"{path} has the digest of the key {config.name!r}. The key, printed only once:")
     _show(key, config.name)
     _print(_setup_hint(identity, path), end="")
 
@@ -146,7 +150,7 @@ def _show(key: str, name: str) -> None:
         sys.stdout = None  # or Python writes it again at exit, and its status hides ours
         why = (error.strerror or str(error)).lower()
         raise SettingsError(
-            f"the key could not be shown: {why}; revoke {name!r} and make another"
+            f"the key could not be printed: {why}; revoke {name!r} and create another"
         ) from None
 
 
@@ -154,7 +158,7 @@ def _read_options(options: argparse.Namespace, key: str) -> KeyConfig:
     now = time.time()
     for name in ("tenant", "user", "models"):
         if not "".join(getattr(options, name) or ()).isprintable():
-            raise SettingsError(f"--{name}: give visible characters")
+            raise SettingsError(f"--{name}: not printable; remove control characters")
     fields = {
         "name": options.name,
         "sha256": digest(key),
@@ -171,7 +175,7 @@ def _read_options(options: argparse.Namespace, key: str) -> KeyConfig:
     try:
         return msgspec.convert(msgspec.to_builtins(fields), KeyConfig)
     except msgspec.ValidationError as error:
-        place, detail = reason(error)
+        place, detail = explain(error, KeyConfig)
         field = re.sub(r"\W.*", "", place.removeprefix("."))
         raise SettingsError(_describe_error(field, detail)) from None
 
@@ -182,7 +186,7 @@ def _read_limits(options: argparse.Namespace) -> UsageLimits:
     try:
         limits = msgspec.convert(fields, UsageLimits, strict=False)
     except msgspec.ValidationError as error:
-        place, detail = reason(error)
+        place, detail = explain(error, UsageLimits)
         raise _unusable(place.removeprefix("."), fields, detail) from None
     for name in fields:
         if getattr(limits, name) is None:  # of the text "null"
@@ -243,7 +247,7 @@ def _with(file: KeysFile | None, config: KeyConfig, path: Path) -> KeysFile:
         file = KeysFile(signing_key=secrets.token_urlsafe(32))
     if any(known.name == config.name for known in file.keys):
         raise KeysUnusable(
-            f"{path}: there is a key of the name {config.name!r}; take another, or revoke it first"
+            f"{path}: has a key named {config.name!r}; choose another name, or revoke it first"
         )
     return msgspec.structs.replace(file, keys=(*file.keys, config))
 
@@ -251,11 +255,11 @@ def _with(file: KeysFile | None, config: KeyConfig, path: Path) -> KeysFile:
 def _setup_hint(identity: Identity, path: Path) -> str:
     """Return the settings that make the relay use the keys file; "" if they are set."""
     if identity.trusted:
-        return "auth = 'none' is set, so chats need no key; operators need one with a role.\n"
+        return "auth = 'none' is set: only operators need a key, with a role.\n"
     if identity.auth.keys_file is not None and Path(identity.auth.keys_file) == path:
         return ""
     return (
-        "The relay asks for it once it knows the file. In seseragi.toml:\n\n"
+        "To make the relay use this file, write into seseragi.toml:\n\n"
         f"[auth]\nkeys_file = {json.dumps(str(path), ensure_ascii=False)}\n\n"
         f"or in the environment: SESERAGI_KEYS_FILE={path}\n"
     )
@@ -317,18 +321,18 @@ def _limits_of(key: KeyConfig) -> Iterable[tuple[str, float]]:
 
 def _revoke(name: str, identity: Identity, path: Path) -> None:
     if any(known.name == name for known in identity.keys):
-        raise SettingsError(f"the key {name!r} stands in the settings: take its [[key]] out there")
+        raise SettingsError(f"NAME: {name!r} is a [[key]] of the settings; remove it there")
 
     def without(file: KeysFile | None) -> KeysFile:
         known = [key.name for key in file.keys] if file is not None else []
         if file is None or name not in known:
-            raise KeysUnusable(f"{path}: there is no key {name!r}{suggest(name, known)}")
+            raise KeysUnusable(f"{path}: no key named {name!r}{suggest(name, known)}")
         return msgspec.structs.replace(
             file, keys=tuple(key for key in file.keys if key.name != name)
         )
 
     _warn(change_keys_file(path, without))
-    _print(f"The key {name!r} is revoked: running relays stop taking it within a second.")
+    _print(f"The key {name!r} is revoked; running relays refuse it within a second.")
 
 
 def _warn(caution: str | None) -> None:

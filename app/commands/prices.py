@@ -2,14 +2,15 @@
 
 import argparse
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, Final
 
+from ..composition import build_price_book
 from ..ledger.money import to_usd
 from ..ledger.prices import BUILT_IN, PriceBook
 from ..ledger.rates import Rates
-from ..settings import Settings
+from ..settings import Settings, load_settings
 from ..settings.upstreams import DEMO
 
 KINDS: Final = Rates._fields
@@ -17,32 +18,43 @@ COLUMNS: Final = ("target", "input", "output", "cached", "written", "from")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments to a parser."""
+    """Add the description and the arguments to a parser."""
+    parser.description = (
+        "Show the price of each target in USD per million tokens, and its source: a [[price]] of "
+        "the settings, or the package genai-prices."
+    )
     parser.add_argument(
         "models",
         nargs="*",
         metavar="MODEL",
-        help="a route, or upstream/model (default: every target that the settings name)",
+        help="a route, or upstream/model (default: every target of the settings)",
     )
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
         "--config", metavar="FILE", help="settings file (default: seseragi.toml if it exists)"
     )
 
 
-def run(options: argparse.Namespace, settings: Settings, book: PriceBook) -> None:
-    """Print the prices of targets."""
+def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    """Print the prices of targets, and return the exit status.
+
+    Raises:
+        SettingsError: the settings cannot be used.
+    """
+    settings = load_settings(environ, config=options.config)
+    book = build_price_book(settings)
     names = [name for model in options.models for name in _targets_of(model, settings)]
     described = [describe(name, book) for name in (names or _all_targets(settings))]
     if options.json:
         print(json.dumps(described, indent=2, ensure_ascii=False))
-        return
-    print("USD a million tokens.")
+        return 0
+    print("USD per million tokens.")
     table = [COLUMNS, *(line for one in described for line in _lines(one))]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for cells in table:
         line = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
         print(line.rstrip())
+    return 0
 
 
 def describe(target: str, book: PriceBook) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from ..records.reports import BY, LISTED, latest, report, tenants_of
 from ..records.rows import today
 from ..records.schema import SUMS
 from ..settings import SettingsError, load_scalar
-from ..settings.failure import suggest
+from ..settings.convert import suggest
 
 MOST_LISTED = 100_000
 
@@ -33,83 +33,83 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Prefixes that spreadsheets interpret as a formula."""
 
 
-def add_actions(parser: argparse.ArgumentParser, action: str) -> None:
-    """Add the arguments of an action to its parser."""
-    if action == "report":
-        parser.add_argument(
-            "--by",
-            default="day",
-            metavar="COLUMNS",
-            help=f"columns to group by, comma-separated: {', '.join(BY)} (default: day)",
-        )
-        parser.add_argument(
-            "--since", metavar="DAY", help="2026-11-01, or 30d before today (default: 30d)"
-        )
-        parser.add_argument("--until", metavar="DAY", help="the last day (default: today)")
-    if action == "list":
-        parser.add_argument(
-            "--limit", metavar="N", default="50", help="how many streams (default: 50)"
-        )
-        parser.add_argument(
-            "--ended-by",
-            metavar="WHO",
-            choices=ENDERS,
-            help=f"only incomplete answers, ended by: {', '.join(ENDERS)}",
-        )
-    if action in ("list", "erase"):
-        parser.add_argument("--tenant", metavar="NAME", help="(erase: default none)")
-        parser.add_argument("--user", metavar="NAME", required=action == "erase")
-    if action == "erase":
-        parser.add_argument("--yes", action="store_true", help="erase; else they are only counted")
-    else:
-        parser.add_argument(
-            "--format", choices=("table", "csv", "json"), default="table", help="(default: table)"
-        )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the description, the actions and their arguments to a parser."""
+    parser.description = "Print usage and cost, added up; or list streams, or erase a user."
+    _add_report(parser)
+    _add_format(parser, default="table")
+    _add_database(parser, default=None)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions")
+    latest = actions.add_parser("list", help="print the latest streams")
+    latest.add_argument("--limit", metavar="N", default="50", help="how many (default: 50)")
+    latest.add_argument(
+        "--ended-by",
+        metavar="WHO",
+        choices=ENDERS,
+        help=f"only incomplete answers, ended by: {', '.join(ENDERS)}",
+    )
+    latest.add_argument("--tenant", metavar="NAME")
+    latest.add_argument("--user", metavar="NAME")
+    _add_format(latest)
+    _add_database(latest)
+    erase = actions.add_parser(
+        "erase",
+        help="erase a user",
+        description="Erase a user from the records: content and ids are removed, and a random "
+        "name replaces those of the user and of the user's keys. Sums stay.",
+    )
+    erase.add_argument("--tenant", metavar="NAME", help="tenant of the user (default: none)")
+    erase.add_argument("--user", metavar="NAME", required=True)
+    erase.add_argument("--yes", action="store_true", help="erase (default: only count)")
+    _add_database(erase)
+
+
+def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--records", metavar="URL", help="the database (default: from the settings)"
+        "--by",
+        default="day",
+        metavar="COLUMNS",
+        help=f"columns to group by, comma-separated: {', '.join(BY)} (default: day)",
     )
     parser.add_argument(
-        "--config", metavar="FILE", help="settings file (default: seseragi.toml if it exists)"
+        "--since", metavar="DAY", default="30d", help="2026-11-01, or 30d ago (default: 30d)"
+    )
+    parser.add_argument("--until", metavar="DAY", help="last day (default: today)")
+
+
+# An action has no defaults of its own: they would replace what is given before it.
+def _add_format(parser: argparse.ArgumentParser, default: str = argparse.SUPPRESS) -> None:
+    formats = ("table", "csv", "json")
+    parser.add_argument("--format", choices=formats, default=default, help="(default: table)")
+
+
+def _add_database(parser: argparse.ArgumentParser, default: str | None = argparse.SUPPRESS) -> None:
+    parser.add_argument(
+        "--records",
+        metavar="URL",
+        default=default,
+        help="the database (default: that of the settings)",
+    )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        default=default,
+        help="settings file (default: seseragi.toml if it exists)",
     )
 
 
-ACTIONS: dict[str, str] = {
-    "report": "Print what streams have used and cost, added up.",
-    "list": "Print the latest streams.",
-    "erase": "Erase a user from the records: content and ids are removed, and a random name "
-    "replaces those of the user and of the user's keys. Sums stay.",
-}
-
-
-def run(
-    arguments: Sequence[str],
-    environ: Mapping[str, str],
-    *,
-    parser_of: Callable[..., argparse.ArgumentParser],
-) -> None:
-    """Run the action.
+def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    """Run the action, and return the exit status.
 
     Raises:
         SettingsError: an argument, the settings or the database cannot be used.
     """
-    action = arguments[0] if arguments and arguments[0] in ACTIONS else "report"
-    given = arguments[1:] if arguments and arguments[0] in ACTIONS else arguments
-    parser = parser_of(
-        prog="seseragi records" + ("" if action == "report" else f" {action}"),
-        description=ACTIONS[action],
-        epilog="Also: seseragi records list --help, seseragi records erase --help"
-        if action == "report"
-        else None,
-    )
-    add_actions(parser, action)
-    options = parser.parse_args(given)
-    _read_options(action, options)
+    _read_options(options)
     url = options.records or load_scalar("records", environ, config=options.config)
     if url is None:
-        raise SettingsError(
-            "there are no records: say where they are with --records, or set 'records'"
-        )
-    look(url, partial(_run, action, options))
+        raise SettingsError("records: no database is configured; give --records or set 'records'")
+    look(url, partial(_run, options))
+    return 0
 
 
 def look(url: str, work: Callable[[Database], Awaitable[T]]) -> T:
@@ -123,7 +123,7 @@ def look(url: str, work: Callable[[Database], Awaitable[T]]) -> T:
     except RecordsRefused as error:
         raise SettingsError(f"records: {error}") from None
     if address.path is not None and not address.path.exists():
-        raise SettingsError(f"records: there is no file {str(address.path)!r} yet")
+        raise SettingsError(f"records: no file {str(address.path)!r} yet")
     database = Database(address)
     try:
         return asyncio.run(_with(database, work))
@@ -132,23 +132,23 @@ def look(url: str, work: Callable[[Database], Awaitable[T]]) -> T:
         raise SettingsError(f"records: {address}: {address.without_password(detail)}") from None
 
 
-def _read_options(action: str, options: argparse.Namespace) -> None:
+def _read_options(options: argparse.Namespace) -> None:
     """Parse options that are text, before the database is opened."""
-    if action == "report":
+    if options.action is None:
         options.by = [name.strip() for name in options.by.split(",") if name.strip()]
         for name in options.by:
             if name not in BY:
-                raise SettingsError(f"--by: there is no {name!r}{suggest(name, BY)}")
+                raise SettingsError(f"--by: unknown column {name!r}{suggest(name, BY)}")
         if len(set(options.by)) < len(options.by):
-            raise SettingsError("--by: name each once")
-        options.since = _read_day("--since", options.since or "30d")
+            raise SettingsError("--by: a column occurs twice; name each once")
+        options.since = _read_day("--since", options.since)
         options.until = _read_day("--until", options.until or str(today()))
-    elif action == "list":
+    elif options.action == "list":
         if not re.fullmatch(r"[1-9][0-9]{0,5}", options.limit) or int(options.limit) > MOST_LISTED:
             raise SettingsError(f"--limit: give a number from 1 to {MOST_LISTED}")
         options.limit = int(options.limit)
     elif not options.user:
-        raise SettingsError("--user: name one")
+        raise SettingsError("--user: empty; name a user")
 
 
 async def _with(database: Database, work: Callable[[Database], Awaitable[T]]) -> T:
@@ -159,8 +159,8 @@ async def _with(database: Database, work: Callable[[Database], Awaitable[T]]) ->
         await database.close()
 
 
-async def _run(action: str, options: argparse.Namespace, database: Database) -> None:
-    match action:
+async def _run(options: argparse.Namespace, database: Database) -> None:
+    match options.action:
         case "list":
             await _list(options, database)
         case "erase":
@@ -247,22 +247,22 @@ async def _erase(options: argparse.Namespace, database: Database) -> None:
     whom = f"user {_safe(user)!r}" + (f" of tenant {_safe(tenant)!r}" if tenant else "")
     others = [_safe(name) or "(none)" for name in sorted(found) if name != tenant]
     if others:
-        _print_note(f"There is a user of this name in other tenants too: {', '.join(others[:20])}.")
+        _print_note(f"Other tenants have a user of this name: {', '.join(others[:20])}.")
     if not options.yes:
         raise SettingsError(
             f"{whom} has {found.get(tenant, 0)} streams in the records; nothing was erased: "
-            "add --yes to erase them"
+            "add --yes to erase"
         )
     count = await database.erase(tenant, user)
     await database.scrub()
     if not count:
         _print_note(
-            f"The records have 0 streams of {whom}. If the name is right, rows that still "
+            f"The records have 0 streams of {whom}. If the name is correct, rows that still "
             "wait in a log are written under a random name."
         )
         return
     _print_note(
-        f"Erased {whom}: {count} streams have lost their content and ids. "
+        f"Erased {whom}: content and ids of {count} streams are removed. "
         "Streams that end from now on are recorded as before."
     )
 
@@ -273,7 +273,7 @@ def _read_day(name: str, text: str) -> date:
             return max(today() - timedelta(days=int(match[1])), FIRST_DAY)
         return date.fromisoformat(text)
     except (ValueError, OverflowError):
-        raise SettingsError(f"{name}: {text!r} is no day such as 2026-11-01, or 30d") from None
+        raise SettingsError(f"{name}: {text!r} is not a day; give 2026-11-01 or 30d") from None
 
 
 def _safe(text: str) -> str:

@@ -15,9 +15,8 @@ from ..reload import Configuration, warn_of_limits
 from ..server.server import allow_files, bind
 from ..server.serving import MAX_CONNECTIONS, fail, run_workers, serve
 from ..settings import Settings, SettingsError
-from ..settings.bootstrap_access import Start, settle_identity
-from ..settings.signing import settle_signing_key
-from ..settings.timeouts import list_ineffective
+from ..settings.access import Start, settle_identity, settle_signing_key
+from ..settings.ineffective import list_ineffective
 from ..telemetry.logs import configure_logs
 from ..upstreams.routes import Upstreams
 
@@ -51,7 +50,7 @@ def start_relay(load: Callable[[], Settings], *, until: int | None) -> None:
     warn_of_limits(settings, upstreams, build_price_book(settings))
     if ineffective := list_ineffective(settings):
         structlog.get_logger("seseragi").warning(
-            "these times have no effect, since the other one is over first", times=ineffective[:20]
+            "these timeouts have no effect: a shorter one applies first", times=ineffective[:20]
         )
     configuration = Configuration(load, loaded, start, settings)
     announce = partial(_announce, upstreams, listener, operator, start)
@@ -71,9 +70,9 @@ def _listen(host: str, port: int, setting: str) -> socket.socket:
     try:
         return bind(host, port)
     except (socket.gaierror, UnicodeError):
-        fail(f"{host!r} is not an address of this machine; choose another with --host")
+        fail(f"--host: {host!r} is not an address of this machine; choose another")
     except PermissionError:
-        fail(f"port {port} needs more rights; choose one above 1023 with {setting}")
+        fail(f"{setting}: port {port} requires more rights; choose one above 1023")
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         fail(
@@ -93,8 +92,7 @@ def _fit_files(settings: Settings) -> Settings:
         needed = max(needed, settings.max_connections + others)
     if allowed < needed:
         structlog.get_logger("seseragi").warning(
-            "fewer files may be open than max_streams and max_connections need; "
-            "raise the limit (nofile)",
+            "the limit of open files is too low for max_streams and max_connections; raise nofile",
             allowed=allowed,
             needed=needed,
         )

@@ -14,7 +14,7 @@ import httpx2
 from ..errors import CODES
 from ..ledger.money import to_usd
 from ..settings import SettingsError, load_scalar
-from ..settings.scalars import CLIENT_KEY
+from ..settings.load import CLIENT_KEY
 
 FOUND, NOT_FOUND, NOT_TRIED = 0, 1, 2
 
@@ -31,38 +31,38 @@ STREAM: Final = re.compile(r"st_[\w-]{1,100}", re.ASCII)
 ID: Final = re.compile(r"[!-~]{1,128}")
 
 ADVICE: Final = {
-    "user": "Its owner stopped it, by a call of its own. There is nothing to mend.",
-    "operator": "An operator stopped it, on the page /admin or by a call with an admin's key.",
-    "reader_gone": "Nobody read it any more. If its reader did not mean to leave, measure the way "
-    "to it with `seseragi doctor URL`, and give readers longer to come back: `linger_s`.",
-    "budget": "A limit of usage left no room for a longer answer. Raise the limit of the account, "
-    "or `max_output_tokens` of [limits].",
-    "deadline": "The provider was silent, or busy, for longer than the relay waits. Raise that "
-    "timeout for the target, or give its route another target.",
-    "relay": "The relay itself could not go on. Look at the lines of its log of this time.",
-    "relay_lost": "The process that ran it is gone without a word: killed, out of memory, or cut "
-    "off from the log. Ask the system why; the answer cannot be resumed, so ask again.",
-    "shutdown": "The relay was stopped before the answer was complete. Raise `drain_s`, and the "
-    "time that the supervisor gives it.",
+    "user": "Its owner stopped it. Nothing needs to be fixed.",
+    "operator": "An operator stopped it, on /admin or with an admin's key.",
+    "reader_gone": "No client was reading it. If its client did not mean to leave, run `seseragi "
+    "doctor URL`, and raise `linger_s`.",
+    "budget": "A usage limit was reached. Raise the limit of the account, or `max_output_tokens` "
+    "of [limits].",
+    "deadline": "The provider was slower than a timeout of the relay. Raise that timeout for the "
+    "target, or add a target to its route.",
+    "relay": "The relay failed. See its log at this time.",
+    "relay_lost": "Its process died: killed, out of memory, or cut off from the log. See the "
+    "system's log; the answer cannot be resumed, so send the request again.",
+    "shutdown": "The relay was stopped before the answer was complete. Raise `drain_s` and the "
+    "supervisor's grace period.",
 }
-MENDED_BY: Final = {
-    **dict.fromkeys(("upstream_auth", "upstream_billing"), "Mend the account or the key."),
+REMEDIES: Final = {
+    **dict.fromkeys(("upstream_auth", "upstream_billing"), "Fix the account or the key."),
     **dict.fromkeys(
         ("upstream_invalid_request", "context_length_exceeded", "content_filtered"),
-        "The request has to be changed.",
+        "Change the request.",
     ),
     "upstream_not_found": "Correct the model's name or the base URL, and run `seseragi check`.",
 }
-OTHERWISE: Final = "Try again; another target of its route, or more attempts, would hide it."
-LEFT: Final = " But its client left, or was cut off, before the end: try `seseragi doctor URL`."
+OTHERWISE: Final = "Try again, or add a target to the route, or raise its attempts."
+LEFT: Final = " But its client left, or was cut off, before the end: run `seseragi doctor URL`."
 _NOT_OURS: Final = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """Errors of parsing the reply of a server that is not a relay."""
 FINISHES: Final = {
-    "length": "The model reached the longest answer that the request allows: raise `max_tokens`.",
+    "length": "It reached the request's limit of tokens: raise `max_tokens`.",
     "content_filter": "The provider's content filter ended it.",
-    "tool_calls": "The model calls tools, and waits for their results.",
+    "tool_calls": "The model calls tools and waits for their results.",
     "refusal": "The model refused to go on.",
-    "pause": "The provider paused a long turn: send the answer back to have it go on.",
+    "pause": "The provider paused a long turn: send the answer back to continue.",
 }
 
 
@@ -90,7 +90,7 @@ class Story:
     def note_whole(self, began: float | None, first_s: Any, ended: float | None) -> None:
         """Add the start, the first event and the end, from the facts."""
         facts = self.facts
-        self.note("start", began, f"asked for {facts.get('model')}")
+        self.note("start", began, f"request for {facts.get('model')}")
         if began is not None and (after := _number(first_s)) is not None:
             self.note("first", began + after, f"{facts.get('target')} began to answer")
         notes = dict.fromkeys(facts.get(name) for name in ("status", "code", "finish_reason"))
@@ -106,15 +106,22 @@ FACTS: Final = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments to a parser."""
-    parser.add_argument("id", metavar="ID", help="of a stream (st_...), or of a request")
-    parser.add_argument("--url", metavar="URL", help="a relay that has the stream in its log")
-    parser.add_argument("--key", help=f"a key of that relay (default: {CLIENT_KEY})")
+    """Add the description and the arguments to a parser."""
+    parser.description = (
+        "Explain what happened to an answer and why it stopped, from a relay, the records or the "
+        "relay's log."
+    )
+    parser.epilog = "exit status: 0 found, 1 not found, 2 a source could not be read"
+    parser.add_argument("id", metavar="ID", help="id of a stream (st_...) or a request")
+    parser.add_argument("--url", metavar="URL", help="a relay with the stream in its log")
     parser.add_argument(
-        "--records", metavar="URL", help="where the records are (default: as in the settings)"
+        "--key", help=f"API key of that relay (default: {CLIENT_KEY} of the environment)"
     )
     parser.add_argument(
-        "--log-file", metavar="PATH", help="lines of the relay's log as JSON; - for standard input"
+        "--records", metavar="URL", help="database of the records (default: that of the settings)"
+    )
+    parser.add_argument(
+        "--log-file", metavar="PATH", help="the relay's log in JSON; - for standard input"
     )
     parser.add_argument(
         "--config", metavar="FILE", help="settings file (default: seseragi.toml if it exists)"
@@ -128,7 +135,7 @@ def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         SettingsError: an argument or the settings cannot be used, or there is nowhere to look.
     """
     if not ID.fullmatch(options.id):
-        raise SettingsError("ID: give the id of a stream (st_...) or of a request")
+        raise SettingsError("ID: not an id of a stream (st_...) or a request")
     story, places = Story(options.id), dict[str, Callable[[], None]]()
     records = options.records or load_scalar("records", environ, config=options.config)
     key = options.key or environ.get(CLIENT_KEY, "")
@@ -139,7 +146,7 @@ def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     if options.url:
         places["the relay"] = lambda: _ask_relay(story, options.url, key)
     if not places:
-        raise SettingsError("there is nowhere to look: give --url, --records or --log-file")
+        raise SettingsError("no source to search; give --url, --records or --log-file")
     failures = 0
     for place, look in places.items():
         try:
@@ -152,7 +159,7 @@ def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         return FOUND
     if failures < len(places):
         looked = _plain(" or ".join(places))
-        print(f"seseragi: there is no {options.id!r} in {looked}", file=sys.stderr)
+        print(f"seseragi: {options.id!r} is not in {looked}", file=sys.stderr)
     return NOT_TRIED if failures else NOT_FOUND
 
 
@@ -170,17 +177,17 @@ def conclude(facts: Mapping[str, Any]) -> str:
     title = CODES[code].title if code in CODES else code
     if status in ("", "running"):
         if status:
-            return "It has not stopped: it runs now."
-        return f"The request was refused: {title} ({code})." if code else "No end of it is told."
+            return "It is still running."
+        return f"The request was refused: {title} ({code})." if code else "Its end is not known."
     if by in ADVICE:
         return ADVICE[by]
     if status == "completed":
         more = FINISHES.get(str(facts.get("finish_reason")), "It did not stop early.")
         return f"The answer is complete. {more}{LEFT if facts.get('cut') else ''}"
-    cause = f"The provider ended it: {title} ({code})." if code else f"It is {status}."
+    cause = f"The provider failed: {title} ({code})." if code else f"It is {status}."
     known = facts.get("upstream_request_id")
-    call = f" The provider knows the call as {known}." if known else ""
-    return f"{cause} {MENDED_BY.get(code, OTHERWISE)}{call}"
+    call = f" The provider's request id is {known}." if known else ""
+    return f"{cause} {REMEDIES.get(code, OTHERWISE)}{call}"
 
 
 def _read_log(story: Story, path: str) -> None:
@@ -188,7 +195,7 @@ def _read_log(story: Story, path: str) -> None:
         with open(path, "rb") if path != "-" else nullcontext(sys.stdin.buffer) as file:
             _read_lines(story, file)
     except OSError as error:
-        raise SettingsError(f"it cannot be read: {error.strerror or error}") from None
+        raise SettingsError(f"cannot be read: {error.strerror or error}") from None
 
 
 def _read_lines(story: Story, file: IO[bytes]) -> None:
@@ -260,7 +267,7 @@ def _read_records(story: Story, url: str) -> None:
 
 def _ask_relay(story: Story, url: str, key: str) -> None:
     if not STREAM.fullmatch(stream := str(story.facts.get("stream"))):
-        raise SettingsError("give the id of the stream (st_...), or a log that has the request")
+        raise SettingsError("give the id of the stream (st_...), or --log-file with the request")
     place = f"{url.rstrip('/')}/v1/streams/{stream}"
     headers = {"authorization": f"Bearer {key}"} if key else {}
     try:
@@ -270,7 +277,7 @@ def _ask_relay(story: Story, url: str, key: str) -> None:
                 runs = fields["status"] == "running"
                 _take(story, fields, b"" if runs else _fetch(client, f"{place}/events"))
     except (httpx2.HTTPError, httpx2.InvalidURL, *_NOT_OURS) as error:
-        raise SettingsError(f"it does not answer as a relay ({type(error).__name__})") from None
+        raise SettingsError(f"does not answer as a relay ({type(error).__name__})") from None
 
 
 def _take(story: Story, fields: Mapping[str, Any], events: bytes) -> None:
@@ -293,14 +300,14 @@ def _fetch(client: httpx2.Client, url: str) -> bytes:
         if reply.status_code in (404, 410):
             return b""
         if reply.status_code in (401, 403):
-            raise SettingsError(f"it wants a key that may read the stream: --key, or {CLIENT_KEY}")
+            raise SettingsError(f"requires the stream's or an admin's key: --key or {CLIENT_KEY}")
         if reply.status_code != 200:
-            raise SettingsError(f"it answers with status {reply.status_code}")
+            raise SettingsError(f"answers with status {reply.status_code}")
         body = bytearray()
         for piece in reply.iter_bytes():
             body += piece
             if len(body) > MAX_BODY:
-                raise SettingsError(f"it answers with more than {MAX_BODY} bytes")
+                raise SettingsError(f"answers with more than {MAX_BODY} bytes")
         return bytes(body)
 
 

@@ -8,9 +8,9 @@ the same bytes: nothing here reads a clock or a random number.
     tools       which of a request's tools are called
     answers     requests to tokens; the list of models
     embeddings  the vectors of `demo-embedding`
-    texts       the prepared texts, in English and Japanese
+    texts       the texts, in English and Japanese
     samples     values for a JSON Schema
-    wire        answers to bytes, with the pauses and the awkward cuts of a network
+    wire        answers to bytes, with their pauses
     transport   the httpx2 transport: mount it and use the client as with any provider
 """
 

@@ -5,7 +5,6 @@ English otherwise.
 """
 
 import re
-from itertools import cycle, islice
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -13,7 +12,7 @@ from msgspec.json import encode as to_json
 
 from .request import ApiError, DemoRequest
 from .samples import sample_json
-from .texts import ENGLISH, JAPANESE, Texts, prepared_for
+from .texts import ENGLISH, JAPANESE, Texts
 from .tools import MOST, chosen
 
 MODELS: Final[dict[str, str]] = {
@@ -28,7 +27,7 @@ MODELS: Final[dict[str, str]] = {
 }
 """The chat models, with one line about each."""
 
-LONG_PARAGRAPHS: Final = 60
+LONG_PARAGRAPHS: Final = 50
 MAX_QUOTE: Final = 60
 MAX_TITLE: Final = 30
 MAX_RESULT: Final = 200
@@ -36,7 +35,6 @@ MAX_RESULTS: Final = 8
 AGENT_TOOLS: Final = 3
 AGENT_INSTRUCTIONS: Final = 1000
 """From so many tools, or characters of instructions, the client is taken for an agent."""
-_PREPARED: Final = ("demo", "demo-reasoning", "demo-slow")
 _TITLE: Final = re.compile(r"\btitles?\b|タイトル", re.IGNORECASE)
 _WEATHER: Final = {
     "type": "object",
@@ -87,7 +85,7 @@ def answer(request: DemoRequest) -> Answer:
     if request.model not in MODELS:
         names = ", ".join(MODELS)
         reason = f"The model {request.model!r} does not exist; models: {names}"
-        raise ApiError(404, reason, param="model", code="model_not_found")
+        raise ApiError(404, reason, code="model_not_found")
     if request.model == "demo-error":
         raise ApiError(503, "demo-error is always overloaded", code="overloaded")
     texts = JAPANESE if _JAPANESE.search(request.words) else ENGLISH
@@ -109,7 +107,6 @@ def _text(request: DemoRequest, texts: Texts, quote: str) -> tuple[str, str]:
     """Return the text, and the reasoning before it."""
     thinks = request.model == "demo-reasoning"
     reasoning = texts.reasoning.replace("{quote}", quote) if thinks else ""
-    prepared = prepared_for(request.words)
     form = request.response_format
     if form is not None and form.json_schema is not None:
         schema = form.json_schema.schema or {}
@@ -120,28 +117,18 @@ def _text(request: DemoRequest, texts: Texts, quote: str) -> tuple[str, str]:
     if request.results:
         return texts.results.replace("{results}", _results(request, texts)), reasoning
     if not request.tools and _TITLE.search(request.instructions[:4000]):
-        title = _quote(request.words, MAX_TITLE, texts) or "…"
-        return texts.title.replace("{quote}", title), reasoning
-    if prepared is not None and not request.tools and request.model in _PREPARED:
-        return prepared[0], thinks * (prepared[1] or reasoning)
+        return _quote(request.words, MAX_TITLE, texts) or "…", reasoning
     if request.model == "demo-long":
-        return _long(texts), reasoning
-    if request.model == "demo-slow":
-        template = texts.slow
-    elif len(request.tools or []) >= AGENT_TOOLS or len(request.instructions) >= AGENT_INSTRUCTIONS:
-        template = texts.brief
-    else:
-        template = texts.usual
+        numbers = range(1, LONG_PARAGRAPHS + 1)
+        paragraphs = (f"[{number}/{LONG_PARAGRAPHS}] {texts.paragraph}" for number in numbers)
+        return "\n\n".join(paragraphs), reasoning
+    template = texts.brief if request.model == "demo-slow" or _is_agent(request) else texts.usual
     return template.replace("{quote}", quote), reasoning
 
 
-def _long(texts: Texts) -> str:
-    """Return numbered paragraphs, in which a gap is easy to see."""
-    lines = cycle(texts.river)
-    return "\n\n".join(
-        f"[{number}/{LONG_PARAGRAPHS}] {texts.space.join(islice(lines, 3))}"
-        for number in range(1, LONG_PARAGRAPHS + 1)
-    )
+def _is_agent(request: DemoRequest) -> bool:
+    tools = len(request.tools or [])
+    return tools >= AGENT_TOOLS or len(request.instructions) >= AGENT_INSTRUCTIONS
 
 
 def _calls(request: DemoRequest, texts: Texts, quote: str) -> list[Call]:

@@ -59,12 +59,12 @@ def render_embeddings(body: bytes) -> Iterator[Step]:
         raise ApiError(400, str(error)) from None
     if request.model != MODEL:
         reason = f"The model {request.model!r} makes no embeddings; {MODEL!r} does"
-        raise ApiError(404, reason, param="model", code="model_not_found")
+        raise ApiError(404, reason, code="model_not_found")
     given = request.input
     one = isinstance(given, str) or isinstance(given[0], int)
     texts = [_text(item) for item in ([given] if one else given)]
     if len(texts) > MAX_TEXTS:
-        raise ApiError(400, f"{MODEL} takes {MAX_TEXTS} texts at once", param="input")
+        raise ApiError(400, f"input: {MODEL} takes at most {MAX_TEXTS} texts in a request")
     return _steps(texts, request)
 
 

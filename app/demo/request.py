@@ -4,7 +4,6 @@ Unknown fields are ignored, as providers do. `app.requests` is the relay's own, 
 """
 
 import hashlib
-import re
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -17,21 +16,12 @@ class ApiError(Exception):
     It is not an error of `app.errors`, since it never leaves the demo as an exception.
     """
 
-    def __init__(
-        self, status: int, message: str, *, param: str | None = None, code: str | None = None
-    ) -> None:
+    def __init__(self, status: int, message: str, *, code: str | None = None) -> None:
         super().__init__(message)
         self.status = status
-        self.body = msgspec.json.encode(
-            {
-                "error": {
-                    "message": message,
-                    "type": "server_error" if status >= 500 else "invalid_request_error",
-                    "param": param,
-                    "code": code,
-                }
-            }
-        )
+        kind = "server_error" if status >= 500 else "invalid_request_error"
+        error = {"message": message, "type": kind, "param": None, "code": code}
+        self.body = msgspec.json.encode({"error": error})
 
 
 class Part(Struct, frozen=True):
@@ -39,14 +29,19 @@ class Part(Struct, frozen=True):
     text: str | None = None
 
 
-class FunctionCall(Struct, frozen=True):
-    name: str
+class Function(Struct, frozen=True):
+    name: Annotated[str, Meta(min_length=1, max_length=64)]
+    parameters: dict[str, Any] | None = None
     arguments: str = ""
+
+
+class Tool(Struct, frozen=True):
+    function: Function
 
 
 class ToolCall(Struct, frozen=True):
     id: str
-    function: FunctionCall | None = None
+    function: Function | None = None
 
 
 class Message(Struct, frozen=True):
@@ -66,24 +61,6 @@ class Message(Struct, frozen=True):
         if isinstance(self.content, list):
             return [part.text for part in self.content if part.text]
         return [self.content] if self.content else []
-
-
-class Function(Struct, frozen=True):
-    name: Annotated[str, Meta(min_length=1, max_length=64)]
-    parameters: dict[str, Any] | None = None
-
-
-class Tool(Struct, frozen=True):
-    type: Literal["function"]
-    function: Function
-
-
-class NamedFunction(Struct, frozen=True):
-    name: str
-
-
-class ToolChoice(Struct, frozen=True):
-    function: NamedFunction
 
 
 class JsonSchema(Struct, frozen=True):
@@ -113,7 +90,7 @@ class DemoRequest(Struct, frozen=True):
     stop: str | Annotated[list[str], Meta(max_length=4)] | None = None
     seed: int | None = None
     tools: list[Tool] | None = None
-    tool_choice: Literal["none", "auto", "required"] | ToolChoice | None = None
+    tool_choice: Literal["none", "auto", "required"] | Tool | None = None
     parallel_tool_calls: bool | None = None
     response_format: ResponseFormat | None = None
 
@@ -121,7 +98,7 @@ class DemoRequest(Struct, frozen=True):
     def words(self) -> str:
         """The last text part of the user that is not an agent's own, such as a reminder."""
         parts = [text for m in self.messages if m.role == "user" for text in m.texts][::-1]
-        return next((text for text in parts if not _is_aside(text)), parts[0] if parts else "")
+        return next((text for text in parts if not _is_tagged(text)), parts[0] if parts else "")
 
     @property
     def begun(self) -> str:
@@ -163,18 +140,14 @@ class DemoRequest(Struct, frozen=True):
         return len(msgspec.json.encode((self.messages, self.tools))) // 4 + 1
 
     def digest(self) -> bytes:
-        """Hash the request, but for the way in which the answer is sent."""
+        """Hash the request, except for how the answer is sent."""
         request = msgspec.structs.replace(self, stream=None, stream_options=None)
         return hashlib.sha256(msgspec.json.encode(request, order="sorted")).digest()
 
 
-_ASIDE = re.compile(r"\s*<([A-Za-z][\w-]{0,63})\b[^<>]{0,200}>")
-
-
-def _is_aside(text: str) -> bool:
-    """Return whether a text is marked as an agent's addition, such as `<system-reminder>`."""
-    mark = _ASIDE.match(text)
-    return mark is not None and text.rstrip().endswith(f"</{mark[1]}>")
+def _is_tagged(text: str) -> bool:
+    """Return whether a text is in tags, such as an agent's `<system-reminder>`."""
+    return text.lstrip().startswith("<") and text.rstrip().endswith(">")
 
 
 _decoder = msgspec.json.Decoder(DemoRequest)
@@ -187,43 +160,10 @@ def parse_request(body: bytes) -> DemoRequest:
         ApiError: 400, with the path and the reason.
     """
     try:
-        request = _decoder.decode(body)
+        return _decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise _invalid(str(error)) from None
+        raise ApiError(400, str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ApiError(400, f"The body is not JSON: {error}") from None
     except RecursionError:
         raise ApiError(400, "The body is nested too deeply") from None
-    _check(request)
-    return request
-
-
-def _check(request: DemoRequest) -> None:
-    """Refuse missing fields that depend on others, which the types cannot express."""
-    for index, message in enumerate(request.messages):
-        if message.role == "tool" and message.tool_call_id is None:
-            raise _missing(f"messages[{index}].tool_call_id")
-    form = request.response_format
-    if form is not None and form.type == "json_schema" and form.json_schema is None:
-        raise _missing("response_format.json_schema")
-    choice = request.tool_choice
-    names = [tool.function.name for tool in request.tools or []]
-    if isinstance(choice, ToolChoice) and choice.function.name not in names:
-        reason = f"Tool {choice.function.name!r} is not in tools: {names}"
-        raise ApiError(400, reason, param="tool_choice")
-
-
-def _missing(param: str) -> ApiError:
-    return ApiError(400, f"Missing required parameter: {param!r}", param=param)
-
-
-def _invalid(text: str) -> ApiError:
-    """Turn msgspec's "... - at `$.a[0].b`" into an error with the path in `param`."""
-    match = re.fullmatch(r"(.*) - at `(?:key in )?\$\.?(.*)`", text, re.DOTALL)
-    reason, place = (match[1], match[2]) if match else (text, "")
-    missing = re.fullmatch(r"Object missing required field `(.*)`", reason)
-    if missing:
-        return _missing(f"{place}.{missing[1]}" if place else missing[1])
-    if not place:
-        return ApiError(400, reason)
-    return ApiError(400, f"Invalid value for {place!r}: {reason}", param=place)

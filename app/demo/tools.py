@@ -6,7 +6,7 @@ Coding agents offer tools that write files and run commands, and the demo's argu
 import re
 from typing import Final
 
-from .request import DemoRequest, Tool, ToolChoice
+from .request import DemoRequest, Tool
 
 MOST: Final = 2
 """Tools called at once."""
@@ -43,7 +43,7 @@ def chosen(request: DemoRequest) -> list[Tool]:
     """Return the tools to call now; none if the answer is text."""
     tools = request.tools or []
     choice = request.tool_choice
-    if isinstance(choice, ToolChoice):
+    if isinstance(choice, Tool):
         named = [tool for tool in tools if tool.function.name == choice.function.name]
         return [] if request.results else named[:1]
     if choice == "none" or not tools:

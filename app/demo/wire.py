@@ -1,12 +1,11 @@
-"""Answers to bytes: chunks of Chat Completions, their pauses, and how they are cut.
+"""Answers to bytes: chunks of Chat Completions, and their pauses.
 
 A pause is counted in tokens: 1 is the time of one token of `demo`. The form is OpenAI's;
 `demo-reasoning` has DeepSeek's `reasoning_content`, with both keys in every delta and one
 of them null.
 """
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from msgspec.json import encode as to_json
@@ -17,26 +16,10 @@ from .request import DemoRequest
 
 DROP_AFTER: Final = 40
 """Tokens of each choice that `demo-drop` sends before it loses the connection."""
-CYCLE: Final = 16
-"""Of so many events three are cut or joined; each of the others is one read."""
-CONTEXT_LENGTH: Final = 128_000
-"""The value in the list of models; it is not enforced."""
-SUPPORTED: Final = (
-    "max_tokens",
-    "max_completion_tokens",
-    "n",
-    "response_format",
-    "seed",
-    "stop",
-    "tool_choice",
-    "tools",
-    "parallel_tool_calls",
-)
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
 _KEEP_ALIVE_EVERY: Final = 40.0
 _NEW_YEAR: Final = 1_767_225_600
 """2026 began at this second; every `created` lies in the year after it."""
-_NON_ASCII: Final = re.compile(rb"[\xc0-\xff]")
 
 
 class Step(NamedTuple):
@@ -77,15 +60,8 @@ def drops(request: DemoRequest) -> bool:
 
 def render_models() -> bytes:
     """Write the answer of `GET /v1/models`."""
-    data = [
-        {
-            **{"id": name, "object": "model", "created": _NEW_YEAR, "owned_by": "seseragi"},
-            "context_length": CONTEXT_LENGTH,
-            "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},
-            "supported_parameters": SUPPORTED,
-        }
-        for name in MODELS
-    ]
+    row = {"object": "model", "created": _NEW_YEAR, "owned_by": "seseragi"}
+    data = [{"id": name, **row} for name in MODELS]
     return to_json({"object": "list", "data": data})
 
 
@@ -111,44 +87,8 @@ def render_completion(request: DemoRequest, answer: Answer) -> list[Step]:
 
 
 def render_stream(request: DemoRequest, answer: Answer) -> Iterator[Step]:
-    """Write the event stream, read by read; `demo-drop`'s stops inside a character."""
+    """Write the event stream, one event a step; `demo-drop`'s stops inside a character."""
     digest = request.digest()
-    return scatter(_events(request, answer, digest), digest[0])
-
-
-def scatter(events: Iterable[Step], start: int) -> Iterator[Step]:
-    """Cut events into reads as networks do, in places that no parser may rely on.
-
-    In each `CYCLE`, counted from `start`, one event waits for the next and arrives with
-    it, one comes in two reads, and one comes in two reads that share a character. The
-    second read follows without a pause.
-    """
-    joined = nothing = Step(0, b"")
-    inside_character = False
-    for index, event in enumerate(events, start):
-        pause, data = joined.pause + event.pause, joined.data + event.data
-        joined = nothing
-        cut = 0
-        match index % CYCLE:
-            case 3:
-                joined = Step(pause, data)
-                continue
-            case 8:
-                cut = 1 + index * 31 % (len(data) - 1)
-            case 13:
-                inside_character = True
-        if inside_character and not cut and (found := _NON_ASCII.search(data)):
-            inside_character = False
-            cut = found.end()
-        if cut:
-            yield Step(pause, data[:cut])
-            pause, data = 0, data[cut:]
-        yield Step(pause, data)
-    if joined.data:
-        yield joined
-
-
-def _events(request: DemoRequest, answer: Answer, digest: bytes) -> Iterator[Step]:
     tempo = tempo_of(request.model)
     envelope = _envelope("chat.completion.chunk", request, digest)
     wants_usage = request.stream_options is not None and request.stream_options.include_usage

@@ -14,6 +14,7 @@ most 65.
 
 import math
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
@@ -96,11 +97,6 @@ class ReservationRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fal
     def day(self) -> int:
         """The day of the stream, in days since 1970."""
         return int(self.at // DAY_S)
-
-    @property
-    def month(self) -> int:
-        """The month of the stream, in months since the year 0."""
-        return month_of(self.day)
 
     @property
     def span(self) -> int:
@@ -201,16 +197,17 @@ class Period(msgspec.Struct, array_like=True):
     """Streams of unknown price."""
     held_nano_usd: int = 0
 
-    def turn(self, number: int) -> None:
-        """Start a later period; reservations of the previous one stay in that."""
+    def turn(self, number: int, *, latest: int) -> None:
+        """Start a later period; reservations of the previous one stay in that.
+
+        A period after `latest` comes from a wrong clock: it becomes `number`, with its usage.
+        """
         if number > self.number:
             self.number = number
             self.requests = self.input_tokens = self.output_tokens = 0
             self.nano_usd = self.unpriced = self.held_nano_usd = 0
-
-    def repair(self, number: int) -> None:
-        """Return from a future period to `number`, with its usage."""
-        self.number = number
+        elif self.number > latest:
+            self.number = number
 
     def hold(self, number: int, reserved: Reservation) -> None:
         """Add a reservation; ignore one of another period, due to another clock."""
@@ -245,14 +242,9 @@ class AccountState(msgspec.Struct):
 
     def turn(self, day: int, month: int, span: int) -> None:
         """Advance to a day, a month and a span."""
-        if day != self.day.number:
-            self.day.turn(day)
-            if self.day.number * DAY_S > span * SPAN_S + SKEW_S:
-                self.day.repair(day)
-        if month != self.month.number:
-            self.month.turn(month)
-            if month_starts_at(self.month.number) > span * SPAN_S + SKEW_S:
-                self.month.repair(month)
+        latest = day_of(span * SPAN_S + SKEW_S)
+        self.day.turn(day, latest=latest)
+        self.month.turn(month, latest=month_of(latest))
         if self.spans:
             oldest, newest = span - SPANS, span + SKEW_S // SPAN_S
             for wrong in [number for number in self.spans if not oldest < number <= newest]:
@@ -265,6 +257,14 @@ class AccountState(msgspec.Struct):
         before = self.spans.get(span, (0, 0))
         self.spans[span] = (before[0] + requests, before[1] + tokens)
 
+    def last_minute(self) -> tuple[int, int]:
+        """Return the requests and tokens of the last minute."""
+        requests = tokens = 0
+        for span_requests, span_tokens in self.spans.values():
+            requests += span_requests
+            tokens += span_tokens
+        return requests, tokens
+
 
 def day_of(at: float) -> int:
     """Return the day of a time, in days since 1970."""
@@ -273,15 +273,14 @@ def day_of(at: float) -> int:
 
 @lru_cache(64)
 def month_of(day: int) -> int:
-    """Return the month of a day, in months since the year 0 (Hinnant, civil_from_days)."""
-    z = day + 719_468
-    era = z // 146_097
-    doe = z - era * 146_097
-    yoe = (doe - doe // 1460 + doe // 36_524 - doe // 146_096) // 365
-    doy = doe - (365 * yoe + yoe // 4 - yoe // 100)
-    mp = (5 * doy + 2) // 153
-    month = mp + 3 if mp < 10 else mp - 9
-    return (yoe + era * 400 + (month <= 2)) * 12 + month - 1
+    """Return the month of a day, in months since the year 0."""
+    date = datetime.fromtimestamp(day * DAY_S, UTC)
+    return date.year * 12 + date.month - 1
+
+
+def month_starts_at(month: int) -> int:
+    """Return the start of a month, in unix seconds."""
+    return int(datetime(month // 12, month % 12 + 1, 1, tzinfo=UTC).timestamp())
 
 
 def reserve(states: Mapping[str, AccountState], request: ReservationRequest) -> Grant:
@@ -336,7 +335,7 @@ def _check(account: Account, state: AccountState, request: ReservationRequest, o
     """
     if account.streams is not None and state.running >= account.streams:
         raise _refused(account, "streams", request, retry_after_s=STREAMS_RETRY_S)
-    requests, tokens = _used(state) if state.spans else (0, 0)
+    requests, tokens = state.last_minute()
     if account.requests_per_minute is not None and requests >= account.requests_per_minute:
         raise _refused(
             account,
@@ -382,14 +381,6 @@ def _check(account: Account, state: AccountState, request: ReservationRequest, o
     return output
 
 
-def _used(state: AccountState) -> tuple[int, int]:
-    requests = tokens = 0
-    for span_requests, span_tokens in state.spans.values():
-        requests += span_requests
-        tokens += span_tokens
-    return requests, tokens
-
-
 def _wait_s(state: AccountState, at: float, which: int, excess: int) -> float:
     """Return the seconds until `excess` of the usage is more than a minute old."""
     for span in sorted(state.spans):
@@ -415,7 +406,7 @@ def with_standing(
     """
     if not _is_own(account, request):
         return grant
-    requests, tokens = _used(state)
+    requests, tokens = state.last_minute()
     if (limit := account.requests_per_minute) is not None:
         grant = grant._replace(requests=_standing(limit, requests, state, request.at))
     if (limit := account.tokens_per_minute) is not None:
@@ -423,23 +414,12 @@ def with_standing(
     return grant
 
 
-def month_starts_at(month: int) -> int:
-    """Return the start of a month, in unix seconds (Hinnant, days_from_civil)."""
-    year, mp = (month - 2) // 12, (month - 2) % 12  # of years that start in March
-    era, yoe = divmod(year, 400)
-    days = era * 146_097 + yoe * 365 + yoe // 4 - yoe // 100 + (153 * mp + 2) // 5 - 719_468
-    return days * DAY_S
-
-
 def _until_next(kind: Kind, at: float) -> float:
     """Return the seconds until the next day or month."""
     day = day_of(at)
-    following = day + 1
     if kind == "usd_per_month":
-        month = month_of(day)
-        while month_of(following) == month:
-            following += 1
-    return math.ceil(following * DAY_S - at)
+        return math.ceil(month_starts_at(month_of(day) + 1) - at)
+    return math.ceil((day + 1) * DAY_S - at)
 
 
 def _refused(
@@ -473,29 +453,35 @@ def _message(
     `passes`: whether a budget has room again once running streams release their reservations.
     """
     owner = OWNERS.get(account.name.partition(":")[0], "your")
+    limit = getattr(account, _FIELDS[kind])
     own = _is_own(account, request)
+    number = f"{limit} " if own else ""
     match kind:
         case "requests":
-            limit = f"{account.requests_per_minute} requests" if own else "requests"
-            return f"{owner} limit of {limit} a minute is reached"
+            return f"{owner} limit of {number}requests a minute is reached"
         case "tokens":
-            limit = f"{account.tokens_per_minute} tokens" if own else "tokens"
             return (
-                f"{owner} limit of {limit} a minute has no room for this request of about "
+                f"{owner} limit of {number}tokens a minute has no room for this request of about "
                 f"{request.input_tokens} tokens and its answer"
             )
         case "streams":
-            limit = f"{account.streams} streams" if own else "streams"
-            return f"{owner} limit of {limit} at once is reached"
+            return f"{owner} limit of {number}streams at once is reached"
         case "usd_per_day":
-            limit = f" of {to_usd(account.nano_usd_per_day or 0)} USD" if own else ""
-            when = _RESERVED if passes else "; the next day begins at 00:00 UTC"
-            return f"{owner} budget{limit} for the day has no room for this request{when}"
+            period, start = "day", "at 00:00 UTC"
         case "usd_per_month":
-            limit = f" of {to_usd(account.nano_usd_per_month or 0)} USD" if own else ""
-            when = _RESERVED if passes else "; the next month begins on the 1st at 00:00 UTC"
-            return f"{owner} budget{limit} for the month has no room for this request{when}"
+            period, start = "month", "on the 1st at 00:00 UTC"
+    usd = f" of {to_usd(limit)} USD" if own else ""
+    when = _RESERVED if passes else f"; the next {period} begins {start}"
+    return f"{owner} budget{usd} for the {period} has no room for this request{when}"
 
+
+_FIELDS: Final[Mapping[Kind, str]] = {
+    "requests": "requests_per_minute",
+    "tokens": "tokens_per_minute",
+    "streams": "streams",
+    "usd_per_day": "nano_usd_per_day",
+    "usd_per_month": "nano_usd_per_month",
+}
 
 _RESERVED: Final = (
     " while running streams reserve the rest; try again when they have ended, and limit the "

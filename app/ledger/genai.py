@@ -5,13 +5,13 @@ other hosts have other prices for a model of the same name, and a private host h
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from ..events import TokenCounts
-from .rates import Ceiling, Rates, Step, Tariff, rates, tariff
+from .prices import Price
+from .rates import Rates, Step, Tariff, rates, tariff
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice, Provider
@@ -30,8 +30,6 @@ HUGGING_FACE: Final = "https://router.huggingface.co/v1"
 
 FREE: Final = ":free"
 """The suffix of free models; others without a price are unknown."""
-
-_COMPACT_DATE = re.compile(r"-(20\d\d)([01]\d)([0-3]\d)(?=-|:|$)")
 
 MINUTE: Final = timedelta(minutes=1)
 """The cache time of a tariff: prices change at full minutes."""
@@ -79,9 +77,8 @@ class GenaiCatalog:
             name: HUGGING_FACE if url.startswith(HUGGING_FACE) else _provider_at(url, providers)
             for name, url in base_urls.items()
         }
-        self._shelves: dict[str, _Shelf] = {}
-        self._prices: dict[tuple[str, str, int], GenaiPrice | None] = {}
-        """At most as many as the catalog has models."""
+        self._prices: dict[tuple[str, int], GenaiPrice | None] = {}
+        """By provider and model, so at most as many as the catalog has."""
 
     def find(self, upstream: str, model: str) -> "GenaiPrice | None":
         """Return the price of an upstream's model; None if unknown."""
@@ -92,37 +89,24 @@ class GenaiCatalog:
         provider = self._providers.get(provider_id or "")
         if provider is None or len(model) > MAX_NAME:
             return None
-        name = _bare(model).lower()
-        dashed = _COMPACT_DATE.sub(r"-\1-\2-\3", name)
-        for owner in (provider.id, *(provider.fallback_model_providers or ())):
-            shelf = self._shelf(owner)
-            place = shelf.find(name)
-            if place is None and dashed != name:
-                place = shelf.find(dashed)
-            if place is not None:
-                return self._price(provider.id, owner, place)
-        return None
-
-    def _shelf(self, owner: str) -> "_Shelf":
-        if owner not in self._shelves:
-            provider = self._providers.get(owner)
-            self._shelves[owner] = _Shelf(provider.models if provider else ())
-        return self._shelves[owner]
-
-    def _price(self, provider: str, owner: str, place: int) -> "GenaiPrice | None":
-        key = provider, owner, place
+        # 0.5 ms for an unknown name at the largest provider; `PriceBook` caches what it finds.
+        found = provider.find_model(_bare(model), all_providers=[*self._providers.values()])
+        if found is None:
+            return None
+        key = provider.id, id(found)
         if key not in self._prices:
             price = GenaiPrice(
-                self._shelves[owner].models[place],
+                found,
                 version=self.version,
-                tiered=provider == owner,  # a host of other makers' models has tiers of its own
+                # A host of other makers' models has tiers of its own.
+                tiered=any(found is own for own in provider.models),
                 now=self._now,
             )
             self._prices[key] = price if price.known else None
         return self._prices[key]
 
 
-class GenaiPrice:
+class GenaiPrice(Price):
     """The price of one model, which may change with the day and the hour."""
 
     def __init__(
@@ -143,32 +127,12 @@ class GenaiPrice:
         """Whether its tokens have a price."""
         return _parse_tariff(self._model.get_prices(self._now()), self.model) is not None
 
-    def cost(self, counts: TokenCounts) -> int:
-        """Return the current cost of token counts, in nano-USD."""
-        return self._tariffs(counts.service_tier)[0].cost(counts)
-
-    def ceiling(self, input_tokens: int, *, service_tier: str | None = None) -> Ceiling:
-        """Return the maximum cost of a call that ends within a day, at a service tier or the
-        default.
-        """
-        now, *later = self._tariffs(service_tier)
-        ceiling = now.ceiling(input_tokens)
-        for other in later:
-            ceiling = Ceiling(*map(max, ceiling, other.ceiling(input_tokens)))
-        return ceiling
-
-    @property
-    def tariff(self) -> Tariff:
-        """The current tariff."""
-        return self._tariffs(None)[0]
-
-    def _tariffs(self, tier: str | None) -> Sequence[Tariff]:
-        """Return the current tariff of a service tier, and those that may follow within a day."""
+    def tariffs(self, service_tier: str | None) -> Sequence[Tariff]:
         now = self._now()
         minute, known = self._memo
         if not NO_TIME <= now - minute < MINUTE:
             minute, known = self._memo = now.replace(second=0, microsecond=0), {}
-        tier = tier if tier in self._tiers else None
+        tier = service_tier if service_tier in self._tiers else None
         if tier not in known:
             known[tier] = self._find(tier, now)
         return known[tier]
@@ -184,40 +148,6 @@ class GenaiPrice:
             found += [row.prices for row in model.prices if hasattr(row.constraint, "start_time")]
         tariffs = [_parse_tariff(prices, model.id) for prices in found]
         return list(dict.fromkeys(tariff for tariff in tariffs if tariff is not None))
-
-
-class _Shelf:
-    """Index of a provider's models by name, faster than a linear search."""
-
-    def __init__(self, models: "Sequence[ModelInfo]") -> None:
-        self.models = models
-        self._exact: dict[str, int] = {}
-        self._others: list[tuple[int, Any]] = []
-        for place, model in enumerate(models):
-            for clause in _clauses(model.match):
-                if hasattr(clause, "equals"):
-                    self._exact.setdefault(clause.equals.lower(), place)
-                else:
-                    self._others.append((place, clause))
-
-    def find(self, name: str) -> int | None:
-        """Return the index of the first model that matches a lower-case name."""
-        exact = self._exact.get(name)
-        for place, clause in self._others:
-            if exact is not None and place >= exact:
-                break
-            if clause.is_match(name):
-                return place
-        return exact
-
-
-def _clauses(match: Any) -> Iterator[Any]:
-    """Yield the alternative clauses of a match."""
-    if hasattr(match, "or_"):
-        for clause in match.or_:
-            yield from _clauses(clause)
-    else:
-        yield match
 
 
 def _provider_at(base_url: str, providers: "Sequence[Provider]") -> str | None:

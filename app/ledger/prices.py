@@ -26,23 +26,30 @@ BUILT_IN: Final = "built-in"
 class Price(Protocol):
     """The price of one target."""
 
-    @property
-    def version(self) -> str:
-        """The price list and its version, such as `genai-prices 0.2.3`."""
+    version: str
+    """The price list and its version, such as `genai-prices 0.2.3`."""
+    context_length: int | None
+    """The context length of the model in tokens, if known."""
+
+    def tariffs(self, service_tier: str | None) -> Sequence[Tariff]:
+        """Return the current tariff, and those that may follow within a day."""
 
     @property
     def tariff(self) -> Tariff:
-        """The current tariff."""
-
-    @property
-    def context_length(self) -> int | None:
-        """The context length of the model in tokens, if known."""
+        """The current tariff of the default service tier."""
+        return self.tariffs(None)[0]
 
     def cost(self, counts: TokenCounts) -> int:
-        """Return the cost of token counts, in nano-USD; an unknown count is 0."""
+        """Return the current cost of token counts, in nano-USD; an unknown count is 0."""
+        return self.tariffs(counts.service_tier)[0].cost(counts)
 
     def ceiling(self, input_tokens: int, *, service_tier: str | None = None) -> Ceiling:
-        """Return the maximum cost of a call with this input, regardless of caching."""
+        """Return the maximum cost of a call that ends within a day, regardless of caching."""
+        now, *later = self.tariffs(service_tier)
+        ceiling = now.ceiling(input_tokens)
+        for other in later:
+            ceiling = Ceiling(*map(max, ceiling, other.ceiling(input_tokens)))
+        return ceiling
 
 
 class Catalog(Protocol):
@@ -52,23 +59,17 @@ class Catalog(Protocol):
         """Return the price of an upstream's model; None if unknown."""
 
 
-class OwnPrice:
-    """A price from the settings."""
-
-    context_length: int | None = None
+class OwnPrice(Price):
+    """A price from the settings, for any service tier."""
 
     def __init__(self, config: PriceConfig) -> None:
         self.version = config.version or f"own {_digest(config)}"
+        self.context_length = None
         steps = [Step(tier.above, _rates(tier)) for tier in config.tiers]
-        self.tariff = tariff([Step(-1, _rates(config)), *steps], request=config.request)
+        self._tariffs = (tariff([Step(-1, _rates(config)), *steps], request=config.request),)
 
-    def cost(self, counts: TokenCounts) -> int:
-        """Return the cost of token counts, in nano-USD."""
-        return self.tariff.cost(counts)
-
-    def ceiling(self, input_tokens: int, *, service_tier: str | None = None) -> Ceiling:
-        """Return the maximum cost of a call with this input, for any service tier."""
-        return self.tariff.ceiling(input_tokens)
+    def tariffs(self, service_tier: str | None) -> Sequence[Tariff]:
+        return self._tariffs
 
 
 class PriceBook:
@@ -110,16 +111,7 @@ class PriceBook:
 
 
 def _rates(prices: TokenPrices) -> Rates:
-    return rates(
-        prices.input,
-        prices.output,
-        cached_input=prices.cached_input,
-        cache_write=prices.cache_write,
-        cache_write_1h=prices.cache_write_1h,
-        audio_input=prices.audio_input,
-        reasoning=prices.reasoning,
-        audio_output=prices.audio_output,
-    )
+    return rates(**{name: getattr(prices, name) for name in TokenPrices.__struct_fields__})
 
 
 def _digest(config: PriceConfig) -> str:

@@ -74,7 +74,7 @@ class Rates(NamedTuple):
 
 
 def rates(
-    plain: Usd,
+    input: Usd,
     output: Usd | None,
     *,
     cached_input: Usd | None = None,
@@ -88,7 +88,7 @@ def rates(
 
     Without a price of output it is free: embeddings.
     """
-    uncached, generated = to_nano(plain), to_nano(output or 0)
+    uncached, generated = to_nano(input), to_nano(output or 0)
     written = _or(cache_write, uncached)
     return Rates(
         uncached,

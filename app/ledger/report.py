@@ -99,8 +99,7 @@ def overview(account: Account, state: AccountState) -> Overview:
     """Return the short report of an account, from its current state."""
     described = describe(account)
     kind = described["kind"]
-    spans = state.spans.values()
-    requests, tokens = sum(span[0] for span in spans), sum(span[1] for span in spans)
+    requests, tokens = state.last_minute()
     per_minute = (account.requests_per_minute, account.tokens_per_minute)
     counted = per_minute != (None, None)  # otherwise they are not counted
     return Overview(
@@ -152,12 +151,12 @@ def report(accounts: Sequence[Account], states: Sequence[AccountState], at: floa
                 binding = Binding(kind, limit.name, reached=limit.left <= 0)
                 nearest = (limit.fraction, binding)
     account, state = accounts[-1], states[-1]
-    day, month = day_of(at), month_of(day_of(at))
+    day, month = _bounds(at)
     return Report(
         _time(at),
         describe(account),
-        _report_period(state.day, day * DAY_S, (day + 1) * DAY_S),
-        _report_period(state.month, month_starts_at(month), month_starts_at(month + 1)),
+        _report_period(state.day, day),
+        _report_period(state.month, month),
         state.running,
         {limit.name: _report_limit(limit) for limit in limits},
         nearest[1] if nearest else None,
@@ -177,19 +176,15 @@ def _limits_of(account: Account, state: AccountState, at: float) -> list[_Limit]
     ]
     if account.streams is not None:
         found.append(_Limit("streams", account.streams, account.streams - state.running, None))
-    day = day_of(at)
-    for name, limit, period, ends_at in (
-        ("usd_per_day", account.nano_usd_per_day, state.day, (day + 1) * DAY_S),
-        ("usd_per_month", account.nano_usd_per_month, state.month, _next_month(day)),
+    day, month = _bounds(at)
+    for name, limit, period, (_, ends_at) in (
+        ("usd_per_day", account.nano_usd_per_day, state.day, day),
+        ("usd_per_month", account.nano_usd_per_month, state.month, month),
     ):
         if limit is not None:
             left = limit - period.nano_usd - period.held_nano_usd
             found.append(_Limit(name, limit, left, ends_at, is_money=True))
     return [limit._replace(left=max(0, limit.left)) for limit in found]
-
-
-def _next_month(day: int) -> int:
-    return month_starts_at(month_of(day) + 1)
 
 
 def _report_limit(limit: _Limit) -> LimitReport:
@@ -199,10 +194,17 @@ def _report_limit(limit: _Limit) -> LimitReport:
     return LimitReport(limit.limit, limit.left, reset_at)
 
 
-def _report_period(period: Period, began_at: float, ends_at: float) -> PeriodReport:
+def _bounds(at: float) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the start and the end of the current day, and of the current month."""
+    day = day_of(at)
+    month = month_of(day)
+    return (day * DAY_S, (day + 1) * DAY_S), (month_starts_at(month), month_starts_at(month + 1))
+
+
+def _report_period(period: Period, bounds: tuple[int, int]) -> PeriodReport:
     return PeriodReport(
-        _time(began_at),
-        _time(ends_at),
+        _time(bounds[0]),
+        _time(bounds[1]),
         period.requests,
         period.input_tokens,
         period.output_tokens,

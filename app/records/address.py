@@ -56,7 +56,7 @@ class Address:
         elif not parsed.database:
             raise RecordsRefused("the URL names no database: postgresql://USER@HOST/DATABASE")
         elif (root := parsed.query.get("sslrootcert")) and not Path(str(root)).is_file():
-            raise RecordsRefused(f"sslrootcert: there is no file {root!r}")
+            raise RecordsRefused(f"sslrootcert: the file {root!r} does not exist")
         package, extra = ("aiosqlite", "records") if self.sqlite else ("asyncpg", "postgresql")
         for needed in (package, "alembic"):
             if find_spec(needed) is None:

@@ -18,7 +18,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from .address import Address
-from .erasing import Erasure, without_erased
+from .erasing import erase, without_erased
 from .rows import day_of, sum_up, today
 from .schema import HEAD, SUMS, erased, rollups, streams
 
@@ -215,9 +215,11 @@ class Database:
     async def erase(self, tenant: str, user: str) -> int:
         """Replace a user's identity in all records; return the number of streams.
 
-        Sums stay, under a random name. Streams that end later are recorded as before.
+        Sums stay, under a random name. Streams that end later are recorded as before. Writers
+        wait: their rows stay in the log.
         """
-        return await Erasure(self.writing, tenant, user).run()
+        async with self.writing(alone=True) as connection:
+            return await erase(connection, tenant, user, at=time.time())
 
     async def scrub(self) -> None:
         """Truncate SQLite's write-ahead log, which still has erased rows, unless others read it."""

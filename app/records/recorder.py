@@ -125,7 +125,7 @@ class Recorder(Observer):
                 await self._database.close()
         except CLOSING_FAILURES as error:
             log.warning(
-                "rows of streams stay in the log, or are lost with one in memory: no time was left",
+                "records not written before the end: rows stay in the log, unless it is in memory",
                 records=str(self._database.address),
                 error=self._explain(error),
             )
@@ -250,7 +250,7 @@ class Recorder(Observer):
             dropped = await self._database.clean(self._retention_days)
         except FAILURES as error:
             self._clean_at = now + CLEAN_AGAIN_S
-            log.warning("old records could not be dropped yet", error=self._explain(error))
+            log.warning("old records not dropped; trying again", error=self._explain(error))
             return
         if dropped:
             log.info("old records dropped", dropped=dropped, older_than_days=self._retention_days)

@@ -59,7 +59,7 @@ class Hook:
                 self._failed = True
                 # Its message, or a traceback, may quote the content.
                 log.error(
-                    "record_content_hook failed; no content is stored that it fails for",
+                    "record_content_hook failed: the content is not stored",
                     hook=self._name,
                     error=type(error).__name__,
                 )

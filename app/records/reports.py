@@ -77,12 +77,9 @@ async def latest(
 ) -> list[dict[str, Any]]:
     """Return the latest streams, newest first, without their content."""
     statement = select(*(streams.c[name] for name in LISTED))
-    if tenant is not None:
-        statement = statement.where(streams.c.tenant == tenant)
-    if user is not None:
-        statement = statement.where(streams.c.user == user)
-    if ended_by is not None:
-        statement = statement.where(streams.c.ended_by == ended_by)
+    for name, value in (("tenant", tenant), ("user", user), ("ended_by", ended_by)):
+        if value is not None:
+            statement = statement.where(streams.c[name] == value)
     statement = statement.order_by(desc(streams.c.started_at)).limit(limit)
     async with database.reading() as connection:
         return [dict(row._mapping) for row in await connection.execute(statement)]

@@ -11,25 +11,20 @@ import msgspec
 from ..telemetry.row import StreamRow
 from .schema import BY, SUMS, streams
 
-_TEXTS = [
-    (column.name, length)
-    for column in streams.c
-    if (length := getattr(column.type, "length", None)) is not None
-]
+_FROM_OUTSIDE = ("route", "model", "target", "answered_model")
+"""Columns with text that clients and providers choose, bounded where it arrives."""
 
 
 def values_of(row: StreamRow) -> dict[str, Any]:
-    """Return the columns of a row; names from outside are truncated.
+    """Return the columns of a row.
 
     Raises:
         ValueError, OverflowError: it has an invalid time.
     """
     values = msgspec.structs.asdict(row)
-    for name, length in _TEXTS:
-        text = values[name]
-        if text is not None and (len(text) > length or "\0" in text):
-            # PostgreSQL's text cannot contain NUL.
-            values[name] = text[:length].replace("\0", "\ufffd")
+    for name in _FROM_OUTSIDE:
+        if (text := values[name]) is not None:
+            values[name] = text.replace("\0", "\ufffd")  # PostgreSQL has no NUL
     values["day"] = day_of(row.started_at)
     values["content"] = row.content.decode() or None
     return values

@@ -95,6 +95,7 @@ RECORDS_WAITING: Final = _gauge(
     "records_waiting", "Rows waiting to be written to the records.", over="max"
 )
 RECORDS_FAILURES: Final = _counter("records_failures", "Failed writes to the records.")
+WORKERS: Final = _gauge("workers", "Serving workers.")
 ACCOUNT_USD: Final = _gauge("account_usd", "Amount that an account has spent.", "account", "period")
 ACCOUNT_USD_LIMIT: Final = _gauge(
     "account_usd_limit", "Amount that an account may spend.", "account", "period"
@@ -105,41 +106,5 @@ ACCOUNT_TOKENS: Final = _gauge(
 ACCOUNT_TOKENS_LIMIT: Final = _gauge(
     "account_tokens_limit", "Tokens that an account may use.", "account", "period"
 )
-WORKERS: Final = _gauge("workers", "Serving workers.")
 
-FAMILIES: Final = (
-    HTTP_REQUESTS,
-    STARTED,
-    ENDED,
-    ORPHANED,
-    REFUSALS,
-    ATTEMPTS,
-    RETRIES,
-    FALLBACKS,
-    JOINED,
-    RESUMES,
-    TOKENS,
-    COST,
-    UNPRICED,
-    FIRST_EVENT,
-    LONGEST_GAP,
-    DURATION,
-    LAG,
-    LOG_LINES,
-    STREAMS,
-    CALLS,
-    READERS,
-    DRAINING,
-    LOG_HEALTHY,
-    LOG_STREAMS,
-    LOG_BYTES,
-    REQUEST_BYTES,
-    BREAKERS,
-    RECORDS_WAITING,
-    RECORDS_FAILURES,
-    WORKERS,
-    ACCOUNT_USD,
-    ACCOUNT_USD_LIMIT,
-    ACCOUNT_TOKENS,
-    ACCOUNT_TOKENS_LIMIT,
-)
+FAMILIES: Final = tuple(one for one in list(vars().values()) if isinstance(one, Family))

@@ -40,7 +40,6 @@ LOGGERS: Final = (
     "seseragi.api",
     "seseragi.calls",
     "seseragi.cassettes",
-    "seseragi.check",
     "seseragi.credentials",
     "seseragi.eventlog",
     "seseragi.hub",

@@ -17,12 +17,7 @@ from functools import lru_cache, partial
 from typing import Final, NamedTuple, get_args
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.process_collector import ProcessCollector
@@ -71,6 +66,18 @@ KINDS: Final = (
     ("cached_input", "cached_input_tokens"),
     ("cache_write", "cache_write_tokens"),
 )
+
+LOAD: Final = (
+    (f.STREAMS, "streams"),
+    (f.CALLS, "calls"),
+    (f.READERS, "readers"),
+    (f.DRAINING, "draining"),
+    (f.LOG_HEALTHY, "log_healthy"),
+    (f.LOG_STREAMS, "log_streams"),
+    (f.LOG_BYTES, "log_bytes"),
+    (f.REQUEST_BYTES, "request_bytes"),
+)
+"""The gauges of fields of `Load`."""
 
 # Created at 0: the first increase of a new series is invisible to `increase()`.
 EXPECTED_ENDS: Final = (
@@ -297,17 +304,8 @@ class Metrics(Observer):
             self._records_failures = state.failures
 
     def _set_load(self, load: Load) -> None:
-        for family, value in (
-            (f.STREAMS, load.streams),
-            (f.CALLS, load.calls),
-            (f.READERS, load.readers),
-            (f.DRAINING, load.draining),
-            (f.LOG_HEALTHY, load.log_healthy),
-            (f.LOG_STREAMS, load.log_streams),
-            (f.LOG_BYTES, load.log_bytes),
-            (f.REQUEST_BYTES, load.request_bytes),
-        ):
-            self._set(family, to=float(value))
+        for family, field in LOAD:
+            self._set(family, to=float(getattr(load, field)))
         for target, state in load.breakers:
             for one in STATES:
                 self._set(f.BREAKERS, target, one, to=float(state == one))
@@ -369,10 +367,8 @@ class _AllWorkers(Collector):
             if family.name in merged:
                 yield _to_metric(family, merged[family.name])
         yield from self._processes()
-        info = GaugeMetricFamily(
-            "seseragi_build_info", "The version, as a label.", labels=["version"]
-        )
-        info.add_metric([__version__], 1)
+        info = Metric("seseragi_build_info", "The version, as a label.", "gauge")
+        info.add_sample(info.name, {"version": __version__}, 1)
         yield info
 
     def _merge(self) -> dict[str, dict[tuple[str, ...], list[float]]]:
@@ -426,25 +422,24 @@ def _usage_of(
                 yield f.ACCOUNT_USD_LIMIT, labels, limit / NANO
         if account.tokens_per_minute is not None:
             labels = (account.name, "minute")
-            yield f.ACCOUNT_TOKENS, labels, sum(tokens for _, tokens in state.spans.values())
+            yield f.ACCOUNT_TOKENS, labels, state.last_minute()[1]
             yield f.ACCOUNT_TOKENS_LIMIT, labels, account.tokens_per_minute
 
 
 def _to_metric(family: Family, rows: dict[tuple[str, ...], list[float]]) -> Metric:
-    labels = list(family.labels)
-    if family.kind == "histogram":
-        histogram = HistogramMetricFamily(family.name, family.help, labels=labels)
-        bounds = [*map(floatToGoString, family.buckets), "+Inf"]
-        for values, numbers in rows.items():
-            *counts, total = numbers
+    metric, name = Metric(family.name, family.help, family.kind), family.name
+    bounds = [*map(floatToGoString, family.buckets), "+Inf"]
+    for row, values in rows.items():
+        labels = dict(zip(family.labels, row, strict=True))
+        if family.kind == "histogram":
+            *counts, total = values
             so_far = 0.0
-            buckets = [
-                (bound, so_far := so_far + n) for bound, n in zip(bounds, counts, strict=True)
-            ]
-            histogram.add_metric(values, buckets, sum_value=total)
-        return histogram
-    kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
-    metric = kind(family.name, family.help, labels=labels)
-    for values, numbers in rows.items():
-        metric.add_metric(values, numbers[0])
+            for bound, count in zip(bounds, counts, strict=True):
+                so_far += count
+                metric.add_sample(f"{name}_bucket", {**labels, "le": bound}, so_far)
+            metric.add_sample(f"{name}_count", labels, so_far)
+            metric.add_sample(f"{name}_sum", labels, total)
+        else:
+            suffix = "_total" if family.kind == "counter" else ""
+            metric.add_sample(name + suffix, labels, values[0])
     return metric

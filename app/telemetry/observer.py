@@ -5,6 +5,7 @@ nor other observers.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -167,6 +168,8 @@ class Observers(Observer):
             method: [] for method in vars(Observer) if not method.startswith("_")
         }
         self._failed: set[Callable[[Any], None]] = set()
+        for method in self._receivers:
+            setattr(self, method, partial(self._notify, method))
         for observer in observers:
             self.add(observer)
 
@@ -176,36 +179,6 @@ class Observers(Observer):
             receive = getattr(observer, method)
             if getattr(receive, "__func__", None) is not getattr(Observer, method):
                 receivers.append(receive)
-
-    def started(self, info: StreamInfo) -> None:
-        self._notify("started", info)
-
-    def attempt_started(self, started: AttemptStarted) -> None:
-        self._notify("attempt_started", started)
-
-    def call_ended(self, ended: CallEnded) -> None:
-        self._notify("call_ended", ended)
-
-    def attempt_failed(self, failed: AttemptFailed) -> None:
-        self._notify("attempt_failed", failed)
-
-    def committed(self, committed: Committed) -> None:
-        self._notify("committed", committed)
-
-    def first_event(self, first: FirstEvent) -> None:
-        self._notify("first_event", first)
-
-    def ended(self, ended: StreamEnded) -> None:
-        self._notify("ended", ended)
-
-    def refused(self, refused: Refused) -> None:
-        self._notify("refused", refused)
-
-    def reader_joined(self, readers: Readers) -> None:
-        self._notify("reader_joined", readers)
-
-    def reader_left(self, readers: Readers) -> None:
-        self._notify("reader_left", readers)
 
     def _notify(self, method: str, event: object) -> None:
         for receive in self._receivers[method]:

@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from ..eventlog.stream_ended import StreamEnded
 from ..events import TokenCounts
+
+MAX_VERSION: Final = 256
+"""Characters of the column."""
 
 
 class StreamRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -89,6 +92,7 @@ def row_of(ended: StreamEnded) -> StreamRow:
     """Return the row of a stream, with the token counts of all attempts."""
     info, end, charges = ended.info, ended.end, ended.charges
     counted = [charge.counts for charge in charges if charge.counts is not None]
+    versions = sorted({charge.price_version for charge in charges} - {""})
     estimated = any(counts.estimated for counts in counted)
     return StreamRow(
         stream=info.id,
@@ -100,7 +104,7 @@ def row_of(ended: StreamEnded) -> StreamRow:
         cache_write_tokens=_sum(counted, "cache_write_tokens"),
         reasoning_tokens=_sum(counted, "reasoning_tokens"),
         usage_from="estimate" if estimated else "provider" if counted else "none",
-        price_version=", ".join(sorted({one.price_version for one in charges} - {""})),
+        price_version=", ".join(versions)[:MAX_VERSION],
         **dict(zip(_OF_STREAM, _stream_values(ended), strict=True)),
         **dict(zip(_OF_INFO, _info_values(info), strict=True)),
         **dict(zip(_OF_END, _end_values(end), strict=True)),

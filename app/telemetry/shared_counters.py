@@ -3,8 +3,9 @@
 A table only grows. It is mapped before the processes are forked: the counts of a killed process
 stay, and its successor continues them. Each table has one writer.
 
-prometheus_client's multiprocess mode needs a variable before its import and a folder with files
-for each process ever started, and does not support gauges computed on collection.
+prometheus_client's multiprocess mode keeps them in files. A full file system there kills the
+process (SIGBUS), a stream takes 28 us instead of 8, and a scrape twice as long: 95 ms instead of
+47 for 3,000 lines of four workers.
 """
 
 import mmap
@@ -82,7 +83,9 @@ class SharedCounters:
         if end > len(self._names) or offset + series.size > VALUES:
             if not self._full:
                 self._full = True
-                log.warning("metrics have no room for more series", series=series.metric)
+                log.warning(
+                    "metrics are full: further series are not counted", series=series.metric
+                )
             return None
         self._names[start : start + 4] = len(name).to_bytes(4, "little")
         self._names[start + 4 : end] = name

@@ -6,6 +6,7 @@ stream. The spans of its attempts are children of the stream's. No work is done 
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from typing import Any, Final
 import structlog
 from opentelemetry import trace
 from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -39,10 +41,12 @@ from .observer import (
 )
 from .trace_context import TRACEPARENT
 from .tracing_content import render_messages
-from .tracing_export import LoggedExporter
 
 CLOSE_S: Final = 2.0
 """The time for sending queued spans when the relay stops."""
+
+REPEAT_S: Final = 20.0
+"""The shortest time between two lines on a collector that takes no spans."""
 
 MAX_TEXT: Final = 200
 MAX_PATH: Final = 1000
@@ -52,6 +56,8 @@ MAX_STREAMS: Final = 20_000
 """Unfinished stream spans. If another process ends the stream, no `ended` comes here."""
 
 _HEADERS: Final = (b"traceparent", b"tracestate")
+
+log = structlog.get_logger("seseragi.telemetry")
 
 _REQUEST: Final[ContextVar[Span | None]] = ContextVar("seseragi_request_span", default=None)
 _W3C: Final = TraceContextTextMapPropagator()
@@ -75,7 +81,7 @@ class Tracing(Observer):
     def __init__(self, *, spans: int, batch: int, delay_ms: int) -> None:
         """Prepare it: the queue has room for `spans`, sent in batches every `delay_ms`."""
         self._spans, self._batch, self._delay_ms = spans, batch, delay_ms
-        self._exporter: LoggedExporter | None = None
+        self._exporter: OTLPSpanExporter | None = None
         self._processor: BatchSpanProcessor | None = None
         self._tracer: trace.Tracer = trace.NoOpTracer()
         self._streams: dict[str, _Stream] = {}
@@ -83,9 +89,9 @@ class Tracing(Observer):
 
     def open(self) -> None:
         """Begin to make and send spans in this process."""
-        _quieten()
+        _limit_logs()
         provider = TracerProvider(resource=_build_resource(), shutdown_on_exit=False)
-        self._exporter = LoggedExporter()
+        self._exporter = OTLPSpanExporter()
         self._processor = BatchSpanProcessor(
             self._exporter,
             max_queue_size=self._spans,
@@ -109,7 +115,7 @@ class Tracing(Observer):
         closing.start()
         closing.join(CLOSE_S)
         if closing.is_alive():
-            self._exporter.note_loss("the relay stops, and they could not be sent in time")
+            log.warning("the last spans are lost: the collector did not take them in time")
             self._exporter.shutdown()  # type: ignore[no-untyped-call]  # a retry may be pending
 
     # Requests
@@ -415,13 +421,38 @@ def _nanoseconds(seconds: float) -> int:
     return int(seconds * 1e9)
 
 
-def _quieten() -> None:
-    """Silence the libraries, which log headers, but for the drops of a full queue."""
+class _ExporterErrors(logging.Filter):
+    """Passes one line in `REPEAT_S`, without the text of exceptions, which quotes URLs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._passed_at = -math.inf
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now = time.monotonic()
+        if now - self._passed_at < REPEAT_S:
+            return False
+        self._passed_at = now
+        if isinstance(record.args, tuple):
+            record.args = tuple(
+                type(one).__name__ if isinstance(one, Exception) else one for one in record.args
+            )
+        return True
+
+
+def _limit_logs() -> None:
+    """Limit the libraries' lines, some of which have headers, to lost spans.
+
+    The operator's own levels take precedence.
+    """
+    if logging.getLogger("opentelemetry").level != logging.NOTSET:
+        return
+    exporter = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
     for name, level in (
         ("opentelemetry", logging.CRITICAL),
+        (exporter, logging.ERROR),
         ("opentelemetry.sdk._shared_internal", logging.WARNING),
         ("urllib3", logging.WARNING),
     ):
-        logger = logging.getLogger(name)
-        if logger.level == logging.NOTSET:  # else the operator has set it
-            logger.setLevel(level)
+        logging.getLogger(name).setLevel(level)
+    logging.getLogger(exporter).addFilter(_ExporterErrors())

@@ -15,13 +15,10 @@ from .transport import Call, Reply, Transport, read_pieces, reused
 
 
 def open_client(
-    *,
-    connect_timeout_s: float,
-    mounts: Mapping[str, httpx2.AsyncBaseTransport],
-    kind: "type[Client] | None" = None,
+    *, connect_timeout_s: float, mounts: Mapping[str, httpx2.AsyncBaseTransport]
 ) -> "Client":
     """Open the HTTP client of all upstreams; `mounts` are transports for URL patterns."""
-    return (kind or Client)(
+    return Client(
         mounts=dict(mounts),
         verify=open_trust(),
         timeout=httpx2.Timeout(None, connect=connect_timeout_s, pool=connect_timeout_s),

@@ -1,14 +1,14 @@
-/** The frames of a stream in one dialect, as they stand on the wire, and how two dialects go together. */
+/** Reads the frames of a stream in one dialect, and aligns two dialects. */
 
 import { showing } from '../key.js';
 
 const STALL_MS = 45_000; // four heartbeats of the relay
-const BACKLOG_MS = 400; // what comes so soon was there before
+const BACKLOG_MS = 400; // frames that arrive so soon were stored before
 const MOST = 50_000; // frames
 
-/** Text in, frames out: as the relay writes them (lines end in LF), in any pieces. */
+/** Splits text, in any pieces, into frames; lines end in LF. */
 export class FrameDecoder {
-  #pieces = []; // of a line that is not whole; joined once
+  #pieces = []; // of an incomplete line; joined once
   #fields = {};
 
   feed(text) {
@@ -31,7 +31,7 @@ export class FrameDecoder {
 
 /** Reads a stream until it has ended, over any number of connections, or until `close`. */
 export class Source {
-  frames = []; // each with `at`, when it came, and `live`, whether it came as it was sent
+  frames = []; // each with its arrival `at`, and whether it was `live`
   ended = false;
   problem = '';
   #closed = false;
@@ -68,7 +68,7 @@ export class Source {
       const response = await fetch(this.url, { headers, signal: connection.signal, cache: 'no-store' });
       const { status } = response;
       this.problem = response.ok ? '' : (await response.json().catch(() => null))?.detail ?? `the relay answered ${status}`;
-      // 204: the cursor is at the end. Of errors, those that pass are tried again.
+      // 204: the cursor is at the end. Temporary errors are retried.
       this.ended = status === 204 || (!response.ok && status < 500 && status !== 429);
       if (this.ended || !response.ok) return;
       const opened = performance.now();
@@ -99,14 +99,11 @@ export class Source {
   }
 }
 
-const AHEAD = 16; // frames that are looked at for the piece of an event
-const LARGE = 20_000; // characters: such a frame sums up
+const AHEAD = 16; // frames searched for the text of an event
+const LARGE = 20_000; // characters: such a frame is a summary
 const PIECE = /"(?:text|arguments)":("(?:[^"\\]|\\.)+")\}$/;
 
-/**
- * Says with which native event each frame of another dialect is due: with the piece of the answer
- * that it has, or that comes next. One encoder wrote the pieces in both.
- */
+/** Finds for each frame of another dialect the native event with the same, or the next, text. */
 export class Alignment {
   due = []; // for each frame the number of its event, from 1
   #event = 0; // how many events have been looked for

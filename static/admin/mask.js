@@ -1,21 +1,17 @@
-/**
- * What of a frame may be seen while content is hidden: its structure, and no word of anybody.
- *
- * Only what is listed is shown. All else is masked to its length.
- */
+/** Masks the content of frames: all but listed fields become dots of the same length. */
 
 const words = (text) => new Set(text.split(' '));
 
-/** Strings that name things, if they look like a name. */
+/** Fields with names, shown if they look like one. */
 const NAMES = words('type id object model role status code name stream upstream upstream_id provider cost service_tier finish_reason finish_reason_raw stop_reason'
   + ' finishReason reason format media_type scope item_id call_id messageId parentMessageId toolCallId toolName toolCallName threadId runId protocolVersion');
 const NAME = /^[\w.:/@+~=-]*$/;
 
-/** What the relay says went wrong; but in these notices the words are the provider's. */
+/** Error messages of the relay; these notices quote the provider. */
 const MESSAGES = words('message errorText');
 const QUOTES = words('refusal finish_message');
 
-/** Objects and lists that are looked into. */
+/** Objects and lists whose fields are masked one by one. */
 const STRUCTURE = words('choices delta message tool_calls function response item part output content content_block error usage outcome messageMetadata'
   + ' input_tokens_details output_tokens_details');
 const LONGEST = 80; // dots
@@ -25,13 +21,13 @@ function dots(text) {
   return '•'.repeat(Math.min(length, LONGEST)) + (length > LONGEST ? ` (${length})` : '');
 }
 
-/** The data of a frame without what anybody said. */
+/** Return the data of a frame with its content masked. */
 export function masked(data) {
   if (data === '[DONE]') return data;
   try {
     return JSON.stringify(object(JSON.parse(data)));
   } catch {
-    return dots(data); // no object: nothing is known of it
+    return dots(data); // no object
   }
 }
 
@@ -48,7 +44,7 @@ function field(key, value, beside) {
   if (value === null || typeof value !== 'object' || !Object.keys(value).length) return value;
   const known = STRUCTURE.has(key)
     || (key === 'data' && beside.type === 'data-seseragi') || (key === 'value' && `${beside.name}`.startsWith('seseragi.')); // our own events in other dialects
-  // Of a list only what says what it is: `logprobs`, for instance, are words without a type.
+  // Only typed items of a list: `logprobs`, for example, are untyped words.
   if (known && Array.isArray(value) && value.every((item) => item && ('type' in item || 'index' in item || 'provider' in item))) return value.map(object);
   return known && !Array.isArray(value) ? object(value) : dots(JSON.stringify(value));
 }

@@ -1,4 +1,4 @@
-/** The panels of the overview: what each shows of a summary, and how. */
+/** The panels of the overview. */
 
 import { byId, element } from '../dom.js';
 import { Table, put } from './table.js';
@@ -26,9 +26,9 @@ const state = (title, width, of, name) => text(title, width, of, {
 
 const LABELS = { stop: 'Stop…', try: 'Try now', rest: 'Rest…', wake: 'Wake' };
 
-/** Buttons: `which` gives what can be done with a row now. */
+/** Buttons: `which(row)` returns the possible actions. */
 const buttons = (width, which, about) => ({
-  title: 'Do',
+  title: 'Actions',
   width,
   of: which,
   paint: (cell, actions, row) => {
@@ -40,7 +40,7 @@ const buttons = (width, which, about) => ({
   },
 });
 
-/** A sum against its limit: what is used is full, what is held is striped. */
+/** Used (full) and reserved (striped) money, against its limit. */
 const money = (title, name) => ({
   title,
   width: 13,
@@ -78,64 +78,69 @@ const minutes = {
   },
 };
 
-const STATES = { closed: '● well', open: '▲ passed over', 'half-open': '◐ on trial', resting: '☾ resting' };
+const STATES = { closed: '● healthy', open: '▲ skipped', 'half-open': '◐ on trial', resting: '☾ resting' };
 const age = (value) => seconds(value).replace(/\.\d+/, '');
 
 function stateOf({ state: name, rests_until: until, wait, processes: { open, of } = {} }) {
-  const when = name === 'resting' ? ` until ${clock(until)}` : name === 'open' && wait > 0 ? `, ${wait} s yet` : '';
+  const when = name === 'resting' ? ` until ${clock(until)}` : name === 'open' && wait > 0 ? ` for ${wait} s` : '';
   return `${STATES[name] ?? plain(name)}${when}${open && open < of ? `, in ${open} of ${of}` : ''}`;
 }
 
 function fitness({ draining, log_healthy: healthy, silent }) {
   const told = [draining && 'draining', healthy === false && 'log failing', silent > 10 && `silent for ${age(silent)}`].filter(Boolean);
-  return told.length ? `▲ ${told.join(', ')}` : '● well';
+  return told.length ? `▲ ${told.join(', ')}` : '● healthy';
 }
 
+const sum = (rows, name) => rows.reduce((all, row) => all + (row[name] ?? 0), 0);
 const id = (row) => row.id;
 const named = (row) => `${row.kind} ${row.name}`;
 
-/** For each its name, title, key of a row, columns, what it says without rows, and perhaps a note on the summary. */
+/** Name, title, key of a row, columns, text without rows, note on the summary. */
 const PANELS = [
   ['live', 'Live streams', id, [
     stream('id'), text('Owner', 10, owner), route, number('Age', 5, 'age', age),
     number('Attempt', 6, 'attempt', (n, row) => `${count(n)}${row.attempt > 1 ? `, ${row.attempt - 1} failed` : ''}`),
     number('Events', 4.5, 'events'), number('Per second', 5.5, 'events_per_s', rate), number('Gap', 5, 'gap_s', seconds),
     number('Readers', 4.5, 'readers'), number('Tokens', 4.5, 'output_tokens'), cost, buttons(4, () => 'stop', 'id'),
-  ], 'No stream runs now.', ({ live: { total, streams } }) => (total > streams.length ? `the oldest ${streams.length} of ${count(total)}` : '')],
+  ], 'No running streams.', ({ live, processes }) => (sum(processes, 'streams') > live.length ? `the oldest ${live.length} of ${count(sum(processes, 'streams'))}` : '')],
   ['targets', 'Targets', (row) => row.target, [
     field('Target', 10, 'target'), state('State', 11, stateOf, 'state'),
     buttons(10.5, (row) => (row.state === 'resting' ? 'wake' : row.state === 'closed' && !row.processes?.open ? 'rest' : 'try rest'), 'target'),
     number('Failures', 4.5, 'failures'), text('Last error', 11, ({ last_error: error }) => (error ? `${plain(error.code)}, ${clock(error.at)}` : DASH)),
     text('Routes', 7, (row) => plain(row.routes?.join(', '))),
-  ], 'There are none.'],
+  ], 'No targets.'],
   ['money', 'Money', named, [
     text('Account', 9, (row) => (row.name === null ? `the ${row.kind}` : plain(named(row)))), money('Today', 'day'), money('This month', 'month'),
     limited('Streams', 5.5, 'streams'), limited('Requests/min', 7, 'requests_per_minute'), limited('Tokens/min', 7.5, 'tokens_per_minute'),
-  ], 'Not known now.', ({ money: { more } }) => (more ? `and ${count(more)} more accounts` : 'USD, by days and months of UTC')],
+  ], 'Unknown: the log cannot be read.', ({ money: { more } }) => (more ? `and ${count(more)} more accounts` : 'USD, by days and months of UTC')],
   ['codes', 'The last hour', (row) => `${row.kind} ${row.code}`,
-    [field('What', 4.5, 'kind'), field('Code', 12, 'code'), number('Count', 4, 'count'), minutes], 'Nothing was refused or failed.'],
+    [field('Kind', 4.5, 'kind'), field('Code', 12, 'code'), number('Count', 4, 'count'), minutes], 'No errors.'],
   ['processes', 'Processes', id, [
     text('Process', 10, (row) => plain(`${row.host} : ${row.pid}`)), text('State', 8, fitness),
     number('Streams', 4.5, 'streams'), number('Readers', 4.5, 'readers'), number('Up for', 5.5, 'age', age),
-  ], 'None.', ({ version, log, records }) => `${plain(version)} · log: ${plain(log.kind)}, ${count(log.streams)} streams, ${count(log.bytes / 1e6)} MB${
-    records ? ` · records: ${plain(records.kind)}, ${count(records.waiting)} waiting` : ''}`],
+  ], 'None.', ({ version, log, processes, records, rows_waiting: waiting }) => `${plain(version)} · log: ${plain(log)}, ${count(sum(processes, 'log_streams'))} streams, ${count(sum(processes, 'log_bytes') / 1e6)} MB${
+    records ? ` · records: ${plain(records)}, ${count(waiting)} waiting` : ''}`],
   ['last', 'Refused and failed', (row) => JSON.stringify([row.at, row.request_id, row.code]), [
-    text('At', 5, (row) => clock(row.at)), field('What', 4.5, 'kind'), field('Code', 11, 'code'), field('Message', 20, 'message'),
+    text('At', 5, (row) => clock(row.at)), field('Kind', 4.5, 'kind'), field('Code', 11, 'code'), field('Message', 20, 'message'),
     field('Model', 6, 'model'), text('Owner', 9, owner), field('Request', 9, 'request_id'), stream('stream'),
-  ], 'Nothing.', () => 'the newest'],
+  ], 'No errors.', () => 'the newest'],
   ['recent', 'Ended', id, [
     text('At', 5, (row) => clock(row.ended_at), { by: (row) => row.ended_at }), stream('id'), state('Status', 10, (row) => plain([row.status, row.code].filter(Boolean).join(': ')), 'status'),
     route, text('Owner', 9, owner), number('Took', 5, 'duration_s', seconds), number('Tokens', 4.5, 'output_tokens'), cost,
   ], 'None yet.', () => 'the newest'],
 ];
 
-function rowsOf({ at, live, targets, money: { accounts }, hour, recent, processes }) {
+function rowsOf({ at, live, targets, money: { accounts }, counts, last, recent, processes }) {
   const timed = (rows) => rows.map((row) => ({ ...row, age: at - row.started_at, silent: at - row.at, wait: Math.ceil(row.retry_at - at) }));
-  const codes = ['refused', 'failed'].flatMap((kind) => hour[kind].map((row) => ({ kind, ...row })));
-  return { live: timed(live.streams), targets: timed(targets), money: accounts, codes, last: hour.last, recent, processes: timed(processes) };
+  const first = Math.floor(at / 60) - 59;
+  const codes = ['refused', 'failed'].flatMap((kind) => Object.entries(counts[kind]).map(([code, by]) => {
+    const all = Array.from({ length: 60 }, (_, n) => by[first + n] ?? 0);
+    return { kind, code, minutes: all, count: all.reduce((a, b) => a + b) };
+  }).sort((a, b) => b.count - a.count));
+  return { live: timed(live), targets: timed(targets), money: accounts, codes, last, recent, processes: timed(processes) };
 }
 
-/** Build a panel; gives what updates it. */
+/** Build a panel; return its update. */
 function build([name, title, key, columns, empty, note = () => ''], act) {
   const table = new Table({ label: title, key, columns, empty, act });
   const said = element('p', { className: 'note' });
@@ -148,20 +153,20 @@ function build([name, title, key, columns, empty, note = () => ''], act) {
   };
 }
 
-/** Build the overview; gives what shows a summary. `act(what, row)` does what buttons say. */
+/** Build the overview; return its update. `act(action, row)` runs an action. */
 export function overview(act) {
   const updates = PANELS.map((panel) => build(panel, act));
   const figures = byId('figures').querySelectorAll('dd');
-  const sum = (rows, name) => rows.reduce((all, row) => all + (row[name] ?? 0), 0);
   return (summary) => {
-    const { live, processes, money: { accounts }, hour } = summary;
+    const { live, processes, money: { accounts } } = summary;
+    const rows = rowsOf(summary);
+    const total = (kind) => count(sum(rows.codes.filter((row) => row.kind === kind), 'count'));
     const relay = accounts.find(({ kind }) => kind === 'relay');
     const values = [
-      count(live.total), count(sum(processes, 'readers')), rate(sum(live.streams, 'events_per_s')),
-      usd(relay?.day.used), usd(relay?.month.used), count(sum(hour.refused, 'count')), count(sum(hour.failed, 'count')),
+      count(sum(processes, 'streams')), count(sum(processes, 'readers')), rate(sum(live, 'events_per_s')),
+      usd(relay?.day.used), usd(relay?.month.used), total('refused'), total('failed'),
     ];
     for (const [at, value] of values.entries()) put(figures[at], value);
-    const rows = rowsOf(summary);
     for (const update of updates) update(summary, rows);
   };
 }

@@ -1,31 +1,30 @@
 /**
- * A table that keeps its rows by a key: an update writes the cells whose words have changed.
+ * A table that keeps its rows by a key: an update writes the cells whose text has changed.
  *
- * Rows are grids, so that those out of sight are not laid out; so the roles of a table are said.
- * Sorted rows keep their places while the pointer or the focus is in them: nobody presses the button
- * of another row.
+ * Rows are grids, not `tr`: rows out of sight are not laid out. Sorted rows stay in place while the
+ * pointer or the focus is in them, so that nobody presses the button of another row.
  *
- * A column has a `title`, a `width` in em, `of(row)`, the words of a cell, and perhaps `by(row)`, what
- * it is sorted by, `number`, and `paint(cell, words, row)`.
+ * A column has a `title`, a `width` in em, the text `of(row)`, and may have the sort key `by(row)`,
+ * `number`, and `paint(cell, text, row)`.
  */
 
 import { element } from '../dom.js';
 
-/** Write words where they are not there yet. */
+/** Set a text that differs. */
 export function put(box, words) {
   if (box.textContent !== words) box.textContent = words;
 }
 
 export class Table {
   #rows = new Map();
-  #sorted = null; // else the rows stand as they are given
+  #sorted = null; // null: in the given order
   #sign = 1;
   #all = [];
   #wanted = '';
   #body = element('div', { role: 'rowgroup', className: 'body' });
   #empty;
 
-  /** `act(what, row)`: what is in the `data-do` of a button, or "open" for a click elsewhere in a row. */
+  /** `act(action, row)`: `data-do` of a button, or "open" for a click elsewhere in a row. */
   constructor({ label, empty, columns, key, act }) {
     Object.assign(this, { columns, key });
     const heads = element('div', { role: 'row', className: 'row heads' }, ...columns.map((column) => this.#head(column)));
@@ -56,7 +55,7 @@ export class Table {
     return head;
   }
 
-  /** Show only the rows that have these words in a cell. */
+  /** Show only rows with these words in a cell. */
   filter(words) {
     this.#wanted = words.trim().toLowerCase();
     this.update(this.#all);

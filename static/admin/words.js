@@ -1,16 +1,16 @@
-/** How the page writes numbers, times, money and names. It knows no document. */
+/** Formats of numbers, times, money and names. No DOM. */
 
 export const DASH = '–';
 
-// What would turn or hide the text around it: controls, marks and overrides of direction, invisible ones.
+// Characters that reverse or hide the text around them.
 const UNSAFE = /[\p{Cc}\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/gu;
 
 const known = (value) => value !== null && value !== undefined && value !== '';
-// Made once: to make one takes longer than a hundred numbers.
+// Creating one takes as long as formatting a hundred numbers.
 const NUMBERS = [0, 1, 2, 3, 4, 5, 6].map((digits) => new Intl.NumberFormat('en', { minimumFractionDigits: digits, maximumFractionDigits: digits }));
 const TIME = new Intl.DateTimeFormat('en-GB', { timeStyle: 'medium' });
 
-/** A name or a message from outside, as it may stand in a line. */
+/** Escape a name or message from outside. */
 export function plain(value) {
   return known(value) ? String(value).replace(UNSAFE, (one) => `\\u${one.codePointAt(0).toString(16).padStart(4, '0')}`) : DASH;
 }
@@ -27,7 +27,7 @@ export function seconds(value) {
   return s < 3600 ? two('m', 60, 's', 1) : s < 86400 ? two('h', 3600, 'm', 60) : two('d', 86400, 'h', 3600);
 }
 
-/** A decimal string of US dollars; small sums with two digits that say something. */
+/** Format decimal US dollars; small sums with two significant digits. */
 export function usd(value) {
   if (!known(value)) return DASH;
   const amount = Number(value);
@@ -38,7 +38,7 @@ export function usd(value) {
 
 export const clock = (at) => (known(at) ? TIME.format(at * 1000) : DASH);
 
-/** Whose a stream is. */
+/** The owner of a stream. */
 export function owner({ tenant, key, user, owner: whole }) {
   return plain([tenant, key, user].filter(Boolean).join(' / ') || whole);
 }

@@ -1,6 +1,5 @@
 /**
- * The prompts that the welcome screen suggests, in the page's language. The demo models have
- * prepared answers to them.
+ * The prompts that the welcome screen suggests, in the page's language.
  */
 
 import { LANGUAGE } from './language.js';
@@ -32,5 +31,5 @@ const JAPANESE = [
 /** @type {Prompt[]} */
 export const PROMPTS = LANGUAGE === 'ja' ? JAPANESE : ENGLISH;
 
-/** What the show asks: its answer comes line by line, so that the eye sees what is missing. */
+/** What the show asks. */
 export const RIVER = LANGUAGE === 'ja' ? '源から海まで、川の流れを一行ずつたどってください。' : 'Follow a river from its source to the sea, line by line.';

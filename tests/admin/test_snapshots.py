@@ -1,5 +1,6 @@
 """What processes show: bounded whatever clients send, and put together without a loss."""
 
+import functools
 import random
 from typing import Any
 
@@ -11,17 +12,18 @@ from app.admin.snapshot import (
     MAX_LAST,
     MAX_STREAMS,
     MAX_TEXT,
+    MINUTES,
     LastError,
     LastTrouble,
     LiveStream,
     Process,
-    ProcessSnapshot,
     Share,
+    Snapshot,
     TargetHealth,
     pack_snapshot,
     unpack_snapshot,
 )
-from app.admin.summary import MINUTES, Merged, Money, Summary
+from app.admin.summary import merge
 from app.errors import CODES, RequestError, UpstreamError
 from app.eventlog.broadcast import MAX_MESSAGE_BYTES
 from app.eventlog.stream_ended import StreamEnded
@@ -61,11 +63,10 @@ def live(number: int, *, text: str = "") -> LiveStream:
         events_per_s=0.0,
         gap_s=0.0,
         longest_gap_s=None,
-        readers=0,
     )
 
 
-def board(name: str = "a", **fields: object) -> ProcessSnapshot:
+def board(name: str = "a", **fields: object) -> Snapshot:
     process = Process(
         id=name,
         host="h",
@@ -79,7 +80,8 @@ def board(name: str = "a", **fields: object) -> ProcessSnapshot:
         log_streams=0,
         log_bytes=0,
     )
-    return msgspec.structs.replace(ProcessSnapshot(process=process), **fields)
+    counts: dict[Any, Any] = {"refused": {}, "failed": {}}
+    return msgspec.structs.replace(Snapshot(processes=[process], counts=counts), **fields)
 
 
 def health(
@@ -102,13 +104,8 @@ def health(
     )
 
 
-def merged(*snapshots: ProcessSnapshot, targets: tuple[str, ...] = ()) -> Summary:
-    found = Merged({target: [] for target in targets})
-    for one in snapshots:
-        found.add(one)
-    return found.summary(
-        at=NOW, version="0", log="memory", money=Money([], 0, known=True), records=None
-    )
+def merged(*snapshots: Snapshot) -> Snapshot:
+    return functools.reduce(merge, snapshots)
 
 
 def history(clock: StoppedClock) -> History:
@@ -141,26 +138,25 @@ def test_oldest_streams_of_all_snapshots_are_listed():
     )
 
     expected = [live(number).id for number in range(MAX_STREAMS)]
-    assert expected == [stream.id for stream in found.live.streams]
+    assert expected == [stream.id for stream in found.live]
 
 
 def test_readers_of_a_stream_are_those_of_all_processes():
     there = board("b", readers={live(1).id: 2, "st_of_nobody": 9})
     found = merged(board("a", live=[live(1)], readers={live(1).id: 1}), there)
 
-    assert [3] == [stream.readers for stream in found.live.streams]
+    assert 3 == found.readers[live(1).id]
 
 
-def test_minutes_of_all_processes_are_added_and_older_ones_left_out():
+def test_minutes_of_all_processes_are_added():
     minute = int(NOW // 60)
-    counts = {minute: 2, minute - MINUTES + 1: 3, minute - MINUTES: 100, minute + 1: 100}
     found = merged(
-        board("a", counts={"refused": {"x": counts}}),
-        board("b", counts={"refused": {"x": {minute: 5}}}),
+        board("a", counts={"refused": {"x": {minute: 2, minute - 1: 3}}, "failed": {}}),
+        board("b", counts={"refused": {"x": {minute: 5}, "y": {minute: 1}}}),
+        board("c", counts={}),
     )
 
-    (row,) = found.hour.refused
-    assert (10, 3, 7, MINUTES) == (row.count, row.minutes[0], row.minutes[-1], len(row.minutes))
+    assert {"x": {minute: 7, minute - 1: 3}, "y": {minute: 1}} == found.counts["refused"]
 
 
 def test_target_is_as_the_worst_process_sees_it_and_others_are_not_shown():
@@ -171,7 +167,7 @@ def test_target_is_as_the_worst_process_sees_it_and_others_are_not_shown():
         health("u/m", "open", failures=4, retry_at=NOW + 5),
         health("made/up", "open"),
     ]
-    found = merged(*(board(f"{n}", targets=[s]) for n, s in enumerate(states)), targets=("u/m",))
+    found = merged(*(board(f"{n}", targets=[s]) for n, s in enumerate(states)))
 
     (target,) = found.targets
     assert ("u/m", "open", 5, NOW + 5) == (
@@ -190,10 +186,10 @@ def test_newest_of_all_processes_are_told_of_one_by_one():
 
     found = merged(board("a", last=troubles(0)), board("b", last=troubles(1)))
 
-    times = [row.at for row in found.hour.last]
+    times = [row.at for row in found.last]
     assert MAX_LAST == len(times)
     assert times == sorted(times, reverse=True)
-    assert {"0", "1"} == {f"{int(row.message) % 2}" for row in found.hour.last}
+    assert {"0", "1"} == {f"{int(row.message) % 2}" for row in found.last}
     assert b'"refused"' in msgspec.json.encode(found)
 
 

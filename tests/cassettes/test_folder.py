@@ -1,47 +1,13 @@
-"""The folder of cassettes: read once, written whole, and cleared of what a kill has left."""
+"""The folder of cassettes: cached reads and atomic writes."""
 
 import os
-import signal
-import subprocess
-import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-from app.cassettes.cassette import Cassette, parse_tape, render_tape
-from app.cassettes.folder import Folder, FolderFull
-from app.composition import open_cassettes
+from app.cassettes.cassette import render_tape
+from app.cassettes.folder import MAX_CACHED, Folder, FolderFull
 from app.errors import RequestError, UpstreamError
-from app.settings import load_settings
 from tests.cassettes.test_tape import HEAD, TAPE, TARGET
-from tests.waiting import wait_until
-
-
-def test_folder_reads_once_what_many_ask_for_at_the_same_time(tmp_path, monkeypatch):
-    folder = Folder(tmp_path)
-    folder.save("one", render_tape(TAPE.head, TAPE.played))
-    together = threading.Barrier(4)
-    read: list[int] = []
-    begun: list[int] = []
-
-    def slowly(data: bytes) -> Cassette:
-        read.append(len(data))
-        wait_until(lambda: len(begun) == 4)
-        return parse_tape(data)
-
-    def load(number: int) -> Cassette:
-        together.wait(20)
-        begun.append(number)
-        return folder.load("one")
-
-    monkeypatch.setattr("app.cassettes.folder.parse_tape", slowly)
-    with ThreadPoolExecutor(4) as threads:
-        tapes = list(threads.map(load, range(4)))
-
-    assert 1 == len(read)
-    assert all(tape is tapes[0] for tape in tapes)
 
 
 def test_folder_reads_again_what_has_changed_and_writes_whole_files(tmp_path, monkeypatch):
@@ -76,43 +42,12 @@ def test_folder_reads_again_what_has_changed_and_writes_whole_files(tmp_path, mo
     assert not list(tmp_path.glob("*.tmp"))
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from app.cassettes.folder import Folder
-Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-Folder(Path(sys.argv[1])).save("one", b"written, and not in its place")
-"""
+def test_folder_caches_a_few_cassettes(tmp_path):
+    folder = Folder(tmp_path)
+    for number in range(MAX_CACHED + 1):
+        folder.save(f"n{number}", HEAD + TARGET)
+    first = folder.load("n0")
+    for number in range(1, MAX_CACHED + 1):
+        assert folder.load(f"n{number}") is folder.load(f"n{number}")
 
-
-def left_by_a_kill(folder: Path) -> Path:
-    before = {*folder.iterdir()}
-    command = (sys.executable, "-c", KILLED, str(folder))
-    ended = subprocess.run(command, cwd=Path(__file__).parents[2], check=False, timeout=60)
-    assert -signal.SIGKILL == ended.returncode
-    (left,) = {*folder.iterdir()} - before
-    return left
-
-
-def test_what_a_killed_writer_has_left_is_removed_and_what_is_being_written_is_not(tmp_path):
-    left, being_written = (left_by_a_kill(tmp_path) for _ in range(2))
-    others = [tmp_path / name for name in (".mine.tmp", ".cassette-notes.tmp", "one.tmp")]
-    for file in others:
-        file.write_bytes(b"no writer of cassettes made this")
-    for file in (left, *others):
-        os.utime(file, (0, 0))
-    stays = {being_written, *others}
-
-    def open_for(mode: str) -> None:
-        found = {"SESERAGI_CASSETTES": str(tmp_path), "SESERAGI_RECORD_CASSETTES": mode}
-        open_cassettes(load_settings(found))
-
-    for reader in ("off", "replay"):
-        open_for(reader)
-        assert {left, *stays} == {*tmp_path.iterdir()}
-    open_for("new")
-    assert stays == {*tmp_path.iterdir()}
-
-    os.utime(left_by_a_kill(tmp_path), (0, 0))
-    Folder(tmp_path).save("two", HEAD + TARGET)
-    assert {*stays, tmp_path / "two.jsonl"} == {*tmp_path.iterdir()}
+    assert folder.load("n0") is not first

@@ -60,7 +60,7 @@ BROKEN = {
     "a time that is none": (HEAD + line('"text.end","block":0', "-1"), "line 2: Expected `float` >="),
     "no target": (HEAD + START, "line 2: a 'stream.target' has to come"),
     "a delta of nothing": (HEAD + TARGET + line('"text.delta","block":3,"text":""'), "line 3: block 3"),
-    "a block twice": (HEAD + TARGET + START + START, "line 4: block 0 has begun"),
+    "a block twice": (HEAD + TARGET + START + START, "line 4: block 0 has already begun"),
     "a delta of another choice": (
         HEAD + TARGET + START + line('"text.delta","block":0,"text":"x","choice":7'),
         "line 4: block 0 has begun with choice 0, not 7",
@@ -76,7 +76,7 @@ BROKEN = {
     ),
     "a start": (
         HEAD + line('"stream.start","stream":"st","model":"m","created":1'),
-        "line 2: 'stream.start' stands in no line",
+        "line 2: 'stream.start' is invalid",
     ),
     "half a line": (HEAD + TARGET + START[:20], "line 3: Input data was truncated"),
     "no UTF-8": (HEAD + TARGET + START.replace(b"text", b"t\xffxt"), "line 3: "),
@@ -138,18 +138,7 @@ def test_faults_come_after_the_event_of_their_number():
         check_places(TAPE, CassetteOptions("x", stall_at=8))
 
 
-def test_seed_changes_reads_and_waits_and_never_what_is_said():
-    whole = b"".join(step.data for step in steps(""))
-    seen = set()
-    for seed in range(20):
-        once = steps(f"seed={seed}")
-        assert once == steps(f"seed={seed}")
-        assert whole == b"".join(step.data for step in once)
-        seen.add(tuple(step.data for step in once))
-    assert 10 < len(seen)
-
-
-@pytest.mark.parametrize("options", ["speed=0", "seed=1"])
+@pytest.mark.parametrize("options", ["speed=0", "speed=1"])
 def test_replay_of_a_long_answer_that_came_at_once_takes_turns(options: str, monkeypatch):
     made: list[Event] = []
 
@@ -173,16 +162,15 @@ def test_replay_of_a_long_answer_that_came_at_once_takes_turns(options: str, mon
 
 
 REFUSED = {
-    "x?spede=1": ("invalid_request", "unknown option 'spede' (do you mean 'speed'?); options: speed"),
-    "x?speed=fast": ("invalid_request", "speed: expected `float`, got 'fast'"),
-    "x?cut_at=0": ("invalid_request", "cut_at: expected `int` >= 1"),
+    "x?spede=1": ("invalid_request", "unknown option 'spede'; options: speed"),
+    "x?speed=fast": ("invalid_request", "speed=fast: Expected `float`"),
+    "x?cut_at=0": ("invalid_request", "cut_at=0: Expected `int` >= 1"),
     "x?cut_at=1&cut_at=2": ("invalid_request", "an option occurs twice"),
     "x?error_at=1&error=oops": ("invalid_request", "error: use one of context_length_exceeded"),
     "x?stall_s=1": ("invalid_request", "stall_s: requires stall_at"),
     "x?speed": ("invalid_request", "is not a list of options"),
-    "x?speed=nan": ("invalid_request", "speed: "),
-    "x?cut_at=1.5": ("invalid_request", "cut_at: expected `int`, got '1.5'"),
-    "x?stall_at=null": ("invalid_request", "stall_at: it has no value; leave it out"),
+    "x?speed=nan": ("invalid_request", "speed=nan: "),
+    "x?cut_at=1.5": ("invalid_request", "cut_at=1.5: Expected `int`"),
     "x?" + "a" * 600: ("invalid_request", "is not a list of options"),
     "x?name=y": ("invalid_request", "unknown option 'name'"),
     **dict.fromkeys(

@@ -61,7 +61,7 @@ def run_here(*arguments: str, cwd: Path, **variables: str) -> "subprocess.Comple
     with (
         contextlib.chdir(cwd),
         patch.dict(os.environ, environment(**variables), clear=True),
-        patch("app.__main__.configure_logs", side_effect=AssertionError("it is about to serve")),
+        patch("app.commands.serve.serve", side_effect=AssertionError("it is about to serve")),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):
@@ -240,6 +240,8 @@ def test_ctrl_c_before_it_serves_ends_it_without_a_traceback(code, status, tmp_p
 def test_ctrl_c_ends_every_command_without_a_traceback(arguments, tmp_path):
     with (
         patch("app.__main__.load_settings", side_effect=KeyboardInterrupt),
+        patch("app.commands.check.command.load_settings", side_effect=KeyboardInterrupt),
+        patch("app.commands.prices.load_settings", side_effect=KeyboardInterrupt),
         patch("app.commands.keys.load_identity", side_effect=KeyboardInterrupt),
     ):
         done = run_here(*arguments, cwd=tmp_path)
@@ -517,7 +519,7 @@ def test_key_that_cannot_be_shown_is_told_of(tmp_path):
         done = run("-m", "app", "key", "new", "app", cwd=tmp_path, stdout=full)
 
     assert 2 == done.returncode
-    assert "could not be shown: no space left on device; revoke 'app'" in done.stderr
+    assert "could not be printed: no space left on device; revoke 'app'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

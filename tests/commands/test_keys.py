@@ -160,8 +160,8 @@ def test_table_for_the_settings(capsys, tmp_path):
     assert ("a-key", 'a"b\\', ("admin",)) == (read.name, read.tenant, read.roles)
     assert digest(out.strip()) == read.sha256
     assert {"key"} == set(tomllib.loads(err))
-    assert "the settings have a [[key]] of the name 'a-key'" in refusal(capsys, "new", "a-key")
-    assert "take its [[key]] out there" in refusal(capsys, "revoke", "a-key")
+    assert "already have a [[key]] named 'a-key'" in refusal(capsys, "new", "a-key")
+    assert "is a [[key]] of the settings; remove it there" in refusal(capsys, "revoke", "a-key")
 
 
 @pytest.mark.parametrize("how", ["option", "variable", "file", "config"])
@@ -193,7 +193,7 @@ def test_auth_none_is_told(capsys, monkeypatch):
     monkeypatch.setenv("SESERAGI_AUTH", "none")
     _, err = key(capsys, "new", "app")
 
-    assert "auth = 'none' is set, so chats need no key; operators need one with a role" in err
+    assert "auth = 'none' is set: only operators need a key" in err
 
 
 BAD = [
@@ -206,9 +206,9 @@ BAD = [
     (("new", "a\n"), "NAME: give 1 to 128 visible ASCII characters"),
     (("new", "é"), "NAME: give 1 to 128 visible ASCII characters"),
     (("new", "a" * 129), "NAME: give 1 to 128 visible ASCII characters"),
-    (("new", "a", "--tenant", "a\nb"), "--tenant: give visible characters"),
+    (("new", "a", "--tenant", "a\nb"), "--tenant: not printable"),
     (("new", "a", "--tenant", "a" * 257), "--tenant: give 256 characters at most"),
-    (("new", "a", "--user", "\udcff"), "--user: give visible characters"),
+    (("new", "a", "--user", "\udcff"), "--user: not printable"),
     (("new", "a", "--models", ""), "--models: give globs of 1 to 200 characters"),
     (("new", "a", "--origins", "a.example"), "--origins: 'a.example' cannot be used: write 'https://a.example'"),
     (("new", "a", "--origins", "https://A.example:443/"), "cannot be used: write 'https://a.example'"),
@@ -232,7 +232,7 @@ BAD = [
     (("new", "a", "--keys-file", "."), "not a regular file"),
     (("new", "a", "--config", "no.toml"), "no.toml: file not found"),
     (("list",), "keys.json: file not found; create it with seseragi key new"),
-    (("revoke", "a"), "there is no key 'a'"),
+    (("revoke", "a"), "no key named 'a'"),
     (("revoke",), "required: NAME"),
 ]  # fmt: skip
 
@@ -247,8 +247,8 @@ def test_name_is_taken_once(capsys, tmp_path):
     key(capsys, "new", "app")
     before = (tmp_path / "keys.json").read_bytes()
 
-    assert "there is a key of the name 'app'" in refusal(capsys, "new", "app")
-    assert "there is no key 'ap'; did you mean 'app'?" in refusal(capsys, "revoke", "ap")
+    assert "has a key named 'app'" in refusal(capsys, "new", "app")
+    assert "no key named 'ap'; did you mean 'app'?" in refusal(capsys, "revoke", "ap")
     assert before == (tmp_path / "keys.json").read_bytes()
 
 
@@ -263,7 +263,7 @@ def test_signing_key_stays_when_keys_change(capsys, tmp_path):
 
 def test_help_names_every_action(capsys):
     for arguments, words in (
-        (("--help",), ("seseragi key --help",)),
+        (("--help",), ("commands:", "API keys of clients")),
         (("key", "--help"), ("new", "list", "revoke")),
         (("key", "new", "--help"), ("--tenant", "--models", "--expires-in", "--print-toml")),
     ):

@@ -24,7 +24,6 @@ def stream(number: int, *, step: int = 0) -> dict[str, Any]:
         "events_per_s": (number * 7 + step) % 60 + 0.5,
         "gap_s": 0.04 + (number + step) % 3,
         "longest_gap_s": 3,
-        "readers": (number + step) % 3,
         "output_tokens": number * 3 + step,
         "cost": None if number % 4 == 3 else f"{number * 0.000123:.6f}",
         "process": "p1",
@@ -90,24 +89,37 @@ def ended(number: int) -> dict[str, Any]:
 
 def summary(streams: int = 500, *, step: int = 0, changed: int | None = None) -> dict[str, Any]:
     """What is told at a step; with `changed` only so many of the streams have gone on."""
-    minutes = [number % 7 for number in range(60)]
-    process = {"host": "relay", "started_at": NOW - 90_000, "streams": 170, "readers": 200}
+    minute = int(NOW // 60)
+    steps = [step if changed is None or number < changed else 0 for number in range(streams)]
+    process = {"host": "relay", "started_at": NOW - 90_000, "streams": 256, "readers": 200}
+    log = {"log_streams": 500_000, "log_bytes": 61_728_394}
     last_error = {"code": "upstream_timeout", "at": NOW - 40}
     return {
         "at": NOW,
         "version": "1.2.3",
         "processes": [
-            {**process, "id": "p1", "pid": 1, "at": NOW, "draining": False, "log_healthy": True},
-            {**process, "id": "p2", "pid": 2, "at": NOW, "draining": True, "log_healthy": False},
+            {
+                **process,
+                **log,
+                "id": "p1",
+                "pid": 1,
+                "at": NOW,
+                "draining": False,
+                "log_healthy": True,
+            },
+            {
+                **process,
+                **log,
+                "id": "p2",
+                "pid": 2,
+                "at": NOW,
+                "draining": True,
+                "log_healthy": False,
+            },
         ],
-        "log": {"kind": "redis", "streams": 1_000_000, "bytes": 123_456_789},
-        "live": {
-            "total": streams + 12,
-            "streams": [
-                stream(number, step=step if changed is None or number < changed else 0)
-                for number in range(streams)
-            ],
-        },
+        "log": "redis",
+        "live": [stream(number, step=steps[number]) for number in range(streams)],
+        "readers": {f"st_{number:022}": (number + steps[number]) % 3 for number in range(streams)},
         "money": {
             "known": True,
             "more": 3,
@@ -125,12 +137,12 @@ def summary(streams: int = 500, *, step: int = 0, changed: int | None = None) ->
             target("gemini/pro", "half-open"),
             target("local/llama", "resting", rests_until=NOW + 280),
         ],
-        "hour": {
-            "since": NOW - 3600,
-            "refused": [{"code": "rate_limited", "count": sum(minutes), "minutes": minutes}],
-            "failed": [{"code": "upstream_timeout", "count": 6, "minutes": [0] * 59 + [6]}],
-            "last": [trouble(number) for number in range(50)],
+        "counts": {
+            "refused": {"rate_limited": {f"{minute - 59 + n}": n % 7 for n in range(60)}},
+            "failed": {"upstream_timeout": {f"{minute}": 6}},
         },
+        "last": [trouble(number) for number in range(50)],
         "recent": [ended(number) for number in range(50)],
-        "records": {"kind": "postgresql", "waiting": 2},
+        "records": "postgresql",
+        "rows_waiting": 2,
     }

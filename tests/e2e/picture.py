@@ -22,7 +22,7 @@ PROMPT = "What can Seseragi do that a plain fetch cannot?"
 SIZE = (1200, 720)
 SHARPNESS = 1.5  # more makes a file that is too large for a README
 CUT_AT = 52
-SHOWN_AT = 195  # events: after the list of tasks, before the end
+SHOWN_AT = 150  # events: within the code, before the end
 LIST = "Math.max(...[...document.querySelectorAll('#events .n')].map((n) => Number(n.textContent)))"
 TO_THE_CUT = "document.querySelector('#events .cut').scrollIntoView({ block: 'center' })"
 

@@ -128,7 +128,7 @@ async def show_on_a_phone(page):
         await phone.wait_for_selector(".pane[data-state=back]", timeout=30_000)
 
         assert re.fullmatch(r"(\d+) で切断、(\d+) から再開", (await states(phone))[0])
-        assert "山の奥で" in (await phone.evaluate(SHOWN))[0]
+        assert "デモです" in (await phone.evaluate(SHOWN))[0]
         assert [] == await phone.evaluate(
             "document.getAnimations().filter((one) => one.playState === 'running').map(String)"
         )

@@ -362,7 +362,7 @@ async def test_it_counts_as_the_plain_arithmetic_does(event_log, accounts, seed)
     for account, state in zip(pool, states, strict=True):
         expected = model.get(account.name, AccountState())
         for numbers in (expected, state):  # which spans are forgotten when is each log's own
-            numbers.day.turn(int(at // 86_400))
+            numbers.day.turn(int(at // 86_400), latest=int(at // 86_400))
             numbers.spans = {s: n for s, n in numbers.spans.items() if s > at // 5 - 13 and any(n)}
         assert (expected.running, expected.day, expected.spans) == (
             *(state.running, state.day, state.spans),

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.framing.cases import CASES, Case
@@ -28,8 +29,8 @@ def sizes(case: Case) -> list[list[int]]:
 
 
 def expected(case: Case) -> list[Any]:
-    rest = case.rest and case.rest._asdict()
-    return [[message._asdict() for message in case.messages], rest]
+    rest = case.rest and msgspec.structs.asdict(case.rest)
+    return [[msgspec.structs.asdict(message) for message in case.messages], rest]
 
 
 def test_every_case_under_every_cut() -> None:

@@ -51,7 +51,7 @@ class Service(NamedTuple):
 def make_keys(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
     """Make a key as docs/kubernetes.md does; return it, and the file."""
     parser = argparse.ArgumentParser()
-    keys.add_actions(parser)
+    keys.add_arguments(parser)
     file = folder / "keys.json"
     keys.run(parser.parse_args(["new", "my-app", "--keys-file", str(file)]), {})
     return capsys.readouterr().out.strip(), file.read_text()

@@ -130,15 +130,15 @@ def test_list_shows_the_latest_first(filled):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--by", "usr"), "--by: there is no 'usr'; did you mean 'user'?"),
-        (("--by", "day,day"), "--by: name each once"),
-        (("--since", "yesterday"), "--since: 'yesterday' is no day such as 2026-11-01, or 30d"),
+        (("--by", "usr"), "--by: unknown column 'usr'; did you mean 'user'?"),
+        (("--by", "day,day"), "--by: a column occurs twice; name each once"),
+        (("--since", "yesterday"), "--since: 'yesterday' is not a day; give 2026-11-01 or 30d"),
         (("list", "--limit", "0"), "--limit: give a number from 1 to 100000"),
         (("erase",), "the following arguments are required: --user"),
-        (("erase", "--user", ""), "--user: name one"),
+        (("erase", "--user", ""), "--user: empty; name a user"),
         (("--records", "postgres://me:pw@x/y"), "records: use 'sqlite:///PATH' or"),
         (("--records", "sqlite:////no/such/records.db"), "the directory '/no/such' does not exist"),
-        (("--records", "sqlite:///none.db"), "records: there is no file 'none.db' yet"),
+        (("--records", "sqlite:///none.db"), "records: no file 'none.db' yet"),
         (("--records", "postgresql://u:s3cret@127.0.0.1:1/x"), "records: postgresql://u:***@127"),
         (("--records", "postgresql://u:s3cret@h/x?sslmode=maybe"), "`sslmode` parameter must be"),
     ],
@@ -156,7 +156,7 @@ def test_what_cannot_be_done_is_one_line(arguments, told):
 def test_without_records_it_says_what_is_missing(tmp_path):
     _, err = records(status=2)
 
-    assert "there are no records" in err
+    assert "no database is configured" in err
 
 
 def test_file_that_is_no_database_is_told(tmp_path):
@@ -197,7 +197,7 @@ async def test_erase_leaves_sums_and_nothing_that_tells_who(filled):
 def test_erase_tells_of_users_of_that_name_in_other_tenants(filled):
     _, err = records("erase", "--user", "ann", "--yes", url=filled)
 
-    assert "other tenants too: acme" in err
+    assert "Other tenants have a user of this name: acme." in err
     assert "0 streams" in err
 
 

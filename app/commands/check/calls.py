@@ -1,16 +1,14 @@
-"""The call that checks a target: an attempt of the relay, with its HTTP head and times."""
+"""The call that checks a target: one attempt of the relay, with its times and its cost."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextvars import ContextVar
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from ...dialects.reading.errors import MAX_READ, parse_message
 from ...dialects.writing.token_estimate import estimate_tokens
 from ...errors import ServiceError
-from ...eventlog.stream_ended import Charge
+from ...eventlog.stream_ended import Charge, ProviderReply
 from ...events import Event, StreamEnd
 from ...generation.accounting import FREE, Accounting
 from ...generation.admission import RetainedRequest
@@ -20,7 +18,6 @@ from ...ledger.accounts import ReservationRequest
 from ...requests import ChatRequest, UserMessage
 from ...upstreams.client import Client
 from ...upstreams.targets import Target
-from ...upstreams.transport import Body, Call, Reply
 
 MAX_TOKENS: Final = 1024
 """Limit on the answer. A model that thinks first needs some hundred."""
@@ -31,24 +28,11 @@ ANSWER: Final = ChatRequest(
 )
 
 
-class Head(msgspec.Struct, frozen=True):
-    """The head of an HTTP response, and the start of an error's body."""
-
-    status: int
-    body: bytearray
-
-    @property
-    def message(self) -> str:
-        """The provider's error message in one line, without secrets."""
-        return parse_message(bytes(self.body))
-
-
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one call."""
 
     end: StreamEnd
-    head: Head | None
-    """None if there was no response."""
+    reply: ProviderReply
     model: str | None
     """The model's name in the answer."""
     first_event_s: float | None
@@ -56,33 +40,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     charge: Charge
     counted: bool
     """Whether the provider has reported the usage."""
-
-
-class CheckClient(Client):
-    """The relay's client, which also notes the heads of the responses of a task."""
-
-    async def open(self, call: Call) -> Reply:
-        reply = await super().open(call)
-        heads = _heads.get()
-        if heads is not None:
-            head = Head(reply.status, bytearray())
-            heads.append(head)
-            if reply.status >= 400:
-                return reply._replace(body=_copy(reply.body, head.body))
-        return reply
-
-
-_heads: ContextVar[list[Head] | None] = ContextVar("heads", default=None)
-
-
-async def _copy(body: Body | AsyncGenerator[bytes], into: bytearray) -> AsyncGenerator[bytes]:
-    """Yield a body, and copy its start."""
-    try:
-        async for piece in body:
-            into += piece[: MAX_READ - len(into)]
-            yield piece
-    finally:
-        await body.aclose()
 
 
 class _Recorder:
@@ -105,8 +62,6 @@ class _Recorder:
 async def ask(target: Target, *, client: Client, limits: Limits, accounting: Accounting) -> Outcome:
     """Call a target once, as a relay would, without a retry."""
     clock = asyncio.get_running_loop().time
-    heads: list[Head] = []
-    _heads.set(heads)
     recorder = _Recorder()
     attempt = Attempt(
         target,
@@ -119,7 +74,7 @@ async def ask(target: Target, *, client: Client, limits: Limits, accounting: Acc
     )
     started = clock()
     await attempt.run(recorder, deadlines=Deadlines(limits, now=started))
-    ended = clock()
+    duration_s = clock() - started
     end = recorder.events[-1] if recorder.events else None
     if not isinstance(end, StreamEnd):
         raise ServiceError("internal", "the attempt has no end")
@@ -136,10 +91,10 @@ async def ask(target: Target, *, client: Client, limits: Limits, accounting: Acc
         )
     return Outcome(
         end=end,
-        head=heads[-1] if heads else None,
+        reply=attempt.reply(),
         model=target.upstream.redact(attempt.parser.model) if attempt.parser.model else None,
         first_event_s=None if recorder.first_at is None else recorder.first_at - started,
-        duration_s=ended - started,
+        duration_s=duration_s,
         charge=charge,
         counted=charge.counts is not None and not charge.counts.estimated,
     )

@@ -4,12 +4,13 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
-import structlog
+from msgspec.structs import replace
 
+from ...composition import build_price_book
 from ...demo import DemoTransport
 from ...dialects.writing.token_estimate import estimate_tokens
 from ...errors import RequestError
@@ -18,24 +19,25 @@ from ...generation.deadlines import Limits
 from ...identity.principal import ANYONE
 from ...ledger.money import to_nano, to_usd
 from ...ledger.prices import PriceBook
-from ...settings import Settings
-from ...upstreams.client import Client, open_client
+from ...server.serving import loop_factory
+from ...settings import Settings, SettingsError, load_settings
+from ...telemetry.logs import configure_logs
+from ...upstreams.client import open_client
 from ...upstreams.endpoints import Upstream
 from ...upstreams.routes import Route
 from ...upstreams.targets import Target
-from .advice import explain, look_at_answer
-from .calls import ANSWER, MAX_TOKENS, CheckClient, ask
+from .calls import ANSWER, MAX_TOKENS, ask
+from .hints import explain, find_defects
 from .report import (
-    CredentialsReport,
+    CallReport,
     Plan,
     Problem,
     Report,
+    Status,
     TargetReport,
     lines,
     plan_lines,
-    report_call,
     safe,
-    status_of,
 )
 from .selection import Selection, select
 
@@ -45,11 +47,14 @@ AT_ONCE: Final = 8
 TIMEOUT_S: Final = 60.0
 MAX_TIMEOUT_S: Final = 3600.0
 
-log = structlog.get_logger("seseragi.check")
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command to its parser."""
+    """Add the description and the arguments to a parser."""
+    parser.description = (
+        "Call each target once for a short answer, and report what works, what it cost, and how "
+        "to fix the rest. Calls to providers cost money."
+    )
+    parser.epilog = "exit status: 0 all work, 1 a target fails, 2 the check could not start"
     parser.add_argument(
         "names",
         nargs="*",
@@ -60,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout",
         metavar="S",
-        type=_seconds,
+        type=float,
         default=TIMEOUT_S,
         help=f"time limit of a call in seconds (default: {TIMEOUT_S:g})",
     )
@@ -72,19 +77,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= MAX_TIMEOUT_S:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no number of seconds; give one up to {MAX_TIMEOUT_S:g}"
-        )
-    return seconds
+def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    """Check the targets of the settings, print the report, and return the exit status.
+
+    Raises:
+        SettingsError: the settings cannot be used, or there is nothing to call.
+    """
+    if not 0 < options.timeout <= MAX_TIMEOUT_S:
+        raise SettingsError(f"--timeout: not above 0 and up to {MAX_TIMEOUT_S:g} seconds")
+    settings = load_settings(environ, config=options.config)
+    configure_logs(format=settings.log_format, level="error")  # the report has the rest
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(check(options, settings, build_price_book(settings)))
 
 
-async def run(options: argparse.Namespace, settings: Settings, book: PriceBook) -> int:
+async def check(options: argparse.Namespace, settings: Settings, book: PriceBook) -> int:
     """Check the targets, print the report, and return the exit status.
 
     Raises:
@@ -92,43 +99,38 @@ async def run(options: argparse.Namespace, settings: Settings, book: PriceBook) 
     """
     selection = select(options.names, settings)
     plan = _plan(selection, book)
-    if options.json and options.dry_run:
-        print(json.dumps(msgspec.to_builtins(plan), indent=2))
     if not options.json or sys.stderr.isatty():
         for line in plan_lines(plan):
             print(line, file=sys.stderr if options.json else sys.stdout, flush=True)
     if options.dry_run:
-        if not options.json:
-            for target in selection.targets:
-                print(f"{safe(target.name)}  {safe(target.upstream.base_url)}")
+        if options.json:
+            _print_json(plan)
+            return 0
+        for target in selection.targets:
+            print(f"{safe(target.name)}  {safe(target.upstream.base_url)}")
         return 0
-    check = Check(settings, book, timeout_s=options.timeout)
-    report = await check.run(selection, plan)
+    report = await Check(settings, book, timeout_s=options.timeout).run(selection, plan)
     if options.json:
-        print(json.dumps(msgspec.to_builtins(report), indent=2))
+        _print_json(report)
     else:
-        for line in lines(report):
-            print(line)
-    sys.stdout.flush()
+        print("\n".join(lines(report)))
     return 0 if report.ok else 1
+
+
+def _print_json(document: Plan | Report) -> None:
+    print(json.dumps(msgspec.to_builtins(document), indent=2))
 
 
 def _plan(selection: Selection, book: PriceBook) -> Plan:
     """Return the calls to make, and an upper bound for their cost."""
-    targets = [target for target in selection.targets if not _embeds(target)]
-    total, unpriced = 0, []
-    for target in targets:
-        price = book.price_of(target.name)
-        if price is None:
-            unpriced.append(target.name)
-            continue
-        ceiling = price.ceiling(estimate_tokens(ANSWER))
-        total += ceiling.input + ceiling.output * MAX_TOKENS
+    names = [target.name for target in selection.targets if not _embeds(target)]
+    prices = [price for name in names if (price := book.price_of(name)) is not None]
+    ceilings = [price.ceiling(estimate_tokens(ANSWER)) for price in prices]
+    total = sum(ceiling.input + ceiling.output * MAX_TOKENS for ceiling in ceilings)
     return Plan(
-        calls=len(targets),
-        targets=[target.name for target in targets],
-        ceiling_usd=to_usd(total) if len(unpriced) < len(targets) else None,
-        unpriced=unpriced,
+        targets=names,
+        ceiling_usd=to_usd(total) if prices else None,
+        unpriced=[name for name in names if book.price_of(name) is None],
     )
 
 
@@ -152,46 +154,52 @@ class Check:
             max_line=settings.max_line_bytes,
             max_event=settings.max_event_bytes,
         )
-        self._client: Client
-
-    async def run(self, selection: Selection, plan: Plan) -> Report:
-        """Call all targets, some at once, and return the report."""
-        gate = asyncio.Semaphore(AT_ONCE)
-
-        async def check(target: Target) -> TargetReport:
-            async with gate:
-                return await self._check(target)
-
         self._client = open_client(
             connect_timeout_s=self._limits.connect_timeout_s,
             mounts={"all://demo": DemoTransport()},
-            kind=CheckClient,
         )
-        try:
-            found = await asyncio.gather(*map(check, selection.targets), return_exceptions=True)
-        finally:
-            await self._client.aclose()
-        rows = list(map(_row_of, selection.targets, found))
-        return _sum_up([*rows, *map(_skip, selection.unnamed)], plan)
+        self._gate = asyncio.Semaphore(AT_ONCE)
+
+    async def run(self, selection: Selection, plan: Plan) -> Report:
+        """Call all targets, some at once, and return the report."""
+        async with self._client:
+            rows = await asyncio.gather(*map(self._check, selection.targets))
+        rows += map(_skip, selection.unnamed)
+        costs = [row.answer.cost_usd for row in rows if row.answer is not None]
+        known = [to_nano(cost) for cost in costs if cost is not None]
+        called = [row.status for row in rows if row.status != "skipped"]
+        return Report(
+            ok=bool(called) and "failed" not in called,
+            plan=plan,
+            calls=len(costs),
+            cost_usd=to_usd(sum(known)) if known else None,
+            cost_complete=len(known) == len(costs),
+            targets=rows,
+        )
 
     async def _check(self, target: Target) -> TargetReport:
         row = _row(target.upstream, target.model)
         if _embeds(target):
             message = "the model makes embeddings, by its name"
-            problem = Problem("warning", "not_asked", message, "call it by POST /v1/embeddings")
-            return msgspec.structs.replace(row, status="skipped", problems=[problem])
+            problem = Problem("warning", message, "call it by POST /v1/embeddings")
+            return replace(row, status="skipped", problems=[problem])
         limits = target.limits(self._limits)
         least = min(limits.first_event_timeout_s, self._limits.total_timeout_s)
-        limits = msgspec.structs.replace(limits, first_event_timeout_s=least)
-        outcome = await ask(target, client=self._client, limits=limits, accounting=self._accounting)
+        limits = replace(limits, first_event_timeout_s=least)
+        async with self._gate:
+            outcome = await ask(
+                target, client=self._client, limits=limits, accounting=self._accounting
+            )
         completed = outcome.end.status == "completed"
-        problems = look_at_answer(outcome) if completed else [explain(target, outcome)]
-        problems += self._look_at_price(target)
+        problems = find_defects(outcome) if completed else [explain(target, outcome)]
+        problems += self._check_price(target)
         problems.sort(key=lambda problem: problem.level != "failure")
-        answer, status = report_call(outcome), status_of(problems)
-        return msgspec.structs.replace(row, answer=answer, status=status, problems=problems)
+        status: Status = "ok" if not problems else "warning"
+        if any(problem.level == "failure" for problem in problems):
+            status = "failed"
+        return replace(row, answer=CallReport.of(outcome), status=status, problems=problems)
 
-    def _look_at_price(self, target: Target) -> Iterable[Problem]:
+    def _check_price(self, target: Target) -> Iterable[Problem]:
         """Yield the consequence of an unknown price."""
         if self._book.price_of(target.name) is not None:
             return
@@ -199,21 +207,17 @@ class Check:
         try:
             self._accounting.request(ANYONE, Route(target.name, (target,)), ANSWER)
         except RequestError as error:
-            yield Problem("failure", "budget", error.message, advice, error.code)
+            yield Problem("failure", error.message, advice, error.code)
             return
         message = f"the price of {target.name!r} is unknown, so a budget would refuse it"
-        yield Problem("warning", "price", message, advice)
+        yield Problem("warning", message, advice)
 
 
 def _skip(upstream: Upstream) -> TargetReport:
     """Return the row of an upstream without a known model."""
-    problem = Problem(
-        "warning",
-        "not_asked",
-        "the settings name no model of it",
-        f"name one: seseragi check {upstream.name}/MODEL, or models in [upstream.{upstream.name}]",
-    )
-    return msgspec.structs.replace(_row(upstream, None), status="skipped", problems=[problem])
+    advice = f"name one: seseragi check {upstream.name}/MODEL, or models in [upstream.{{}}]"
+    problem = Problem("warning", "no model of it is known", advice.format(upstream.name))
+    return replace(_row(upstream, None), status="skipped", problems=[problem])
 
 
 def _row(upstream: Upstream, model: str | None) -> TargetReport:
@@ -225,34 +229,5 @@ def _row(upstream: Upstream, model: str | None) -> TargetReport:
         dialect=upstream.dialect,
         base_url=upstream.base_url,
         base_url_from=upstream.base_url_source or None,
-        credentials=CredentialsReport(source.kind, source.name, source.setting),
-        status="ok",
-    )
-
-
-def _row_of(target: Target, found: TargetReport | BaseException) -> TargetReport:
-    """Return the row of a target, also after a bug in the check."""
-    if isinstance(found, TargetReport):
-        return found
-    if not isinstance(found, Exception):
-        raise found
-    log.error("check failed", target=target.name, exc_info=found)
-    message = f"the check has failed with {type(found).__name__}"
-    advice = "this is a bug: report it with the command's output on stderr"
-    problem = Problem("failure", "relay", message, advice, "internal")
-    row = _row(target.upstream, target.model)
-    return msgspec.structs.replace(row, status="failed", problems=[problem])
-
-
-def _sum_up(rows: Sequence[TargetReport], plan: Plan) -> Report:
-    costs = [row.answer.cost_usd for row in rows if row.answer is not None]
-    known = [to_nano(cost) for cost in costs if cost is not None]
-    called = [row.status for row in rows if row.status != "skipped"]
-    return Report(
-        ok=bool(called) and "failed" not in called,
-        plan=plan,
-        calls=len(costs),
-        cost_usd=to_usd(sum(known)) if known else None,
-        cost_complete=len(known) == len(costs),
-        targets=rows,
+        credentials=None if source.kind == "none" else str(source),
     )

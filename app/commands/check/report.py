@@ -5,41 +5,22 @@ what is not printable.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from .calls import Outcome
 
-VERSION = 1
+VERSION: Final = 1
 """Version of the JSON; it grows if a field goes or changes its meaning."""
 
 Status = Literal["ok", "warning", "failed", "skipped"]
-Cause = Literal[
-    "credentials",
-    "permission",
-    "billing",
-    "model",
-    "base_url",
-    "connection",
-    "timeout",
-    "rate_limit",
-    "provider",
-    "request",
-    "answer",
-    "budget",
-    "relay",
-    "price",
-    "usage",
-    "not_asked",
-]
 
 
 class Problem(msgspec.Struct, frozen=True):
     """A defect of a target, and advice."""
 
     level: Literal["failure", "warning"]
-    cause: Cause
     message: str
     advice: str
     code: str | None = None
@@ -60,11 +41,21 @@ class CallReport(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: str | None
     """None if the price is unknown."""
 
-
-class CredentialsReport(msgspec.Struct, frozen=True):
-    kind: str
-    name: str | None
-    setting: str | None
+    @classmethod
+    def of(cls, outcome: Outcome) -> "CallReport":
+        """Return the report of a call."""
+        counts, first_s = outcome.charge.counts, outcome.first_event_s
+        return cls(
+            http_status=outcome.reply.http_status,
+            first_event_s=None if first_s is None else round(first_s, 3),
+            duration_s=round(outcome.duration_s, 3),
+            model=outcome.model and outcome.model[:200],
+            finish_reason=outcome.end.finish_reason,
+            input_tokens=counts.input_tokens if counts else None,
+            output_tokens=counts.output_tokens if counts else None,
+            usage_from="none" if counts is None else "provider" if outcome.counted else "estimate",
+            cost_usd=counts.cost if counts else "0",
+        )
 
 
 class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,8 +68,9 @@ class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str
     base_url_from: str | None
     """The setting or the variable; None for the provider's own URL."""
-    credentials: CredentialsReport
-    status: Status
+    credentials: str | None
+    """Where they come from; None without any."""
+    status: Status = "ok"
     answer: CallReport | None = None
     problems: Sequence[Problem] = ()
 
@@ -86,7 +78,6 @@ class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
 class Plan(msgspec.Struct, frozen=True):
     """The calls of a check, and their cost."""
 
-    calls: int
     targets: Sequence[str]
     ceiling_usd: str | None
     """Upper bound for the calls with a known price; None if there are none."""
@@ -109,33 +100,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     targets: Sequence[TargetReport]
 
 
-def status_of(problems: Sequence[Problem]) -> Status:
-    """Return the status of a target with these problems."""
-    levels = {problem.level for problem in problems}
-    return "failed" if "failure" in levels else "warning" if levels else "ok"
-
-
-def report_call(outcome: Outcome) -> CallReport:
-    """Return the report of one call."""
-    counts = outcome.charge.counts
-    return CallReport(
-        http_status=outcome.head.status if outcome.head else None,
-        first_event_s=None if outcome.first_event_s is None else round(outcome.first_event_s, 3),
-        duration_s=round(outcome.duration_s, 3),
-        model=outcome.model and outcome.model[:200],
-        finish_reason=outcome.end.finish_reason,
-        input_tokens=counts.input_tokens if counts else None,
-        output_tokens=counts.output_tokens if counts else None,
-        usage_from="none" if counts is None else "provider" if outcome.counted else "estimate",
-        cost_usd=counts.cost if counts else "0",
-    )
-
-
 def plan_lines(plan: Plan) -> Iterator[str]:
     """Yield the lines before the first call."""
-    calls, targets = _count(plan.calls, "call"), _count(len(plan.targets), "target")
     most = f", at most {plan.ceiling_usd} USD" if plan.ceiling_usd is not None else ""
-    yield f"Up to {calls} to {targets}{most}."
+    yield f"{_count(len(plan.targets), 'call')}{most}."
     if plan.unpriced:
         yield f"The price is unknown of {', '.join(map(safe, plan.unpriced))}."
 
@@ -144,19 +112,18 @@ def lines(report: Report) -> Iterator[str]:
     """Yield the report for people."""
     width = max((len(safe(row.target)) for row in report.targets), default=0)
     for row in report.targets:
-        summary = _summary(row)
-        yield f"{_MARK[row.status]:8}{safe(row.target):{width}}  {summary}".rstrip()
+        yield f"{_MARKS[row.status]:8}{safe(row.target):{width}}  {_summary(row.answer)}".rstrip()
         for problem in row.problems:
-            kind = f"{problem.level}, {problem.cause}"
-            yield f"        {kind}: {safe(problem.message)}"
+            yield f"        {problem.level}: {safe(problem.message)}"
             yield f"        -> {safe(problem.advice)}"
-    counts = [f"{n} {word}" for word in _MARK if (n := _having(report, word))]
+    statuses = [row.status for row in report.targets]
+    counts = [f"{n} {status}" for status in _MARKS if (n := statuses.count(status))]
     more = "" if report.cost_complete else " and what has no known price"
     cost = f"{report.cost_usd or '0'} USD{more}"
     yield f"{', '.join(counts)}; {_count(report.calls, 'call')}, {cost}"
 
 
-_MARK: dict[Status, str] = {
+_MARKS: Final[dict[Status, str]] = {
     "ok": "ok",
     "warning": "warning",
     "failed": "FAILED",
@@ -164,16 +131,11 @@ _MARK: dict[Status, str] = {
 }
 
 
-def _summary(row: TargetReport) -> str:
-    call = row.answer
+def _summary(call: CallReport | None) -> str:
     if call is None:
         return ""
     first = "" if call.first_event_s is None else f" (first event {call.first_event_s:.2f} s)"
     return f"{call.duration_s:.2f} s{first}; {call.cost_usd or 'unknown'} USD"
-
-
-def _having(report: Report, status: Status) -> int:
-    return sum(row.status == status for row in report.targets)
 
 
 def _count(number: int, noun: str) -> str:
@@ -182,6 +144,4 @@ def _count(number: int, noun: str) -> str:
 
 def safe(text: str) -> str:
     """Escape what is not printable, such as control sequences."""
-    if text.isprintable():
-        return text
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -7,7 +7,6 @@ load          load of this machine and of the relay
 path          proxies on the path
 session       one examination: measurements and findings
 reachability, requests, streaming, reading, idle     the probes
-via           several URLs of one relay
 report        the report as text and as JSON; `advice.toml` by finding and proxy
 command       the command
 """

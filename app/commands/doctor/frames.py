@@ -1,13 +1,10 @@
-"""Event stream frames with their arrival times, and the lines that a relay does not send."""
+"""Event stream frames with their arrival times."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-
-FIELDS = ("event", "data", "id", "retry")
-MAX_ODD = 20
 
 
 @dataclass
@@ -16,23 +13,16 @@ class Frame:
 
     at: float
     """Arrival of the blank line that ends it."""
-    fields: list[tuple[str, str]]
-
-    def value(self, name: str) -> str | None:
-        return next((value for known, value in self.fields if known == name), None)
+    fields: dict[str, str]
 
     @property
     def event(self) -> dict[str, Any]:
         """The object in `data:`; empty if there is none."""
         try:
-            value = msgspec.json.decode(self.value("data") or "")
+            value = msgspec.json.decode(self.fields.get("data", ""))
         except msgspec.DecodeError:
             return {}
         return value if isinstance(value, dict) else {}
-
-    @property
-    def type(self) -> str:
-        return str(self.event.get("type", ""))
 
 
 @dataclass
@@ -42,14 +32,10 @@ class Frames:
     frames: list[Frame] = field(default_factory=list)
     comments: list[float] = field(default_factory=list)
     """Arrival of each."""
-    odd: list[str] = field(default_factory=list)
-    """Descriptions of lines that the relay does not send."""
-    rest: bytes = b""
-    """Bytes after the last line end."""
 
     @property
     def deltas(self) -> list[Frame]:
-        return [frame for frame in self.frames if frame.type == "text.delta"]
+        return [frame for frame in self.frames if frame.event.get("type") == "text.delta"]
 
     @property
     def text(self) -> str:
@@ -57,47 +43,24 @@ class Frames:
 
     @property
     def ended(self) -> bool:
-        return bool(self.frames) and self.frames[-1].type == "stream.end"
-
-    @property
-    def numbers(self) -> list[int]:
-        """The numbers of the events' ids."""
-        ids = [frame.value("id") or "" for frame in self.frames]
-        tails = [cursor.rpartition(".")[2] for cursor in ids]
-        return [int(tail) for tail in tails if tail.isdecimal()]
+        return bool(self.frames) and self.frames[-1].event.get("type") == "stream.end"
 
 
 def read_frames(pieces: Iterable[tuple[float, bytes]]) -> Frames:
     """Parse a body; a frame arrived when its last byte did."""
     found = Frames()
-    odd: dict[str, None] = {}
-    fields: list[tuple[str, str]] = []
+    fields: dict[str, str] = {}
     buffer = b""
     for at, data in pieces:
         buffer += data
         *lines, buffer = buffer.split(b"\n")
         for line in lines:
-            if line.endswith(b"\r"):
-                odd["lines end in CR LF"] = None
-                line = line[:-1]
-            text = line.decode("utf-8", "replace")
-            if text.encode() != line:
-                odd["text that is not UTF-8"] = None
-            name, _, value = text.partition(":")
-            if not line:
-                if fields:
-                    found.frames.append(Frame(at, fields))
-                    fields = []
-                else:
-                    odd["blank lines between the frames"] = None
-            elif line.startswith(b":"):
+            name, _, value = line.removesuffix(b"\r").decode("utf-8", "replace").partition(":")
+            if line.startswith(b":"):
                 found.comments.append(at)
-            elif name in FIELDS:
-                if not value.startswith(" "):
-                    odd["no space after the colon of a field"] = None
-                fields.append((name, value.removeprefix(" ")))
-            else:
-                odd[f"the line {text[:60]!r}"] = None
-    found.rest = buffer
-    found.odd = list(odd)[:MAX_ODD]
+            elif name:
+                fields[name] = value.removeprefix(" ")
+            elif fields:
+                found.frames.append(Frame(at, fields))
+                fields = {}
     return found

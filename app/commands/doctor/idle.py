@@ -2,55 +2,28 @@
 
 import asyncio
 import time
-from dataclasses import dataclass
-from itertools import pairwise
 
-from .frames import Frames, read_frames
+from .frames import read_frames
 from .reachability import judge_redirect
 from .session import PAUSE, PLAIN, Session, within
 from .wire import Reply
 
-TICK_S = 5
 LAST_S = 3.0
 """Seconds for the end of a stream that was stopped."""
 SLACK = 1.4
-"""Of the heartbeat's interval: then it is late."""
+"""Of the heartbeat's interval: a silence up to that was not too long."""
 
 
 async def look_at_idle(session: Session) -> None:
     """Watch a silent stream and a JSON answer that takes long, at the same time."""
     if not session.has(PAUSE) or session.idle_s <= 0:
         return
-    ticking = asyncio.create_task(_count_down(session))
-    try:
-        silent, json = await asyncio.gather(_watch_silence(session), _watch_json(session))
-    finally:
-        ticking.cancel()
-    if silent is not None:
-        judge_silence(session, silent)
+    session.progress(f"watching silent streams for {session.idle_s:g} s")
+    _, json = await asyncio.gather(_watch_silence(session), _watch_json(session))
     _judge_json(session, json)
 
 
-async def _count_down(session: Session) -> None:
-    left = session.idle_s
-    while left > 0:
-        session.progress(f"watching silent streams, {left:.0f} s more")
-        await asyncio.sleep(min(TICK_S, left))
-        left -= TICK_S
-
-
-@dataclass(frozen=True)
-class Silence:
-    """A silent stream that was watched."""
-
-    reply: Reply
-    watched: float
-    """When it was stopped, or had ended."""
-    cut: bool
-    """Whether it ended before it was stopped."""
-
-
-async def _watch_silence(session: Session) -> Silence | None:
+async def _watch_silence(session: Session) -> None:
     """Watch a silent stream; then stop it, to see whether its connection still works."""
     opened: list[Reply] = []
 
@@ -73,13 +46,13 @@ async def _watch_silence(session: Session) -> Silence | None:
         if not stream:  # all of it is held back: `buffered`
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
-            return None
+            return
         await session.stop(stream)
-    return Silence(await reading, watched, cut)
+    judge_silence(session, await reading, watched=watched, cut=cut)
 
 
-def judge_silence(session: Session, silence: Silence) -> None:
-    reply, watched, cut = silence.reply, silence.watched, silence.cut
+def judge_silence(session: Session, reply: Reply, *, watched: float, cut: bool) -> None:
+    """Judge a silent stream that was stopped at `watched`, or was `cut` before."""
     frames = read_frames(reply.pieces)
     if reply.limited:
         return
@@ -92,13 +65,18 @@ def judge_silence(session: Session, silence: Silence) -> None:
     beats = [at for at in frames.comments if begun < at < watched]
     if cut and not frames.ended:
         _judge_cut(session, reply, begun, beats)
-    elif not cut:
-        _judge_beats(session, frames, [begun, *beats, watched])
+    elif not cut and not frames.ended and not session.found("stop", "replicas", "buffered"):
+        last = within((beats[-1] if beats else begun) - begun)
+        session.wrong(
+            "idle_cut",
+            "a silent stream is dead, but its connection stays open: the last byte came "
+            f"{last} after its last event, and after a stop its end does not arrive",
+        )
     lasted = min(reply.ended, watched) - begun
     session.measure(
         "silence",
         f"{'cut' if cut else 'open'} after {within(lasted)} without an event, "
-        f"{len(beats)} heartbeats (one each {session.heartbeat_s:g} s)",
+        f"{len(beats)} heartbeats (one every {session.heartbeat_s:g} s)",
         seconds=round(lasted, 2),
         heartbeats=len(beats),
         cut=cut,
@@ -114,43 +92,14 @@ def _judge_cut(session: Session, reply: Reply, begun: float, beats: list[float])
     if beats and silent < session.heartbeat_s * SLACK and lasted > session.heartbeat_s:
         session.wrong(
             "total_cut",
-            f"a stream is cut {within(lasted)} after its start, although heartbeats "
-            f"arrive{whole}: the limit is on the whole, and not on silence",
-            seconds=round(lasted, 1),
+            f"a stream is cut {within(lasted)} after its start, although heartbeats arrive{whole}: "
+            "the limit is on the whole, not on silence",
         )
         return
-    late = silent > session.heartbeat_s * SLACK
-    if late and not session.found("buffered"):
-        session.wrong("comments", _no_beats(session, silent))
-    early = "" if late else f", before the relay's heartbeat after {session.heartbeat_s:g} s"
     session.wrong(
         "idle_cut",
-        f"a stream is cut after {within(silent)} of silence{early}{whole}",
-        seconds=round(silent, 1),
-    )
-
-
-def _judge_beats(session: Session, frames: Frames, times: list[float]) -> None:
-    """Judge a stream that was stopped, by the times between its first silence and its stop."""
-    if session.found("buffered"):
-        return
-    longest = max(later - earlier for earlier, later in pairwise(times))
-    if not frames.ended and not session.found("stop", "replicas"):
-        session.wrong(
-            "idle_cut",
-            f"a silent stream is dead, but its connection stays open: the last byte came "
-            f"{within(times[-2] - times[0])} after its last event, and after a stop its end does "
-            "not arrive",
-            seconds=round(times[-2] - times[0], 1),
-        )
-    elif longest > session.heartbeat_s * SLACK + min(1, session.heartbeat_s):
-        session.late("comments", _no_beats(session, longest), during=[(times[0], times[-1])])
-
-
-def _no_beats(session: Session, silent: float) -> str:
-    return (
-        f"heartbeats do not arrive: {within(silent)} without a byte, but the relay sends a "
-        f"comment each {session.heartbeat_s:g} s"
+        f"a stream is cut after {within(silent)} of silence{whole} (the relay sends a heartbeat "
+        f"every {session.heartbeat_s:g} s)",
     )
 
 
@@ -173,5 +122,4 @@ def _judge_json(session: Session, reply: Reply) -> None:
             "json_cut",
             f'a JSON answer ("stream": false), which is silent until its end, is cut after '
             f"{within(after)}: {reply.describe()}",
-            seconds=round(after, 1),
         )

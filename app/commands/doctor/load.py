@@ -1,17 +1,14 @@
-"""Load of this machine and of the relay: late timers look like tokens that are held back."""
+"""Load of this machine: late timers look like tokens that are held back."""
 
 import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Sequence
 
 TICK_S = 0.02
 MAX_TICKS = 20_000
 LATE_S = 0.06
-"""Of timers and short answers: that joins tokens that are 25 ms apart."""
-OFTEN = 0.2
-"""Part of the short answers that may be late."""
+"""Timers as late as this join tokens that are 25 ms apart."""
 BUSY_S = 0.5
 """With timers as late as this, times mean nothing."""
 
@@ -38,17 +35,3 @@ class Lag:
         return max(
             (late for at, late in self._ticks if at >= since and at - late <= until), default=0.0
         )
-
-
-def why_not_calm(lag_s: float, answers_s: Sequence[float]) -> str:
-    """Return why times that were measured meanwhile do not show what a proxy does, or "".
-
-    `answers_s`: seconds of short answers, which no proxy holds back.
-    """
-    if lag_s > LATE_S:
-        return f"this machine's timers are late by up to {lag_s * 1000:.0f} ms"
-    usual = min(answers_s, default=0.0)
-    late = [taken for taken in answers_s if taken - usual > LATE_S]
-    if len(late) > OFTEN * len(answers_s):
-        return f"answers that take {usual * 1000:.0f} ms also take {max(late) * 1000:.0f} ms"
-    return ""

@@ -112,13 +112,6 @@ def join(*hops: Iterable[Hop]) -> list[Hop]:
     return list(programs.values())
 
 
-def count_forwarders(headers: Iterable[tuple[str, str]]) -> int:
-    """Return the number of addresses in X-Forwarded-For or Forwarded."""
-    arrived = dict(headers)
-    addresses = arrived.get("x-forwarded-for") or arrived.get("forwarded") or ""
-    return len([part for part in addresses.split(",") if part.strip()])
-
-
 async def provoke_error_page(client: Client) -> list[Hop]:
     """Send an invalid header line: some programs, as HAProxy, show themselves in no answer."""
     page = b""

@@ -1,13 +1,11 @@
 """Streams that are read by id, stopped, left, or open at the same time."""
 
 import asyncio
-import contextlib
 import time
-from collections.abc import Callable
 
 from .frames import read_frames
 from .requests import find_everywhere, judge_twins
-from .session import LONG, PAUSE, PLAIN, Session, within
+from .session import PAUSE, PLAIN, Session, within
 from .wire import Reply
 
 TOKENS = 6
@@ -17,9 +15,6 @@ TRIES = 2
 AT_ONCE = 8
 """Streams: more than the six connections that a browser opens to a host."""
 START_S = 6.0
-LONG_TOKENS = 500
-"""Of `demo-long`: two and a half seconds."""
-HELD_S = 2.2
 LEAVE_S = 1.5
 """The ten tokens of `demo-pause` have come by then."""
 SEEN_S = 4.0
@@ -62,31 +57,6 @@ async def _wait_for_end(session: Session, stream: str) -> int:
             return int(tail) if tail.isdecimal() else 0
         await asyncio.sleep(0.25)
     return 0
-
-
-async def look_at_get(session: Session) -> None:
-    """Read a running stream by GET, as EventSource does: some proxies buffer only that."""
-    if session.found("buffered", "replicas") or not session.has(LONG):
-        return
-    session.progress("reading a stream by GET")
-    for _ in range(TRIES):
-        stream = await session.start(max_tokens=LONG_TOKENS, model=LONG)
-        if not stream:
-            return
-        path = f"/v1/streams/{stream}/events"
-        reply = await session.client.ask("GET", path, headers=PLAIN, until=_has_token)
-        await session.stop(stream)
-        first = reply.ended - reply.began
-        if first <= HELD_S:
-            break
-    session.measure("by GET", f"first token after {within(first)}", first_s=round(first, 3))
-    if first > HELD_S and _has_token(reply):
-        session.late(
-            "buffered",
-            "a stream that is read by GET, as EventSource does, is held back: its first token "
-            f"comes after {within(first)}",
-            during=[reply.span],
-        )
 
 
 def _has_token(reply: Reply) -> bool:
@@ -163,42 +133,32 @@ async def look_at_many(session: Session) -> None:
             "concurrency",
             f"of {AT_ONCE} streams at once {running} run: the others {why}{whose}",
             during=[(began, time.monotonic())],
-            streams=running,
         )
 
 
 async def _open_many(session: Session) -> tuple[int, list[Reply]]:
     """Return how many streams run, and the replies of the others."""
-    running: list[Reply] = []
-    enough = asyncio.Event()
+    running: set[int] = set()
 
-    def note(reply: Reply) -> bool:
-        if reply not in running and _has_token(reply):
-            running.append(reply)
-            if len(running) == AT_ONCE:
-                enough.set()
-        return False
+    def all_run(reply: Reply) -> bool:
+        if _has_token(reply):
+            running.add(id(reply))
+        return len(running) == AT_ONCE
 
-    before = len(session.client.replies)
     # A gateway that also fails with one request at a time has no limit on many.
-    patient = any(reply.fails_at_once(closed=True) for reply in session.client.replies)
-    tasks = [asyncio.create_task(_open(session, note, patient)) for _ in range(AT_ONCE)]
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(START_S):
-            await enough.wait()
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    return len(running), [r for r in session.client.replies[before:] if r not in running]
-
-
-async def _open(session: Session, note: Callable[[Reply], bool], patient: bool) -> Reply:
-    return await session.client.ask(
-        "POST",
-        "/v1/chat",
-        body=session.chat(model=PAUSE, on_disconnect="cancel"),
-        headers=PLAIN,
-        until=note,
-        within_s=START_S + 5,
-        patient=patient,
-    )
+    fails = any(one.fails_at_once and not one.limited for one in session.client.replies)
+    tries = 3 if fails else 1
+    body = session.chat(model=PAUSE, on_disconnect="cancel")
+    asking = [
+        session.client.ask(
+            *("POST", "/v1/chat"),
+            body=body,
+            headers=PLAIN,
+            until=all_run,
+            within_s=START_S,
+            tries=tries,
+        )
+        for _ in range(AT_ONCE)
+    ]
+    replies = await asyncio.gather(*asking)
+    return len(running), [reply for reply in replies if id(reply) not in running]

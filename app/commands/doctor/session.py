@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from .load import BUSY_S, Lag
 from .path import Hop
@@ -13,7 +13,6 @@ PROMPT = "Say <b>naïve</b></body> 「せせらぎ」🌊 & \u2028 http://a.test
 demo repeats it in its first tokens."""
 
 DEMO = "demo"
-LONG = "demo-long"
 PAUSE = "demo-pause"
 FAILING = "demo-error"
 TOKEN_S = 0.025
@@ -23,69 +22,14 @@ STREAM = ("accept", "text/event-stream")
 BROWSER = (STREAM, ("accept-encoding", "gzip, deflate, br, zstd"))
 PLAIN = (STREAM, ("accept-encoding", "identity"))
 
-Code = Literal[
-    "tls",
-    "not_seseragi",
-    "redirect",
-    "host",
-    "origin",
-    "prefix",
-    "credential",
-    "page",
-    "errors",
-    "methods",
-    "body_size",
-    "http10",
-    "http10_upstream",
-    "client_address",
-    "buffered",
-    "compressed",
-    "altered",
-    "fields",
-    "truncated",
-    "headers",
-    "cached",
-    "replicas",
-    "last_event_id",
-    "comments",
-    "idle_cut",
-    "total_cut",
-    "json_cut",
-    "disconnect",
-    "stop",
-    "concurrency",
-    "http2",
-    "flaky",
-    "rate_limit",
-    "repeated",
-    "busy",
-]
-
 
 @dataclass(frozen=True)
 class Finding:
-    code: Code
+    code: str
+    """A table of `advice.toml`."""
     message: str
     wrong: bool = True
     """False for a note, which does not change the exit status."""
-    values: dict[str, object] = field(default_factory=dict)
-    """The numbers of the message, for programs."""
-    not_by: frozenset[str] = frozenset()
-    """Programs that are ruled out."""
-    between: tuple[str, str] | None = None
-    """The innermost URL with the finding and the next one without it, or "" if there is none.
-    None if only one URL was examined."""
-
-    def suspects(self, hops: Iterable[Hop]) -> list[Hop]:
-        """Return the programs that may have caused it."""
-        return [hop for hop in hops if hop.program not in self.not_by]
-
-
-@dataclass(frozen=True)
-class Measure:
-    name: str
-    message: str
-    values: dict[str, object] = field(default_factory=dict)
 
 
 class GivenUp(Exception):
@@ -102,61 +46,48 @@ class Session:
     """Replaces the demo's models."""
     progress: Callable[[str], None] = lambda text: None
 
-    measures: list[Measure] = field(default_factory=list)
+    measures: dict[str, dict[str, object]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     hops: list[Hop] = field(default_factory=list)
-    unseen: int = 0
-    """Proxies that X-Forwarded-For counts beyond `hops`."""
     echo: dict[str, Any] = field(default_factory=dict)
     """The answer of `GET /v1/echo`; empty if there is none."""
     models: frozenset[str] = frozenset()
     lag: Lag = field(default_factory=Lag)
-    given_up: bool = False
     refusal: str = ""
     """The description of the relay's answer to a small invalid request."""
 
     def measure(self, name: str, message: str, **values: object) -> None:
-        self.measures.append(Measure(name, message, values))
+        self.measures[name] = {"message": message, **values}
 
-    def wrong(
-        self, code: Code, message: str, *, not_by: frozenset[str] = frozenset(), **values: object
-    ) -> None:
+    def wrong(self, code: str, message: str) -> None:
         """Add a fault, once for each code."""
         if not self.found(code):
-            self.findings.append(Finding(code, message, values=values, not_by=not_by))
+            self.findings.append(Finding(code, message))
 
-    def note(self, code: Code, message: str, **values: object) -> None:
+    def note(self, code: str, message: str) -> None:
         if not self.found(code):
-            self.findings.append(Finding(code, message, wrong=False, values=values))
+            self.findings.append(Finding(code, message, wrong=False))
 
-    def late(
-        self, code: Code, message: str, *, during: Iterable[tuple[float, float]], **values: object
-    ) -> None:
+    def late(self, code: str, message: str, *, during: Iterable[tuple[float, float]]) -> None:
         """Add a fault that only times show, or the note `busy` if timers were late meanwhile.
 
         `during` are the spans of its measurements; one without a late timer is enough.
         """
-        if self.found(code):
-            return
         worst = min(self.lag.worst(*span) for span in during)
         if worst < BUSY_S:
-            self.findings.append(Finding(code, message, values=values))
-        elif not any(finding.values.get("unsure") == code for finding in self.findings):
-            message = (
-                f"timers of this machine were late by up to {within(worst)}, so this is not "
-                f"certain: {message}"
-            )
-            lag: dict[str, object] = {"unsure": code, "lag_s": round(worst, 3)}
-            self.findings.append(Finding("busy", message, wrong=False, values=lag))
+            self.wrong(code, message)
+        else:
+            late = f"timers of this machine were late by up to {within(worst)}"
+            self.note("busy", f"{late}, so this is not certain: {message}")
 
-    def lacks(self, code: Code, reply: Reply, message: str) -> None:
+    def lacks(self, code: str, reply: Reply, message: str) -> None:
         """Add a request that did not arrive; no answer, or 502 to 504, may be a busy machine."""
         if reply.bad_gateway or not reply.status:
             self.late(code, message, during=[reply.span])
         else:
             self.wrong(code, message)
 
-    def found(self, *codes: Code) -> bool:
+    def found(self, *codes: str) -> bool:
         return any(finding.code in codes for finding in self.findings)
 
     @property
@@ -198,12 +129,3 @@ def within(seconds: float) -> str:
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
-
-
-def size(number: float) -> str:
-    """Format a number of bytes."""
-    if number < 1024:
-        return f"{number:.0f} bytes"
-    if number < 2**20:
-        return f"{number / 1024:.0f} KiB" if number >= 10_000 else f"{number / 1024:.1f} KiB"
-    return f"{number / 2**20:.1f} MiB"

@@ -67,19 +67,3 @@ def measure(times: Sequence[float], *, written_s: float) -> Timing:
         period_s=statistics.median(gaps) if gaps else 0.0,
         held=held,
     )
-
-
-def block_bytes(pieces: Sequence[tuple[float, bytes]]) -> int:
-    """Return the median bytes of the groups that came at once, or 0 if there is only one.
-
-    The first and the last group are not whole blocks.
-    """
-    sizes: list[int] = []
-    last = float("-inf")
-    for at, data in pieces:
-        if at - last <= TOGETHER_S:
-            sizes[-1] += len(data)
-        else:
-            sizes.append(len(data))
-        last = at
-    return int(statistics.median(inner)) if (inner := sizes[1:-1] or sizes[1:]) else 0

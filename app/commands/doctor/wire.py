@@ -20,15 +20,10 @@ import msgspec
 READ_BYTES = 65_536
 BAD_GATEWAY = (502, 503, 504)
 REDIRECTS = (301, 302, 303, 307, 308)
-TRIES = 3
+TRIES = 7
 AT_ONCE_S = 0.8
-PAUSE_S = 0.1
-LIMITED_TRIES = 5
-LIMITED_PAUSE_S = 0.5
-LIMITED_MOST_S = 4.0
-"""The longest pause before a retry after 429; the pauses double."""
-SPACING_S = 0.2
-"""Between two requests, after the first 429."""
+PAUSE_S = 0.05
+"""Before a second try; it doubles."""
 MAX_BODY = 8 * 2**20
 
 Ending = Literal["whole", "cut", "left", "silent", "refused", "tls", "malformed"]
@@ -150,9 +145,10 @@ class Reply:
         """Return whether a proxy did not reach the relay."""
         return self.status in BAD_GATEWAY and not self.code
 
-    def fails_at_once(self, *, closed: bool) -> bool:
-        """Return whether a gateway fails at once; `closed`: or the connection closes at once."""
-        gone = closed and not self.status and self.ending in ("cut", "refused")
+    @property
+    def fails_at_once(self) -> bool:
+        """Return whether a gateway fails, or the connection closes, at once."""
+        gone = not self.status and self.ending in ("cut", "refused")
         return (self.bad_gateway or gone) and self.ended - self.began <= AT_ONCE_S
 
     @property
@@ -212,10 +208,13 @@ class Client:
         self.trust.set_alpn_protocols(["http/1.1"])
         self.timeout_s = timeout_s
         self.replies: list[Reply] = []
-        self.limited = False
-        """Whether a proxy limits the rate of requests."""
-        self._retries = LIMITED_TRIES
-        """After a refusal by such a limit; none once all were in vain."""
+        self.most_retries = TRIES - 1
+        """None once all were in vain."""
+
+    @property
+    def limited(self) -> bool:
+        """Return whether a proxy limits the rate of requests."""
+        return any(reply.limited for reply in self.replies)
 
     async def ask(
         self,
@@ -227,43 +226,32 @@ class Client:
         until: Callable[[Reply], bool] | None = None,
         within_s: float | None = None,
         anonymous: bool = False,
-        patient: bool = True,
         once: bool = False,
+        tries: int = TRIES,
     ) -> Reply:
         """Send a request over a new connection and read to the end, `until`, or `within_s`.
 
         A `body` that is not bytes is sent as JSON. `until` is called after each read. A request
-        is sent again if a gateway fails at once and, if `patient`, if the connection closes at
-        once or a limit on the rate refuses it: such failures are findings of their own.
-        `once`: it is never sent again.
+        is sent again if a limit on the rate refuses it and, unless `once`, if a gateway fails or
+        the connection closes at once: such failures are findings of their own.
         """
         request = (method, path, body, headers, anonymous)
-        failed = limited = 0
-        while True:
-            if self.limited and patient and not once:
-                await asyncio.sleep(SPACING_S)
-            reply = await self._ask(request, until=until, within_s=within_s)
-            if once:
-                return reply
-            if reply.limited and patient:
-                self.limited = True
-                if limited >= self._retries:
-                    self._retries = 0
-                    return reply
-                await asyncio.sleep(min(LIMITED_PAUSE_S * 2**limited, LIMITED_MOST_S))
-                limited += 1
-            elif reply.fails_at_once(closed=patient) and failed < TRIES - 1:
-                await asyncio.sleep(PAUSE_S * 2**failed)
-                failed += 1
-            else:
-                return reply
+        for number in range(tries):
+            reply = await self._ask(request, until=until, within_s=within_s or self.timeout_s)
+            again = reply.limited or (reply.fails_at_once and not once)
+            if not again or number >= self.most_retries:
+                break
+            await asyncio.sleep(PAUSE_S * 2**number)
+        if reply.limited and tries > 1:
+            self.most_retries = 0
+        return reply
 
     async def _ask(
         self,
         request: tuple[str, str, object, Iterable[tuple[str, str]], bool],
         *,
         until: Callable[[Reply], bool] | None,
-        within_s: float | None,
+        within_s: float,
     ) -> Reply:
         method, path, body, headers, anonymous = request
         reply = Reply(f"{method} {path.partition('?')[0]}", time.monotonic())
@@ -279,55 +267,43 @@ class Client:
             *([("content-length", str(len(content)))] if content or method == "POST" else []),
             *headers,
         ]
-        try:
-            async with asyncio.timeout(self.timeout_s if within_s is None else within_s):
-                target = f"{self.url.prefix}{path}"
-                await self._exchange(reply, (method, target, fields, content), until)
-        except TimeoutError:
-            reply.ending = "silent"
-        reply.ended = time.monotonic()
-        return reply
-
-    async def _exchange(
-        self,
-        reply: Reply,
-        request: tuple[str, str, list[tuple[str, str]], bytes],
-        until: Callable[[Reply], bool] | None,
-    ) -> None:
+        head = h11.Request(method=method, target=f"{self.url.prefix}{path}", headers=fields)
         writer = None
         try:
-            reader, writer = await self.connect()
-            reply.connected = time.monotonic()
-            method, target, fields, content = request
-            connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=65_536)
-            head = connection.send(h11.Request(method=method, target=target, headers=fields))
-            writer.write(head or b"")
-            sending = asyncio.ensure_future(_send(writer, connection, content))
-            try:
-                await _read(reader, connection, reply, until)
-            finally:
-                sending.cancel()
+            async with asyncio.timeout(within_s):
+                reader, writer = await self.connect()
+                reply.connected = time.monotonic()
+                connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=65_536)
+                writer.write(connection.send(head) or b"")
+                sending = asyncio.ensure_future(_send(writer, connection, content))
+                try:
+                    await _read(reader, connection, reply, until)
+                finally:
+                    sending.cancel()
+        except TimeoutError:
+            reply.ending = "silent"
         except h11.RemoteProtocolError as error:
-            reply.ending = "malformed"
-            reply.error = f"invalid HTTP: {error}"
-        except ssl.SSLError as error:
-            reply.ending = "cut" if reply.connected else "tls"
-            reply.error = _reason_of(error)
+            reply.ending, reply.error = "malformed", f"invalid HTTP: {error}"
         except OSError as error:
-            reply.ending = "cut" if reply.connected else "refused"
             reply.error = _reason_of(error)
-            if not reply.connected and self.url.scheme == "https" and not error.errno:
-                reply.ending = "tls"
-                reply.error = "closed in the handshake: the port may not use TLS, or not 1.2"
+            # Without an errno the peer closed in the handshake: it does not speak TLS, or not 1.2.
+            tls = isinstance(error, ssl.SSLError) or (self._tls is not None and not error.errno)
+            reply.ending = "cut" if reply.connected else "tls" if tls else "refused"
         finally:
             if writer is not None:
                 writer.transport.abort()
+        reply.ended = time.monotonic()
+        return reply
+
+    @property
+    def _tls(self) -> ssl.SSLContext | None:
+        return self.trust if self.url.scheme == "https" else None
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Open a connection."""
-        tls = self.trust if self.url.scheme == "https" else None
+        name = self.url.host if self._tls else None
         return await asyncio.open_connection(
-            self.url.host, self.url.port, ssl=tls, server_hostname=self.url.host if tls else None
+            self.url.host, self.url.port, ssl=self._tls, server_hostname=name
         )
 
 
@@ -391,6 +367,5 @@ def _reason_of(error: OSError) -> str:
     """Return why a connection failed."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message.lower()
-    if isinstance(error, ssl.SSLError):
-        return (error.reason or str(error)).replace("_", " ").lower()
-    return (error.strerror or str(error)).lower()
+    reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
+    return (reason or str(error)).replace("_", " ").lower()

@@ -61,7 +61,7 @@ class Seen:
             hop.program
             for finding in self.session.findings
             if finding.wrong
-            for hop, _ in advise(finding.code, finding.suspects(self.session.hops))
+            for hop, _ in advise(finding.code, self.session.hops)
             if hop is not None
         }
 

@@ -52,7 +52,7 @@ BUFFERS = "proxy_ignore_headers X-Accel-Buffering; proxy_buffering on;"
 CASES = {
     "as compose runs it": Case(nginx_of_compose),
     # It keeps what has not filled a buffer only of answers that end with their connection.
-    "buffers": Case(nginx(BUFFERS, version=""), {"buffered", "http10_upstream"}, "blocks of about"),
+    "buffers": Case(nginx(BUFFERS, version=""), {"buffered", "http10_upstream"}, "held back"),
     "compresses": Case(
         nginx("gzip on; gzip_types *; gzip_min_length 0; gzip_proxied any;"),
         {"compressed"},

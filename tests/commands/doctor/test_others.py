@@ -158,7 +158,7 @@ CASES = {
     "haproxy is impatient": Case(haproxy("timeout server 1s"), {"idle_cut"}, relay=IMPATIENT),
     "haproxy queues": Case(haproxy(server="maxconn 4"), {"concurrency"}, "4 run"),
     "caddy as documented": Case(documented_caddy),
-    "caddy compresses": Case(caddy("encode gzip"), {"compressed"}, "held back"),
+    "caddy compresses": Case(caddy("encode gzip"), {"compressed"}, "gzip"),
     "caddy takes small bodies": Case(caddy("request_body {\nmax_size 300KB\n}"), {"body_size"}),
     "apache well": Case(apache()),
     "apache says its own name": Case(

@@ -10,8 +10,8 @@ from ....errors import RequestError
 from ....requests import (
     AudioPart,
     DeveloperMessage,
-    FileData,
     FilePart,
+    FileSource,
     Function,
     FunctionCall,
     ImagePart,
@@ -178,4 +178,4 @@ def _read_part(part: ContentPart, *, place: str) -> Part:
         case "url":
             return attach(source.value, media_type, place=place)
         case "file":
-            return FilePart(FileData(file_id=source.value))
+            return FilePart(FileSource(file_id=source.value))

@@ -16,8 +16,8 @@ from ....errors import RequestError
 from ....requests import (
     AudioPart,
     DeveloperMessage,
-    FileData,
     FilePart,
+    FileSource,
     FunctionCall,
     ImagePart,
     ImageUrl,
@@ -339,7 +339,7 @@ class Conversation:
                 case "input_file":
                     file = convert_body(part, _File, place=part_place)
                     if file.file_url is None:
-                        data = FileData(file.file_data, file.file_id, file.filename)
+                        data = FileSource(file.file_data, file.file_id, file.filename)
                         found.append(FilePart(data))
                     else:
                         self.beyond.append(f"{part_place}: a file by its URL")
