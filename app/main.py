@@ -19,7 +19,7 @@ from .eventlog import LogUnusable
 from .identity.hook import Identify
 from .relay import Relay
 from .settings import Settings, SettingsError, load_settings
-from .settings.bootstrap_access import settle_hook, settle_identity
+from .settings.access import settle_hook, settle_identity
 from .telemetry.access_logs import hide_tokens_in_access_logs
 from .telemetry.logs import LineCounter, configure_logs
 

@@ -37,7 +37,7 @@ from .identity.hook import Identify, IdentifyHook
 from .ledger.config import LedgerConfig
 from .ledger.prices import PriceBook
 from .settings import Settings
-from .settings.signing import settle_signing_key
+from .settings.access import settle_signing_key
 from .telemetry.logs import LineCounter
 from .telemetry.metrics import Metrics, Names
 from .telemetry.observer import Observers

@@ -21,8 +21,8 @@ from .identity.principal import may_use
 from .ledger.prices import PriceBook
 from .relay import Reloaded
 from .settings import Settings, SettingsError
-from .settings.bootstrap_access import Start, settle_identity
-from .settings.limits import list_budgeted, list_idle
+from .settings.access import Start, settle_identity
+from .settings.ineffective import list_budgeted, list_idle
 from .upstreams.routes import Upstreams
 
 RELOADABLE: Final = (

@@ -59,14 +59,14 @@ class AudioPart(Body, frozen=True, tag_field="type", tag="input_audio"):
     cache_control: CacheControl | None = None
 
 
-class FileData(Body, frozen=True):
+class FileSource(Body, frozen=True):
     file_data: str | None = None
     file_id: str | None = None
     filename: str | None = None
 
 
 class FilePart(Body, frozen=True, tag_field="type", tag="file"):
-    file: FileData
+    file: FileSource
     cache_control: CacheControl | None = None
     optional: bool | None = None
     """Whether providers without files get the request without it, instead of an error."""

@@ -73,6 +73,7 @@ PURE = (
     "ledger",
     "requests.py",
     "server/peers.py",
+    "upstreams/redaction.py",
 )
 IMPURE = {"asyncio", "aiohttp", "httpx2", "starlette", "socket", "time", "uvicorn", "random", "os"}
 

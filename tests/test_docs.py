@@ -14,8 +14,8 @@ from app.errors import CODES
 from app.events import Event, TextDelta
 from app.identity.config import AuthConfig, KeyConfig
 from app.settings import load_settings
-from app.settings.routes import RouteTable, TargetTable
-from app.settings.tables import UpstreamTable
+from app.settings.tables import RouteTable, TargetTable
+from app.settings.upstreams import UpstreamTable
 from app.settings.values import SCALARS, Settings
 from tests.serving import routes_of
 

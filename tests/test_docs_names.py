@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.settings.scalars import CLIENT_KEY, CONFIG, IDENTITY, PREFIX
+from app.settings.load import CLIENT_KEY, CONFIG
+from app.settings.tables import IDENTITY, PREFIX
 from app.settings.values import SCALARS
 
 pytestmark = pytest.mark.pure
@@ -100,7 +101,7 @@ def missing_modules(root: Path, text: str, inline: list[str], lines: list[str]) 
 
 def missing_commands(root: Path, inline: list[str], lines: list[str]) -> Iterator[str]:
     targets = re.findall(r"^(\w+):", (root / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    known = (CONFIG, CLIENT_KEY, *IDENTITY)
+    known = (CONFIG, CLIENT_KEY, *IDENTITY.values())
     extras = (root / "pyproject.toml").read_text(encoding="utf-8").split("optional-dependencies")[1]
     for line in [*inline, *lines]:
         for target in re.findall(r"^make (\w+)", line):

@@ -7,8 +7,7 @@ from structlog.testing import capture_logs
 
 from app.reload import Configuration
 from app.settings import Settings, load_settings
-from app.settings.bootstrap_access import settle_identity
-from app.settings.signing import settle_signing_key
+from app.settings.access import settle_identity, settle_signing_key
 
 pytestmark = pytest.mark.pure
 
@@ -69,9 +68,9 @@ def test_taken_and_what_needs_a_restart_is_named(before, after, needs_restart, t
         (KEY, "port = ", "invalid TOML"),
         (KEY, KEY + ROUTE.replace("demo/demo", "nowhere/m"), "nowhere"),
         (KEY, 'default_model = "none/such"\n' + KEY, "default_model"),
-        (KEY, KEY + KEY, "two keys of the name 'one'"),
-        ("", KEY, "access is 'open' and would be 'keys'"),
-        (KEY, "", "access is 'keys' and would be 'open'"),
+        (KEY, KEY + KEY, "two keys have the name 'one'"),
+        ("", KEY, "access is 'open' and would be 'credentials'"),
+        (KEY, "", "access is 'credentials' and would be 'open'"),
         ("", FAR, "access is 'open' and would be 'a key for this run'"),
     ],
 )

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..cassettes.cassette import (
     MAX_BYTES,
-    Head,
+    CassetteHead,
     file_name_of,
     make_head,
     render_event,
@@ -91,7 +91,7 @@ class _Following(StreamingResponse):
     def __init__(
         self,
         reader: Reader,
-        head: Head,
+        head: CassetteHead,
         events: Sequence[Event],
         state: LogState,
         headers: Mapping[str, str],
@@ -115,7 +115,7 @@ class _Following(StreamingResponse):
             self._reader.leave()
 
     async def _lines(
-        self, head: Head, events: Sequence[Event], started_at: float
+        self, head: CassetteHead, events: Sequence[Event], started_at: float
     ) -> AsyncIterator[bytes]:
         async def read(after: int) -> Sequence[Event]:
             return await self._reader.read(after, timeout_s=READ_S)

@@ -4,7 +4,7 @@ import secrets
 from typing import Annotated, Final, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -12,7 +12,7 @@ from starlette.routing import Route
 from ..errors import RequestError
 from ..generation.hub import Hub
 from ..identity.config import Glob, Origin
-from ..identity.principal import Principal, is_visible
+from ..identity.principal import is_visible
 from ..identity.tokens import Tokens
 from ..ledger.limits import UNLIMITED, UsageLimits
 from ..requests import Body
@@ -48,6 +48,18 @@ class SecretOptions(Body, frozen=True):
     limits: UsageLimits | None = None
     expires_in_s: Annotated[float, Meta(ge=1)] | None = None
     expires_after: ExpiresAfter | None = None
+
+
+class ClientSecret(msgspec.Struct):
+    """A client secret, with its restrictions."""
+
+    value: str
+    expires_at: int
+    user: str
+    tenant: str | None
+    models: tuple[str, ...] | None
+    origins: tuple[str, ...] | None
+    limits: UsageLimits | UnsetType = UNSET
 
 
 _options = msgspec.json.Decoder(SecretOptions)
@@ -102,7 +114,17 @@ class ClientSecrets:
         )
         resolved = await self._tokens.verify(value)
         assert resolved is not None  # noqa: S101
-        return document(_render(value, resolved))
+        return document(
+            ClientSecret(
+                value,
+                int(resolved.expires_at or 0),
+                resolved.user,
+                resolved.tenant or None,
+                resolved.models,
+                resolved.origins or None,
+                resolved.user_limits or UNSET,
+            )
+        )
 
     def _seconds(self, options: SecretOptions) -> float:
         """Return the lifetime of a secret in seconds."""
@@ -123,20 +145,6 @@ class ClientSecrets:
                 f"client_secret_s), not for {seconds:g}",
             )
         return seconds
-
-
-def _render(value: str, resolved: Principal) -> dict[str, object]:
-    """Return the secret with its restrictions."""
-    limits = {"limits": resolved.user_limits} if resolved.user_limits else {}
-    return {
-        "value": value,
-        "expires_at": int(resolved.expires_at or 0),
-        "user": resolved.user,
-        "tenant": resolved.tenant or None,
-        "models": resolved.models,
-        "origins": resolved.origins or None,
-        **limits,
-    }
 
 
 def routes(hub: Hub, http_settings: HttpSettings, tokens: Tokens | None = None) -> list[Route]:

@@ -43,6 +43,15 @@ MODEL: Final = "seseragi.model"
 """The key in the scope of the model that a request names, once its body was read."""
 
 
+class Accepted(msgspec.Struct):
+    """The URLs of a stream, for `Prefer: respond-async`."""
+
+    id: str
+    url: str
+    events_url: str
+    cancel_url: str
+
+
 class DeliveryMode(NamedTuple):
     """The delivery of an answer that a request asks for."""
 
@@ -276,20 +285,15 @@ class Generation:
         """Return the URLs of the stream; with an owner, they have tokens."""
         stream = opened.reader.stream
         url = f"{root_of(request.scope)}/v1/streams/{stream}"
-        body = {
-            "id": stream,
-            "url": url,
-            "events_url": f"{url}/events",
-            "cancel_url": f"{url}/cancel",
-        }
+        accepted = Accepted(stream, url, f"{url}/events", f"{url}/cancel")
         principal = principal_of(request)
         if principal.owner and self._tokens is not None:
             ends_at = time.time() + self._http_settings.longest_s + self._http_settings.retention_s
             make = partial(self._tokens.make_stream_token, principal, stream, expires_at=ends_at)
-            body["events_url"] += f"?token={make(may='read')}"
-            body["cancel_url"] += f"?token={make(may='stop')}"
+            accepted.events_url += f"?token={make(may='read')}"
+            accepted.cancel_url += f"?token={make(may='stop')}"
         return Response(
-            msgspec.json.encode(body),
+            msgspec.json.encode(accepted),
             status_code=202,
             headers={
                 "location": url,

@@ -1,32 +1,37 @@
 """`GET /healthz` and `GET /readyz`, the probes."""
 
 import asyncio
-from typing import Any
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from ..errors import RequestError
 from ..generation.hub import Hub
 from ..identity.principal import Principal, check_may
+from ..upstreams.routes import Health
+from .body import document
 from .request import principal_of, read_query
+
+
+class ProcessStatus(msgspec.Struct, omit_defaults=True):
+    """The state of the process, and of its targets if they were asked for."""
+
+    status: str
+    targets: list[Health] | None = None
 
 
 def routes(hub: Hub) -> list[Route]:
     async def healthz(request: Request) -> Response:
-        return JSONResponse({"status": "ok"}, headers={"cache-control": "no-store"})
+        return document(ProcessStatus("ok"))
 
     async def readyz(request: Request) -> Response:
-        status = hub.readiness
-        code = 200 if status == "ready" else 503
-        body: dict[str, Any] = {"status": status}
+        status = ProcessStatus(hub.readiness)
         if read_query(request, "verbose") is not None:
             _check_all_models(principal_of(request))
-            found = hub.upstreams.health(now=asyncio.get_running_loop().time())
-            body["targets"] = msgspec.to_builtins(found)
-        return JSONResponse(body, code, headers={"cache-control": "no-store"})
+            status.targets = hub.upstreams.health(now=asyncio.get_running_loop().time())
+        return document(status, status_code=200 if status.status == "ready" else 503)
 
     return [
         Route("/healthz", healthz, methods=["GET"]),

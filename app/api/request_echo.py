@@ -6,6 +6,7 @@ be secrets that a proxy adds.
 
 from typing import Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -26,6 +27,18 @@ MAX_VALUE: Final = 512
 MAX_HEADERS: Final = 40
 
 
+class Echo(msgspec.Struct):
+    """A request as it arrived."""
+
+    version: str
+    http_version: str
+    client: str | None
+    headers: list[list[str]]
+    """Names with values."""
+    heartbeat_s: float
+    max_request_bytes: int
+
+
 def routes(http_settings: HttpSettings) -> list[Route]:
     async def echo(request: Request) -> Response:
         headers = [
@@ -34,14 +47,14 @@ def routes(http_settings: HttpSettings) -> list[Route]:
             if name.decode("latin-1") in ECHOED
         ]
         return document(
-            {
-                "version": __version__,
-                "http_version": request.scope["http_version"],
-                "client": request.client.host if request.client else None,
-                "headers": headers[:MAX_HEADERS],
-                "heartbeat_s": http_settings.heartbeat_s,
-                "max_request_bytes": http_settings.max_request_bytes,
-            }
+            Echo(
+                version=__version__,
+                http_version=request.scope["http_version"],
+                client=request.client.host if request.client else None,
+                headers=headers[:MAX_HEADERS],
+                heartbeat_s=http_settings.heartbeat_s,
+                max_request_bytes=http_settings.max_request_bytes,
+            )
         )
 
     return [Route("/v1/echo", echo, methods=["GET"])]

@@ -31,6 +31,16 @@ class ShareOptions(Body, frozen=True):
     format: str | None = None
 
 
+class Link(msgspec.Struct):
+    """A link by which others can read a stream."""
+
+    url: str
+    page_url: str
+    token: str | None
+    expires_at: int
+    limited_by: str
+
+
 _options = msgspec.json.Decoder(ShareOptions)
 
 
@@ -77,16 +87,15 @@ class ShareLinks:
         query = {"format": options.format, "token": token}
         parameters = "&".join(f"{name}={value}" for name, value in query.items() if value)
         root = root_of(request.scope)
-        answer = {
-            "url": f"{root}/v1/streams/{stream.id}/events"
-            + (f"?{parameters}" if parameters else ""),
+        link = Link(
+            url=f"{root}/v1/streams/{stream.id}/events" + (f"?{parameters}" if parameters else ""),
             # Browsers do not send a fragment, so it is in no log.
-            "page_url": f"{root}/#watch={stream.id}" + (f"&token={token}" if token else ""),
-            "token": token,
-            "expires_at": int(expires_at),
-            "limited_by": limited_by,
-        }
-        return document(answer)
+            page_url=f"{root}/#watch={stream.id}" + (f"&token={token}" if token else ""),
+            token=token,
+            expires_at=int(expires_at),
+            limited_by=limited_by,
+        )
+        return document(link)
 
     def _readable_until(self, state: LogState, now: float) -> float:
         """Return the latest time at which a stream can be read."""

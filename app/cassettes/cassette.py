@@ -53,7 +53,7 @@ _UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
 T = TypeVar("T")
 
 
-class Head(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class CassetteHead(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The first line."""
 
     cassette: Literal[1]
@@ -78,7 +78,7 @@ class Played(NamedTuple):
 class Cassette(NamedTuple):
     """The content of a file."""
 
-    head: Head
+    head: CassetteHead
     played: Sequence[Played]
 
     @property
@@ -96,7 +96,7 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     event: Event
 
 
-_head = msgspec.json.Decoder(Head)
+_head = msgspec.json.Decoder(CassetteHead)
 _line = msgspec.json.Decoder(_Line)
 _to_json = msgspec.json.Encoder().encode
 
@@ -107,9 +107,9 @@ def make_head(
     measured_from: int | None,
     request_digest: str = "",
     request: dict[str, Any] | None = None,
-) -> Head:
+) -> CassetteHead:
     """Return the head of a new cassette."""
-    return Head(
+    return CassetteHead(
         VERSION,
         f"seseragi {__version__}",
         model,
@@ -119,7 +119,7 @@ def make_head(
     )
 
 
-def render_head(head: Head) -> bytes:
+def render_head(head: CassetteHead) -> bytes:
     """Encode the first line."""
     return _to_json(head) + b"\n"
 
@@ -239,6 +239,6 @@ class _Order:
         return ""
 
 
-def render_tape(head: Head, played: Iterable[Played]) -> bytes:
+def render_tape(head: CassetteHead, played: Iterable[Played]) -> bytes:
     """Encode a whole file."""
     return render_head(head) + b"".join(render_event(event, at) for at, event in played)

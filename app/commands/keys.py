@@ -23,7 +23,7 @@ from ..identity.keys_file import KeysFile, KeysUnusable, change_keys_file, read_
 from ..identity.principal import Role
 from ..ledger.limits import UsageLimits
 from ..settings import SettingsError, load_identity
-from ..settings.failure import check_origins, reason, suggest
+from ..settings.convert import check_origins, explain, suggest
 
 KEYS_FILE = "keys.json"
 """The default keys file."""
@@ -175,7 +175,7 @@ def _read_options(options: argparse.Namespace, key: str) -> KeyConfig:
     try:
         return msgspec.convert(msgspec.to_builtins(fields), KeyConfig)
     except msgspec.ValidationError as error:
-        place, detail = reason(error)
+        place, detail = explain(error, KeyConfig)
         field = re.sub(r"\W.*", "", place.removeprefix("."))
         raise SettingsError(_describe_error(field, detail)) from None
 
@@ -186,7 +186,7 @@ def _read_limits(options: argparse.Namespace) -> UsageLimits:
     try:
         limits = msgspec.convert(fields, UsageLimits, strict=False)
     except msgspec.ValidationError as error:
-        place, detail = reason(error)
+        place, detail = explain(error, UsageLimits)
         raise _unusable(place.removeprefix("."), fields, detail) from None
     for name in fields:
         if getattr(limits, name) is None:  # of the text "null"

@@ -19,7 +19,7 @@ from ..records.reports import BY, LISTED, latest, report, tenants_of
 from ..records.rows import today
 from ..records.schema import SUMS
 from ..settings import SettingsError, load_scalar
-from ..settings.failure import suggest
+from ..settings.convert import suggest
 
 MOST_LISTED = 100_000
 

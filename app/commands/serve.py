@@ -15,9 +15,8 @@ from ..reload import Configuration, warn_of_limits
 from ..server.server import allow_files, bind
 from ..server.serving import MAX_CONNECTIONS, fail, run_workers, serve
 from ..settings import Settings, SettingsError
-from ..settings.bootstrap_access import Start, settle_identity
-from ..settings.signing import settle_signing_key
-from ..settings.timeouts import list_ineffective
+from ..settings.access import Start, settle_identity, settle_signing_key
+from ..settings.ineffective import list_ineffective
 from ..telemetry.logs import configure_logs
 from ..upstreams.routes import Upstreams
 

@@ -14,7 +14,7 @@ import httpx2
 from ..errors import CODES
 from ..ledger.money import to_usd
 from ..settings import SettingsError, load_scalar
-from ..settings.scalars import CLIENT_KEY
+from ..settings.load import CLIENT_KEY
 
 FOUND, NOT_FOUND, NOT_TRIED = 0, 1, 2
 

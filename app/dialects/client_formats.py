@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
-from ..errors import RelayError
+from ..errors import CODES, RelayError
 from ..requests import ChatRequest
 from .ag_ui.client.format import CLIENT_FORMAT as AG_UI
 from .anthropic.client.format import CLIENT_FORMAT as ANTHROPIC
@@ -19,20 +20,31 @@ from .openai_responses.client.format import CLIENT_FORMAT as OPENAI_RESPONSES
 from .ui.client.format import CLIENT_FORMAT as UI
 
 
+class Problem(msgspec.Struct, omit_defaults=True):
+    """An error, as `application/problem+json` (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: Annotated[str, Meta(extra_json_schema={"enum": [*CODES]})]
+    retryable: bool
+    request_id: str
+    retry_after_s: float | None = None
+
+
 def _problem(error: RelayError, request_id: str) -> Failure:
-    """Return `application/problem+json` (RFC 9457)."""
-    body: dict[str, object] = {
-        "type": "about:blank",
-        "title": error.title,
-        "status": error.status,
-        "detail": error.message,
-        "code": error.code,
-        "retryable": error.retryable,
-        "request_id": request_id,
-    }
-    if error.retry_after_s is not None:
-        body["retry_after_s"] = error.retry_after_s
-    return Failure(error.status, msgspec.json.encode(body), "application/problem+json")
+    problem = Problem(
+        "about:blank",
+        error.title,
+        error.status,
+        error.message,
+        error.code,
+        error.retryable,
+        request_id,
+        error.retry_after_s,
+    )
+    return Failure(error.status, msgspec.json.encode(problem), "application/problem+json")
 
 
 NATIVE: Final = ClientFormat(

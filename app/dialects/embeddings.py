@@ -61,8 +61,20 @@ class Request(msgspec.Struct, frozen=True):
         return isinstance(self.inputs[0], str)
 
 
-class RequestBody(msgspec.Struct, frozen=True):
-    input: Raw
+_TEXTS: Final = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+_TOKENS: Final = {"type": "array", "items": {"type": "integer"}, "minItems": 1}
+_INPUT: Final = {
+    "anyOf": [
+        {"type": "string"},
+        {**_TEXTS, "maxItems": MAX_INPUTS},
+        _TOKENS,
+        {"type": "array", "items": _TOKENS, "minItems": 1, "maxItems": MAX_INPUTS},
+    ]
+}
+
+
+class EmbeddingsRequest(msgspec.Struct, frozen=True):
+    input: Annotated[Raw, Meta(extra_json_schema=_INPUT)]
     model: str | None = None
     dimensions: Annotated[int, Meta(ge=1, le=65_536)] | None = None
     encoding_format: Literal["float", "base64"] | None = None
@@ -70,7 +82,7 @@ class RequestBody(msgspec.Struct, frozen=True):
     provider_options: dict[str, Any] | None = None
 
 
-_decoder = msgspec.json.Decoder(RequestBody)
+_decoder = msgspec.json.Decoder(EmbeddingsRequest)
 _raw_fields = msgspec.json.Decoder(dict[str, Raw])
 
 
@@ -85,7 +97,7 @@ def parse_request(body: bytes) -> Request:
     rest = {
         name: parse_part(raw, path=name[:80])
         for name, raw in fields.items()
-        if name not in RequestBody.__struct_fields__
+        if name not in EmbeddingsRequest.__struct_fields__
     }
     return Request(
         parsed.model,

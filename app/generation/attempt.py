@@ -195,7 +195,7 @@ class Attempt:
             late = UpstreamError("upstream_timeout", f"upstream {upstream!r} {deadlines.reason()}")
             return self._cut(late)
         except FAILURES as failure:
-            shown = self.target.upstream.redact(_QUERY.sub("?...", str(failure)[:300]))
+            shown = self.target.upstream.redact(_QUERY.sub("?...", str(failure)))[:300]
             log.warning("upstream connection failed", upstream=upstream, error=shown)
             answered = deadlines.taken
             self.billable = self.billable and (answered or was_sent(failure))

@@ -17,7 +17,7 @@ import structlog
 
 from ..cassettes.cassette import (
     MAX_BYTES,
-    Head,
+    CassetteHead,
     Played,
     file_name_of,
     make_head,
@@ -168,7 +168,7 @@ class CassetteRecorder:
         task.add_done_callback(self._tasks.discard)
 
     async def _record(
-        self, event_log: EventLog, record: StreamInfo, cassette: str, head: Head
+        self, event_log: EventLog, record: StreamInfo, cassette: str, head: CassetteHead
     ) -> None:
         stream = record.id
 

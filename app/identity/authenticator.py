@@ -4,15 +4,30 @@ import ssl
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from ..clock import SYSTEM, Clock
 from ..errors import RequestError
 from .config import Identity
-from .credentials import Credentials
-from .issuers import Issuers
 from .keys import Keys
 from .principal import Principal
 from .tokens import Tokens
+
+if TYPE_CHECKING:
+    from .issuers import Issuers
+
+
+class Credentials(Protocol):
+    """One authentication scheme: keys, JWTs of issuers, or the relay's tokens."""
+
+    async def verify(self, credential: str) -> Principal | None:
+        """Return the principal of a credential; None for one of another scheme, or an unknown one.
+
+        Raises:
+            RequestError: `unauthenticated`, it is of this scheme, but invalid or expired. The
+                message has the reason in terms that only help its owner.
+            ServiceError: `overloaded`, it cannot be verified at present.
+        """
 
 
 class Authenticator:
@@ -24,7 +39,7 @@ class Authenticator:
         *,
         keys: Keys | None = None,
         tokens: Tokens | None = None,
-        issuers: Issuers | None = None,
+        issuers: "Issuers | None" = None,
         operators_only: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -57,9 +72,13 @@ class Authenticator:
         keys_file = identity.auth.keys_file
         keys = Keys(identity.keys, None if keys_file is None else Path(keys_file), clock=clock.wall)
         tokens = Tokens(signing_key, find_key=keys.find, clock=clock.wall)
-        issuers = Issuers(
-            identity.issuers, trust=trust, clock=clock.wall, monotonic=clock.monotonic
-        )
+        issuers = None
+        if identity.issuers:
+            from .issuers import Issuers
+
+            issuers = Issuers(
+                identity.issuers, trust=trust, clock=clock.wall, monotonic=clock.monotonic
+            )
         return cls((keys, tokens), keys=keys, tokens=tokens, issuers=issuers, clock=clock.wall)
 
     async def authenticate(self, credential: str) -> Principal:
@@ -93,8 +112,8 @@ class Authenticator:
         """Adopt the keys and issuers of another authenticator; tokens stay valid."""
         if self._keys is not None and other._keys is not None:
             self._keys.become(other._keys)  # in place, since tokens refer to keys
-        if self._issuers is not None:
-            before, self._issuers = self._issuers, other._issuers
+        before, self._issuers = self._issuers, other._issuers
+        if before is not None:
             await before.aclose()
 
     async def aclose(self) -> None:

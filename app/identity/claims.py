@@ -130,8 +130,8 @@ def _read_name(claims: Mapping[str, Any], claim: Claim) -> str | None:
         return str(value)
     if not isinstance(value, str) or not is_visible(value) or len(value) > MAX_VALUE:
         raise refusal(
-            f"its claim {_named(claim)} has to be a text of 1 to {MAX_VALUE} visible characters, "
-            "or a whole number"
+            f"its claim {_named(claim)} must be a string of 1 to {MAX_VALUE} visible characters, "
+            "or an integer"
         )
     return value
 
@@ -162,7 +162,7 @@ def _read_models(claims: Mapping[str, Any], config: IssuerConfig) -> tuple[str, 
         or not all(isinstance(glob, str) and 0 < len(glob) <= MAX_VALUE for glob in globs)
     ):
         raise refusal(
-            f"its claim {_named(config.models_claim)} has to be a list of up to {MAX_MODELS} "
-            "names of models, or a text with spaces between them"
+            f"its claim {_named(config.models_claim)} must be a list of up to {MAX_MODELS} names "
+            "of models, or a string with spaces between them"
         )
     return tuple(globs)

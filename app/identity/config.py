@@ -1,4 +1,4 @@
-"""Settings of authentication. Pure values; `app.settings.identity` parses them."""
+"""Settings of authentication. Pure values; `app.settings.tables` builds them."""
 
 from datetime import datetime
 from typing import Annotated
@@ -12,7 +12,14 @@ from .principal import Role
 Name = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[!-~]+\Z")]
 Owner = Annotated[str, Meta(max_length=256)]
 Glob = Annotated[str, Meta(min_length=1, max_length=200)]
-Origin = Annotated[str, Meta(pattern=r"^https?://[^/\s]+\Z", max_length=300)]
+Origin = Annotated[
+    str,
+    Meta(
+        pattern=r"^https?://[^/\s]+\Z",
+        max_length=300,
+        description="give origins as browsers send them, such as 'https://chat.example.com'",
+    ),
+]
 Url = Annotated[str, Meta(min_length=1, max_length=2000)]
 """Validated by `urls.why_unusable`."""
 # Without a pattern: msgspec 0.22 frees unowned memory for a union of such a str with a list.

@@ -21,10 +21,6 @@ IDENTIFY_S: Final = 10.0
 log = structlog.get_logger("seseragi.identity")
 
 
-class InvalidCaller(ValueError):
-    """A field of a `Caller` is invalid; the message names it and quotes no value."""
-
-
 class Caller(msgspec.Struct, frozen=True):
     """The caller of a request, who owns the streams that it starts.
 
@@ -40,19 +36,6 @@ class Caller(msgspec.Struct, frozen=True):
     """Globs of the models, by public name; None for all."""
     limits: UsageLimits = UNLIMITED
     """The lower of these and `[limits.user]` of the settings applies."""
-
-    def __post_init__(self) -> None:
-        """Validate the limits.
-
-        Raises:
-            InvalidCaller: a limit is invalid.
-        """
-        if self.limits is UNLIMITED:
-            return
-        try:
-            msgspec.convert(_as_builtins(self.limits), UsageLimits)
-        except (TypeError, msgspec.ValidationError) as error:
-            raise InvalidCaller(f"limits: {error}") from None
 
 
 Identify = Callable[[MutableMapping[str, Any]], Awaitable[Caller | str | None]]
@@ -78,8 +61,6 @@ class IdentifyHook:
         try:
             async with asyncio.timeout(IDENTIFY_S) as timeout:
                 caller = await self._identify(scope)
-        except InvalidCaller as error:
-            raise self._failed(str(error)) from None
         except Exception as error:
             if timeout.expired() and isinstance(error, TimeoutError):
                 log.error("identify took too long", hook=self._name, limit_s=IDENTIFY_S)
@@ -113,11 +94,12 @@ def _read(result: object) -> Principal:
     if not isinstance(result, Caller | str):
         raise TypeError(f"it returned {type(result).__name__}")
     caller = Caller(result) if isinstance(result, str) else result
-    caller = msgspec.convert(_as_builtins(caller), Caller)
+    fields = msgspec.to_builtins(caller, builtin_types=(Decimal,))  # such as of an amount of money
+    caller = msgspec.convert(fields, Caller)
     if not is_visible(caller.user):
-        raise TypeError("user has to be of visible characters, at least one")
+        raise TypeError("user must have visible characters only, at least one")
     if caller.tenant and not is_visible(caller.tenant):
-        raise TypeError("tenant has to be of visible characters")
+        raise TypeError("tenant must have visible characters only")
     return Principal(
         tenant=caller.tenant,
         user=caller.user,
@@ -125,11 +107,6 @@ def _read(result: object) -> Principal:
         roles=frozenset(("admin",) if caller.admin else ()),
         user_limits=caller.limits,
     )
-
-
-def _as_builtins(caller: object) -> Any:
-    """Convert a struct to plain values; decimal amounts of money are kept."""
-    return msgspec.to_builtins(caller, builtin_types=(Decimal,))
 
 
 def _place_of(error: Exception) -> str:

@@ -116,11 +116,6 @@ class Keys:
         self._refresh()
         return self._known.principals
 
-    @property
-    def signing_key(self) -> str | None:
-        """The signing key in the file; None if it has none."""
-        return self._known.signing_key
-
     def _refresh(self) -> None:
         """Reread the file if a check is due, and it has changed."""
         if self._file is None:
@@ -144,7 +139,7 @@ class Keys:
 
     def _take(self, reading: Reading, *, again: bool = False) -> None:
         file = reading.file
-        self._known = _collect((*self._configs, *file.keys), signing_key=file.signing_key)
+        self._known = _collect((*self._configs, *file.keys))
         if reading.caution:
             log.warning(reading.caution, file=str(self._file))
         if again:
@@ -180,10 +175,9 @@ class _Known(NamedTuple):
     by_digest: dict[str, _Key]
     by_name: dict[str, _Key]
     principals: tuple[Principal, ...]
-    signing_key: str | None
 
 
-def _collect(configs: Iterable[KeyConfig], *, signing_key: str | None = None) -> _Known:
+def _collect(configs: Iterable[KeyConfig]) -> _Known:
     """Index keys by digest and by name.
 
     Raises:
@@ -193,7 +187,7 @@ def _collect(configs: Iterable[KeyConfig], *, signing_key: str | None = None) ->
     by_name: dict[str, _Key] = {}
     for config in configs:
         if config.name in by_name:
-            raise KeysUnusable(f"there are two keys of the name {config.name!r}; rename one")
+            raise KeysUnusable(f"two keys have the name {config.name!r}; rename one")
         key = _build(config)
         same = by_digest.setdefault(config.sha256, key)
         if same is not key:
@@ -201,7 +195,7 @@ def _collect(configs: Iterable[KeyConfig], *, signing_key: str | None = None) ->
             raise KeysUnusable(f"{names} are the same key (sha256); revoke one")
         by_name[config.name] = key
     principals = tuple(key.principal for key in by_name.values())
-    return _Known(by_digest, by_name, principals, signing_key)
+    return _Known(by_digest, by_name, principals)
 
 
 def _build(config: KeyConfig) -> _Key:
@@ -211,7 +205,7 @@ def _build(config: KeyConfig) -> _Key:
             for text in (config.expires_at, config.created_at)
         )
     except ValueError as error:
-        raise KeysUnusable(f"the key {config.name!r} has a time that is none: {error}") from None
+        raise KeysUnusable(f"the key {config.name!r} has an invalid time: {error}") from None
     principal = Principal(
         tenant=config.tenant,
         user=config.user,

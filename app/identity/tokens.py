@@ -1,37 +1,27 @@
 """Tokens signed by the relay: client secrets, and tokens of one stream.
 
-Both are JWTs (HS256), each signed with a key of its own that HKDF derives from the signing key.
-They depend on the API key that created them and can only narrow it: they lose what it loses,
-and end with it.
+Both are JWTs (HS256), each signed with a key of its own: `token_crypto`. They depend on the API
+key that created them and can only narrow it: they lose what it loses, and end with it.
 """
 
 import re
-import secrets
 import time
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error as Base64Error
+from base64 import urlsafe_b64decode
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any, Final, Literal, Protocol, TypeVar
 
-import jwt
 import msgspec
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from ..errors import RequestError
 from ..ledger.limits import UNLIMITED, UsageLimits, smaller
-from .globs import covers
-from .principal import Principal
+from .principal import Principal, covers
 
 PREFIX: Final = "ek_"
 """The prefix of a client secret, as at OpenAI."""
 
 ISSUER: Final = "seseragi"
-ALGORITHM: Final = "HS256"
 
 MAX_LENGTH: Final = 4096
 """Characters of the longest token: proxies limit header lines and URLs to 8 KiB."""
@@ -39,18 +29,10 @@ MAX_LENGTH: Final = 4096
 REMEMBERED: Final = 4096
 """The maximum number of cached tokens, of about 1 KiB each."""
 
-NONCE_BYTES: Final = 12
+Audience = Literal["client_secret", "stream"]
 
 TokenOwner = tuple[str, str, str, tuple[str, ...] | None, str]
 """Tenant, user, key, origins and the key's id, as in the claims of a client secret."""
-
-_OPTIONS: Final[jwt.types.Options] = {
-    "require": ["exp", "iat", "iss", "aud"],
-    "strict_aud": True,
-    # The expiry is checked at each use, not only at decoding; clocks of replicas differ.
-    "verify_exp": False,
-    "verify_iat": False,
-}
 
 _owner_decoder: msgspec.json.Decoder[TokenOwner] = msgspec.json.Decoder(TokenOwner)
 
@@ -127,12 +109,12 @@ class Tokens:
         clock: Callable[[], float] = time.time,
         max_verdicts: int = REMEMBERED,
     ) -> None:
+        from .token_crypto import TokenCrypto
+
         self._find_key = find_key
         self._clock = clock
         self._max_verdicts = max_verdicts
-        self._secret_key = _derive(signing_key, "client secret")
-        self._stream_key = _derive(signing_key, "stream token")
-        self._cipher = AESGCM(_derive(signing_key, "owner of a stream token"))
+        self._crypto = TokenCrypto(signing_key, ISSUER)
         self._verdicts: OrderedDict[bytes, _Verdict] = OrderedDict()
 
     # Verifying
@@ -162,11 +144,11 @@ class Tokens:
     def _read(self, credential: str) -> _Claims | None:
         """Return the claims of a token, if its signature is valid."""
         if credential.startswith(PREFIX):
-            return self._decode(credential, self._secret_key, "client_secret", _Claims)
+            return self._decode(credential, "client_secret", _Claims)
         form = _FORM.fullmatch(credential)
         if form is None or _unverified_issuer(form[1]) != ISSUER:
             return None
-        claims = self._decode(credential, self._stream_key, "stream", _StreamClaims)
+        claims = self._decode(credential, "stream", _StreamClaims)
         tenant, user, key, origins, key_id = self._reveal(claims)
         return _Claims(
             claims.exp,
@@ -181,30 +163,19 @@ class Tokens:
             may=claims.may,
         )
 
-    def _decode(self, credential: str, key: bytes, audience: str, form: type[T]) -> T:
+    def _decode(self, credential: str, audience: Audience, form: type[T]) -> T:
         token = credential.removeprefix(PREFIX)
-        if not _FORM.fullmatch(token):  # PyJWT also accepts padding
-            raise _forged(credential)
+        # PyJWT also accepts padding.
+        payload = self._crypto.verify(token, audience) if _FORM.fullmatch(token) else None
         try:
-            payload = jwt.decode(
-                token,
-                key,
-                algorithms=[ALGORITHM],
-                audience=audience,
-                issuer=ISSUER,
-                options=_OPTIONS,
-            )
             return msgspec.convert(payload, form)
-        except (jwt.PyJWTError, msgspec.ValidationError):
+        except msgspec.ValidationError:
             raise _forged(credential) from None
 
     def _reveal(self, claims: _StreamClaims) -> TokenOwner:
         try:
-            encrypted = urlsafe_b64decode(claims.who)
-            nonce, data = encrypted[:NONCE_BYTES], encrypted[NONCE_BYTES:]
-            plain = self._cipher.decrypt(nonce, data, claims.stream.encode())
-            return _owner_decoder.decode(plain)
-        except (Base64Error, ValueError, InvalidTag, msgspec.MsgspecError):
+            return _owner_decoder.decode(self._crypto.decrypt(claims.who, claims.stream) or b"")
+        except msgspec.MsgspecError:
             raise _forged("") from None
 
     def _remember(self, digest: bytes, claims: _Claims) -> _Verdict:
@@ -305,8 +276,7 @@ class Tokens:
             expires_at = min(expires_at, principal.expires_at)
         token = PREFIX + self._sign(
             {name: value for name, value in payload.items() if value is not None},
-            self._secret_key,
-            audience="client_secret",
+            "client_secret",
             expires_at=self.latest(principal, expires_at),
         )
         if len(token) > MAX_LENGTH:
@@ -337,12 +307,10 @@ class Tokens:
             origins,
             principal.key_id,
         )
-        nonce = secrets.token_bytes(NONCE_BYTES)
-        encrypted = self._cipher.encrypt(nonce, msgspec.json.encode(owner), stream.encode())
+        who = self._crypto.encrypt(msgspec.json.encode(owner), stream)
         return self._sign(
-            {"stream": stream, "may": may, "who": urlsafe_b64encode(nonce + encrypted).decode()},
-            self._stream_key,
-            audience="stream",
+            {"stream": stream, "may": may, "who": who},
+            "stream",
             expires_at=self.latest(principal, expires_at),
         )
 
@@ -373,23 +341,15 @@ class Tokens:
             principal.origins,
         )
 
-    def _sign(self, claims: dict[str, Any], key: bytes, *, audience: str, expires_at: float) -> str:
-        now = self._clock()
-        payload = {"iss": ISSUER, "aud": audience, "exp": expires_at, "iat": now, **claims}
-        return jwt.encode(payload, key, algorithm=ALGORITHM)
-
-
-def _derive(signing_key: str, purpose: str) -> bytes:
-    """Derive a key for one purpose (RFC 5869)."""
-    info = f"seseragi {purpose}".encode()
-    return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(signing_key.encode())
+    def _sign(self, claims: dict[str, Any], audience: Audience, *, expires_at: float) -> str:
+        return self._crypto.sign({"exp": expires_at, "iat": self._clock(), **claims}, audience)
 
 
 def _unverified_issuer(payload: str) -> str:
     try:
         data = urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
         return msgspec.json.decode(data, type=_Issuer).iss
-    except (Base64Error, ValueError, msgspec.MsgspecError, RecursionError):
+    except (ValueError, msgspec.MsgspecError, RecursionError):
         return ""
 
 

@@ -9,6 +9,13 @@ from msgspec import Meta
 from .limits import UNLIMITED, UsageLimits
 
 UsdPerMillion = Annotated[float, Meta(ge=0, le=10**6)]
+Version = Annotated[
+    str,
+    Meta(
+        pattern=r"^[!-~]([ -~]{0,38}[!-~])?$",
+        description="give 1 to 40 visible ASCII characters",
+    ),
+]
 
 
 class TokenPrices(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -42,7 +49,7 @@ class PriceConfig(TokenPrices, frozen=True, forbid_unknown_fields=True, kw_only=
     request: Annotated[float, Meta(ge=0, le=1000)] = 0
     """USD per call."""
     tiers: Annotated[tuple[PriceTier, ...], Meta(max_length=20)] = ()
-    version: Annotated[str, Meta(pattern=r"^[!-~]([ -~]{0,38}[!-~])?$")] | None = None
+    version: Version | None = None
     """The version of this price in records; None: a digest of the table."""
 
 

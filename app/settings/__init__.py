@@ -3,7 +3,7 @@
 The result is one frozen value, built once. No other module reads the environment or the file.
 """
 
-from .failure import SettingsError
+from .convert import SettingsError
 from .load import load_identity, load_scalar, load_settings
 from .values import Settings
 

@@ -1,4 +1,4 @@
-"""Base URLs, headers and query parameters of upstreams: substitution and validation."""
+"""Validation of the base URLs, headers and query parameters of upstreams."""
 
 import re
 from collections.abc import Mapping
@@ -8,8 +8,7 @@ import httpx2
 
 from ..dialects.upstream_format import MODEL
 from ..upstreams.presets import PLACES, Preset
-from .failure import SettingsError
-from .tables import UpstreamTable
+from .convert import SettingsError
 
 KEY_HEADERS = ("authorization", "api-key", "x-api-key", "x-goog-api-key")
 OWN_HEADERS = ("content-length", "transfer-encoding", "expect")
@@ -17,50 +16,8 @@ OWN_HEADERS = ("content-length", "transfer-encoding", "expect")
 KEY_QUERIES = ("key", "api_key", "api-key", "apikey", "token", "access_token")
 
 
-def find_base_url(
-    table: UpstreamTable, preset: Preset, environ: Mapping[str, str], *, place: str
-) -> str:
-    """Return the complete base URL, from the table, the variable or the preset."""
-    variable = environ.get(preset.base_url_env or "", "").strip()
-    if table.base_url is not None:
-        url, source = table.base_url, f"{place}.base_url"
-    elif variable and preset.base_url_env is not None:
-        url, source = _from_variable(variable, preset), preset.base_url_env
-    elif preset.base_url is not None:
-        url, source = preset.base_url, place
-    else:
-        hint = f", or set {preset.base_url_env}" if preset.base_url_env else ""
-        raise SettingsError(f"{place}: base_url is missing; set the base URL of the API{hint}")
-    return _check_url(_fill(url, table, preset, environ, place=place), source)
-
-
-def find_base_url_source(
-    table: UpstreamTable, preset: Preset, environ: Mapping[str, str], *, place: str
-) -> str:
-    """Return the setting or variable with the base URL; "" if it is the preset's."""
-    if table.base_url is not None:
-        return f"{place}.base_url"
-    return preset.base_url_env or "" if environ.get(preset.base_url_env or "", "").strip() else ""
-
-
-def find_place(
-    name: str, table: UpstreamTable, preset: Preset, environ: Mapping[str, str], *, place: str
-) -> str:
-    """Return the value of one of `PLACES`, from the table, its variables or the preset."""
-    variables = PLACES[name]
-    candidates = [getattr(table, name), *(environ.get(variable) for variable in variables)]
-    value = next((value.strip() for value in candidates if value), preset.defaults.get(name))
-    if value is None:
-        raise SettingsError(f"{place}: {name} is missing; give it, or set {' or '.join(variables)}")
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:-]*", value):
-        raise SettingsError(
-            f"{place}: {name} cannot be used: letters, digits and '-', '.', '_', ':' only"
-        )
-    return value
-
-
-def _from_variable(url: str, preset: Preset) -> str:
-    """Complete the variable's value, which may be a bare host for some presets."""
+def complete_url(url: str, preset: Preset) -> str:
+    """Complete the value of a variable, which may be a bare host for some presets."""
     url = url.rstrip("/")
     if preset.port is not None:
         url = _complete_host(url, preset.port)
@@ -86,20 +43,8 @@ def _complete_host(host: str, port: int) -> str:
     return f"http://{host}{slash}{path}"
 
 
-def _fill(
-    url: str, table: UpstreamTable, preset: Preset, environ: Mapping[str, str], *, place: str
-) -> str:
-    if "{location_host}" in url:
-        location = find_place("location", table, preset, environ, place=place)
-        url = url.replace("{location_host}", _google_host(location))
-    for name in PLACES:
-        mark = "{" + name + "}"
-        if mark in url:
-            url = url.replace(mark, find_place(name, table, preset, environ, place=place))
-    return url
-
-
-def _google_host(location: str) -> str:
+def google_host(location: str) -> str:
+    """Return the host of Vertex AI in a location."""
     match location:
         case "global":
             return "aiplatform.googleapis.com"
@@ -109,7 +54,12 @@ def _google_host(location: str) -> str:
             return f"{location}-aiplatform.googleapis.com"
 
 
-def _check_url(url: str, source: str) -> str:
+def check_url(url: str, source: str) -> str:
+    """Return a base URL without a slash at the end.
+
+    Raises:
+        SettingsError: it is invalid.
+    """
     url = url.strip().rstrip("/")
     try:
         parts = urlsplit(url)
@@ -148,8 +98,6 @@ def check_headers(headers: Mapping[str, str], source: str) -> Mapping[str, str]:
             raise SettingsError(f"{source}: {name!r} is not a header name")
         if name.lower() in KEY_HEADERS:
             raise SettingsError(f"{source}.{name}: put the key into key_env, and say how in auth")
-        if name.lower() in found:
-            raise SettingsError(f"{source}: {name!r} occurs twice")
         if name.lower() in OWN_HEADERS:
             raise SettingsError(f"{source}.{name}: the relay sets this header itself")
         if not re.fullmatch(r"[ -~]*", value):

@@ -1,27 +1,43 @@
-"""Loading of settings from all sources."""
+"""Reading of settings: a TOML file, the environment, the command line."""
 
+import ipaddress
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ..identity.config import Identity
 from ..ledger.config import LedgerConfig
-from ..upstreams.options import SAFE_WORD
-from .failure import SettingsError
-from .identity import build_identity
-from .limits import build_limits
-from .network import check_network
-from .prices import build_prices
-from .replayed import stand_in
-from .routes import build_routes
-from .scalars import CONFIG, PREFIX, check_keys, convert, from_environment
-from .upstreams import DEMO, Common, build_upstreams
-from .values import Settings
+from ..telemetry.logs import LOGGERS
+from .convert import SettingsError, check_origins, explain, suggest
+from .libraries import check_network
+from .tables import IDENTITY, PREFIX, build_identity, build_limits, build_prices, build_routes
+from .upstreams import DEMO, build_upstreams
+from .values import LISTS, SCALARS, Settings
 
 CONFIG_FILE = "seseragi.toml"
+CONFIG = f"{PREFIX}CONFIG"
+"""The path of the file; not a setting of the file itself."""
+CLIENT_KEY = f"{PREFIX}KEY"
+"""Not a setting: the API key of `seseragi doctor`, which a relay on the same machine ignores."""
+
+_TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+
+# Kubernetes sets such variables in every pod for a service named "seseragi".
+_KUBERNETES = re.compile(rf"{PREFIX}(SERVICE_.*|PORT_\d+_.*)")
+
+
+class Sources(NamedTuple):
+    """The content of the file and the environment."""
+
+    table: dict[str, Any]
+    where: str
+    """The prefix of the file's settings in messages."""
+    environ: Mapping[str, str]
+    """The variables that are not empty."""
 
 
 def load_settings(
@@ -38,32 +54,32 @@ def load_settings(
     Raises:
         SettingsError: a file, a key or a value is invalid.
     """
-    environ = {name: value for name, value in environ.items() if value.strip()}
+    table, where, environ = sources = _read_sources(environ, config)
     check_network(environ)
-    table, where = _find_file(environ, config)
     upstreams, routes = table.pop("upstream", {}), table.pop("route", [])
-    identity = build_identity(table, environ, where=where)
-    limits = build_limits(table, where=where)
-    prices = build_prices(table.pop("price", []), where=where)
-    check_keys(table, where)
-    values = {name: convert(name, value, f"{where}{name}") for name, value in table.items()}
-    values |= from_environment(environ)
+    identity = build_identity(*sources)
+    limits = build_limits(table, where)
+    prices = build_prices(table.pop("price", []), where)
+    for key in table:
+        if key not in SCALARS:
+            raise SettingsError(f"{where}unknown key {key!r}{suggest(key, SCALARS)}")
+    values = {name: _convert(name, value, f"{where}{name}") for name, value in table.items()}
+    values |= _read_variables(environ)
     for name, value in (overrides or {}).items():
-        values[name] = convert(name, value, f"--{name.replace('_', '-')}")
-    common = Common(values.get("url_schemes", Settings().url_schemes))
-    # With a restricted set of models or clients.
-    if routes or not values.get("passthrough", True) or identity.configured:
-        common = common._replace(options=(SAFE_WORD,))
-    if values.get("record_cassettes") == "replay" and values.get("cassettes"):
-        environ |= stand_in(Path(values["cassettes"]), environ)
-    values["upstreams"] = build_upstreams(upstreams, environ, where=where, common=common)
-    ledger = LedgerConfig(limits=limits, prices=prices)
-    settings = Settings(**values, identity=identity, ledger=ledger)
-    demo = (DEMO,) if settings.demo else ()
-    built = build_routes(
-        routes, (*settings.upstreams, *demo), attempts=settings.attempts, where=where
+        values[name] = _convert(name, value, f"--{name.replace('_', '-')}")
+    settings = Settings(
+        **values, identity=identity, ledger=LedgerConfig(limits=limits, prices=prices)
     )
-    return msgspec.structs.replace(settings, routes=built)
+    settings = msgspec.structs.replace(
+        settings,
+        upstreams=build_upstreams(
+            upstreams, environ, settings, where, restricted=bool(routes) or identity.configured
+        ),
+    )
+    targets = (*settings.upstreams, *((DEMO,) if settings.demo else ()))
+    return msgspec.structs.replace(
+        settings, routes=build_routes(routes, targets, attempts=settings.attempts, where=where)
+    )
 
 
 def load_identity(environ: Mapping[str, str], *, config: str | None = None) -> Identity:
@@ -74,9 +90,7 @@ def load_identity(environ: Mapping[str, str], *, config: str | None = None) -> I
     Raises:
         SettingsError: the file, or this part of it, is invalid.
     """
-    environ = {name: value for name, value in environ.items() if value.strip()}
-    table, where = _find_file(environ, config)
-    return build_identity(table, environ, where=where)
+    return build_identity(*_read_sources(environ, config))
 
 
 def load_scalar(name: str, environ: Mapping[str, str], *, config: str | None = None) -> Any:
@@ -85,27 +99,27 @@ def load_scalar(name: str, environ: Mapping[str, str], *, config: str | None = N
     Raises:
         SettingsError: the file, or this part of it, is invalid.
     """
-    environ = {key: value for key, value in environ.items() if value.strip()}
-    table, where = _find_file(environ, config)
+    table, where, environ = _read_sources(environ, config)
     variable = f"{PREFIX}{name.upper()}"
     if variable in environ:
-        return convert(name, environ[variable], f"the environment variable {variable}")
-    return convert(name, table[name], f"{where}{name}") if name in table else None
+        return _convert(name, environ[variable], f"the environment variable {variable}")
+    return _convert(name, table[name], f"{where}{name}") if name in table else None
 
 
-def _find_file(environ: Mapping[str, str], config: str | None) -> tuple[dict[str, Any], str]:
-    """Return the content of the file, and the prefix of its settings in messages."""
+def _read_sources(environ: Mapping[str, str], config: str | None) -> Sources:
+    environ = {name: value for name, value in environ.items() if value.strip()}
     path = config or environ.get(CONFIG)
     if path is None and not Path(CONFIG_FILE).is_file():
-        return {}, ""
+        return Sources({}, "", environ)
     path = path or CONFIG_FILE
-    return _read_file(path), f"{path}: "
+    return Sources(_read_file(path), f"{path}: ", environ)
 
 
 def _read_file(path: str) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
-            return tomllib.load(file)
+            table: dict[str, Any] = msgspec.to_builtins(tomllib.load(file))  # times to strings
+            return table
     except FileNotFoundError:
         raise SettingsError(f"{path}: file not found; check --config") from None
     except OSError as error:
@@ -114,3 +128,70 @@ def _read_file(path: str) -> dict[str, Any]:
         raise SettingsError(f"{path}: invalid TOML: {error}") from None
     except RecursionError:
         raise SettingsError(f"{path}: nested too deeply") from None
+
+
+def _read_variables(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the scalars from environment variables."""
+    values = {}
+    for variable, value in environ.items():
+        if not variable.startswith(PREFIX) or variable in (CONFIG, CLIENT_KEY, *IDENTITY.values()):
+            continue
+        name = variable.removeprefix(PREFIX).lower()
+        if _KUBERNETES.fullmatch(variable) or (name == "port" and "://" in value):
+            continue
+        if name not in SCALARS:
+            known = [f"{PREFIX}{scalar.upper()}" for scalar in SCALARS]
+            raise SettingsError(
+                f"the environment variable {variable} is unknown{suggest(variable, known)}"
+            )
+        values[name] = _convert(name, value, f"the environment variable {variable}")
+    return values
+
+
+def _convert(name: str, value: Any, where: str) -> Any:
+    """Convert one scalar; strings (from variables, the command line) are parsed as its type."""
+    raw = value
+    if name == "log_levels":
+        raw = _parse_levels(value) if isinstance(value, str) else value
+    elif name in LISTS and isinstance(value, str):
+        raw = [item.strip() for item in value.split(",") if item.strip()]
+    shown = "it" if "@" in str(value) else repr(value)  # a URL may contain a password
+    try:
+        converted = msgspec.convert(raw, _TYPES[name], strict=not isinstance(value, str))
+    except msgspec.ValidationError as error:
+        _, message = explain(error, _TYPES[name])
+        raise SettingsError(f"{where}: {shown} cannot be used: {message}") from None
+    match name:
+        case "cors_origins":
+            check_origins(converted, where, others=("*", "null"))
+        case "trusted_proxies":
+            _check_networks(converted, where)
+        case "log_levels":
+            _check_loggers(converted, where)
+    return converted
+
+
+def _parse_levels(text: str) -> dict[str, str]:
+    """Parse the levels of `seseragi.generation=debug, uvicorn.error=info`."""
+    rows = [row.partition("=") for row in text.split(",") if row.strip()]
+    return {name.strip(): level.strip() for name, _, level in rows}
+
+
+def _check_loggers(levels: Mapping[str, str], where: str) -> None:
+    for name in levels:
+        if name.partition(".")[0] == "seseragi" and name not in LOGGERS:
+            raise SettingsError(
+                f"{where}: unknown logger {name!r}{suggest(name, LOGGERS)}; "
+                f"loggers: {', '.join(LOGGERS)}"
+            )
+
+
+def _check_networks(networks: tuple[str, ...], where: str) -> None:
+    for network in networks:
+        try:
+            ipaddress.ip_network(network)
+        except ValueError:
+            raise SettingsError(
+                f"{where}: {network!r} cannot be used: give the address of a proxy, or a network "
+                "such as '10.0.0.0/8'"
+            ) from None

@@ -1,63 +1,232 @@
-"""Schema of the file's `[upstream.NAME]` tables."""
+"""The tables of the file, except `[upstream.NAME]`: credentials, limits, prices, routes."""
 
-from collections.abc import Sequence
-from typing import Annotated, Any, get_args
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
 
-from ..upstreams.credentials import Auth
-from .failure import SettingsError, reason, suggest
-from .values import SCHEME
+from ..generation.retry import TargetPolicy
+from ..identity.config import ALGORITHMS, AuthConfig, Identity, IssuerConfig, KeyConfig
+from ..identity.principal import is_visible
+from ..identity.urls import why_unusable
+from ..ledger.config import LimitsConfig, PriceConfig
+from ..ledger.limits import UNLIMITED, UsageLimits
+from ..upstreams.endpoints import Upstream
+from ..upstreams.routes import Route
+from ..upstreams.targets import Target
+from .convert import SettingsError, check_origins, convert, convert_rows, suggest
+from .upstreams import how_to_add
+from .values import Attempts, Count, Seconds
 
-Text = Annotated[str, Meta(min_length=1)]
-"""For values where an empty string would be mistaken for absence."""
+PREFIX: Final = "SESERAGI_"
+IDENTITY: Final = {name: f"{PREFIX}{name.upper()}" for name in ("auth", "keys_file", "signing_key")}
+"""The variables of `auth`, and of keys of `[auth]`."""
 
-Scheme = Annotated[str, Meta(pattern=SCHEME)]
-
-
-class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[upstream.NAME]`: a name of a preset, or `preset`, provides the defaults."""
-
-    preset: str | None = None
-    base_url: str | None = None
-    dialect: Text | None = None
-    key_env: Text | None = None
-    key_file: Text | None = None
-    auth: Auth | None = None
-    region: str | None = None
-    project: str | None = None
-    location: str | None = None
-    resource: str | None = None
-    account: str | None = None
-    profile: str | None = None
-    """Of Amazon's shared files."""
-    query: dict[str, str] = {}
-    headers: dict[str, str] = {}
-    models: tuple[Text, ...] = ()
-    default_model: Text | None = None
-    quirks: dict[str, Any] = {}
-    """Of the dialect's own type."""
-    options: tuple[Text, ...] | None = None
-    url_schemes: tuple[Scheme, ...] | None = None
-    max_output_tokens: Annotated[int, Meta(ge=1, le=10**7)] | None = None
-    trace_context: bool = False
+MAX_PRICES: Final = 1000
+MAX_TENANT: Final = 256
+"""Characters of a tenant's name."""
 
 
-def read_upstream_table(raw: Any, place: str) -> UpstreamTable:
-    """Parse one table; `place` is its path."""
-    check_known(raw, UpstreamTable.__struct_fields__, place)
-    try:
-        return msgspec.convert(raw, UpstreamTable)
-    except msgspec.ValidationError as error:
-        key, message = reason(error)
-        if key == ".auth":  # which may be a key, by mistake
-            message = f"use {', '.join(map(repr, get_args(Auth)))}"
-        raise SettingsError(f"{place}{key}: {message}") from None
+class LimitsTable(UsageLimits, frozen=True):
+    """`[limits]`: limits of the relay, and the defaults for accounts."""
+
+    tenant: UsageLimits = UNLIMITED
+    key: UsageLimits = UNLIMITED
+    user: UsageLimits = UNLIMITED
+    max_output_tokens: Annotated[int, Meta(ge=1, le=10**7)] = LimitsConfig().max_output_tokens
 
 
-def check_known(raw: Any, known: Sequence[str], place: str) -> None:
-    """Refuse unknown keys of a table; other types are left to its parser."""
-    for key in raw if isinstance(raw, dict) else ():
-        if key not in known:
-            raise SettingsError(f"{place}: unknown key {key!r}{suggest(key, known)}")
+class TargetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One target: `model` is `upstream/model`. Missing fields default to the route's."""
+
+    model: str
+    order: Count | None = None
+    weight: Annotated[float, Meta(ge=0, le=1_000_000)] | None = None
+    attempts: Attempts | None = None
+    connect_timeout_s: Seconds | None = None
+    first_event_timeout_s: Seconds | None = None
+    event_gap_timeout_s: Seconds | None = None
+    idle_timeout_s: Seconds | None = None
+    total_timeout_s: Seconds | None = None
+
+
+TIMEOUTS: Final = tuple(name for name in TargetTable.__struct_fields__ if name.endswith("_s"))
+
+RouteName = Annotated[
+    str,
+    Meta(pattern=r"^[!-~]{1,200}$", description="give 1 to 200 visible ASCII characters"),
+]
+
+
+class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[[route]]`: a public model name, and its targets."""
+
+    name: RouteName
+    targets: Annotated[list[str | TargetTable], Meta(min_length=1, max_length=100)]
+    attempts: Attempts | None = None
+    budget_s: Seconds | None = None
+    record_content: bool = False
+
+
+def build_identity(tables: dict[str, Any], where: str, environ: Mapping[str, str]) -> Identity:
+    """Build the authentication settings; remove their tables from those of the file.
+
+    Raises:
+        SettingsError: a table, a key or a value is invalid.
+    """
+    auth, place = tables.pop("auth", None), f"{where}auth"
+    variables = {name: environ[one] for name, one in IDENTITY.items() if one in environ}
+    if "auth" in variables:
+        auth, place = variables.pop("auth"), f"the environment variable {IDENTITY['auth']}"
+    trusted = auth == "none"
+    if isinstance(auth, str) and not trusted:
+        raise SettingsError(f"{place}: {auth!r} cannot be used: use 'none', or a table [auth]")
+    configured = bool(auth is not None or variables or {"key", "issuer"} & tables.keys())
+    keys = convert_rows(tables.pop("key", []), KeyConfig, f"{where}key")
+    issuers = convert_rows(tables.pop("issuer", []), IssuerConfig, f"{where}issuer")
+    for kind, rows in (("key", keys), ("issuer", issuers)):
+        for number, row in enumerate(rows, 1):
+            check_origins(row.origins, f"{where}{kind}[{number}].origins")
+    _check_issuers(issuers, f"{where}issuer")
+    if trusted and issuers:
+        raise SettingsError(f"{place}: 'none' takes no [[issuer]]: every client may send chats")
+    if trusted and (idle := next((key.name for key in keys if not key.roles), None)):
+        raise SettingsError(
+            f"{place}: with 'none' only operators need keys: give the key {idle!r} the role "
+            "'admin', or remove it"
+        )
+    table = {} if auth is None or trusted else auth
+    return Identity(
+        auth=convert(
+            {**table, **variables} if isinstance(table, dict) else table, AuthConfig, place
+        ),
+        keys=keys,
+        issuers=issuers,
+        trusted=trusted,
+        configured=configured and not trusted,
+    )
+
+
+def _check_issuers(issuers: tuple[IssuerConfig, ...], place: str) -> None:
+    """Refuse issuers whose tokens would all be rejected, or be ambiguous."""
+    seen: dict[str, int] = {}
+    for number, row in enumerate(issuers, 1):
+        here = f"{place}[{number}]"
+        if row.issuer in seen:
+            raise SettingsError(
+                f"{here}.issuer: {row.issuer!r} is also in {place}[{seen[row.issuer]}]; write one "
+                "table with all audiences and algorithms"
+            )
+        seen[row.issuer] = number
+        for name in row.algorithms:
+            if name not in ALGORITHMS:
+                raise SettingsError(
+                    f"{here}.algorithms: {name!r} cannot be used{suggest(name, ALGORITHMS)}; "
+                    f"use algorithms with a public key: {', '.join(ALGORITHMS)}"
+                )
+        # The issuer is only an identifier if `jwks_url` locates its keys.
+        key, url = ("issuer", row.issuer) if row.jwks_url is None else ("jwks_url", row.jwks_url)
+        message = why_unusable(url)
+        if message is None and key == "issuer" and "?" in url:
+            message = "set jwks_url, since it has a query"
+        if message is not None:
+            raise SettingsError(f"{here}.{key}: {message}")
+
+
+def build_limits(tables: dict[str, Any], where: str) -> LimitsConfig:
+    """Build the limits; remove their tables from those of the file.
+
+    Raises:
+        SettingsError: a table, a key or a value is invalid.
+    """
+    table = convert(tables.pop("limits", {}), LimitsTable, f"{where}limits")
+    place = f"{where}tenant"
+    tenants = convert(tables.pop("tenant", {}), dict[str, Any], place)
+    for name in tenants:
+        if not is_visible(name) or len(name) > MAX_TENANT:
+            raise SettingsError(
+                f"{place}: {name[:80]!r} is not a tenant name; give 1 to {MAX_TENANT} "
+                "visible characters"
+            )
+    return LimitsConfig(
+        relay=UsageLimits(**{name: getattr(table, name) for name in UsageLimits.__struct_fields__}),
+        tenant=table.tenant,
+        key=table.key,
+        user=table.user,
+        tenants={
+            name: convert(own, UsageLimits, f"{place}.{name}") for name, own in tenants.items()
+        },
+        max_output_tokens=table.max_output_tokens,
+    )
+
+
+def build_prices(rows: Any, where: str) -> tuple[PriceConfig, ...]:
+    """Build the prices of targets, in order.
+
+    Raises:
+        SettingsError: a table, a key or a value is invalid.
+    """
+    prices = convert_rows(rows, PriceConfig, f"{where}price", label="target")
+    if len(prices) > MAX_PRICES:
+        raise SettingsError(f"{where}price: has {len(prices)} tables; the maximum is {MAX_PRICES}")
+    for number, price in enumerate(prices, 1):
+        place = f"{where}price[{number}] ({price.target[:80]!r})"
+        if not {"/", "*"} & set(price.target):
+            raise SettingsError(
+                f"{place}.target: {price.target!r} matches nothing: write 'upstream/model', such "
+                f"as 'openai/{price.target}', or a glob such as '*/{price.target}'"
+            )
+        if len({tier.above for tier in price.tiers}) < len(price.tiers):
+            raise SettingsError(f"{place}.tiers: two are above the same length")
+    return prices
+
+
+def build_routes(
+    rows: Any, upstreams: Sequence[Upstream], *, attempts: int, where: str
+) -> tuple[Route, ...]:
+    """Build the routes to the configured upstreams.
+
+    Raises:
+        SettingsError: a table, a key or a value is invalid.
+    """
+    by_name = {upstream.name: upstream for upstream in upstreams}
+    routes: dict[str, Route] = {}
+    for table in convert_rows(rows, RouteTable, f"{where}route", label="name"):
+        place = f"{where}route {table.name!r}"
+        if table.name in routes:
+            raise SettingsError(f"{place}: the name is used twice")
+        targets = []
+        for index, row in enumerate(table.targets):
+            target = TargetTable(row) if isinstance(row, str) else row
+            here = f"{place}: targets[{index}]"
+            upstream, model = _find_upstream(target.model, by_name, here)
+            # Targets with a weight share the first place; the others follow in list order.
+            policy = TargetPolicy(
+                order=target.order or (index + 1 if target.weight is None else 1),
+                weight=1.0 if target.weight is None else target.weight,
+                attempts=target.attempts or table.attempts or attempts,
+            )
+            own = {name: value for name in TIMEOUTS if (value := getattr(target, name)) is not None}
+            targets.append(Target(upstream, model, policy, own))
+        routes[table.name] = Route(table.name, tuple(targets), table.budget_s, table.record_content)
+    return tuple(routes.values())
+
+
+def _find_upstream(
+    target: str, upstreams: Mapping[str, Upstream], place: str
+) -> tuple[Upstream, str]:
+    """Return the upstream and the model of a target `upstream/model`."""
+    name, _, model = target.partition("/")
+    upstream, known = upstreams.get(name), f"upstreams: {', '.join(upstreams)}"
+    if not model:
+        raise SettingsError(f"{place}: {target!r} is not of the form upstream/model; {known}")
+    if upstream is None:
+        remedy = how_to_add(name) or f"{known}{suggest(name, upstreams)}"
+        raise SettingsError(f"{place}: {target!r}: unknown upstream; {remedy}")
+    if not upstream.prefixed and model not in upstream.models:
+        raise SettingsError(
+            f"{place}: upstream {name!r} has no model {model!r}; "
+            f"models: {', '.join(upstream.models)}"
+        )
+    return upstream, model

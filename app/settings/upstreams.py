@@ -2,43 +2,95 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
+from ..cassettes.folder import Folder
 from ..demo import EMBEDDING_MODEL, MODELS
 from ..dialects.upstream_format import Quirks
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
+from ..errors import UpstreamError
+from ..upstreams.aws import AwsCredentials
 from ..upstreams.cassettes import CASSETTE
+from ..upstreams.credentials import (
+    Auth,
+    Credentials,
+    CredentialsSource,
+    Key,
+    KeyFile,
+    KeyUnusable,
+    NoCredentials,
+    Secret,
+    check_key,
+)
 from ..upstreams.endpoints import Upstream
-from ..upstreams.presets import PRESETS, UNKNOWN, Preset
-from .base_urls import check_headers, check_query, find_base_url, find_base_url_source
-from .failure import SettingsError, reason, suggest
-from .keys import build_credentials, find_source
-from .tables import UpstreamTable, read_upstream_table
+from ..upstreams.google import GoogleCredentials
+from ..upstreams.options import SAFE_WORD
+from ..upstreams.presets import PLACES, PRESETS, UNKNOWN, Preset
+from .base_urls import check_headers, check_query, check_url, complete_url, google_host
+from .convert import SettingsError, convert, suggest
+from .values import Scheme, Settings
 
-DEMO = Upstream("demo", "http://demo/v1", models=(*MODELS, EMBEDDING_MODEL), prefixed=False)
+DEMO: Final = Upstream("demo", "http://demo/v1", models=(*MODELS, EMBEDDING_MODEL), prefixed=False)
 """The built-in models, which run in this process."""
 
-
-OWN = (DEMO.name, CASSETTE.name)
+OWN: Final = (DEMO.name, CASSETTE.name)
 """The names of upstreams within this process."""
 
+REPLAYED_KEY: Final = "replayed"
+REPLAYED_URL: Final = "http://127.0.0.1:9"
+"""A port without a server: `discard` (RFC 863)."""
 
-class Common(NamedTuple):
-    """Defaults for all upstreams, which their tables override."""
+Text = Annotated[str, Meta(min_length=1)]
+"""For values where an empty string would be mistaken for absence."""
 
-    url_schemes: tuple[str, ...]
-    options: tuple[str, ...] | None = None
+
+class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[upstream.NAME]`: a name of a preset, or `preset`, provides the defaults."""
+
+    preset: str | None = None
+    base_url: str | None = None
+    dialect: Text | None = None
+    key_env: Text | None = None
+    key_file: Text | None = None
+    auth: Auth | None = None
+    region: str | None = None
+    project: str | None = None
+    location: str | None = None
+    resource: str | None = None
+    account: str | None = None
+    profile: str | None = None
+    """Of Amazon's shared files."""
+    query: dict[str, str] = {}
+    headers: dict[str, str] = {}
+    models: tuple[Text, ...] = ()
+    default_model: Text | None = None
+    quirks: dict[str, Any] = {}
+    """Of the dialect's own type."""
+    options: tuple[Text, ...] | None = None
+    url_schemes: tuple[Scheme, ...] | None = None
+    max_output_tokens: Annotated[int, Meta(ge=1, le=10**7)] | None = None
+    trace_context: bool = False
 
 
 def build_upstreams(
-    tables: Any, environ: Mapping[str, str], *, where: str, common: Common
+    tables: Any, environ: Mapping[str, str], settings: Settings, where: str, *, restricted: bool
 ) -> tuple[Upstream, ...]:
-    """Build the upstreams of the file, then those that variables add."""
+    """Build the upstreams of the file, then those that variables add.
+
+    `restricted`: whether clients are limited to a set of models, or have to authenticate.
+
+    Raises:
+        SettingsError: a table, a key or a value is invalid.
+    """
+    if settings.record_cassettes == "replay" and settings.cassettes:
+        environ = {**environ, **_replace_keys(Path(settings.cassettes), environ)}
     if not isinstance(tables, dict):
         raise SettingsError(f"{where}upstream: write tables such as [upstream.openai]")
-    upstreams = []
+    builders = []
     for name, raw in tables.items():
         place = f"{where}upstream.{name}"
         if not re.fullmatch(r"[a-z0-9][a-z0-9_.-]*", name) or name in OWN:
@@ -46,30 +98,22 @@ def build_upstreams(
                 f"{place}: an upstream's name is made of a-z, 0-9, '_', '.' and '-', "
                 f"and is not {' or '.join(map(repr, OWN))}"
             )
-        table = read_upstream_table(raw, place)
-        upstreams.append(_build(name, table, environ, place=place, common=common))
+        table = convert(raw, UpstreamTable, place)
+        if table.preset is not None and table.preset not in PRESETS:
+            raise SettingsError(
+                f"{place}.preset: unknown preset {table.preset!r}"
+                f"{suggest(table.preset, PRESETS)}; presets: {', '.join(PRESETS)}"
+            )
+        preset = PRESETS.get(table.preset or name, UNKNOWN)
+        builders.append(_Builder(name, table, preset, environ, place))
     for name, preset in PRESETS.items():
-        if name not in tables and _is_wanted(preset, environ):
-            place = f"upstream {name!r}"
-            upstreams.append(_build(name, UpstreamTable(), environ, place=place, common=common))
-    return tuple(upstreams)
-
-
-def _is_wanted(preset: Preset, environ: Mapping[str, str]) -> bool:
-    """Return whether the environment alone is sufficient to use a provider."""
-    key = any(environ.get(variable) for variable in preset.key_env)
-    url = bool(environ.get(preset.base_url_env or ""))
-    match preset.added_by:
-        case "key":
-            return key
-        case "URL":
-            return url
-        case "key or URL":
-            return key or url
-        case "key and URL":
-            return key and url
-        case "table":
-            return False
+        if name not in tables and _is_added(preset, environ):
+            builders.append(_Builder(name, UpstreamTable(), preset, environ, f"upstream {name!r}"))
+    safe = restricted or not settings.passthrough
+    return tuple(
+        one.build(options=(SAFE_WORD,) if safe else None, url_schemes=settings.url_schemes)
+        for one in builders
+    )
 
 
 def how_to_add(name: str) -> str | None:
@@ -78,74 +122,178 @@ def how_to_add(name: str) -> str | None:
     if preset is None:
         return None
     table = f"write [upstream.{name}]"
-    key, url = " or ".join(preset.key_env), preset.base_url_env
-    match preset.added_by:
-        case "key" | "key or URL":
-            return f"set {key}, or {table}"
-        case "key and URL":
-            return f"set {key} and {url}, or {table}"
-        case "URL":
-            return f"set {url}, or {table}"
-        case "table":
-            return table
+    if preset.added_by == "table":
+        return table
+    variables = preset.added_by.replace("key", " or ".join(preset.key_env))
+    return f"set {variables.replace('URL', preset.base_url_env or '')}, or {table}"
 
 
-def _build(
-    name: str, table: UpstreamTable, environ: Mapping[str, str], *, place: str, common: Common
-) -> Upstream:
-    if table.preset is not None and table.preset not in PRESETS:
-        raise SettingsError(
-            f"{place}.preset: unknown preset {table.preset!r}{suggest(table.preset, PRESETS)}; "
-            f"presets: {', '.join(PRESETS)}"
-        )
-    preset = PRESETS.get(table.preset or name, UNKNOWN)
-    dialect = table.dialect or preset.dialect
-    if dialect not in UPSTREAM_FORMATS:
-        raise SettingsError(
-            f"{place}.dialect: unknown dialect {dialect!r}{suggest(dialect, UPSTREAM_FORMATS)}; "
-            f"dialects: {', '.join(UPSTREAM_FORMATS)}"
-        )
-    # A host other than the provider's own may need no key.
-    own_host = table.base_url is None and not environ.get(preset.base_url_env or "")
-    needed = own_host and (preset.base_url or "").startswith("https:")
-    credentials = build_credentials(table, preset, environ, place=place, needed=needed)
-    return Upstream(
-        name=name,
-        base_url=find_base_url(table, preset, environ, place=place),
-        dialect=dialect,
-        credentials=credentials,
-        query=check_query({**preset.query, **table.query}, f"{place}.query"),
-        headers={**preset.headers, **check_headers(table.headers, f"{place}.headers")},
-        quirks=_quirks(table, preset, dialect=dialect, own_host=own_host, place=place),
-        models=table.models,
-        default_model=table.default_model or (None if table.models else preset.default_model),
-        lists_models=preset.lists_models,
-        options=common.options if table.options is None else table.options,
-        url_schemes=common.url_schemes if table.url_schemes is None else table.url_schemes,
-        credentials_source=find_source(credentials, table, preset, environ, place=place),
-        base_url_source=find_base_url_source(table, preset, environ, place=place),
-        max_output_tokens=table.max_output_tokens,
-        trace_context=table.trace_context,
-    )
+def _is_added(preset: Preset, environ: Mapping[str, str]) -> bool:
+    """Return whether the environment alone is sufficient to use a provider."""
+    key = any(variable in environ for variable in preset.key_env)
+    url = preset.base_url_env in environ
+    added = {"key": key, "URL": url, "key or URL": key or url, "key and URL": key and url}
+    return added.get(preset.added_by, False)
 
 
-def _quirks(
-    table: UpstreamTable, preset: Preset, *, dialect: str, own_host: bool, place: str
-) -> Quirks | None:
-    """Convert the quirks to the dialect's type; the preset's are the defaults."""
-    known: Mapping[str, object] = {}
-    if preset.dialect == dialect:
-        known = {**preset.quirks, **(preset.host_quirks if own_host else {})}
-    kind = UPSTREAM_FORMATS[dialect].quirks
-    for key in table.quirks:
-        if key not in kind.__struct_fields__:
+def _replace_keys(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return variables that add the providers of recorded cassettes, for replay without keys.
+
+    Requests have to select the same targets as when they were recorded.
+    """
+    found: dict[str, str] = {}
+    for name in Folder(folder).upstreams():
+        preset = PRESETS.get(name)
+        if preset is None or any(variable in environ for variable in preset.key_env):
+            continue
+        if preset.key_env:
+            found[preset.key_env[0]] = REPLAYED_KEY
+        if preset.base_url_env is not None and preset.base_url_env not in environ:
+            found[preset.base_url_env] = REPLAYED_URL
+    return found
+
+
+class _Builder(NamedTuple):
+    """Builds one upstream from its table, its preset and variables that are not empty."""
+
+    name: str
+    table: UpstreamTable
+    preset: Preset
+    environ: Mapping[str, str]
+    place: str
+
+    def build(self, *, options: tuple[str, ...] | None, url_schemes: tuple[str, ...]) -> Upstream:
+        """Build it; `options` and `url_schemes` are the defaults."""
+        table, preset, place = self.table, self.preset, self.place
+        dialect = table.dialect or preset.dialect
+        if dialect not in UPSTREAM_FORMATS:
             raise SettingsError(
-                f"{place}.quirks: unknown key {key!r}{suggest(key, kind.__struct_fields__)}"
+                f"{place}.dialect: unknown dialect {dialect!r}"
+                f"{suggest(dialect, UPSTREAM_FORMATS)}; dialects: {', '.join(UPSTREAM_FORMATS)}"
             )
-    if not known and not table.quirks:
-        return None
-    try:
-        return msgspec.convert({**known, **table.quirks}, kind)
-    except msgspec.ValidationError as error:
-        key, message = reason(error)
-        raise SettingsError(f"{place}.quirks{key}: {message}") from None
+        # A host other than the provider's own may need no key.
+        own_host = table.base_url is None and preset.base_url_env not in self.environ
+        needed = own_host and (preset.base_url or "").startswith("https:")
+        credentials, credentials_source = self._find_credentials(needed=needed)
+        base_url, base_url_source = self._find_base_url()
+        return Upstream(
+            name=self.name,
+            base_url=base_url,
+            dialect=dialect,
+            credentials=credentials,
+            query=check_query({**preset.query, **table.query}, f"{place}.query"),
+            headers={**preset.headers, **check_headers(table.headers, f"{place}.headers")},
+            quirks=self._convert_quirks(dialect, own_host=own_host),
+            models=table.models,
+            default_model=table.default_model or (None if table.models else preset.default_model),
+            lists_models=preset.lists_models,
+            options=options if table.options is None else table.options,
+            url_schemes=url_schemes if table.url_schemes is None else table.url_schemes,
+            credentials_source=credentials_source,
+            base_url_source=base_url_source,
+            max_output_tokens=table.max_output_tokens,
+            trace_context=table.trace_context,
+        )
+
+    def _find_base_url(self) -> tuple[str, str]:
+        """Return the base URL, and its setting or variable; "" for the preset's."""
+        table, preset, variable = self.table, self.preset, self.preset.base_url_env
+        if table.base_url is not None:
+            url, source = table.base_url, f"{self.place}.base_url"
+        elif variable is not None and variable in self.environ:
+            url, source = complete_url(self.environ[variable].strip(), preset), variable
+        elif preset.base_url is not None:
+            url, source = preset.base_url, ""
+        else:
+            hint = f", or set {variable}" if variable else ""
+            raise SettingsError(
+                f"{self.place}: base_url is missing; set the base URL of the API{hint}"
+            )
+        if "{location_host}" in url:
+            url = url.replace("{location_host}", google_host(self._find_place("location")))
+        for name in PLACES:
+            if f"{{{name}}}" in url:
+                url = url.replace(f"{{{name}}}", self._find_place(name))
+        return check_url(url, source or self.place), source
+
+    def _find_place(self, name: str) -> str:
+        """Return the value of one of `PLACES`, from the table, its variables or the preset."""
+        candidates = [getattr(self.table, name), *map(self.environ.get, PLACES[name])]
+        default = self.preset.defaults.get(name)
+        value = next((value.strip() for value in candidates if value), default)
+        if value is None:
+            raise SettingsError(
+                f"{self.place}: {name} is missing; give it, or set {' or '.join(PLACES[name])}"
+            )
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:-]*", value):
+            raise SettingsError(
+                f"{self.place}: {name} cannot be used: letters, digits and '-', '.', '_', ':' only"
+            )
+        return value
+
+    def _find_credentials(self, *, needed: bool) -> tuple[Credentials, CredentialsSource]:
+        """Return the credentials and their source; `needed`: whether a key is required."""
+        table, preset, place = self.table, self.preset, self.place
+        if table.key_env and table.key_file:
+            raise SettingsError(f"{place}: key_env and key_file are both set; remove one")
+        if table.auth in ("none", "aws", "google"):
+            if table.key_env or table.key_file:
+                raise SettingsError(
+                    f"{place}: auth = {table.auth!r} takes no key; leave out the key"
+                )
+            return self._without_key(table.auth)
+        auth = table.auth or preset.auth
+        if table.key_file:
+            return self._read_key_file(table.key_file, auth)
+        for variable in (table.key_env,) if table.key_env else preset.key_env:
+            if variable in self.environ:
+                try:
+                    key = check_key(self.environ[variable])
+                except KeyUnusable as error:
+                    raise SettingsError(f"the environment variable {variable}: {error}") from None
+                setting = f"{place}.key_env" if table.key_env else None
+                source = CredentialsSource("environment", variable, setting)
+                return Key(Secret(key), auth), source
+        if table.key_env:
+            # Other values may be a key, set by mistake.
+            is_name = re.fullmatch(r"[A-Z][A-Z0-9_]*", table.key_env)
+            subject = f"the environment variable {table.key_env}" if is_name else "the variable"
+            raise SettingsError(f"{place}.key_env: {subject} is not set")
+        if table.auth is not None:
+            raise SettingsError(f"{place}.auth: no key; set key_env or key_file")
+        if needed and preset.without_key == "none":
+            raise SettingsError(
+                f"{place}: no key; set {' or '.join(preset.key_env)}, key_env or key_file"
+            )
+        return self._without_key(preset.without_key)
+
+    def _read_key_file(self, path: str, auth: Auth) -> tuple[Credentials, CredentialsSource]:
+        place = f"{self.place}.key_file"
+        try:
+            return Key(KeyFile(path), auth), CredentialsSource("file", path, place)
+        except KeyUnusable as error:
+            raise SettingsError(f"{place}: {error}") from None
+
+    def _without_key(self, auth: Auth) -> tuple[Credentials, CredentialsSource]:
+        profile = self.table.profile
+        try:
+            match auth:
+                case "aws":
+                    source = CredentialsSource("aws", profile and f"profile {profile!r}")
+                    return AwsCredentials(self._find_place("region"), profile), source
+                case "google":
+                    return GoogleCredentials(), CredentialsSource("google")
+                case _:
+                    return NoCredentials(), CredentialsSource()
+        except UpstreamError as error:  # a package is not installed
+            raise SettingsError(f"{self.place}: {error}") from None
+
+    def _convert_quirks(self, dialect: str, *, own_host: bool) -> Quirks | None:
+        """Convert the quirks to the dialect's type; the preset's are the defaults."""
+        preset, quirks = self.preset, self.table.quirks
+        if preset.dialect == dialect:
+            quirks = {**preset.quirks, **(preset.host_quirks if own_host else {}), **quirks}
+        if not quirks:
+            return None
+        found: Quirks = convert(quirks, UPSTREAM_FORMATS[dialect].quirks, f"{self.place}.quirks")
+        return found

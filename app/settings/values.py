@@ -1,7 +1,7 @@
 """The `Settings` value, with defaults and ranges."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 from msgspec import Meta
@@ -19,18 +19,48 @@ Bytes = Annotated[int, Meta(ge=1024)]
 
 Level = Literal["debug", "info", "warning", "error"]
 LoggerName = Annotated[str, Meta(pattern=r"^[A-Za-z_][\w-]*(\.[\w-]+)*$", max_length=100)]
+LogLevels = Annotated[
+    Mapping[LoggerName, Level],
+    Meta(
+        description="give a level for each logger, such as { 'seseragi.generation' = 'debug' }; "
+        f"use {' or '.join(map(repr, get_args(Level)))}"
+    ),
+]
 
-LOG = r"^(memory|sqlite:///(?!:|file:).+|rediss?(\+sentinel)?://.+)$"
-"""URLs of the event log."""
-
-RECORDS = r"^(sqlite:///(?!:|file:).+|postgresql://.+)$"
-"""URLs of the records."""
-
-ROOT_PATH = r"^(/[A-Za-z0-9._~-]+)*$"
-"""A path without a trailing slash; "" for none."""
-
-SCHEME = r"^[a-z][a-z0-9+.-]*$"
-"""The scheme of a URL."""
+# A description is the remedy in an error message.
+LogUrl = Annotated[
+    str,
+    Meta(
+        pattern=r"^(memory|sqlite:///(?!:|file:).+|rediss?(\+sentinel)?://.+)$",
+        description="use 'memory', 'sqlite:///PATH' or 'redis://HOST/DB'",
+    ),
+]
+RecordsUrl = Annotated[
+    str,
+    Meta(
+        pattern=r"^(sqlite:///(?!:|file:).+|postgresql://.+)$",
+        description="use 'sqlite:///PATH' or 'postgresql://USER:PASSWORD@HOST/DATABASE'",
+    ),
+]
+RootPath = Annotated[
+    str,
+    Meta(
+        pattern=r"^(/[A-Za-z0-9._~-]+)*$",
+        description="give a path without a slash at the end, such as '/chat'",
+    ),
+]
+Host = Annotated[
+    str,
+    Meta(
+        pattern=r"^(\*|(\*\.)?[\w-]+(\.[\w-]+)*\.?|\[?[\da-fA-F]*:[\da-fA-F]*:[\da-fA-F:.]*\]?)\Z",
+        description="give a name without scheme and port, such as 'chat.example.com', "
+        "'*.example.com' for all below it, or '*' for any",
+    ),
+]
+Scheme = Annotated[
+    str,
+    Meta(pattern=r"^[a-z][a-z0-9+.-]*$", description="give schemes of URLs, such as 'https'"),
+]
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -39,15 +69,15 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
     operator_port: Annotated[int, Meta(ge=0, le=65535)] | None = None
-    root_path: Annotated[str, Meta(pattern=ROOT_PATH)] = ""
-    log: Annotated[str, Meta(pattern=LOG)] = "memory"
-    records: Annotated[str, Meta(pattern=RECORDS)] | None = None
+    root_path: RootPath = ""
+    log: LogUrl = "memory"
+    records: RecordsUrl | None = None
     records_retention_days: Annotated[int, Meta(ge=0, le=36_500)] = 400
     record_content_hook: str | None = None
     workers: Annotated[int, Meta(ge=1, le=1000)] = 1
     log_format: Literal["auto", "console", "json"] = "auto"
     log_level: Level = "info"
-    log_levels: Mapping[LoggerName, Level] = {}
+    log_levels: LogLevels = {}
     access_log: bool = False
     admin: bool = True
     metrics: bool = True
@@ -58,7 +88,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     record_cassettes: Literal["off", "new", "replay"] = "off"
     cassette_requests: bool = False
     default_model: str | None = None
-    allowed_hosts: tuple[str, ...] = ()
+    allowed_hosts: tuple[Host, ...] = ()
     cors_origins: tuple[str, ...] = ()
     local_origins: bool | None = None
     trusted_proxies: tuple[str, ...] = ("127.0.0.1", "::1")
@@ -85,7 +115,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     breaker_pause_s: Seconds = 15
     breaker_max_pause_s: Seconds = 15
     passthrough: bool = True
-    url_schemes: tuple[Annotated[str, Meta(pattern=SCHEME)], ...] = ("https", "data")
+    url_schemes: tuple[Scheme, ...] = ("https", "data")
 
     max_request_bytes: Bytes = 4 * 2**20
     max_request_memory_bytes: Bytes = 256 * 2**20

@@ -13,7 +13,7 @@ from ..relay import Relay
 from ..server.server import Server, bind
 from ..server.serving import build_server
 from ..settings import Settings
-from ..settings.bootstrap_access import settle_identity
+from ..settings.access import settle_identity
 
 __all__ = ["Clock", "ServedRelay", "Substitutes", "serve_relay"]
 

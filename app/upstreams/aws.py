@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from ..errors import UpstreamError
-from .credentials import Secret
+from .redaction import Redactor
 
 SERVICE = "bedrock"
 
@@ -46,8 +46,8 @@ class AwsCredentials:
         self._found: Any = None
         """botocore's credentials, once found."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="aws-keys")
-        self._secrets: tuple[Secret, ...] = ()
-        """The secrets of the last two sets of credentials: an error may quote the previous one."""
+        self._redactor = Redactor(max_secrets=6)
+        """Of the last two sets of credentials."""
         # At debug level botocore logs what it signs, including the token.
         logging.getLogger("botocore").setLevel(logging.WARNING)
 
@@ -62,9 +62,7 @@ class AwsCredentials:
 
     def redact(self, text: str) -> str:
         """Return the text with every secret replaced."""
-        for secret in self._secrets:
-            text = secret.redact(text)
-        return text
+        return self._redactor.redact(text)
 
     def _sign(self, method: str, url: str, body: bytes) -> dict[str, str]:
         keys = self._keys()
@@ -84,9 +82,8 @@ class AwsCredentials:
         # The last two come from `credential_process`: no such program, or output that is
         # not JSON.
         except (exceptions.BotoCoreError, exceptions.ClientError, OSError, ValueError) as error:
-            message = self.redact(
-                str(error)[:300]
-            )  # only to the log: it contains files and addresses
+            # Only to the log: it contains files and addresses.
+            message = self.redact(str(error))[:300]
             log.warning("no AWS keys", reason=type(error).__name__, error=message)
             keys = None
         if not (keys and keys.access_key and keys.secret_key):
@@ -94,15 +91,8 @@ class AwsCredentials:
                 "upstream_auth",
                 "no AWS credentials; configure the relay's environment, a profile or a role",
             )
-        self._remember(keys)
+        self._redactor.add(*filter(None, (keys.secret_key, keys.token, keys.access_key)))
         return keys
-
-    def _remember(self, keys: Any) -> None:
-        values = filter(None, (keys.secret_key, keys.token, keys.access_key))
-        current = tuple(Secret(value) for value in values)
-        known = {secret.reveal() for secret in self._secrets}
-        if not {secret.reveal() for secret in current} <= known:
-            self._secrets = (*current, *self._secrets)[:6]
 
 
 def _load() -> dict[str, ModuleType]:

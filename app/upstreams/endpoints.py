@@ -7,8 +7,9 @@ from functools import cached_property
 import msgspec
 
 from ..dialects.upstream_format import Quirks
-from .credentials import PIECE, Credentials, CredentialsSource, Key, NoCredentials, Secret
+from .credentials import Credentials, CredentialsSource, Key, NoCredentials
 from .reasoning_fields import ReasoningFields
+from .redaction import MIN_ENCODED, Redactor
 
 NEEDLE = 12
 """The number of final characters of a key that are searched for in upstream data."""
@@ -58,14 +59,15 @@ class Upstream(msgspec.Struct, frozen=True, dict=True):
 
     def redact(self, text: str) -> str:
         """Return the text with credentials and secret fields replaced."""
-        for secret in self._secrets:
-            text = secret.redact(text)
+        if self.secret_fields:
+            text = self._field_redactor.redact(text)
         return self.credentials.redact(text)
 
     @cached_property
-    def _secrets(self) -> list[Secret]:
-        """The values of secret fields, if long enough to be distinct from other text."""
-        return [Secret(value) for value in self.secret_fields.values() if len(value) >= PIECE]
+    def _field_redactor(self) -> Redactor:
+        """A redactor of the words of secret fields, so also of a key after `Bearer`."""
+        words = " ".join(self.secret_fields.values()).split()
+        return Redactor(*(word for word in words if len(word) >= MIN_ENCODED), max_secrets=100)
 
     @cached_property
     def reasoning_fields(self) -> ReasoningFields:
@@ -84,7 +86,7 @@ class Upstream(msgspec.Struct, frozen=True, dict=True):
         if not isinstance(self.credentials, Key):
             return None
         key = self.credentials.secret.reveal()
-        return msgspec.json.encode(key)[1:-1][-NEEDLE:] if len(key) >= PIECE else None
+        return msgspec.json.encode(key)[1:-1][-NEEDLE:] if len(key) >= MIN_ENCODED else None
 
     def __repr__(self) -> str:
         """Return name, URL and dialect, but no header or query, which may be secret."""

@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from ..errors import UpstreamError
-from .credentials import Secret
+from .redaction import Redactor
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 
@@ -44,8 +44,7 @@ class GoogleCredentials:
         self._found: Any = None
         """google-auth's credentials, once found."""
         self._refreshing: asyncio.Task[None] | None = None
-        self._tokens: tuple[Secret, ...] = ()
-        """The last two: an error may quote the previous one."""
+        self._redactor = Redactor(max_secrets=2)
         # They log requests, and warn about a missing project.
         for name in ("google.auth", "urllib3"):
             logging.getLogger(name).setLevel(logging.ERROR)
@@ -74,9 +73,7 @@ class GoogleCredentials:
 
     def redact(self, text: str) -> str:
         """Return the text with every token replaced."""
-        for token in self._tokens:
-            text = token.redact(text)
-        return text
+        return self._redactor.redact(text)
 
     def _state(self) -> Any:
         return None if self._found is None else self._found.token_state
@@ -92,13 +89,12 @@ class GoogleCredentials:
                 self._found = self._google["credentials"].with_scopes_if_required(found, SCOPES)
             self._found.refresh(request)
         except (self._google["exceptions"].GoogleAuthError, *INVALID_FILE_ERRORS) as error:
-            message = self.redact(str(error)[:300])
+            message = self.redact(str(error))[:300]
             log.warning("no Google token", reason=type(error).__name__, error=message)
             if self._state() is not self._google["credentials"].TokenState.STALE:
                 self._found = None  # read a replaced file again
             return
-        if self._found.token not in {token.reveal() for token in self._tokens}:
-            self._tokens = (Secret(self._found.token), *self._tokens)[:2]
+        self._redactor.add(self._found.token)
 
 
 def _load() -> dict[str, ModuleType]:

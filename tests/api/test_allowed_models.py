@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.identity.globs import covers
-from app.identity.principal import Principal
+from app.identity.principal import Principal, covers
 from app.settings import load_settings
 from app.testing.upstream import Upstream, serve_upstream
 from tests.api.test_openai_responses import HI

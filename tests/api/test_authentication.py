@@ -21,7 +21,7 @@ from app.identity.authenticator import Authenticator
 from app.identity.principal import ANYONE, Principal
 from app.relay import Relay as Composed
 from app.settings import load_settings
-from app.settings.bootstrap_access import settle_identity
+from app.settings.access import settle_identity
 from tests.identities import EXPIRED, Table, bearer, known
 from tests.serving import HELLO, Relay, serve_relay
 

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app import Caller, UsageLimits, create_app
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.settings import SettingsError, load_settings
-from app.settings.bootstrap_access import settle_hook
+from app.settings.access import settle_hook
 from tests.api.bodies import body_of
 from tests.api.test_ownership_matrix import CALLS, CLOSED, ORDERS, STARTS
 from tests.serving import HELLO

@@ -120,41 +120,6 @@ def test_inputs_that_a_type_says_little_of_are_as_told(document, name: str):
             parse(json.dumps(body).encode())
 
 
-async def test_what_is_compacted_is_as_told(document):
-    check = validator(document, taken(document, "/v1/responses/compact"))
-    whole = {"model": "demo", "input": "hello"}
-    async with serve_relay() as relay:
-        for body, status in ((whole, 200), ({"input": "hello"}, 400), ({**whole, "input": 1}, 400)):
-            assert (status == 200) == check.is_valid(body)
-            told = await relay.client.post("/v1/responses/compact", json=body)
-            assert status == told.status_code, told.text
-
-
-COUNTS = {
-    "/v1/messages/count_tokens": ("/v1/messages", "max_tokens"),
-    "/v1/responses/input_tokens": ("/v1/responses", "input"),
-}
-
-
-@pytest.mark.parametrize("path", COUNTS)
-async def test_what_is_counted_is_as_told(document, path: str):
-    start, field = COUNTS[path]
-    check = validator(document, taken(document, path))
-    whole = {**body_of(start), "model": "demo"}
-    without = {name: value for name, value in whole.items() if name != field}
-    assert not validator(document, taken(document, start)).is_valid(without)
-    async with serve_relay() as relay:
-        for body in (whole, without, {**without, field: None}):
-            check.validate(body)
-            counted = await relay.client.post(path, json=body)
-            assert 200 == counted.status_code, counted.text
-            validator(document, "Counted").validate(counted.json())
-        for wrong in ({**without, "temperature": "hot"}, {**without, field: {"a": 1}}):
-            assert not check.is_valid(wrong)
-            refused = await relay.client.post(path, json=wrong)
-            assert 400 == refused.status_code, refused.text
-
-
 async def test_values_of_a_query_are_as_told(document):
     async with serve_relay() as relay:
         reply = await relay.client.post("/v1/chat", json={**HELLO, "max_tokens": 1})
@@ -198,8 +163,15 @@ async def test_what_the_relay_says_is_as_told(document):
         link = (await relay.client.post(f"/v1/streams/{stream}/share")).json()
         validator(document, "Link").validate(link)
         begun = await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
-        validator(document, "Begun").validate(begun.json())
+        validator(document, "Accepted").validate(begun.json())
         validator(document, "Report").validate((await relay.client.get("/v1/usage")).json())
+        validator(document, "Echo").validate((await relay.client.get("/v1/echo")).json())
+        for path in ("/healthz", "/readyz", "/readyz?verbose"):
+            validator(document, "ProcessStatus").validate((await relay.client.get(path)).json())
+        counted = await relay.client.post(
+            "/v1/messages/count_tokens", json={**HELLO, "model": "demo"}
+        )
+        validator(document, "Counted").validate(counted.json())
         summary = (await relay.client.get("/v1/admin/summary", headers=relay.operator)).json()
         validator(document, "Summary").validate(summary)
         wrong = await relay.client.post("/v1/chat", json={})

@@ -195,7 +195,7 @@ def data_url(media_type: str, size: int = 8) -> str:
 
 
 def file(url: str | None = None, name: str | None = None, id: str | None = None) -> r.FilePart:
-    return r.FilePart(r.FileData(url, id, name))
+    return r.FilePart(r.FileSource(url, id, name))
 
 
 def call(n: int, arguments: str = '{"a": 1}') -> r.ToolCall:

@@ -11,8 +11,7 @@ import pytest
 
 from app.errors import RequestError
 from app.identity import tokens as module
-from app.identity.globs import covers
-from app.identity.principal import Principal
+from app.identity.principal import Principal, covers
 from app.identity.tokens import MAX_LENGTH, REMEMBERED, FindKey, Tokens
 from tests.clock import StoppedClock as Clock
 
@@ -386,14 +385,16 @@ async def test_claims_that_are_not_ours_open_nothing(tokens, change):
     """Even of whoever has the key of the purpose."""
     _, claims, _ = parts_of(secret_of(tokens))
     claims = {name: value for name, value in {**claims, **change}.items() if value is not None}
-    await refused(tokens, "ek_" + jwt.encode(claims, tokens._secret_key, algorithm="HS256"))
+    await refused(
+        tokens, "ek_" + jwt.encode(claims, tokens._crypto._keys["client_secret"], algorithm="HS256")
+    )
 
 
 async def test_stream_token_leads_to_no_other_stream(tokens):
     """The owner is bound to the stream, even for whoever has the key of the purpose."""
     _, claims, _ = parts_of(link_of(tokens))
     claims["stream"] = "st_2"
-    await refused(tokens, jwt.encode(claims, tokens._stream_key, algorithm="HS256"))
+    await refused(tokens, jwt.encode(claims, tokens._crypto._keys["stream"], algorithm="HS256"))
 
 
 async def test_what_is_not_ours_is_left_to_others(tokens):

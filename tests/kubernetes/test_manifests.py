@@ -9,7 +9,7 @@ import yaml
 from app.api.hosts import HostNames, parse_host
 from app.server.serving import STOP_WITHIN_S
 from app.settings import Settings, load_settings
-from app.settings.bootstrap_access import decide_access
+from app.settings.access import decide_access
 from tests.kubernetes.manifests import (
     FOLDER,
     KUSTOMIZATION,
@@ -56,7 +56,7 @@ def settings(request, tmp_path, monkeypatch) -> Settings:
 
 def test_every_setting_is_one_of_the_relay(settings):
     """Reading them refuses what it does not know."""
-    assert "keys" == decide_access(settings)
+    assert "credentials" == decide_access(settings)
     assert settings.identity.auth.keys_file == "/keys/keys.json"
     for route in settings.routes:
         assert ["openai"] == [target.upstream.name for target in route.targets]

@@ -2,7 +2,7 @@
 
 import re
 
-from app.settings.scalars import IDENTITY
+from app.settings.tables import IDENTITY
 from app.settings.values import SCALARS, Settings
 from tests.proxies.programs import CONFIGURATION, ROOT
 
@@ -24,7 +24,7 @@ def test_compose_runs_the_nginx_configuration_that_is_tested():
 def test_compose_sets_settings_that_there_are():
     named = set(re.findall(r"(SESERAGI_\w+):", COMPOSE))
 
-    assert {*IDENTITY, *(f"SESERAGI_{name.upper()}" for name in SCALARS)} >= named
+    assert {*IDENTITY.values(), *(f"SESERAGI_{name.upper()}" for name in SCALARS)} >= named
 
 
 def test_compose_leaves_a_relay_its_time_to_drain():

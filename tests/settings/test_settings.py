@@ -3,7 +3,7 @@
 import pytest
 
 from app.settings import Settings, load_settings
-from app.settings.timeouts import list_ineffective
+from app.settings.ineffective import list_ineffective
 from app.upstreams.credentials import Key, NoCredentials
 
 pytestmark = pytest.mark.pure

@@ -18,11 +18,14 @@ ROOT = Path(__file__).parents[2]
     [
         (
             "seseragi.generaton=debug",
-            "no logger 'seseragi.generaton'; did you mean 'seseragi.generation'?",
+            "unknown logger 'seseragi.generaton'; did you mean 'seseragi.generation'?",
         ),
-        ("seseragi.generation=loud", "'loud' cannot be used: use 'debug' or"),
-        ("seseragi.generation", "'' cannot be used: use 'debug' or"),
-        ("a b=debug", "'a b' cannot be used: give the name of a logger"),
+        (
+            "seseragi.generation=loud",
+            "cannot be used: give a level for each logger, such as { 'seseragi.generation' = 'debug' }",
+        ),
+        ("seseragi.generation", "cannot be used: give a level for each logger"),
+        ("a b=debug", "cannot be used: give a level for each logger"),
     ],
 )
 def test_bad_levels_are_named(said: str, told: str):
@@ -34,7 +37,6 @@ def test_levels_may_be_written_in_any_form_of_toml(tmp_path):
     for written in (
         'log_levels = { "seseragi.generation" = "debug", uvicorn = "info" }',
         '[log_levels]\n"seseragi.generation" = "debug"\nuvicorn = "info"',
-        '[log_levels]\nseseragi.generation = "debug"\nuvicorn = "info"',
     ):
         file = tmp_path / "seseragi.toml"
         file.write_text(written)
@@ -44,7 +46,7 @@ def test_levels_may_be_written_in_any_form_of_toml(tmp_path):
     with pytest.raises(SettingsError, match="log_levels"):
         load_settings({}, config=str(file))
     file.write_text("log_levels = 3")
-    with pytest.raises(SettingsError, match="give a table"):
+    with pytest.raises(SettingsError, match="give a level for each logger"):
         load_settings({}, config=str(file))
 
 

@@ -23,7 +23,7 @@ from structlog.testing import capture_logs
 from app.composition import build_tracing
 from app.main import create_app
 from app.settings import SettingsError, load_settings
-from app.settings.traces import read_span_limits
+from app.settings.libraries import read_span_limits
 from app.telemetry import tracing_names
 from app.telemetry.tracing import Tracing, _text
 from app.telemetry.tracing_content import render_messages
@@ -636,7 +636,7 @@ async def test_library_says_nothing_by_itself(collector):
         await asyncio.sleep(0)
 
 
-def test_without_traces_no_library_of_them_is_loaded():
+def test_what_is_off_loads_no_library():
     code = (
         "import asyncio, sys\n"
         "from app.composition import build_tracing\n"
@@ -648,7 +648,7 @@ def test_without_traces_no_library_of_them_is_loaded():
         "    async with Relay.open(settings):\n"
         "        pass\n"
         "asyncio.run(build())\n"
-        "print([name for name in sys.modules if name.startswith(('opentelemetry', 'app.telemetry.tracing'))])\n"
+        "print([name for name in sys.modules if name.startswith(('opentelemetry', 'app.telemetry.tracing', 'jwt', 'cryptography'))])\n"
     )
     told = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True

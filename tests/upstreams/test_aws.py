@@ -219,7 +219,6 @@ async def test_secrets_are_taken_out_of_texts_and_logs(caplog: pytest.LogCapture
         await credentials.headers("POST", URL, b"{}")
 
     assert credentials.redact(f"a {KEY} b {TOKEN} c {ID} d") == "a [key] b [key] c [key] d"
-    assert credentials.redact(f"part {TOKEN[5:20]}") == "part [key]"
     assert TOKEN not in caplog.text
     assert KEY not in repr(credentials)
 

@@ -1,102 +1,18 @@
 """Keys: how they are sent, how they change, and that nobody ever sees one."""
 
-import base64
-import html
-import json
 import os
 import time
 from pathlib import Path
 from unittest.mock import Mock
-from urllib.parse import quote
 
 import pytest
 import structlog
 
 from app.settings import SettingsError, load_settings
 from app.upstreams.credentials import Key, KeyFile, KeyUnusable, NoCredentials, Secret
+from tests.upstreams.test_redaction import KEY, pieces
 
 pytestmark = pytest.mark.pure
-
-KEY = 'sk-Ab/9+cd==&<x>"7\\Zq-0123456789'
-"""With everything that some form writes otherwise."""
-
-FORMS = {
-    "as it is": lambda key: key,
-    "in a URL": lambda key: quote(key, safe=""),
-    "in a URL, small hexadecimals": lambda key: quote(key, safe="").replace("%2B", "%2b").lower(),
-    "in HTML": html.escape,
-    "in JSON": lambda key: json.dumps(key)[1:-1],
-    "in JSON with escaped slashes": lambda key: key.replace("/", "\\/"),
-    "in base64": lambda key: base64.b64encode(key.encode()).decode(),
-    "after a name in base64": lambda key: base64.b64encode(b"me:" + key.encode()).decode(),
-    "after two letters in base64": lambda key: base64.b64encode(b"xy" + key.encode()).decode(),
-    "before more in base64": lambda key: base64.b64encode(key.encode() + b"@host").decode(),
-    "after a letter in base64 of URLs": lambda key: base64.urlsafe_b64encode(b"x" + key.encode()).decode(),
-    "in numeric entities": lambda key: "".join(f"&#{ord(c)};" for c in key),
-    "in hexadecimal entities": lambda key: "".join(f"&#x{ord(c):04X};" for c in key),
-    "in entities of entities": lambda key: "".join(f"&amp;#{ord(c)};" for c in key),
-    "in a URL, all of it": lambda key: "".join(f"%{ord(c):02x}" for c in key),
-    "twice in a URL": lambda key: "".join(f"%25{ord(c):02X}" for c in key),
-    "in a URL, in either case": lambda key: quote(key, safe="").replace("F", "f", 1),
-    "in JSON, all of it": lambda key: "".join(f"\\u{ord(c):04X}" for c in key),
-    "in JSON in JSON": lambda key: "".join(f"\\\\u{ord(c):04x}" for c in key),
-    "in bytes": lambda key: "".join(f"\\x{ord(c):02x}" for c in key),
-    "backwards": lambda key: key[::-1],
-    "in spaced letters": " ".join,
-    "over lines": lambda key: key[:9] + "\r\n  " + key[9:],
-    "with what nobody sees": "\u200b".join,
-}  # fmt: skip
-
-
-def pieces(text: str) -> set[str]:
-    return {text[at : at + 8] for at in range(len(text) - 7)}
-
-
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_every_form_of_a_key_is_taken_out(form):
-    said = form(KEY)
-    shown = Secret(KEY).redact(f"bad key {said}, sorry")
-
-    assert shown.startswith("bad key ")
-    assert shown.endswith(", sorry")
-    assert "[key]" in shown
-    assert not pieces(said[4:-4]) & pieces(shown)
-
-
-@pytest.mark.parametrize("at", range(0, len(KEY) - 8, 3))
-def test_part_of_a_key_is_taken_out(at):
-    assert "it began [key]." == Secret(KEY).redact(f"it began {KEY[at : at + 8]}.")
-
-
-def cost(text: str, size: int) -> float:
-    """Return what it takes to redact so much of a text, in seconds of the processor."""
-    secret = Secret(KEY * 20)
-    secret.redact("")
-    told = text * (size // len(text))
-    times = []
-    for _ in range(3):
-        started = time.thread_time()
-        secret.redact(told)
-        times.append(time.thread_time() - started)
-    return min(times)
-
-
-TEXTS = ("x", "\\", "&#x0", "%25", " ", KEY, f"{KEY[:8]} ", "&amp;")
-
-
-@pytest.mark.parametrize("text", TEXTS)
-def test_the_time_to_redact_grows_with_the_text(text):
-    """As `test_secrecy.py` has it for long ones."""
-    assert cost(text, 2**13) < 24 * cost(text, 2**10) + 0.001  # 8 times as long
-
-
-def test_short_key_is_taken_out_whole():
-    assert "no [key] here" == Secret("abc").redact("no abc here")
-
-
-@pytest.mark.parametrize("told", ["", "Incorrect API key provided", "sk-...6789", "x" * 5000])
-def test_other_text_is_left(told):
-    assert told == Secret(KEY).redact(told)
 
 
 @pytest.mark.parametrize(

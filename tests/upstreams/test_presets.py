@@ -9,8 +9,8 @@ import pytest
 
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.settings import load_settings
+from app.settings.access import settle_identity
 from app.settings.base_urls import check_headers
-from app.settings.bootstrap_access import settle_identity
 from app.upstreams.presets import PLACES, PRESETS
 
 pytestmark = pytest.mark.pure

@@ -10,13 +10,8 @@ import structlog
 
 from app.testing.upstream import Step, head, reply, send, serve_upstream
 from tests.serving import HELLO, serve_relay
-from tests.upstreams.test_credentials import FORMS, KEY, TEXTS, cost, pieces, replace
-
-
-@pytest.mark.proving
-@pytest.mark.parametrize("text", TEXTS)
-def test_the_time_to_redact_grows_with_the_text(text):
-    assert cost(text, 2**17) < 24 * cost(text, 2**14) + 0.01  # 8 times as long
+from tests.upstreams.test_credentials import replace
+from tests.upstreams.test_redaction import FORMS, KEY, pieces
 
 
 async def test_running_relay_takes_up_a_new_key(tmp_path, monkeypatch):

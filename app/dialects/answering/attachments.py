@@ -3,7 +3,7 @@
 import re
 
 from ...errors import RequestError
-from ...requests import AudioPart, FileData, FilePart, ImagePart, ImageUrl, InputAudio
+from ...requests import AudioPart, FilePart, FileSource, ImagePart, ImageUrl, InputAudio
 from ..writing.conversation import parse_data_url
 
 _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav", "mp4": "m4a"}
@@ -28,4 +28,4 @@ def attach(
     inline = parse_data_url(url)
     if kind == "audio" and inline is not None:
         return AudioPart(InputAudio(inline[1], _AUDIO_FORMATS.get(subtype, subtype)))
-    return FilePart(FileData(file_data=url, filename=filename))
+    return FilePart(FileSource(file_data=url, filename=filename))

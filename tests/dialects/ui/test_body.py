@@ -65,8 +65,8 @@ def test_options_are_those_of_a_chat_request():
         (("image/png", "data:image/png;base64,eA=="), r.ImagePart(r.ImageUrl("data:image/png;base64,eA=="))),
         (("audio/mpeg", "data:audio/mpeg;base64,eA=="), r.AudioPart(r.InputAudio("eA==", "mp3"))),
         (("audio/wav;x=1", "data:audio/wav;base64,eA=="), r.AudioPart(r.InputAudio("eA==", "wav"))),
-        (("application/pdf", "data:application/pdf;base64,eA=="), r.FilePart(r.FileData("data:application/pdf;base64,eA==", None, "a"))),
-        (("text/plain", "https://a.example/b.txt"), r.FilePart(r.FileData("https://a.example/b.txt", None, "a"))),
+        (("application/pdf", "data:application/pdf;base64,eA=="), r.FilePart(r.FileSource("data:application/pdf;base64,eA==", None, "a"))),
+        (("text/plain", "https://a.example/b.txt"), r.FilePart(r.FileSource("https://a.example/b.txt", None, "a"))),
     ],
 )  # fmt: skip
 def test_files_of_a_user(file, part):

@@ -10,8 +10,8 @@ from ....errors import RequestError
 from ....requests import (
     AudioPart,
     DeveloperMessage,
-    FileData,
     FilePart,
+    FileSource,
     Function,
     FunctionCall,
     ImagePart,
@@ -179,4 +179,4 @@ def _read_part(part: ContentPart, *, path: str) -> Part:
         case "url":
             return attach(source.value, media_type, path=path)
         case "file":
-            return FilePart(FileData(file_id=source.value))
+            return FilePart(FileSource(file_id=source.value))

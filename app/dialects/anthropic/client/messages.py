@@ -11,8 +11,8 @@ import msgspec
 
 from ....requests import (
     AssistantMessage,
-    FileData,
     FilePart,
+    FileSource,
     FunctionCall,
     ImagePart,
     ImageUrl,
@@ -204,7 +204,7 @@ class History:
             return [*title, *context, TextPart(source.data, parse_mark(document.cache_control))]
         if source.type == "base64":
             url = f"data:{source.media_type};base64,{source.data}"
-            file = FileData(file_data=url, filename=document.title)
+            file = FileSource(file_data=url, filename=document.title)
             return [*context, FilePart(file, parse_mark(document.cache_control))]
         if source.type == "content":
             title = [TextPart(document.title)] if document.title else []

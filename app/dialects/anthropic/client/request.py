@@ -70,13 +70,13 @@ class _Metadata(msgspec.Struct, frozen=True):
     user_id: str | None = None
 
 
-class _ToolChoice(msgspec.Struct, frozen=True):
+class MessagesToolChoice(msgspec.Struct, frozen=True):
     type: Literal["auto", "any", "tool", "none"]
     name: str = ""
     disable_parallel_tool_use: bool | None = None
 
 
-class _Thinking(msgspec.Struct, frozen=True):
+class MessagesThinking(msgspec.Struct, frozen=True):
     type: str
     budget_tokens: int | None = None
 
@@ -112,8 +112,8 @@ class Request(msgspec.Struct, frozen=True):
     stop_sequences: list[str] | None = None
     metadata: _Metadata | None = None
     tools: Annotated[list[dict[str, Any]], Meta(max_length=MAX_TOOLS)] | None = None
-    tool_choice: _ToolChoice | None = None
-    thinking: _Thinking | None = None
+    tool_choice: MessagesToolChoice | None = None
+    thinking: MessagesThinking | None = None
     output_config: _Output | None = None
     output_format: _Format | None = None
     """The former name of `output_config.format`."""
@@ -259,13 +259,13 @@ def _tools(body: Request, foreign: list[str]) -> dict[str, Any]:
     return {"tools": tools, "tool_choice": _choice(choice, names), "parallel_tool_calls": parallel}
 
 
-def _choice(choice: _ToolChoice | None, names: set[str]) -> Any:
+def _choice(choice: MessagesToolChoice | None, names: set[str]) -> Any:
     match choice:
         case None:
             return None
-        case _ToolChoice("any"):
+        case MessagesToolChoice("any"):
             return "required"
-        case _ToolChoice("tool", name):
+        case MessagesToolChoice("tool", name):
             # The tool may have been dropped above.
             return ChatToolChoice(ToolChoiceFunction(name)) if name in names else None
         case _:

@@ -15,8 +15,8 @@ from ....requests import (
     AudioPart,
     CacheControl,
     DeveloperMessage,
-    FileData,
     FilePart,
+    FileSource,
     ImagePart,
     Message,
     OpaquePart,
@@ -173,7 +173,7 @@ def _image(url: str, *, path: str) -> dict[str, Any]:
     return {"type": "image", "source": _base64(*inline)}
 
 
-def _file(file: FileData, *, path: str) -> dict[str, Any]:
+def _file(file: FileSource, *, path: str) -> dict[str, Any]:
     title = {"title": file.filename} if file.filename else {}
     if file.file_id:
         source: dict[str, Any] = {"type": "file", "file_id": file.file_id}

@@ -45,7 +45,7 @@ from ....events import (
 )
 from ....framing.lines import escape_line_ends
 from ....requests import AssistantMessage
-from ...answering.assistant_message import Block, TextBlock, ToolCallBlock, render_message
+from ...answering.assistant_message import TextBlock, ToolCallBlock, render_message
 from ...client_format import Frame
 
 LINES: Final = {kind: f"event: {name}\ndata: ".encode() for kind, name in TYPES.items()}
@@ -164,7 +164,8 @@ class Result(msgspec.Struct, omit_defaults=True):
     last_event_id: str
     text: str
     """The text of choice 0."""
-    blocks: list[Block]
+    blocks: list[Any]
+    """Of `Block`: msgspec has no schema for a union of structs without tags."""
     choices: list[ChoiceEnd]
     message: AssistantMessage | None = None
     """Choice 0 as the message to send with the next turn, once the stream has ended."""

@@ -26,12 +26,22 @@ MAX_ECHO: Final = 10 * 1024
 """Bytes of an echoed prompt, which is stored with the stream."""
 
 
-class _StreamOptions(msgspec.Struct, frozen=True):
+class CompletionsStreamOptions(msgspec.Struct, frozen=True):
     include_usage: bool | None = None
 
 
 class Request(msgspec.Struct, frozen=True):
-    prompt: str | list[Any] | None = None
+    prompt: Annotated[
+        Any,
+        Meta(
+            extra_json_schema={
+                "anyOf": [
+                    {"type": "string"},
+                    {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 1},
+                ]
+            }
+        ),
+    ]
     model: str | None = None
     best_of: Annotated[int, Meta(ge=1, le=128)] | None = None
     echo: bool | None = None
@@ -44,7 +54,7 @@ class Request(msgspec.Struct, frozen=True):
     seed: int | None = None
     stop: str | list[str] | None = None
     stream: bool | None = None
-    stream_options: _StreamOptions | None = None
+    stream_options: CompletionsStreamOptions | None = None
     suffix: str | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None

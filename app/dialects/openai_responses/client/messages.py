@@ -16,8 +16,8 @@ from ....errors import RequestError
 from ....requests import (
     AudioPart,
     DeveloperMessage,
-    FileData,
     FilePart,
+    FileSource,
     FunctionCall,
     ImagePart,
     ImageUrl,
@@ -337,7 +337,7 @@ class Conversation:
                 case "input_file":
                     file = convert_body(part, _File, path=part_path)
                     if file.file_url is None:
-                        data = FileData(file.file_data, file.file_id, file.filename)
+                        data = FileSource(file.file_data, file.file_id, file.filename)
                         found.append(FilePart(data))
                     else:
                         self.beyond.append(f"{part_path}: a file by its URL")

@@ -1,9 +1,15 @@
-"""Detection of timeouts without effect, since a shorter one ends first."""
+"""Detection of settings without effect: timeouts after shorter ones, limits of nobody."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from ..identity.config import Identity, KeyConfig
+from ..ledger.config import LimitsConfig
+from ..ledger.limits import UsageLimits
 from .values import Settings
+
+EACH: Final = ("tenant", "key", "user")
+"""The subtables of `[limits]`: defaults per account."""
 
 OVER_FIRST: Final = (
     ("connect_timeout_s", "first_event_timeout_s"),
@@ -41,3 +47,31 @@ def _list_longer(configured: Mapping[str, float], times: Mapping[str, float]) ->
     for name, earlier in OVER_FIRST:
         if name in configured and times[name] > times[earlier]:
             yield f"{name} = {times[name]:g} > {earlier} = {times[earlier]:g}"
+
+
+def list_idle(limits: LimitsConfig, identity: Identity, keys: Iterable[KeyConfig]) -> list[str]:
+    """List the tables of limits without effect, since no client belongs to them."""
+    if not identity.configured:
+        each = [f"[limits.{name}]" for name in EACH if getattr(limits, name)]
+        return each + [f"[tenant.{name}]" for name in limits.tenants]
+    if identity.issuers:
+        return []  # whose tokens name tenants
+    known = {key.tenant for key in (*identity.keys, *keys)}
+    return [f"[tenant.{name}]" for name in limits.tenants if name not in known]
+
+
+def list_budgeted(
+    limits: LimitsConfig, identity: Identity, keys: Iterable[KeyConfig]
+) -> list[tuple[str, ...] | None]:
+    """List the models of each money budget, as globs; None for all models."""
+    found: list[tuple[tuple[str, ...] | None, UsageLimits]] = [(None, limits.relay)]
+    if identity.configured:
+        each = (limits.tenant, limits.key, limits.user, *limits.tenants.values())
+        found += [(None, one) for one in each]
+        found += [(one.models, one.limits) for one in (*identity.keys, *keys)]
+        found += [(None, issuer.limits) for issuer in identity.issuers]
+    return [
+        models
+        for models, own in found
+        if own.usd_per_day is not None or own.usd_per_month is not None
+    ]

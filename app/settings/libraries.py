@@ -1,13 +1,16 @@
-"""Trace settings from OpenTelemetry's environment variables.
+"""Validation of the environment variables that libraries read: TLS, proxies, OpenTelemetry.
 
-Its library reads the collector's address and similar variables itself; here are those that it
-would silently accept, or that request unsupported features.
+The HTTP client would fail at start with a traceback; OpenTelemetry would silently accept some of
+these values, or request unsupported features.
 """
 
+import ssl
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from .failure import SettingsError
+import httpx2
+
+from .convert import SettingsError
 
 SPANS: Final = 2048
 BATCH: Final = 64
@@ -17,7 +20,29 @@ CONTENT_SPANS: Final = 256
 CONTENT_BATCH: Final = 32
 """Spans with content take up to 320 KB: at most 80 MB are queued, and 10 MB sent at once."""
 
-PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+
+
+def check_network(environ: Mapping[str, str]) -> None:
+    """Refuse unreadable certificates and invalid proxies."""
+    if path := environ.get("SSL_CERT_FILE"):
+        try:
+            ssl.create_default_context(cafile=path)
+        except (OSError, ValueError):  # an SSLError is an OSError
+            raise SettingsError(
+                f"the environment variable SSL_CERT_FILE: {path!r} is not a file of certificates "
+                "(PEM)"
+            ) from None
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        for variable in (name, name.lower()):
+            url = environ.get(variable, "").strip()
+            try:
+                if url:
+                    httpx2.Proxy(url if "://" in url else f"http://{url}")
+            except (ValueError, httpx2.InvalidURL):
+                raise SettingsError(
+                    f"the environment variable {variable}: not a proxy URL"
+                ) from None
 
 
 class SpanLimits(NamedTuple):
@@ -44,7 +69,7 @@ def read_span_limits(environ: Mapping[str, str], *, content: bool) -> SpanLimits
         raise SettingsError(
             f"OTEL_TRACES_EXPORTER: {exporter!r} cannot be used: use 'otlp', or 'none' for none"
         )
-    protocol = next((environ[name] for name in PROTOCOLS if name in environ), "http/protobuf")
+    protocol = next((environ[name] for name in _PROTOCOLS if name in environ), "http/protobuf")
     if protocol != "http/protobuf":
         raise SettingsError(
             f"OTEL_EXPORTER_OTLP_PROTOCOL: {protocol!r} cannot be used: use 'http/protobuf', which "

@@ -1,4 +1,4 @@
-"""Access to a relay without configured credentials, and the API key for one run.
+"""Access to the relay: without configured credentials by a key for this run; the signing key.
 
 The network is no credential: a proxy on the same machine looks like a local client. So only a
 relay that listens on a loopback address and whose upstreams are free is open, and only for
@@ -10,7 +10,7 @@ import secrets
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -20,20 +20,28 @@ from .. import __version__
 from ..addresses import is_loopback, parse_address, write_url
 from ..identity.config import AuthConfig, KeyConfig
 from ..identity.keys import check_keys, digest, make_key
-from ..identity.keys_file import KeysUnusable
+from ..identity.keys_file import KeysUnusable, read_keys_file
 from ..upstreams.credentials import NoCredentials
 from ..upstreams.endpoints import Upstream
 from ..upstreams.options import SAFE_WORD
-from .failure import SettingsError
+from .convert import SettingsError
 from .values import Settings
 
-Access = Literal[
-    "open", "none", "keys", "issuers", "keys and issuers", "a key for this run"
-]  # fmt: skip
+Access = Literal["open", "none", "credentials", "a key for this run"]
 """The authentication of chats: none (locally, or by a proxy), or the configured credentials."""
+
+KEY_HINT: Final = """\
+API clients send the part after #key= as their API key. The next run creates another.
+Permanent keys: seseragi key new NAME. If a proxy authenticates clients: SESERAGI_AUTH=none.
+From another machine, or in a container: replace the address and the port.
+"""
+HINT: Final = "Add a provider by its key: OPENAI_API_KEY=... seseragi. Stop with Ctrl-C.\n"
 
 THIS_RUN = "this-run"
 """The name of the key for this run."""
+
+MIN_SIGNING_KEY: Final = 32
+"""Characters."""
 
 log = structlog.get_logger("seseragi.settings")
 
@@ -51,15 +59,20 @@ def decide_access(settings: Settings) -> Access:
     if identity.trusted:
         return "none"
     if identity.configured:
-        return _configured(settings)
+        if not (identity.keys or identity.auth.keys_file is not None or identity.issuers):
+            raise SettingsError(
+                "auth: authentication is on, but no credentials are configured; set keys_file, "
+                "a [[key]] or an [[issuer]]; or, if a proxy authenticates clients, auth = 'none'"
+            )
+        return "credentials"
     reasons = _why_closed(settings)
     if not reasons:
         return "open"
     if settings.log.startswith("redis"):
         raise SettingsError(
             f"auth: {reasons}, but no credentials are configured, and over Redis each relay would "
-            "make a key of its own: make one for all with seseragi key new NAME and set [auth] "
-            "keys_file (SESERAGI_KEYS_FILE); or, if something in front authenticates clients, "
+            "create its own key: create one for all with seseragi key new NAME and set [auth] "
+            "keys_file (SESERAGI_KEYS_FILE); or, if a proxy authenticates clients, "
             "SESERAGI_AUTH=none"
         )
     return "a key for this run"
@@ -73,21 +86,6 @@ def _why_closed(settings: Settings) -> str:
     if (costly := next(costly_upstreams(settings), None)) is not None:
         reasons.append(f"{costly.name!r} may cost money")
     return " and ".join(reasons)
-
-
-def _configured(settings: Settings) -> Access:
-    identity = settings.identity
-    keys = bool(identity.keys) or identity.auth.keys_file is not None
-    if keys and identity.issuers:
-        return "keys and issuers"
-    if identity.issuers:
-        return "issuers"
-    if not keys:
-        raise SettingsError(
-            "auth: authentication is on, but no credentials are configured; set keys_file, "
-            "a [[key]] or an [[issuer]]; or, if a proxy authenticates clients, auth = 'none'"
-        )
-    return "keys"
 
 
 def costly_upstreams(settings: Settings) -> Iterator[Upstream]:
@@ -132,58 +130,40 @@ class Start(NamedTuple):
         """Print the relay's URLs, with the key for this run, to stderr.
 
         For programs this is one JSON line with the key, if there is one. `models` describes the
-        models, in the listening process; without it only the key is printed.
+        models, in the listening process; without it only the key is printed. The key is in the
+        fragment, which browsers do not send.
         """
-        if self.access == "none" and (reasons := _why_closed(self.settings)):
+        reasons = _why_closed(self.settings)
+        if self.access == "none" and reasons:
             log.warning(f"exposed: auth = 'none' serves every client that connects, and {reasons}")
-        url = _url_of(self.settings.host, port)
-        page = f"{url}/#key={self.key}" if self.access == "a key for this run" else f"{url}/"
-        admin = f"{url}/admin" + ("" if self.key is None else f"#key={self.key}")
-        if self.for_people and (models or self.key is not None):
-            text = self._describe(page, admin, models, operator_url)
-        elif self.key is not None:
-            line = {"level": "info", "logger": "seseragi.settings", "event": "key for this run"}
-            why = _why_closed(self.settings) if self.access == "a key for this run" else ""
-            needed = {"why": why, "page": page} if why else {}
-            text = json.dumps({**line, **needed, "admin": admin})
-        else:
+        if self.key is None and not (models and self.for_people):
             return
+        needed = self.access == "a key for this run"
+        url, fragment = _url_of(self.settings.host, port), f"#key={self.key}"
+        page = f"{url}/{fragment if needed else ''}"
+        admin = f"{url}/admin{'' if self.key is None else fragment}"
+        if self.for_people:
+            access = {
+                "open": "everybody on this machine; Admin needs its key",
+                "none": "everybody who can connect (auth = 'none')",
+                "credentials": "clients need a credential",
+                "a key for this run": f"the key above is needed: {reasons}",
+            }
+            rows = {
+                "Chat": page,
+                "Admin": admin if self.settings.admin else "",
+                "Operator": operator_url,
+                "Models": models,
+                "Access": access[self.access],
+            }
+            table = "".join(f"    {name:<9}{row}\n" for name, row in rows.items() if row)
+            hints = (KEY_HINT if needed else "") + (HINT if models else "")
+            text = f"\nSeseragi {__version__}\n\n{table}\n{hints}"
+        else:
+            line = {"level": "info", "logger": "seseragi.settings", "event": "key for this run"}
+            why = reasons if needed else ""
+            text = json.dumps({**line, "why": why, "page": page, "admin": admin})
         print(text, file=sys.stderr, flush=True)
-
-    def _describe(self, page: str, admin: str, models: str, operator_url: str) -> str:
-        """Return the start message for a person.
-
-        The key is in the fragment, which browsers do not send.
-        """
-        local = is_loopback(self.settings.host.lower())
-        rows = {
-            "Chat": page,
-            "Admin": admin if self.settings.admin else "",
-            "Operator": operator_url,
-            "Models": models,
-        }
-        match self.access:
-            case "open":
-                rows["Access"] = "everybody on this machine; Admin needs its key"
-            case "none":
-                rows["Access"] = "everybody who can connect (auth = 'none')"
-            case "a key for this run":
-                rows["Access"] = f"the key above is needed: {_why_closed(self.settings)}"
-            case _:
-                rows["Access"] = f"clients need a credential: {self.access}"
-        table = "".join(f"    {name:<9}{row}\n" for name, row in rows.items() if row)
-        more = []
-        if not local:
-            more += ["From another machine, or in a container: replace the address and the port."]
-        if self.access == "a key for this run":
-            more += [
-                "API clients send what follows #key= as their API key. The next run has another.",
-                "Permanent keys: seseragi key new NAME. If something in front authenticates "
-                "clients: SESERAGI_AUTH=none.",
-            ]
-        if models:
-            more += ["Add a provider by its key: OPENAI_API_KEY=... seseragi. Stop with Ctrl-C."]
-        return f"\nSeseragi {__version__}\n\n{table}\n" + "".join(f"{one}\n" for one in more)
 
 
 def settle_identity(settings: Settings) -> Start:
@@ -223,18 +203,18 @@ def settle_hook(settings: Settings) -> Settings:
     """Complete the settings of a relay whose host application identifies the callers.
 
     Raises:
-        SettingsError: they say themselves who may ask, or let every page use the cookies of users.
+        SettingsError: they configure authentication too, or let every page use users' cookies.
     """
     identity = settings.identity
     if identity.trusted or identity.keys or identity.issuers or identity.auth.keys_file:
         raise SettingsError(
-            "identify: the settings say who may ask too; leave out identify, or auth = 'none', "
-            "keys_file, [[key]] and [[issuer]]"
+            "identify: the settings configure authentication too; remove identify, or remove "
+            "auth = 'none', keys_file, [[key]] and [[issuer]]"
         )
     if anybody := {"*", "null"}.intersection(settings.cors_origins):  # null: any sandboxed frame
         raise SettingsError(
-            f"cors_origins: with identify {anybody.pop()!r} would let every page ask with the "
-            "cookies of your users; name the origins of your pages"
+            f"cors_origins: with identify {anybody.pop()!r} would let every page send requests "
+            "with your users' cookies; list the origins of your pages"
         )
     upstreams = tuple(  # as for every relay that asks who it is
         msgspec.structs.replace(upstream, options=(SAFE_WORD,))
@@ -244,6 +224,45 @@ def settle_hook(settings: Settings) -> Settings:
     )
     identity = msgspec.structs.replace(identity, configured=True)
     return msgspec.structs.replace(settings, identity=identity, upstreams=upstreams)
+
+
+def settle_signing_key(settings: Settings) -> Settings:
+    """Set the key that signs client secrets and stream tokens, the same for all workers.
+
+    It is that of the settings, else of the keys file, else a random one for this run. To be
+    called once, after logging is configured and before workers are forked.
+
+    Raises:
+        SettingsError: it is too short, or each replica would generate its own.
+    """
+    identity, auth = settings.identity, settings.identity.auth
+    if not identity.configured:
+        return settings
+    kept = None if auth.keys_file is None else read_keys_file(Path(auth.keys_file)).file.signing_key
+    if auth.signing_key is not None:
+        signing_key = auth.signing_key
+        if len(signing_key) < MIN_SIGNING_KEY:
+            raise SettingsError(
+                f"auth.signing_key: has {len(signing_key)} characters and could be guessed; give "
+                f"{MIN_SIGNING_KEY} random ones or more, as of `openssl rand -base64 32`"
+            )
+    elif kept is not None:
+        signing_key = kept
+    elif settings.log.startswith("redis"):
+        raise SettingsError(
+            "auth.signing_key: relays that share a log in Redis must sign with the same key: set "
+            "it, or SESERAGI_SIGNING_KEY, to the same 32 random characters or more for all, or "
+            "give all the same keys file of `seseragi key new`"
+        )
+    else:
+        signing_key = secrets.token_urlsafe(MIN_SIGNING_KEY)
+        if settings.log != "memory":
+            log.warning(
+                "stream tokens end with this run, but the log does not",
+                remedy="set SESERAGI_SIGNING_KEY, or use a keys file of `seseragi key new`",
+            )
+    auth = msgspec.structs.replace(auth, signing_key=signing_key)
+    return msgspec.structs.replace(settings, identity=msgspec.structs.replace(identity, auth=auth))
 
 
 def _url_of(host: str, port: int) -> str:

@@ -9,7 +9,7 @@ import structlog
 from app.identity.keys import digest
 from app.main import App
 from app.settings import SettingsError, load_settings
-from app.settings.bootstrap_access import decide_access, settle_identity
+from app.settings.access import decide_access, settle_identity
 from tests.commands.test_command import run_here
 
 pytestmark = pytest.mark.pure
@@ -63,12 +63,12 @@ DECISIONS: list[tuple[str, str, dict[str, str], str]] = [
     ("a private host with a header", NO_KEY.format("http://gateway/v1") + 'headers = { a = "b" }', {}, THIS_RUN),
     ("something in front", "", {**ANYWHERE, **PAID, "SESERAGI_AUTH": "none"}, "none"),
     ("something in front, by the file", 'auth = "none"', {**ANYWHERE, **PAID}, "none"),
-    ("keys", A_KEY, {**ANYWHERE, **PAID}, "keys"),
-    ("keys on this machine", A_KEY, {}, "keys"),
-    ("a keys file", "", {**PAID, "SESERAGI_KEYS_FILE": "keys.json"}, "keys"),
-    ("an issuer", ISSUER, {**ANYWHERE, **PAID}, "issuers"),
-    ("both", A_KEY + ISSUER, {**ANYWHERE, **PAID}, "keys and issuers"),
-    ("a Redis and keys", A_KEY, {**ANYWHERE, **PAID, "SESERAGI_LOG": "redis://h/0"}, "keys"),
+    ("keys", A_KEY, {**ANYWHERE, **PAID}, "credentials"),
+    ("keys on this machine", A_KEY, {}, "credentials"),
+    ("a keys file", "", {**PAID, "SESERAGI_KEYS_FILE": "keys.json"}, "credentials"),
+    ("an issuer", ISSUER, {**ANYWHERE, **PAID}, "credentials"),
+    ("both", A_KEY + ISSUER, {**ANYWHERE, **PAID}, "credentials"),
+    ("a Redis and keys", A_KEY, {**ANYWHERE, **PAID, "SESERAGI_LOG": "redis://h/0"}, "credentials"),
     ("a Redis and nothing that costs", "", {"SESERAGI_LOG": "redis://h/0"}, "open"),
     ("keys of operators in front of which something stands", f'auth = "none"\n{A_KEY}roles = ["admin"]', ANYWHERE, "none"),
     ("a file of streams", "", {**ANYWHERE, **PAID, "SESERAGI_LOG": "sqlite:///s.db"}, THIS_RUN),
@@ -96,17 +96,17 @@ def test_who_says_who_may_ask(file, environ, access, tmp_path):
 
 
 REFUSED = [
-    ("replicas would each have their own", "", {**PAID, "SESERAGI_LOG": "redis://h/0"}, "auth: 'openai' may cost money, but no credentials are configured, and over Redis each relay would make a key of its own"),
+    ("replicas would each have their own", "", {**PAID, "SESERAGI_LOG": "redis://h/0"}, "auth: 'openai' may cost money, but no credentials are configured, and over Redis each relay would create its own key"),
     ("replicas that others reach", "", {**ANYWHERE, "SESERAGI_LOG": "redis://h/0"}, "auth: other machines can reach this relay, but no credentials are configured"),
-    ("a key for nobody beside none", f'auth = "none"\n{A_KEY}', {}, "with 'none' keys are for operators alone: give the key 'a' the role 'admin', or take it out"),
+    ("a key for nobody beside none", f'auth = "none"\n{A_KEY}', {}, "with 'none' only operators need keys: give the key 'a' the role 'admin', or remove it"),
     ("an issuer beside none", f'auth = "none"\n{ISSUER}', {}, "'none' takes no [[issuer]]"),
     ("authentication is on, but no credentials are configured", "[auth]", {}, "auth: authentication is on, but no credentials are configured"),
     ("nothing but a signing key", "", {"SESERAGI_SIGNING_KEY": SIGNING_KEY}, "no credentials are configured"),
     ("no keys file", "", {"SESERAGI_KEYS_FILE": "none.json"}, "auth: none.json: file not found"),
-    ("two of a name", A_KEY + A_KEY, {}, "auth: there are two keys of the name 'a'"),
-    ("no time", A_KEY + 'expires_at = "soon"', {}, "auth: the key 'a' has a time that is none: give a time with its zone"),
-    ("no zone", A_KEY + "expires_at = 2027-01-01T00:00:00", {}, "the key 'a' has a time that is none"),
-    ("no time of day", A_KEY + "expires_at = 2027-01-01", {}, "the key 'a' has a time that is none"),
+    ("two of a name", A_KEY + A_KEY, {}, "auth: two keys have the name 'a'"),
+    ("no time", A_KEY + 'expires_at = "soon"', {}, "auth: the key 'a' has an invalid time: give a time with its zone"),
+    ("no zone", A_KEY + "expires_at = 2027-01-01T00:00:00", {}, "the key 'a' has an invalid time"),
+    ("no time of day", A_KEY + "expires_at = 2027-01-01", {}, "the key 'a' has an invalid time"),
 ]  # fmt: skip
 
 
@@ -123,7 +123,7 @@ def test_times_of_toml_are_taken(tmp_path):
     (tmp_path / "seseragi.toml").write_text(A_KEY + "expires_at = 2027-01-01T00:00:00Z")
     [key] = settle_identity(load_settings({})).settings.identity.keys
 
-    assert "2027-01-01T00:00:00+00:00" == key.expires_at
+    assert "2027-01-01T00:00:00Z" == key.expires_at
 
 
 def test_key_for_this_run_is_a_key_of_the_settings():

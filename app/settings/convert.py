@@ -1,0 +1,146 @@
+"""Conversion of settings to their types; each error is one line with setting, fault and remedy."""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from ..addresses import write_origin
+
+
+class SettingsError(Exception):
+    """A setting is invalid; the message is one line with the setting, the fault and the remedy."""
+
+
+def convert(value: Any, form: Any, place: str) -> Any:
+    """Convert the value of the setting at `place`.
+
+    Raises:
+        SettingsError: it does not fit; the message has no value.
+    """
+    try:
+        return msgspec.convert(value, form)
+    except msgspec.ValidationError as error:
+        path, message = explain(error, form)
+        raise SettingsError(f"{place}{path}: {message}") from None
+
+
+def convert_rows(rows: Any, form: Any, place: str, *, label: str = "") -> tuple[Any, ...]:
+    """Convert the tables of an array; their places have the value of the key `label`."""
+    if not isinstance(rows, list):
+        raise SettingsError(f"{place}: write tables such as [[{place.rpartition(' ')[2]}]]")
+    found = []
+    for number, row in enumerate(rows, 1):
+        name = row.get(label) if isinstance(row, dict) else None
+        shown = f" ({name[:80]!r})" if isinstance(name, str) else ""
+        found.append(convert(row, form, f"{place}[{number}]{shown}"))
+    return tuple(found)
+
+
+def explain(error: msgspec.ValidationError, form: Any) -> tuple[str, str]:
+    """Return the path within a value that does not fit its type, and the remedy.
+
+    The `description` of a type replaces msgspec's message.
+    """
+    message, _, path = str(error).partition(" - at ")
+    path = path.strip("`").removeprefix("$")
+    kinds, description = _look_up(form, path)
+    if match := re.fullmatch(r"Object contains unknown field `(.*)`", message, re.DOTALL):
+        known = [field.name for kind in kinds for field in getattr(kind, "fields", ())]
+        return path, f"unknown key {match[1]!r}{suggest(match[1], known)}"
+    if match := re.fullmatch(r"Object missing required field `(.*)`", message):
+        return path, f"missing key {match[1]!r}"
+    if description:
+        return path, description
+    values = [value for kind in kinds for value in getattr(kind, "values", ())]
+    if values:  # not msgspec's message, which has the value: maybe a key, by mistake
+        return path, f"use {' or '.join(map(repr, values))}"
+    return path, _simplify(message)
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Return a suggestion for a misspelled word, as the end of a sentence; "" if none is close."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def check_origins(origins: Iterable[str], where: str, *, others: tuple[str, ...] = ()) -> None:
+    """Refuse origins that differ from the form that browsers send: they would match no page.
+
+    `others` are the special values that are accepted too.
+
+    Raises:
+        SettingsError: an origin is invalid.
+    """
+    for origin in origins:
+        wanted = write_origin(origin)
+        if origin == wanted or origin in others:
+            continue
+        value = "it" if "@" in origin else repr(origin)
+        more = f", or {others[0]!r} for all" if others else ""
+        message = (
+            f"write {wanted!r}, as browsers send it"
+            if wanted is not None
+            else f"give the origin of a page, such as 'https://chat.example.com'{more}"
+        )
+        raise SettingsError(f"{where}: {value} cannot be used: {message}")
+
+
+def _look_up(form: Any, path: str) -> tuple[list[Any], str]:
+    """Return the alternatives of the type at a path, and the closest description."""
+    description = ""
+
+    def flatten(kind: Any) -> Iterator[Any]:
+        nonlocal description
+        if isinstance(kind, msgspec.inspect.UnionType):
+            for one in kind.types:
+                yield from flatten(one)
+        elif isinstance(kind, msgspec.inspect.Metadata):
+            description = (kind.extra_json_schema or {}).get("description", description)
+            yield from flatten(kind.type)
+        else:
+            yield kind
+
+    kinds = list(flatten(msgspec.inspect.type_info(form)))
+    for name in re.findall(r"\w+|\[", path.replace("...", "")):
+        if name.isdecimal():
+            continue
+        below = [kind for one in kinds for kind in _list_below(one, name)]
+        kinds = [kind for one in below for kind in flatten(one)]
+    return kinds, description
+
+
+def _list_below(kind: Any, name: str) -> list[Any]:
+    """Return the type of a field, or of the items for "["."""
+    items = [getattr(kind, one) for one in ("item_type", "value_type") if hasattr(kind, one)]
+    fields = [field.type for field in getattr(kind, "fields", ()) if field.name == name]
+    return items if name == "[" else fields
+
+
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "a string",
+    "array": "a list",
+    "object": "a table",
+}
+_EXPECTED = re.compile(
+    r"Expected `([\w |]+)`( of length >= 1)?(?: ([<>]=?) ([\d.]+))?(?:, got .*)?"
+)
+_BOUNDS = {">=": "{} or more", "<=": "{} or less", ">": "more than {}", "<": "less than {}"}
+
+
+def _simplify(message: str) -> str:
+    """Return msgspec's message without the names of its types."""
+    match = _EXPECTED.fullmatch(message)
+    kinds = match[1].removesuffix(" | null").split(" | ") if match else []
+    if match is None or not _KINDS.keys() >= set(kinds):
+        return f"{message[0].lower()}{message[1:]}"
+    kind = " or ".join(_KINDS[kind] for kind in kinds)
+    if match[2]:
+        return f"give {kind} that is not empty"
+    bound = f", {_BOUNDS[match[3]].format(match[4].removesuffix('.0'))}" if match[3] else ""
+    return f"give {kind}{bound}"
