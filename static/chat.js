@@ -2,133 +2,116 @@
  * The demo page: a chat on the left, its events on the right. This module wires them together.
  *
  * Hooks for tests, which stay as they are:
- *   #prompt, #send, #stop, #model            the composer
- *   #pick-model, #picker                     what #model is chosen by
- *   #show-code, #code                        the request as code
- *   #attach, #files                          files of the question
- *   #open-settings, #settings                what its requests say beside: #system, #temperature, #max-tokens
- *   #transport                               values `fetch` and `eventsource`
+ *   #prompt, #send, #stop, #model, #transport   the composer; transports `fetch` and `eventsource`
  *   #log                                     the chat log
- *   .message.user, .message.assistant        its entries; an answer has one .text for each text block,
- *                                            .reasoning, .tool, .refusal, .error, and
+ *   .message.user, .message.assistant        its entries; in an answer .text, .reasoning, .tool, .refusal, .error, .answer-foot
  *   .message.assistant[data-status]          streaming | completed | cancelled | failed | interrupted
  *   #events li[data-type]                    the inspector's rows, a row an event
- *   #stats [data-stat], #status              the figures; what is going on in words
- *   #cut                                     while busy: breaks the connection, which comes back by itself
- *   #tab                                     once the stream is known: the link `#stream=<id>` that shows it
- *                                            live in a second tab
- *   #key-form, #key, #key-error, #forget-key what asks for a key, and forgets it
+ *   #format                                  the format of the frames listed, by the values of `?format=`
+ *   #stats [data-stat], #status              the figures; the state in words
+ *   #cut, #retry-now                         break the connection; connect again now
+ *   #tab                                     the link `#stream=<id>`, which shows the stream in a second tab
+ *   #show-code, #code; #show, dialog.show    the request as code; the show
+ *   #key-form, #key, #key-error, #forget-key the form for a key, and forgetting it
  *   .actions button, .shared input           a link to an answer
- *   .answer-foot, .save-cassette             what an answer took, and saving it
  *   body[data-watching], #watching           `#watch=<id>&token=<token>`: somebody else's stream
- *   #open-history, #history                  the conversations that are kept: .reopen, .rename, .save, .delete, #delete-all, #load,
- *                                            #undo-delete, #find-conversation; in #dock beside the talk where there is room
- *   .edit, .editing, .step, .count           a question edited; versions of it and its answer
- *   .regenerate, .go-on                      another answer; the rest of one that was cut off
- *   #connection, #retry-now                  a connection that is away; the next attempt
  *   body[data-state]                         `busy` from sending to the answer's end, else `idle`
  *   body[data-ready]                         the readyState: connecting | open | reconnecting | closed
- *
- * A reload brings the conversation back and reads the running answer on.
  */
 
 import { Access } from './chat/access.js';
-import { SettingsDialog } from './chat/adjust.js';
-import { Archive } from './chat/archive.js';
-import { Attachments } from './chat/attachments.js';
 import { CodeDialog } from './chat/code.js';
-import { focusField, model, onSubmit, prompt } from './chat/composer.js';
-import { ConnectionNotice } from './chat/connection.js';
-import { Conversation } from './chat/conversation.js';
-import { Drawer } from './chat/drawer.js';
+import { focusField, model, onSubmit, prompt, transport } from './chat/composer.js';
+import { Conversation, resultsFor } from './chat/conversation.js';
 import { Inspector } from './chat/inspector.js';
 import { say } from './chat/language.js';
-import { Log } from './chat/log.js';
-import { ModelPicker } from './chat/picker.js';
-import { offerShow } from './chat/offer.js';
-import { PROMPTS } from './chat/prompts.js';
+import { PROMPTS, offerPrompts } from './chat/prompts.js';
 import { Reader } from './chat/reader.js';
-import { forgetTimes } from './chat/recording.js';
-import { requestFor } from './chat/request.js';
-import { tellCopied } from './chat/status.js';
-import { offerPrompts } from './chat/suggestions.js';
-import { Talk } from './chat/talk.js';
-import { showWatching, watched } from './chat/watching.js';
+import { showWatching, watched } from './chat/sharing.js';
+import { tell } from './chat/status.js';
 import { byId } from './dom.js';
 import { storedKey, takeFromAddress } from './key.js';
 
-if (takeFromAddress()) forgetTimes(); // what was kept under another key is not shown
+/** @typedef {import('./chat/conversation.js').Turn} Turn */
 
-// Before the conversation: as the page goes, it keeps its times first, before a broken connection is told as a cut.
-/** @type {Inspector} */
-const inspector = new Inspector(() => conversation.turns);
-const conversation = new Conversation();
-const notice = new ConnectionNotice();
-const log = new Log();
-/** @type {Reader} */
-const reader = new Reader({ conversation, log, inspector, notice, needKey: () => access.ask() });
-const talk = new Talk({ conversation, log, reader, inspector });
-const archive = new Archive(conversation, talk);
-const picker = new ModelPicker();
-const code = new CodeDialog(new URL('./', document.baseURI).href);
-const attachments = new Attachments(byId('composer', HTMLFormElement), prompt, () => picker.model, () => conversation.files);
-const adjust = new SettingsDialog({ read: () => conversation.settings, take: (settings, usual) => conversation.adjust(settings, usual), model: () => picker.model });
-const access = new Access({
-  onModels: showModels,
-  onKey() {
-    conversation.changeKey();
-    talk.readOn(say('Going on with the key…'));
+const isOther = takeFromAddress(); // another key, which does not own what the tab has kept
+const inspector = new Inspector();
+const conversation = new Conversation({
+  retry(turn) {
+    if (!turn.kept.prompt) return location.reload(); // another tab's
+    conversation.remove(turn);
+    ask(turn.kept.prompt);
   },
-  onAsk() {
-    if (!reader.busy) notice.hide();
-    openHistory.hidden = true;
-    drawer.close();
-  },
-  onForget() {
-    // What is on the page belongs to the key.
-    talk.beginAnew();
-    conversation.forgetKey();
-    forgetTimes();
-  },
-  onFailure(error, at) {
-    if (!reader.busy) notice.show({ problem: { code: error instanceof TypeError ? 'connection_failed' : '', status: error.status ?? 0 }, at, retry: () => access.begin() });
+  inspect(turn) {
+    inspector.show(turn);
+    show('events');
   },
 });
-const openHistory = byId('open-history', HTMLButtonElement);
-const drawer = new Drawer({ find: (query) => archive.find(query), open: openKept, rename: (id, name) => archive.rename(id, name), save: (id, format) => archive.export(id, format), load, remove: (ids) => archive.remove(ids) });
-const untitled = document.title;
+const reader = new Reader({
+  change(turn) {
+    inspector.update(turn);
+    conversation.follow();
+  },
+  start(turn) {
+    inspector.begin(turn);
+    conversation.save();
+  },
+  end(turn, problem) {
+    inspector.end(turn, problem);
+    if (watched && !turn.recording.last) return conversation.clear(); // the link shows nothing
+    conversation.save();
+    const results = turn.kept.prompt && resultsFor(turn);
+    if (results && turn === conversation.turns.at(-1)) ask(turn.kept.prompt, results);
+  },
+  unauthenticated: () => access.ask(),
+});
+const access = new Access({
+  models(rows) {
+    const offered = new Set(rows.map(({ id }) => id));
+    byId('show', HTMLButtonElement).hidden = !rows.some(({ id, owned_by }) => id === 'demo' && owned_by === 'demo'); // it costs nothing
+    offerPrompts(offered, (text, wanted) => {
+      model.value = wanted;
+      ask(text);
+    });
+    const used = conversation.turns.at(-1)?.kept.model;
+    if (used && offered.has(used)) model.value = used;
+  },
+  key: readOn,
+  forget: beginAnew, // what is on the page belongs to the key
+});
+const code = new CodeDialog();
 
-/** @param {import('./chat/models.js').Row[]} rows */
-function showModels(rows) {
-  if (!reader.busy && navigator.onLine) notice.hide();
-  picker.offer(rows);
-  offerShow(rows);
-  offerPrompts((text) => talk.ask(text));
-  openHistory.hidden = false;
-  drawer.restore();
-  showModel();
+/** @param {string} text @param {any[]} [results] of the tools that the answer before has called */
+function ask(text, results) {
+  if (reader.reading) return;
+  if (location.hash) history.replaceState(null, '', location.pathname + location.search);
+  const question = { prompt: text, model: model.value, transport: transport.value, results };
+  const request = conversation.requestFor(question);
+  const turn = conversation.add(question);
+  conversation.save();
+  inspector.show(turn);
+  reader.ask(turn, request);
 }
 
-/** Choose the model that was asked last. */
-function showModel() {
-  const used = conversation.turns.at(-1)?.kept.model;
-  if ([...model.options].some(({ value }) => value === used)) model.value = used ?? '';
+/** Go on with the last answer, if it has not ended. */
+function readOn() {
+  const turn = conversation.turns.at(-1);
+  if (!turn || reader.reading) return;
+  transport.value = turn.kept.transport;
+  inspector.show(turn);
+  if (!turn.running) return;
+  if (turn.kept.stream) reader.readOn(turn);
+  else reader.ask(turn, conversation.requestOf(turn));
 }
 
-/** @param {string} id */
-function openKept(id) {
-  talk.open(id);
-  showModel();
+/** Leave the conversation; an answer that runs goes on without a reader. */
+function beginAnew() {
+  reader.leave();
+  conversation.clear();
+  inspector.show(null);
+  history.replaceState(null, '', location.pathname + location.search);
   show('chat');
-  if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
-  focusField();
-}
-
-/** @param {File} file */
-async function load(file) {
-  await archive.import(file);
-  showModel();
-  show('chat');
+  tell(say('Ready'));
 }
 
 /** @param {'chat'|'events'} view */
@@ -138,13 +121,13 @@ function show(view) {
   byId('view-events', HTMLButtonElement).ariaPressed = String(view === 'events');
 }
 
-/** What is in the composer, else what was sent last. */
-function shownRequest() {
+/** Show the request in the composer, or the last one. */
+function showCode() {
+  const last = conversation.turns.at(-1);
   const text = prompt.value.trim();
-  const { files } = attachments;
-  const { turns, lastRequest, settings: { settings } } = conversation;
-  if (!text && !files.length && lastRequest) return lastRequest;
-  return requestFor(turns, { text: text || (files.length ? '' : PROMPTS[0].text), files }, { model: model.value, settings });
+  const where = { base: new URL('./', document.baseURI).href, keyed: storedKey() !== null, format: inspector.format };
+  if (last?.kept.prompt && !text) code.open(conversation.requestOf(last), { ...where, stream: last.kept.stream }, transport.value);
+  else code.open(conversation.requestFor({ prompt: text || PROMPTS[0].text, model: model.value }), where, transport.value);
 }
 
 /** @param {string} id @param {() => void} press */
@@ -153,47 +136,39 @@ function onClick(id, press) {
 }
 
 onSubmit((text) => {
-  if (reader.busy || !(text || attachments.files.length) || !attachments.check()) return false;
-  talk.ask(text, attachments.take());
+  if (reader.reading) return false;
+  ask(text);
   return true;
 });
 onClick('stop', () => reader.stop());
-onClick('cut', () => reader.cut());
+onClick('cut', () => reader.reading?.cut());
+onClick('retry-now', () => reader.reading?.retry());
 onClick('new-chat', () => {
-  talk.beginAnew();
-  show('chat');
+  beginAnew();
   prompt.focus();
-});
-talk.onAdjust = () => adjust.open();
-conversation.onChange = () => {
-  drawer.refresh();
-  adjust.tell();
-  document.title = conversation.title ? `${conversation.title} · Seseragi` : untitled;
-};
-prompt.addEventListener('keydown', (event) => {
-  if (event.key !== 'ArrowUp' || prompt.value || event.isComposing) return;
-  event.preventDefault();
-  talk.editLast();
-});
-addEventListener('keydown', (event) => {
-  // What is open is closed first, by the browser or by what opened it.
-  if (event.key !== 'Escape' || event.defaultPrevented || event.isComposing || !reader.busy) return;
-  const { activeElement: focused } = document;
-  if (document.querySelector('dialog[open], :popover-open') || (focused instanceof HTMLInputElement && focused.type === 'search' && focused.value)) return;
-  event.preventDefault();
-  reader.stop();
 });
 onClick('view-chat', () => show('chat'));
 onClick('view-events', () => show('events'));
-onClick('clear-events', () => inspector.clear());
-onClick('copy-events', () => tellCopied(inspector.copy(), say('Copied the events as JSON')));
-onClick('show-code', () => code.open(shownRequest(), storedKey() !== null));
+onClick('copy-events', () => inspector.copy().then(() => say('Copied the events as JSON'), () => say('The browser did not allow copying')).then(tell));
+onClick('show-code', showCode);
+onClick('show', async () => {
+  const { Show } = await import('./chat/show.js'); // few look at it: the page does not wait for it
+  new Show().open();
+});
+addEventListener('keydown', (event) => {
+  if (event.key !== 'Escape' || event.defaultPrevented || event.isComposing || !reader.reading || document.querySelector('dialog[open]')) return;
+  event.preventDefault();
+  reader.stop();
+});
 addEventListener('hashchange', () => location.reload());
 
-talk.comeBack();
+const elsewhere = watched ?? /^#stream=([\w.~-]+)$/.exec(location.hash)?.[1];
+if (elsewhere) conversation.add({ stream: elsewhere, model: say('Shared stream') });
+else if (isOther) conversation.clear();
+else conversation.restore();
+readOn();
 if (watched) showWatching();
 else {
-  drawer.restore(); // at once: the page would move otherwise
   access.begin();
   focusField();
 }

@@ -1,7 +1,7 @@
 /**
- * The key that this page shows the relay, where the relay asks for one.
+ * The key that this page sends to the relay, if the relay requires one.
  *
- * It is in sessionStorage, so this tab's alone, and gone with it: in no URL, no history, no event.
+ * It is in sessionStorage, so this tab's alone and gone with it, and never in a URL.
  */
 
 import { byId } from './dom.js';
@@ -9,21 +9,21 @@ import { byId } from './dom.js';
 const NAME = 'seseragi.key';
 const FORM = /^[!-~]{1,8192}$/; // what a header can carry
 
-/** @type {string|null} where the browser keeps nothing */
-let unkept = null;
+/** @type {string|null} where the browser stores nothing */
+let unstored = null;
 
 /** @returns {string|null} */
 export function storedKey() {
   try {
-    return sessionStorage.getItem(NAME) ?? unkept;
+    return sessionStorage.getItem(NAME) ?? unstored;
   } catch {
-    return unkept;
+    return unstored;
   }
 }
 
 /** @param {string|null} key null forgets it */
 export function storeKey(key) {
-  unkept = key;
+  unstored = key;
   try {
     if (key === null) sessionStorage.removeItem(NAME);
     else sessionStorage.setItem(NAME, key);
@@ -32,14 +32,14 @@ export function storeKey(key) {
   }
 }
 
-/** The headers that show a key. @param {string|null} [key] @returns {Record<string, string>} */
+/** The headers that carry a key. @param {string|null} [key] @returns {Record<string, string>} */
 export function showing(key = storedKey()) {
   return key === null ? {} : { authorization: `Bearer ${key}` };
 }
 
 /**
- * Take the key of an address such as `/#key=ssk_...`, and out of it at once.
- * @returns {boolean} whether it is another one than before
+ * Take the key from an address such as `/#key=ssk_...`, and remove it there at once.
+ * @returns {boolean} whether it is a new one
  */
 export function takeFromAddress() {
   if (!location.hash.startsWith('#key=')) return false;
@@ -50,7 +50,7 @@ export function takeFromAddress() {
   return true;
 }
 
-/** The form that asks for a key, in place of what it hides. */
+/** The form for a key, which stands in place of another element. */
 export class KeyForm {
   #form = byId('key-form', HTMLFormElement);
   #input = byId('key', HTMLInputElement);
@@ -61,8 +61,8 @@ export class KeyForm {
 
   /**
    * @param {HTMLElement} inPlaceOf
-   * @param {(key: string) => Promise<string>} use try a key; gives what is wrong with it, "" when it was taken
-   * @param {(text: string) => string} [say] puts a text into the page's language
+   * @param {(key: string) => Promise<string>} use tries a key; returns what is wrong with it, or ""
+   * @param {(text: string) => string} [say] translates a text
    */
   constructor(inPlaceOf, use, say = (text) => text) {
     this.#say = say;
@@ -73,7 +73,7 @@ export class KeyForm {
     });
   }
 
-  /** @param {string} [problem] what was wrong with the key that was shown */
+  /** @param {string} [problem] what was wrong with the key that was sent */
   show(problem = '') {
     const shown = !this.#form.hidden;
     this.#form.hidden = false;

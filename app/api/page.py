@@ -1,4 +1,4 @@
-"""The chat page, the API's page and the browser client: the files of `static/`."""
+"""The demo page, the API's page and the browser client: the files of `static/`."""
 
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ OF_THE_PACKAGE = frozenset({"package.json", "README.md", "LICENSE"})
 """Files for npm only: the version is for authenticated clients."""
 
 
-# The page's modules are 270 kB, and 80 kB of gzip: seconds of a phone's connection. Level 6 takes
+# The page's files are 200 kB, and 70 kB of gzip: seconds of a phone's connection. Level 6 takes
 # half the time of 9, and 1 % more bytes.
 COMPRESSED = Middleware(GZipMiddleware, minimum_size=1000, compresslevel=6)
 

@@ -90,6 +90,7 @@ class Events(Protocol):
 
     async def state(self, stream: str) -> LogState:
         """Return the length of the log and whether it has ended."""
+        return (await self.look(stream, 0, limit=0)).state
 
     async def look(self, stream: str, after: int, *, limit: int, owner: str | None = None) -> Look:
         """Return the state, with up to `limit` events after the cursor, in one round trip.

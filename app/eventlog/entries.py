@@ -1,12 +1,13 @@
-"""The events that are in memory: of running streams, and of ended ones for a while.
+"""The streams in memory: running ones, and ended ones for a while.
 
-Knows how much memory they take, who waits for more, and what has to go. All sync but for
-the wait of a reader and the timer that drops what has been kept for its time.
+Counts their memory, wakes their readers, and drops the oldest. All sync except the wait of a
+reader and the timer that drops expired streams.
 """
 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from ..events import (
     ContentFilter,
@@ -22,26 +23,26 @@ from ..events import (
 )
 from .contract import Follower
 from .errors import StreamTooLong, full
-from .recovery import OrphanedStream, StreamFacts
+from .recovery import OrphanedStream, orphan_of
 from .stream_info import StreamInfo
 from .values import LogSize, LogState
 
 # Measured on CPython 3.11, in bytes; a test holds them against the allocator.
 STREAM_BYTES = 540
-"""What a stream costs beside its events: its name, info and entry, its places in tables."""
+"""The memory of a stream without its events: id, info, entry, places in tables."""
 
 ASCII_BYTES = 110
-"""What a delta costs beside one byte a character: the object, its text's header, its place
+"""The memory of a delta besides one byte a character: the object, its text's header, its place
 in the list."""
 
 WIDE_BYTES = 135
-"""The same for a text that has other characters, which cost `WIDE_FACTOR` each: two as text
-and three as UTF-8, which CPython keeps once the text has been written out."""
+"""The same for a text with other characters, which take `WIDE_FACTOR` each: two as text and three
+as UTF-8, which CPython caches once the text was encoded."""
 
 WIDE_FACTOR = 5
 
 OTHER_BYTES = 116
-"""What any other event costs beside as many bytes as it has in JSON."""
+"""The memory of any other event besides its size in JSON."""
 
 UNTYPED_FACTOR = 7
 """How much larger lists and tables of small values are than their JSON."""
@@ -79,18 +80,18 @@ class Entry:
     def __init__(self, started_at: float, *, info: StreamInfo) -> None:
         self.events: list[Event] = []
         self.info = info
-        """Not a part of `size`, which the stream's limit is for."""
+        """Not a part of `size`, which the limit of a stream is for."""
         self.size = STREAM_BYTES
         self.waiters: list[asyncio.Future[None]] = []
         self.followers: list[Follower] = []
         self.started_at = started_at
         self.ended_at: float | None = None
         self.dropped_after = 0.0
-        """When an ended stream has been kept for its time, by the clock of the entries."""
+        """When an ended stream expires, by the clock of the entries."""
 
     @property
     def whole_size(self) -> int:
-        """What the stream takes of the memory for all, in bytes."""
+        """Its part of the memory of all streams, in bytes."""
         return self.size + self.info.size
 
     def state(self) -> LogState:
@@ -103,7 +104,7 @@ class Entry:
         )
 
     async def read(self, after: int, *, timeout_s: float, limit: int) -> Sequence[Event]:
-        """Do what `EventLog.read` does."""
+        """Do `EventLog.read`."""
         if after >= len(self.events) and self.ended_at is None and timeout_s > 0:
             loop = asyncio.get_running_loop()
             waiter = loop.create_future()
@@ -120,17 +121,15 @@ class Entry:
     def orphaned(
         self, *, end: StreamEnd | None = None, ended_at: float | None = None
     ) -> OrphanedStream:
-        """Return what there is to tell of the stream, which ends as it has, or as is given."""
-        facts = StreamFacts()
-        *_, last = facts.watch(self.events)
+        """Return the stream as orphaned, with its own end or the given one."""
         if end is None:
-            assert isinstance(last, StreamEnd)  # noqa: S101  (or its end would be given)
-            end = last
+            end = cast(StreamEnd, self.events[-1])
         at = self.ended_at if ended_at is None else ended_at
-        return facts.orphaned(self.info, end, started_at=self.started_at, ended_at=at or 0)
+        started_at = self.started_at
+        return orphan_of(self.info, self.events, end, started_at=started_at, ended_at=at or 0)
 
     def notify(self, events: Sequence[Event]) -> None:
-        """Tell who follows what was added, and wake who waits."""
+        """Call the followers and wake the waiting readers."""
         for follower in (*self.followers,):
             follower(events)
         for waiter in self.waiters:
@@ -141,9 +140,9 @@ class Entry:
 class Entries:
     """All streams in memory.
 
-    An ended stream is dropped after `keep_s` seconds of the clock `now`. When all together
-    exceed `max_bytes`, ended ones go, oldest first; where they do not suffice, `create`
-    refuses. `wall` returns unix seconds; `on_drop` is called with every stream that is dropped.
+    An ended stream is dropped after `keep_s` seconds of the clock `now`. When all streams together
+    exceed `max_bytes`, the oldest ended ones are dropped; if that does not suffice, `create`
+    refuses. `wall` returns unix seconds; `on_drop` receives every dropped stream.
     """
 
     def __init__(
@@ -173,20 +172,20 @@ class Entries:
         return len(self._running) + len(self._ended)
 
     def measure_all(self) -> LogSize:
-        """Return how much there is here."""
+        """Return their number and size."""
         return LogSize(len(self), self._size)
 
     def close(self) -> None:
-        """Stop the timer; what is here stays, for whoever still reads it."""
+        """Stop the timer; the streams stay for their readers."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def create(self, info: StreamInfo) -> Entry:
-        """Hold a new stream.
+        """Add a new stream.
 
         Raises:
-            ServiceError: `overloaded`, all memory is taken by streams that still run.
+            ServiceError: `overloaded`, running streams take all the memory.
         """
         self._make_room()
         if self._size > self._max_bytes:
@@ -196,16 +195,16 @@ class Entries:
         return entry
 
     def find(self, stream: str) -> Entry | None:
-        """Return the stream if it is here."""
+        """Return a stream; None if it is not in memory."""
         self._drop_expired()
         return self._running.get(stream) or self._ended.get(stream)
 
     def find_running(self, stream: str) -> Entry | None:
-        """Return the stream if it is here and has not ended."""
+        """Return a running stream; None if it is not in memory."""
         return self._running.get(stream)
 
     def follow(self, stream: str, after: int, follower: Follower) -> bool:
-        """Do what `EventLog.follow` does."""
+        """Do `EventLog.follow`."""
         entry = self._running.get(stream)
         if entry is None or after != len(entry.events):
             return False
@@ -213,15 +212,15 @@ class Entries:
         return True
 
     def unfollow(self, stream: str, follower: Follower) -> None:
-        """Do what `EventLog.unfollow` does."""
+        """Do `EventLog.unfollow`."""
         entry = self._running.get(stream) or self._ended.get(stream)
         if entry is not None and follower in entry.followers:
             entry.followers.remove(follower)
 
     def measure(self, stream: str, events: Sequence[Event]) -> int:
-        """Return the size of events that are to be added to a stream here.
+        """Return the size of events to be added to a running stream.
 
-        Raises what `EventLog.append` does if they cannot be added.
+        Raises the errors of `EventLog.append` if they cannot be added.
         """
         entry = self._running.get(stream)
         if entry is None:
@@ -238,10 +237,7 @@ class Entries:
     def add(
         self, stream: str, events: Sequence[Event], *, size: int, ended_at: float | None = None
     ) -> None:
-        """Add events that were measured, and tell the readers.
-
-        If they end the stream, it ended just now, unless the time is given.
-        """
+        """Add measured events and wake the readers; `ended_at` is now unless it is given."""
         entry = self._running[stream]
         entry.events.extend(events)
         entry.size += size
@@ -257,7 +253,7 @@ class Entries:
             self._set_timer()
 
     def drop(self, stream: str) -> None:
-        """Let go of a stream; its readers wake up."""
+        """Drop a stream; its readers wake up."""
         entry = self._running.pop(stream, None) or self._ended.pop(stream)
         self._size -= entry.whole_size
         entry.notify(())
@@ -272,7 +268,7 @@ class Entries:
             self.drop(stream)
 
     def _set_timer(self) -> None:
-        """Come back when the ended stream that was first has been kept for its time."""
+        """Drop expired streams, and come back when the next one expires."""
         self._timer = None
         self._drop_expired()
         if self._ended:
@@ -282,7 +278,7 @@ class Entries:
             self._timer = asyncio.get_running_loop().call_later(delay, self._set_timer)
 
     def _make_room(self, spare: str | None = None) -> None:
-        """Drop ended streams, and the one to spare only if it is too large by itself."""
+        """Drop ended streams; `spare` only if it is too large by itself."""
         self._drop_expired()
         while self._size > self._max_bytes and self._ended:
             stream, entry = next(iter(self._ended.items()))

@@ -8,18 +8,18 @@ from ..errors import ServiceError
 from ..events import Event, StreamEnd
 from ..ledger.accounts import NOTHING, Settlement
 from .accounts import MemoryAccounts
-from .contract import PAGE, Follower, Placed
+from .contract import PAGE, EventLog, Follower, Placed
 from .entries import Entries, Entry
 from .errors import expired, unknown
 from .recovery import REMOVED, Close, OnEnded, close_free, closing_of
 from .stream_info import Scoped, StreamInfo
-from .values import Claim, LogSize, LogState, Look, may_see
+from .values import Claim, LogSize, Look, may_see
 
 REMEMBERED_IDS = 10_000
 """How many removed streams are reported as expired, not unknown (about 150 bytes each)."""
 
 
-class MemoryLog:
+class MemoryLog(EventLog):
     """An `EventLog` in memory.
 
     Ended streams are stored for `retention_s` seconds. When all streams together exceed
@@ -56,11 +56,9 @@ class MemoryLog:
         self._gone: OrderedDict[str, str] = OrderedDict()
         """The owners of removed streams."""
         self._claims: dict[Scoped, Claim] = {}
-        self._keys: dict[str, Scoped] = {}
-        """The claim of each key, and the key of each stream."""
         self._named: dict[Scoped, str] = {}
         self._names: dict[str, set[Scoped]] = {}
-        """The stream of each name, and the names of each stream."""
+        """The stream of each name, and the names that were bound to each stream."""
 
     async def open(self) -> None:
         pass
@@ -86,11 +84,8 @@ class MemoryLog:
             self._entries.drop(stream)
             del self._gone[stream]  # there never was such a stream
             raise
-        if bound is not None:
-            self._keys.pop(bound.stream, None)
         if key is not None:
             self._claims[key] = Claim(stream, info.digest)
-            self._keys[stream] = key
         return Claim(stream, info.digest, grant)
 
     async def claimed(self, key: Scoped) -> Claim | None:
@@ -102,8 +97,6 @@ class MemoryLog:
 
     async def name(self, name: Scoped, stream: str) -> None:
         self._find(stream)
-        if (before := self._named.get(name)) is not None:
-            self._names[before].remove(name)
         self._named[name] = stream
         self._names.setdefault(stream, set()).add(name)
 
@@ -154,9 +147,6 @@ class MemoryLog:
     def unfollow(self, stream: str, follower: Follower) -> None:
         self._entries.unfollow(stream, follower)
 
-    async def state(self, stream: str) -> LogState:
-        return self._find(stream).state()
-
     async def look(self, stream: str, after: int, *, limit: int, owner: str | None = None) -> Look:
         entry = self._entries.find(stream)
         if not may_see(owner, self._gone.get(stream) if entry is None else entry.info.owner):
@@ -191,10 +181,12 @@ class MemoryLog:
     def _forget(self, entry: Entry) -> None:
         stream = entry.info.id
         self._accounts.settle(entry.info, NOTHING)  # one that never began
-        if (key := self._keys.pop(stream, None)) is not None:
+        key = entry.info.scoped_key
+        if key in self._claims and self._claims[key].stream == stream:
             del self._claims[key]
         for name in self._names.pop(stream, ()):
-            del self._named[name]
+            if self._named.get(name) == stream:
+                del self._named[name]
         self._gone[stream] = entry.info.owner
         while len(self._gone) > REMEMBERED_IDS:
             self._gone.popitem(last=False)

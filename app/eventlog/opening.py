@@ -14,6 +14,7 @@ from .accounts import MemoryAccounts
 from .contract import LogParts
 from .memory import MemoryLog
 from .recovery import Close
+from .sqlite.database import prepare
 from .sqlite.log import SqliteLog
 from .stream_ended import StreamEnded
 from .waiting_rows import MemoryRows
@@ -56,19 +57,16 @@ def build_log(
     if kind != "sqlite":
         if workers > 1:
             raise LogRefused(
-                f"workers: {workers} processes need a log that they share, and 'memory' is none; "
-                "take --log sqlite:///PATH or --log redis://HOST/DB"
+                f"workers: {workers} processes cannot share a log in memory; "
+                "use --log sqlite:///PATH or --log redis://HOST/DB"
             )
         accounts = MemoryAccounts(MemoryRows(clock.monotonic))
         memory = MemoryLog(**options, accounts=accounts, now=clock.monotonic)
         return LogParts(memory, accounts, accounts.rows)
-    if workers == 1:
-        sqlite = SqliteLog(path, **options)
-        return LogParts(sqlite, sqlite, sqlite)
-    from .sqlite.shared import SharedSqliteLog  # needs what Windows has not
-
-    shared = SharedSqliteLog(path, **options)
-    return LogParts(shared, shared, shared, shared, shared)
+    sqlite = SqliteLog(path, **options, shared=workers > 1)
+    if workers > 1:
+        return LogParts(sqlite, sqlite, sqlite, sqlite, sqlite)
+    return LogParts(sqlite, sqlite, sqlite)
 
 
 def prepare_log(
@@ -83,8 +81,6 @@ def prepare_log(
     """
     kind, _, path = url.partition(":///")
     if kind == "sqlite":
-        from .sqlite.shared_database import prepare
-
         prepare(Path(path), now=time.time(), on_orphans=on_orphans, close=close)
 
 

@@ -3,6 +3,7 @@
 A stream is orphaned when its producer is dead, or when another process removes it.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
@@ -98,7 +99,7 @@ def closing_of(orphan: OrphanedStream, close: Close) -> Closing:
         return Closing(orphan.ended, orphan.spent or Settlement(nano_usd=None))
 
 
-class StreamFacts:
+class _Facts:
     """Collects the facts of a stream in one pass over its events."""
 
     def __init__(self) -> None:
@@ -137,3 +138,40 @@ class StreamFacts:
             lost=True,
         )
         return OrphanedStream(ended, self._weight)
+
+
+def orphan_of(
+    info: StreamInfo,
+    events: Iterable[Event],
+    end: StreamEnd,
+    *,
+    started_at: float,
+    ended_at: float,
+) -> OrphanedStream:
+    """Return a stream with these events, as far as they can be read, and this end."""
+    facts = _Facts()
+    with contextlib.suppress(msgspec.MsgspecError):
+        for _ in facts.watch(events):
+            pass
+    return facts.orphaned(info, end, started_at=started_at, ended_at=ended_at)
+
+
+def end_orphan(
+    info: StreamInfo,
+    events: Iterable[Event],
+    close: Close,
+    *,
+    started_at: float,
+    ended_at: float,
+) -> tuple[list[Event], Closing]:
+    """Return the events that end an orphaned stream with these events, and its cost.
+
+    Raises:
+        ValueError, MsgspecError: the events cannot be read, or have an end.
+    """
+    facts = _Facts()
+    *blocks, end = closing_events(facts.watch(events), status="interrupted", error=LOST)
+    assert isinstance(end, StreamEnd)  # noqa: S101  (see `closing_events`)
+    facts.count += len(blocks) + 1
+    closing = closing_of(facts.orphaned(info, end, started_at=started_at, ended_at=ended_at), close)
+    return [*blocks, closing.ended.end], closing

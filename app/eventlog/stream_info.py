@@ -80,27 +80,16 @@ class StreamInfo(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     @property
     def size(self) -> int:
         """The estimated memory of its contents, in bytes."""
-        size = len(self.request) + len(self.digest) + (len(self.key) if self.key else 0)
-        if self.request_id:
-            size += _OVERHEAD + len(self.request_id)
-        for name in self.names:
-            size += _OVERHEAD + len(name)
-        for text in (
-            self.tenant,
-            self.user,
-            self.key_name,
-            self.model,
-            self.traceparent,
-            self.request_digest,
-        ):
-            if text:
-                size += _OVERHEAD + len(text)
+        texts = [
+            *(self.request_id, self.tenant, self.user, self.key_name, self.model),
+            *(self.traceparent, self.request_digest, *self.names),
+        ]
+        if self.labels:
+            texts += [*self.labels, *self.labels.values()]
+        size = len(self.request) + len(self.digest) + len(self.key or "")
         if self.reserve is not None:
             size += _RESERVE + _ACCOUNT * len(self.reserve.accounts)
-        if self.labels:
-            for name, value in self.labels.items():
-                size += 2 * _OVERHEAD + len(name) + len(value)
-        return size
+        return size + sum([_OVERHEAD + len(text) for text in texts if text])
 
     def without_request(self) -> "StreamInfo":
         """Return the info without the stored request, which may be large."""

@@ -5,6 +5,7 @@ steadily again, its owner is unhealthy.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -112,3 +113,11 @@ class Supervisor:
             exc_info=error if isinstance(error, Exception) else None,
         )
         kept.on_failure(error)
+
+
+async def wait_for(event: asyncio.Event, timeout_s: float) -> None:
+    """Wait for an event, but not longer than the timeout, and clear it."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
+    event.clear()

@@ -1,4 +1,4 @@
-"""The last events of a stream that another process produces, for the readers here."""
+"""The last events of streams that other processes produce, for the readers here."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,8 +19,7 @@ class Tail:
         self.over = False
         """Whether it is closed: readers read pages instead."""
         self.missing_since: float | None = None
-        self.behind_since: float | None = None
-        """Since when its stream is missing, and since when it lags behind it."""
+        """Since when Redis lacks the stream."""
         self.used_at = now
         self.followers: list[Follower] = []
         self._events: list[Event] = []
@@ -34,8 +33,17 @@ class Tail:
         """Return whether a reader with this cursor can read here."""
         return after >= self.last - len(self._events)
 
-    def after(self, cursor: int, limit: int) -> Sequence[Event]:
-        start = len(self._events) - (self.last - cursor)
+    def waits(self, after: int) -> bool:
+        """Return whether a reader with this cursor has to wait."""
+        return after >= self.last and not self.ended
+
+    async def read(self, after: int, *, timeout_s: float, limit: int) -> Sequence[Event]:
+        """Do `EventLog.read`; empty if the cursor is no longer covered."""
+        if self.waits(after) and timeout_s > 0:
+            await self._wait(timeout_s)
+        if not self.covers(after):
+            return ()
+        start = len(self._events) - (self.last - after)
         return self._events[start : start + limit]
 
     def add(self, first: int, events: Sequence[Event]) -> None:
@@ -55,8 +63,7 @@ class Tail:
         self.over = True
         self._notify(())
 
-    async def wait(self, timeout_s: float) -> None:
-        """Wait for more, or for the end of the tail."""
+    async def _wait(self, timeout_s: float) -> None:
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)
         try:
@@ -74,3 +81,38 @@ class Tail:
             if not waiter.done():
                 waiter.set_result(None)
         self._waiters.clear()
+
+
+class TailRegistry:
+    """The tails of a process."""
+
+    def __init__(self) -> None:
+        self._tails: dict[str, Tail] = {}
+
+    def find(self, stream: str) -> Tail | None:
+        return self._tails.get(stream)
+
+    def follow(self, stream: str, after: int, follower: Follower) -> bool:
+        """Do `EventLog.follow` for a stream with a tail."""
+        tail = self._tails.get(stream)
+        if tail is None or tail.ended or after != tail.last:
+            return False
+        tail.followers.append(follower)
+        return True
+
+    def unfollow(self, stream: str, follower: Follower) -> None:
+        """Remove a follower. Unknown followers are ignored."""
+        tail = self._tails.get(stream)
+        if tail is not None and follower in tail.followers:
+            tail.followers.remove(follower)
+
+    def stop(self, stream: str) -> None:
+        """Close a tail."""
+        tail = self._tails.pop(stream, None)
+        if tail is not None:
+            tail.close()
+
+    def stop_all(self) -> None:
+        """Close all tails."""
+        for stream in list(self._tails):
+            self.stop(stream)

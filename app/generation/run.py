@@ -199,6 +199,7 @@ class Run:
             return
         self._stopped = self._stopped or Stopped("failed", error, "relay")
         written = await read_all(self._log, self.stream)
+        self._count = len(written)
         # None if the log has ended it: then the log reports it.
         await self.take(closing_events(written, status="failed", error=error.info()))
 

@@ -192,7 +192,7 @@ export class Inspector {
 
   async #saveStream() {
     const stream = this.#stream;
-    const told = await import('../cassette.js').then(({ saveCassette }) => saveCassette(this.#url(stream)))
+    const told = await import('./cassette.js').then(({ saveCassette }) => saveCassette(this.#url(stream)))
       .then((name) => `saved as ${name}`, ({ message }) => `not saved: ${plain(message)}`);
     if (stream !== this.#stream) return;
     this.#saving = told;

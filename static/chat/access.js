@@ -1,131 +1,97 @@
 /**
- * What the relay offers this page, and the key that it may ask for first.
+ * The models that the relay offers, and the key that it may require first.
  */
 
 import { byId, element } from '../dom.js';
 import { KeyForm, showing, storeKey, storedKey } from '../key.js';
 import { model, prompt } from './composer.js';
 import { say } from './language.js';
-import { chats } from './models.js';
+import { problemOf } from './relay.js';
 import { tell } from './status.js';
-import { problemOf } from './watching.js';
 
-/** @typedef {Error & {status?: number}} Failure `status` is that of the relay's answer */
+/** @typedef {{id: string, owned_by?: string, architecture?: {output_modalities?: string[]}}} Row a model of `GET /v1/models` */
 
 const MODELS_URL = new URL('v1/models', document.baseURI).href;
+const RETRY_MS = 5000;
+const NOT_FOR_CHAT = /(^|[-_/])(text-embedding|embed(ding)?s?|moderation|whisper|tts|transcribe|rerank(er)?|dall-e)([-_/:.]|$)/; // by their ids, where a list says no more
 
-const SOONEST_MS = 2000; // until the models are asked for again
-const LATEST_MS = 30_000;
+/** @param {Row} row */
+const chats = ({ id, architecture }) => (architecture?.output_modalities?.includes('text') ?? !NOT_FOR_CHAT.test(id.toLowerCase()));
 
 const forget = byId('forget-key', HTMLButtonElement);
 
-/** Has the models loaded, with a key where one is needed. */
 export class Access {
   #form;
-  /** @type {import('./models.js').Row[]} */
-  #rows = [];
-  #round = 0; // of asking for them
-  #failed = 0; // rounds, one after another
-  #again = 0; // the timer of the next one
-  #onModels;
-  #onKey;
-  #onAsk;
-  #onForget;
-  #onFailure;
+  #retry = 0; // the timer of the next attempt
+  #on;
 
-  /**
-   * @param {object} does
-   * @param {(rows: import('./models.js').Row[]) => void} does.onModels what to do once the models are known
-   * @param {() => void} does.onKey what to go on with once a key was given
-   * @param {() => void} does.onAsk what to do while there is none
-   * @param {() => void} does.onForget what to do before a key is forgotten
-   * @param {(error: Failure, at: number|null) => void} does.onFailure what to do where the relay does not answer; `at` is when it is asked again,
-   *     null where that is once the network is back
-   */
-  constructor({ onModels, onKey, onAsk, onForget, onFailure }) {
-    this.#onModels = onModels;
-    this.#onKey = onKey;
-    this.#onAsk = onAsk;
-    this.#onForget = onForget;
-    this.#onFailure = onFailure;
+  /** @param {{models(rows: Row[]): void, key(): void, forget(): void}} on called once the models are known; once a key was accepted; before one is forgotten */
+  constructor(on) {
+    this.#on = on;
     this.#form = new KeyForm(byId('composer', HTMLFormElement), (key) => this.#use(key), say);
     addEventListener('online', () => {
-      if (this.#failed) this.begin();
+      if (this.#retry) this.begin();
     });
     forget.addEventListener('click', () => {
-      this.#onForget();
+      on.forget();
       storeKey(null);
       forget.hidden = true;
-      prompt.focus(); // where the relay needs none; the form takes it otherwise
+      prompt.focus(); // where the relay requires none; else the form takes the focus
       this.begin();
     });
   }
 
-  /** See what the relay offers, and whether it asks for a key. */
+  /** Load the models, and ask for a key if the relay requires one. */
   async begin() {
-    clearTimeout(this.#again);
-    const round = ++this.#round;
+    clearTimeout(this.#retry);
+    this.#retry = 0;
     try {
-      const taken = await this.#load(storedKey());
-      if (round !== this.#round) return;
-      this.#failed = 0;
-      if (taken) this.#show();
+      if (await this.#load(storedKey())) this.#ready();
       else this.ask();
     } catch (error) {
-      if (round !== this.#round) return;
-      model.replaceChildren(element('option', { value: '' }, say('default')));
       forget.hidden = storedKey() === null;
       if (document.body.dataset.state === 'idle') tell(say('Could not load the models: {problem}', { problem: /** @type {Error} */ (error).message }));
-      this.#onFailure(/** @type {Failure} */ (error), this.#later());
+      this.#retry = setTimeout(() => this.begin(), RETRY_MS);
     }
   }
 
-  /** Ask again by and by, or once the network is back. @returns {number|null} when */
-  #later() {
-    const wait = Math.min(LATEST_MS, SOONEST_MS * 2 ** this.#failed++);
-    if (!navigator.onLine) return null;
-    this.#again = setTimeout(() => this.begin(), wait);
-    return Date.now() + wait;
-  }
-
-  /** @param {string} [problem] what was wrong with the key that was shown */
+  /** @param {string} [problem] what was wrong with the key that was sent */
   ask(problem = storedKey() === null ? '' : say('The relay does not take this tab’s key any more.')) {
-    tell(say('A key is needed'));
-    this.#onAsk();
+    tell(say('A key is required'));
     this.#form.show(problem);
   }
 
-  /** Take a key that the relay takes. @param {string} key @returns {Promise<string>} what is wrong with it */
+  /** Try a key. @param {string} key @returns {Promise<string>} what is wrong with it, or "" */
   async #use(key) {
     try {
       if (!await this.#load(key)) return say('The relay does not take this key.');
     } catch (error) {
       return say('Could not try this key: {problem}', { problem: /** @type {Error} */ (error).message });
     }
-    this.#round += 1; // what is asked with another key is of no use any more
-    clearTimeout(this.#again);
-    this.#failed = 0;
     storeKey(key);
     this.#form.hide();
-    this.#show();
+    this.#ready();
     prompt.focus();
-    this.#onKey();
+    this.#on.key();
     return '';
   }
 
-  /** Ask for the models. @param {string|null} key @returns {Promise<boolean>} false where the relay does not take the key, or wants one */
+  /** @param {string|null} key @returns {Promise<boolean>} false if the relay requires another key */
   async #load(key) {
     const response = await fetch(MODELS_URL, { headers: { accept: 'application/json', ...showing(key) } });
     if (response.status === 401) return false;
-    if (!response.ok) throw Object.assign(new Error(await problemOf(response)), { status: response.status });
+    if (!response.ok) throw new Error(await problemOf(response));
     const { data } = await response.json();
-    this.#rows = data.filter(chats);
-    model.replaceChildren(...this.#rows.map(({ id }) => element('option', { value: id }, id)));
+    const rows = data.filter(chats);
+    const chosen = model.value;
+    model.replaceChildren(...rows.map((/** @type {Row} */ { id }) => element('option', { value: id, selected: id === chosen }, id)));
+    this.#on.models(rows);
     return true;
   }
 
-  #show() {
-    this.#onModels(this.#rows);
+  #ready() {
+    clearTimeout(this.#retry);
+    this.#retry = 0;
     forget.hidden = storedKey() === null;
     if (document.body.dataset.state === 'idle') tell(say('Ready'));
   }

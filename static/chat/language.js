@@ -1,6 +1,6 @@
 /**
- * The page's own language, by the browser's. English is written where it is used and is the key to
- * the others; what has no translation stays English.
+ * The page's language, by the browser's. Texts are written in English where they are used, and are
+ * the keys of the translations; a text without a translation stays English.
  */
 
 const SPOKEN = ['en', 'ja'];
@@ -23,12 +23,12 @@ export function say(text, values = {}) {
   return (words[text] ?? text).replace(/\{(\w+)\}/g, (whole, name) => String(values[name] ?? whole));
 }
 
-/** Return a number as the page's language writes it. @param {number} value @param {Intl.NumberFormatOptions} [options] */
-export function number(value, options) {
-  return value.toLocaleString(LANGUAGE, options);
+/** @param {number} value */
+export function number(value) {
+  return value.toLocaleString(LANGUAGE);
 }
 
-/** Return a day and a time as the page's language writes them. @param {Date} date @param {Intl.DateTimeFormatOptions} [options] */
-export function moment(date, options = { dateStyle: 'medium', timeStyle: 'short' }) {
-  return date.toLocaleString(LANGUAGE, options);
+/** A day and a time. @param {Date} date */
+export function moment(date) {
+  return date.toLocaleString(LANGUAGE, { dateStyle: 'medium', timeStyle: 'short' });
 }

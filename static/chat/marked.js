@@ -1,8 +1,8 @@
 /**
- * Put the page's own texts into its language, before it is first painted.
+ * Translates the texts of index.html before the first paint.
  *
- * An element marked `data-say` has texts of the page between its tags; a value names attributes
- * that are texts too: `data-say="placeholder"`. A text is looked up as it stands, spaces included.
+ * `data-say` marks an element whose text is translated; its value names attributes that are
+ * translated too: `data-say="placeholder"`. Texts are looked up as they stand, spaces included.
  */
 
 import { LANGUAGE, say } from './language.js';

@@ -21,12 +21,10 @@ export class Pane {
   text = '';
   /** The streams whose events came here. @type {Set<string>} */
   streams = new Set();
-  /** How many connections it has opened. */
-  connections = 0;
-  /** Events that came twice. */
-  twice = 0;
-  /** Where it lost its connection, and went on. @type {{at: number, resumed: number, caughtUp: number, lostMs: number, awayMs: number}[]} */
-  cuts = [];
+  connections = 0; // that it has opened
+  twice = 0; // events that came again
+  /** Where it lost its connection, and went on. @type {{at: number, resumed: number, caughtUp: number, lostMs: number, awayMs: number}|null} */
+  cut = null;
   /** @type {import('../seseragi.js').StreamEnd|null} */
   end = null;
 
@@ -48,11 +46,7 @@ export class Pane {
   #box = element('div', { className: 'pane-text', tabIndex: 0, role: 'region' });
   #scroll = follow(this.#box);
 
-  /**
-   * @param {string} name
-   * @param {string} what
-   * @param {string} code how it reads
-   */
+  /** @param {string} name @param {string} what @param {string} code how it reads */
   constructor(name, what, code) {
     const body = element('div', { className: 'text' });
     this.#prose = new Markdown(body);
@@ -65,7 +59,6 @@ export class Pane {
       element('p', { className: 'pane-what' }, what),
       element('pre', { className: 'pane-code', tabIndex: 0, role: 'group', ariaLabel: say('Its code') }, element('code', { lang: 'en' }, code)),
       this.#cells, this.#box, this.#note);
-    this.#cells.ariaLabel = say('{count} of {all} events', { count: 0, all: 0 });
     new ResizeObserver(() => this.#later()).observe(this.#cells);
     this.show('waiting', say('waiting'));
   }
@@ -75,20 +68,16 @@ export class Pane {
     return this.#came.size;
   }
 
-  /** The ids that it should have and has not. */
+  /** How many ids it should have and has not. */
   get missing() {
     return Math.max(this.#known, this.last) - this.#came.size;
   }
 
-  /** @param {State} state @param {string} words */
-  show(state, words) {
+  /** @param {State} state @param {string} words @param {string} [note] */
+  show(state, words, note = '') {
     this.section.dataset.state = state;
     this.#state.textContent = words;
-  }
-
-  /** @param {string} words */
-  tell(words) {
-    this.#note.textContent = words;
+    this.#note.textContent = note;
   }
 
   /** A connection was opened. @param {number} known the highest id that any reader has seen */
@@ -96,13 +85,12 @@ export class Pane {
     this.connections += 1;
     this.#edge = known;
     this.#behind = this.connections > 1 || known > 0;
-    const cut = this.cuts.at(-1);
-    if (cut && !cut.awayMs) cut.awayMs = performance.now() - cut.lostMs;
+    if (this.cut) this.cut.awayMs ||= performance.now() - this.cut.lostMs;
   }
 
   /** Its connection was lost. */
   lost() {
-    this.cuts.push({ at: this.last, resumed: 0, caughtUp: 0, lostMs: performance.now(), awayMs: 0 });
+    this.cut = { at: this.last, resumed: 0, caughtUp: 0, lostMs: performance.now(), awayMs: 0 };
     this.#draw();
   }
 
@@ -115,9 +103,8 @@ export class Pane {
     if (this.#came.has(number)) this.twice += 1;
     const first = number === this.#edge + 1 || this.#lastAt === 0;
     this.#behind &&= number <= this.#edge || first || at - this.#lastAt < BURST_MS;
-    const cut = this.cuts.at(-1);
-    if (cut) cut.resumed ||= number;
-    if (this.#behind && cut) cut.caughtUp = number;
+    if (this.cut) this.cut.resumed ||= number;
+    if (this.#behind && this.cut) this.cut.caughtUp = number;
     this.#came.set(number, this.#behind ? 'kept' : 'live');
     this.last = number;
     this.#lastAt = at;
@@ -145,12 +132,11 @@ export class Pane {
     if (!this.#behind || !('highlights' in CSS)) return;
     if (!this.#kept) {
       this.#kept = document.createRange();
-      this.#kept.setStart(place.node, place.at);
+      this.#kept.setStart(...place);
       const marked = CSS.highlights.get('kept') ?? new Highlight();
       CSS.highlights.set('kept', marked.add(this.#kept));
     }
-    const now = endOf(this.#words);
-    this.#kept.setEnd(now.node, now.at);
+    this.#kept.setEnd(...endOf(this.#words));
   }
 
   #later() {
@@ -190,8 +176,8 @@ export class Pane {
   }
 }
 
-/** The place behind the last character that an element shows. @param {Node} node @returns {{node: Node, at: number}} */
+/** The place behind the last character of an element. @param {Node} node @returns {[Node, number]} */
 function endOf(node) {
   while (node.lastChild) node = node.lastChild;
-  return { node, at: node instanceof Text ? node.length : 0 };
+  return [node, node instanceof Text ? node.length : 0];
 }

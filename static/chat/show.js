@@ -1,7 +1,7 @@
 /**
  * The show: one answer, three readers, and the connections of two of them cut in the middle.
  *
- * Nothing in it is played: the client, a plain `fetch` and a reader that joins late are three
+ * Nothing in it is staged: the client, a plain `fetch` and a reader that joins late are three
  * connections to one stream of the demo model, which costs nothing. The cut is that of the
  * page's own button: the `fetch` below the reader is aborted.
  */
@@ -10,26 +10,19 @@ import { byId, element } from '../dom.js';
 import { newId } from '../ids.js';
 import { showing } from '../key.js';
 import { number, say } from './language.js';
-import { readNaively } from './naive.js';
 import { Pane } from './pane.js';
 import { RIVER } from './prompts.js';
-import { STREAMS_URL, TRANSPORTS } from './transports.js';
-import { problemOf } from './watching.js';
+import { problemOf } from './relay.js';
+import { CHAT_URL, STREAMS_URL, TRANSPORTS } from './transports.js';
 
 /** @typedef {import('./transports.js').Reading} Reading */
 
 const CUT_AFTER = 56; // events: a quarter of the answer
 const JOIN_MS = 900; // after the cut, while the client is away
 
-const CLIENT = `for await (const { event } of chat(request)) {
-  show(event);
-}`;
-const NAIVE = `const { done, value } = await reader.read();
-if (done) return;
-show(value);`;
-const LATE = `for await (const { event } of resume(id)) {
-  show(event);
-}`;
+const CLIENT = 'for await (const { event } of chat(request)) {\n  show(event);\n}';
+const NAIVE = 'const { done, value } = await reader.read();\nif (done) return;\nshow(value);';
+const LATE = 'for await (const { event } of resume(id)) {\n  show(event);\n}';
 
 export class Show {
   #client = new Pane('seseragi.js', say('The relay’s client'), CLIENT);
@@ -38,7 +31,6 @@ export class Show {
   #panes = [this.#client, this.#naive, this.#late];
   #told = element('p', { className: 'show-told', role: 'status' });
   #sums = element('dl', { className: 'show-sums' });
-  #cut = element('button', { type: 'button', className: 'quiet', disabled: true }, say('Cut it again'));
   #again = element('button', { type: 'button', className: 'quiet', disabled: true }, say('Run it again'));
   #dialog = element('dialog', { className: 'show' });
   #connection = new AbortController(); // of the plain fetch
@@ -47,20 +39,20 @@ export class Show {
   /** @type {Reading|null} */
   #joined = null;
   #joining = 0;
+  /** @type {Promise<void>|null} */
+  #lateRead = null;
   #over = false;
 
   open() {
-    const close = element('button', { type: 'button', className: 'quiet', ariaLabel: say('Close the show') }, say('Close'));
-    close.addEventListener('click', () => this.#dialog.close());
-    this.#cut.addEventListener('click', () => this.#reading?.cut());
-    this.#again.addEventListener('click', () => {
+    const close = element('button', { type: 'button', className: 'quiet', onclick: () => this.#dialog.close() }, say('Close'));
+    this.#again.onclick = () => {
       this.#dialog.close();
       new Show().open();
-    });
+    };
     this.#dialog.setAttribute('aria-labelledby', 'show-title');
     this.#dialog.append(
       element('div', { className: 'show-head' },
-        element('h2', { id: 'show-title', tabIndex: -1 }, say('Watch it survive a cut')), this.#cut, this.#again, close),
+        element('h2', { id: 'show-title', tabIndex: -1 }, say('Watch it survive a cut')), this.#again, close),
       this.#told,
       element('div', { className: 'panes' }, ...this.#panes.map(({ section }) => section)),
       this.#sums,
@@ -87,12 +79,8 @@ export class Show {
     } catch (error) {
       if (!this.#over) this.#tell(say('The show cannot go on: {reason}', { reason: /** @type {Error} */ (error).message }));
     }
-    this.#cut.disabled = true;
     this.#again.disabled = false;
   }
-
-  /** @type {Promise<void>|null} */
-  #lateRead = null;
 
   /** @param {import('../seseragi.js').ChatRequest} request @param {string} key */
   async #readAsClient(request, key) {
@@ -105,16 +93,11 @@ export class Show {
       } else if (state === 'reconnecting') {
         pane.lost();
         pane.show('lost', say('lost at {at}', { at: pane.last }));
-        this.#cut.disabled = true;
       }
     });
     for await (const { id, event } of this.#reading.events) {
       this.#received(pane, id, event);
-      const cut = pane.cuts.at(-1);
-      if (cut?.resumed === pane.last) {
-        pane.show('back', say('lost at {at}, resumed at {resumed}', cut));
-        this.#cut.disabled = false;
-      }
+      if (pane.cut?.resumed === pane.last) pane.show('back', say('lost at {at}, resumed at {resumed}', pane.cut));
       this.#cutBoth();
     }
     this.#finished(pane);
@@ -136,8 +119,7 @@ export class Show {
     } catch (error) {
       if (!this.#connection.signal.aborted) throw error;
       pane.lost();
-      pane.show('dead', say('lost at {at}, for good', { at: pane.last }));
-      pane.tell(say('The read throws, and nothing says where to go on.'));
+      pane.show('dead', say('lost at {at}, for good', { at: pane.last }), say('The read throws, and nothing says where to go on.'));
     }
   }
 
@@ -175,8 +157,11 @@ export class Show {
 
   /** @param {Pane} pane */
   #finished(pane) {
-    const cut = pane.cuts[0];
-    if (pane.end?.status === 'completed') pane.show('whole', cut ? say('lost at {at}, resumed at {resumed}', cut) : say('all {count} events', { count: pane.size }));
+    if (pane.end?.status !== 'completed') return;
+    const { cut, size: count } = pane;
+    if (!cut) return pane.show('whole', say('all {count} events', { count }), say('All {count} events, the first of them sent before it came.', { count }));
+    pane.show('whole', say('lost at {at}, resumed at {resumed}', cut),
+      say('Away for {away} s. Missed {from} to {to}, and has them all.', { away: (cut.awayMs / 1000).toFixed(1), from: cut.at + 1, to: cut.caughtUp }));
   }
 
   /** Ask the relay what it was, and count what the readers have. */
@@ -186,24 +171,19 @@ export class Show {
     if (!response.ok) throw new Error(await problemOf(response));
     const { text, usage, cost } = await response.json();
     const [client, naive, late] = this.#panes;
-    const [cut] = client.cuts;
     const whole = client.text === text && late.text === text;
-    client.tell(cut ? say('Away for {away} s. Missed {from} to {to}, and has them all.', { away: (cut.awayMs / 1000).toFixed(1), from: cut.at + 1, to: cut.caughtUp }) : '');
-    naive.tell(say('{share} % of the answer. To have the rest it must ask again, and pay again.', { share: Math.round(100 * naive.text.length / text.length) }));
-    late.tell(say('All {count} events, the first of them sent before it came.', { count: late.size }));
-    const generations = new Set(this.#panes.flatMap(({ streams }) => [...streams])).size;
+    naive.show('dead', say('lost at {at}, for good', { at: naive.last }),
+      say('{share} % of the answer. To have the rest it must ask again, and pay again.', { share: Math.round(100 * naive.text.length / text.length) }));
     const tokens = number(usage?.output_tokens ?? 0);
     this.#tell(whole ? say('The client and the second tab have the same text as the relay, to the last character.') : say('The texts differ: that is a defect of the relay.'));
-    this.#sum(say('Readers'), this.#panes.length);
-    this.#sum(say('Connections'), this.#panes.reduce((sum, { connections }) => sum + connections, 0));
-    this.#sum(say('Generations upstream'), generations);
-    this.#sum(say('Tokens paid for'), cost === undefined ? tokens : `${tokens} (${cost} USD)`);
-    this.#sum(say('Events lost, doubled'), `${client.missing + late.missing}, ${client.twice + late.twice}`);
-  }
-
-  /** @param {string} name @param {string|number} value */
-  #sum(name, value) {
-    this.#sums.append(element('div', {}, element('dt', {}, name), element('dd', {}, String(value))));
+    const sums = {
+      [say('Readers')]: this.#panes.length,
+      [say('Connections')]: this.#panes.reduce((sum, { connections }) => sum + connections, 0),
+      [say('Generations upstream')]: new Set(this.#panes.flatMap(({ streams }) => [...streams])).size,
+      [say('Tokens paid for')]: cost === undefined ? tokens : `${tokens} (${cost} USD)`,
+      [say('Events lost, doubled')]: `${client.missing + late.missing}, ${client.twice + late.twice}`,
+    };
+    this.#sums.append(...Object.entries(sums).map(([name, value]) => element('div', {}, element('dt', {}, name), element('dd', {}, String(value)))));
   }
 
   get #known() {
@@ -224,5 +204,34 @@ export class Show {
     this.#reading?.stop().catch(() => {}).finally(this.#reading.leave);
     CSS.highlights?.delete('kept');
     this.#dialog.remove();
+  }
+}
+
+/**
+ * Read a stream as most pages do, by `fetch`, a loop and a split: it works until the connection
+ * does not.
+ * @param {import('../seseragi.js').ChatRequest} request
+ * @param {string} key the same as the client's, so that it is given the same stream
+ * @param {AbortSignal} signal
+ * @param {(id: string, event: import('../seseragi.js').StreamEvent) => void} show
+ */
+async function readNaively(request, key, signal, show) {
+  const response = await fetch(CHAT_URL, {
+    method: 'POST',
+    headers: { accept: 'text/event-stream', 'content-type': 'application/json', 'idempotency-key': key, ...showing() },
+    body: JSON.stringify(request),
+    signal,
+  });
+  if (!response.ok || !response.body) throw new Error(await problemOf(response));
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let rest = ''; ;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const frames = (rest + value).split('\n\n');
+    rest = frames.pop() ?? '';
+    for (const frame of frames) {
+      const [, data] = /^data: (.*)$/m.exec(frame) ?? [];
+      if (data) show(/^id: (.*)$/m.exec(frame)?.[1] ?? '', JSON.parse(data));
+    }
   }
 }

@@ -1,16 +1,18 @@
 /**
- * What is going on, as the page shows it: the line below the composer, the state of the connection,
- * and which buttons there are.
+ * The page's status: the line below the composer, the state of the connection, and which buttons there are.
  */
 
 import { byId } from '../dom.js';
 import { focusField } from './composer.js';
 import { say } from './language.js';
 
+/** @typedef {import('../seseragi.js').ReadyState} ReadyState */
+
 const line = byId('status', HTMLElement);
 const stop = byId('stop', HTMLButtonElement);
 const send = byId('send', HTMLButtonElement);
 const cut = byId('cut', HTMLButtonElement);
+const retry = byId('retry-now', HTMLButtonElement);
 const tab = byId('tab', HTMLAnchorElement);
 
 /** @param {string} text */
@@ -18,29 +20,17 @@ export function tell(text) {
   line.textContent = text;
 }
 
-/** What was told last. */
-export function told() {
-  return line.textContent ?? '';
-}
-
-/**
- * @param {Promise<void>} copying
- * @param {string} done what to say of it
- */
-export async function tellCopied(copying, done) {
-  tell(await copying.then(() => done, () => say('The browser did not allow copying')));
-}
-
-/** @type {Record<import('../seseragi.js').ReadyState, string>} */
+/** @type {Record<ReadyState, string>} */
 const STATES = { connecting: say('connecting'), open: say('open'), reconnecting: say('reconnecting'), closed: say('closed') };
 
-/** @param {import('../seseragi.js').ReadyState} state */
+/** @param {ReadyState} state */
 export function showReady(state) {
   document.body.dataset.ready = state;
   byId('ready', HTMLElement).textContent = STATES[state];
+  showButtons();
 }
 
-/** @param {string|null} stream */
+/** Link to a stream, for a second tab. @param {string|null} stream */
 export function showTab(stream) {
   tab.hidden = stream === null;
   if (stream !== null) tab.href = `#stream=${stream}`;
@@ -48,11 +38,20 @@ export function showTab(stream) {
 
 /** @param {boolean} busy */
 export function setBusy(busy) {
-  const focused = document.activeElement;
   document.body.dataset.state = busy ? 'busy' : 'idle';
+  showButtons();
+}
+
+function showButtons() {
+  const focused = document.activeElement;
+  const busy = document.body.dataset.state === 'busy';
+  const away = document.body.dataset.ready === 'reconnecting';
   send.hidden = busy;
   stop.hidden = !busy;
-  cut.hidden = !busy;
-  if (focused === stop || focused === cut) focusField(); // its button has gone
-  if (focused === send) stop.focus();
+  cut.hidden = !busy || away;
+  retry.hidden = !busy || !away;
+  if (focused === send && busy) stop.focus();
+  else if (focused === cut && away) retry.focus();
+  else if (focused === retry && !away && busy) cut.focus();
+  else if (focused instanceof HTMLElement && focused.hidden) focusField(); // its button has gone
 }

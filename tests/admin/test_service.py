@@ -10,8 +10,8 @@ import structlog
 from app.admin import service as desks
 from app.errors import ServiceError
 from app.eventlog import EventLog
-from app.eventlog.sqlite.shared import SharedSqliteLog
-from app.eventlog.sqlite.shared_database import prepare
+from app.eventlog.sqlite.database import prepare
+from app.eventlog.sqlite.log import SqliteLog
 from tests.serving import Relay, serve_relay
 from tests.waiting import until
 
@@ -108,7 +108,7 @@ async def test_board_is_taken_away_at_the_end(tmp_path, spied):
     async with shared(tmp_path, spied) as relay:
         [process] = (await look(relay))["processes"]
         await until(lambda: ("snapshots", process["id"]) in spied.posted)
-    log = SharedSqliteLog(tmp_path / "log.db", retention_s=1, max_bytes=10**6)
+    log = SqliteLog(tmp_path / "log.db", retention_s=1, max_bytes=10**6, shared=True)
     await log.open()
     try:
         assert {} == await log.messages("snapshots")

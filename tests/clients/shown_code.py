@@ -10,10 +10,10 @@ from tests.needs import program
 ROOT = Path(__file__).parents[2]
 
 WRITE = """
-import { SNIPPETS, shortened } from './static/chat/snippets.js';
+import { SNIPPETS } from './static/chat/snippets.js';
 const { request, ...where } = JSON.parse(process.argv[1]);
 console.log(JSON.stringify(Object.fromEntries(
-  Object.entries(SNIPPETS).map(([name, { write }]) => [name, write(shortened(request), where)]))));
+  Object.entries(SNIPPETS).map(([name, { write }]) => [name, write(request, where)]))));
 """
 
 AWKWARD = "It's \"quoted\": `$HOME` \\n $(id) \\\\'\n\t</script> ${1} %s {0} \u2028せせらぎ🏞️ '''"
@@ -33,10 +33,17 @@ CONVERSATION: list[dict[str, Any]] = [
 
 
 def write_code(
-    messages: list[dict[str, Any]], base: str, *, keyed: bool, **rest: Any
+    messages: list[dict[str, Any]],
+    base: str,
+    *,
+    keyed: bool,
+    stream: str = "",
+    format: str = "native",
+    **rest: Any,
 ) -> dict[str, str]:
-    """Return a request in each client's words, by the snippet's name."""
-    given = {"request": {**rest, "messages": messages}, "base": base, "keyed": keyed}
+    """Return a request as code, by the snippet's name; `stream` is read again in `format`."""
+    where = {"base": base, "keyed": keyed, "stream": stream, "format": format}
+    given = {"request": {**rest, "messages": messages}, **where}
     words = (program("node"), "--input-type=module", "--eval", WRITE, "--", json.dumps(given))
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
     written: dict[str, str] = json.loads(done.stdout)

@@ -111,8 +111,7 @@ def test_examples_and_documents_hold_under_the_strictest_types(project):
     for number, (kind, code) in enumerate(DOCUMENTED.findall(DOCUMENT.read_text())):
         (project / "examples" / f"documented{number}.{kind}").write_text(code)
     shown = write_code(CONVERSATION, "https://relay.example/", keyed=True, model="demo")
-    (project / "examples" / "shown.tsx").write_text(shown["react"])
-    (project / "examples" / "shown_client.ts").write_text(shown["client"])
+    (project / "examples" / "shown.ts").write_text(shown["fetch"])
     done = subprocess.run(
         (compiler(), "-p", "."), cwd=project, capture_output=True, text=True, check=False
     )
@@ -133,6 +132,7 @@ def test_modules_of_the_page_hold_under_the_strictest_types():
             "--types",
             "",
             STATIC / "chat.js",
+            STATIC / "chat" / "show.js",
             STATIC / "docs.js",
         ),
         capture_output=True,

@@ -29,7 +29,7 @@ TO_THE_CUT = "document.querySelector('#events .cut').scrollIntoView({ block: 'ce
 
 async def main(path: Path) -> None:
     flags = [*FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
-    async with serve_relay(demo_pace=0.025) as relay, async_playwright() as playwright:
+    async with serve_relay(demo_pace=0.035) as relay, async_playwright() as playwright:
         browser = await playwright.chromium.launch(
             executable_path=program("chromium", "chromium-browser", variable="CHROMIUM"), args=flags
         )

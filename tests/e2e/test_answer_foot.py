@@ -22,9 +22,6 @@ USAGE = {
 }
 ANSWER = "It is **fine**."
 FOLDS = ".message.assistant details"
-SHARE = (
-    "navigator.canShare = () => true; navigator.share = async (what) => { window.shared_ = what; };"
-)
 
 WATCH_WORDS = """([button, words]) => {
   window.said_ = new Promise((resolve) => {
@@ -59,7 +56,6 @@ async def test_an_answer_folds_and_tells_what_it_took(page, upstream, relay):
     ]
     broken = await watch_policy(page)
     await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    await page.add_init_script(SHARE)
     await page.goto(relay.url)
     await ask(page, "hello")
 
@@ -67,9 +63,6 @@ async def test_an_answer_folds_and_tells_what_it_took(page, upstream, relay):
     await page.wait_for_selector(f"{FOLDS}.reasoning[open] :text('let me think')")
     await page.get_by_role("button", name="Watch along").click()
     link = await page.locator(".shared input").input_value()
-    await page.click(".send-link")
-    await page.wait_for_function("() => window.shared_")
-    assert {"title": "Seseragi", "url": link} == await page.evaluate("shared_")
     await click_and_see(page, ".copy-link", "Copied")
     assert link == await page.evaluate("navigator.clipboard.readText()")
     await check_accessible(page)
@@ -82,33 +75,18 @@ async def test_an_answer_folds_and_tells_what_it_took(page, upstream, relay):
     await page.locator(f"{FOLDS}.tool summary").focus()
     await page.keyboard.press("Enter")
     assert "京都" in await page.inner_text(f"{FOLDS}.tool pre")
-    told = await page.locator(".answer-foot .usage li").all_text_contents()
-    assert ["1,200 in (1,000 cached)", "201 out (50 reasoning)"] == told[:2]
-    assert "first token" in told[-2]
-    assert "tokens/s" in told[-1]
+    told = await page.text_content(".answer-foot .usage")
+    assert told.startswith(
+        "1,200 tokens in · 1,000 of them cached · 201 out · 50 of them reasoning"
+    )
     await check_accessible_everywhere(page)
     await click_and_see(page, ".copy-answer", "Copied")
     assert ANSWER == await page.evaluate("navigator.clipboard.readText()")
     assert await page.get_by_role("button", name="Share").is_visible()
 
-    # What was seen here is still known after a reload.
     await page.reload()
     await page.wait_for_selector(".answer-foot")
-    assert told == await page.locator(".answer-foot .usage li").all_text_contents()
-
-    async with page.expect_download() as begun:
-        await click_and_see(page, ".save-cassette", "Saved")
-    saved = await (await begun.value).path()
-    stream = link.partition("#watch=")[2].partition("&")[0]
-    reply = await relay.client.post(f"/v1/streams/{stream}/cassette")
-    assert reply.content == saved.read_bytes()
-    assert (await begun.value).suggested_filename.endswith(".jsonl")
-
-    await relay.client.delete(f"/v1/streams/{stream}")
-    await page.click(".save-cassette")
-    refused = page.locator(".answer-foot .refused")
-    await refused.filter(has_text="Not saved: ").wait_for()
-    assert stream in (await refused.text_content() or "")
+    assert told == await page.text_content(".answer-foot .usage")
     assert [] == broken
 
 

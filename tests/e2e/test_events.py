@@ -83,36 +83,66 @@ async def test_each_answer_has_its_events_also_after_a_reload(page, upstream, re
     whole = await count(relay, page)
     first = (await page.get_attribute("#tab", "href")).partition("=")[2]
     await listed(page, whole)
-    assert "reloaded at" in await page.text_content("#events .cut")
+    assert re.fullmatch(r"reloaded at \d+, away [\d.]+ s", await page.text_content("#events .cut"))
     upstream.script = says("sho", "rt")
     await ask(page, "again")
+    await page.wait_for_selector(".message.assistant >> nth=1")
     await answer(page)
     second = await count(relay, page)
     await listed(page, second)
-
-    await page.focus("#events-of")
-    await page.keyboard.press("ArrowUp")
+    await page.locator(".inspect").first.click()
     await listed(page, whole)
-    assert "1. count" == await page.locator("#events-of option:checked").text_content()
-    await page.locator(".message.assistant .text").last.click()
+    await page.locator(".inspect").last.focus()
+    await page.keyboard.press("Enter")
     await listed(page, second)
-
-    await page.reload()
-    await listed(page, second)
-    await page.select_option("#events-of", "0")
-    await listed(page, whole)
-    assert re.fullmatch(r"\+\d.*", await page.locator("#events .gap").last.text_content())
-    assert "reloaded at" in await page.text_content("#events .cut")
     await check_accessible(page)
 
-    await relay.client.delete(f"/v1/streams/{first}")
     await page.reload()
     await listed(page, second)
-    await page.select_option("#events-of", "0")
-    await page.wait_for_selector("#events-note:has-text('does not keep')")
-    kept = await page.locator("#events li[data-type='text.delta']").all_text_contents()
-    assert len(kept) < 3
-    assert WORDS[3] in kept[0]
+    await page.wait_for_selector(".inspect >> nth=1")
+    await page.locator(".inspect").first.click()
+    await listed(page, whole)
+
+    # What the relay does not store any more: the text is still here.
+    await relay.client.delete(f"/v1/streams/{first}")
+    await page.reload()
+    await page.wait_for_selector(".message.assistant[data-status=completed] .notice")
+    assert WORDS[3].strip() in await page.locator(".message.assistant").first.inner_text()
+    await page.locator(".inspect").first.click()
+    await page.wait_for_selector("#events li", state="detached")
+
+
+@pytest.mark.parametrize("chosen", ["before", "after"])
+async def test_events_are_listed_in_each_format(page, upstream, relay, chosen):
+    upstream.script = says("sho", "rt")
+    ends = {
+        "openai_chat": "[DONE]",
+        "openai_responses": "response.completed",
+        "anthropic": "message_stop",
+        "ui": "[DONE]",
+        "ag_ui": "RUN_FINISHED",
+    }
+    await page.goto(relay.url)
+    if chosen == "before":
+        await page.select_option("#format", "anthropic")
+    await ask(page, "hello")
+    await answer(page)
+    if chosen == "before":
+        await page.wait_for_selector("#events li[data-type=message_stop]")
+        return
+    for name, last in ends.items():
+        await page.select_option("#format", name)
+        await page.wait_for_selector(f"#events li[data-type='{last}']")
+        await page.click("#show-code")
+        assert f"format={name}" in await page.text_content("#code-panel")
+        await page.keyboard.press("Escape")
+    await check_accessible(page)
+    await page.select_option("#format", "native")
+    await listed(page, await count(relay, page))
+    await page.fill("#filter", "stream.")
+    assert {"stream.start", "stream.target", "stream.end"} == set(
+        await page.locator("#events .type").all_text_contents()
+    )
 
 
 async def test_a_burst_is_listed_over_some_frames(page, upstream, relay):

@@ -33,6 +33,10 @@ EXPECTED_ERRORS = ("ERR_INTERNET_DISCONNECTED",)
 JAPANESE = "せせらぎ🌊は、小さな川の音。👨\u200d👩\u200d👧 \u2028終わり"
 LINES = "".join(f"line {n}\n\n" for n in range(60))
 OVERFLOW = "(it) => [it.scrollWidth - it.clientWidth, it.scrollHeight - it.clientHeight]"
+FAR_FROM_THE_END = """() => {
+  const { scrollHeight, scrollTop, clientHeight } = document.querySelector('#scroller');
+  return scrollHeight - scrollTop - clientHeight > 300;
+}"""
 TWO_FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
@@ -176,7 +180,7 @@ async def test_page_is_accessible_and_can_be_used_at_400_percent(page):
     async with serve_relay(demo_pace=0) as relay:
         await open_page(page, relay.url)
         await ask(page, "hello", model="demo-tools")
-        await page.wait_for_selector(IDLE)
+        await page.wait_for_selector(f"{IDLE} .text")
         await check_accessible_everywhere(page)
 
         await page.click("#new-chat")
@@ -196,24 +200,25 @@ async def test_page_is_accessible_and_can_be_used_at_400_percent(page):
 
 
 async def test_story_of_demo_tools_goes_on_to_its_answer(page):
+    """The calls, the results that the page makes up, and the answer to them."""
     async with serve_relay(demo_pace=0) as relay:
         await open_page(page, relay.url)
-        for transport, question in zip(
-            TRANSPORTS, ("What is the weather?", "And now?"), strict=True
-        ):
-            await ask(page, question, model="demo-tools", transport=transport)
+        for count, transport in enumerate(TRANSPORTS, 1):
+            await ask(page, "What is the weather?", model="demo-tools", transport=transport)
+            await page.wait_for_selector(f".message.assistant >> nth={2 * count - 1}")
             last = page.locator(".message.assistant").last
             await last.locator(".text:has-text('A model would now')").wait_for()
             await page.wait_for_selector(IDLE)
 
-            assert 2 == await last.locator(".tool").count()
+            assert 2 * count == await page.locator(".tool").count()
+            assert '"weather":"sunny"' in await page.locator(".results").last.inner_text()
             assert 2 == (await last.locator(".text").inner_text()).count('"weather":"sunny"')
             assert "completed" == await status(page)
         before = await page.locator("#log").inner_text()
         await page.reload()
-        await page.wait_for_selector(IDLE)
-        assert before == await page.locator("#log").inner_text()
-        assert 2 == await page.locator(".message.assistant").count()
+        await page.wait_for_function(
+            "(text) => document.querySelector('#log').innerText === text", arg=before
+        )
 
 
 async def sideways(page: Page) -> int:
@@ -299,24 +304,25 @@ async def test_a_phone_keeps_its_place_while_it_looks_at_the_events(page, upstre
     await at_the_end(page, "#scroller")
 
 
-async def test_only_the_chat_scrolls_and_a_button_leads_back_to_the_latest(page, upstream, relay):
-    upstream.script = [head(), send(text(LINES)), Hold()]
+async def test_only_the_chat_scrolls_and_a_reader_who_left_its_end_is_left_alone(
+    page, upstream, relay
+):
+    go_on = Until()
+    upstream.script = [head(), send(text(LINES)), go_on, *rest("last")]
     await page.goto(relay.url)
     await ask(page, "hello")
     await page.wait_for_selector(".message.assistant .text p:nth-child(60)")
     assert [0, 0] == await page.locator("html").evaluate(OVERFLOW)
     await at_the_end(page, "#scroller")
-    await page.wait_for_selector("#latest", state="hidden")
     await page.hover("#scroller")
     await page.mouse.wheel(0, -600)
-    await page.wait_for_selector("#latest")
-    await check_accessible(page)
-    await page.focus("#latest")
-    await page.keyboard.press("Enter")
-    await page.wait_for_selector("#latest", state="hidden")
+    await page.wait_for_function(FAR_FROM_THE_END)
+    go_on.told.set()
+    await page.wait_for_selector(IDLE)
+    await page.evaluate(TWO_FRAMES)
 
-    assert "scroller" == await page.evaluate("document.activeElement.id")
-    await at_the_end(page, "#scroller")
+    assert await page.evaluate(f"({FAR_FROM_THE_END})()")
+    await check_accessible(page)
 
 
 async def test_water_that_runs_costs_neither_style_nor_layout(page, upstream, relay):
@@ -360,31 +366,15 @@ async def test_tables_are_whole_on_a_phone(page, upstream, relay):
     await check_accessible(page)
 
 
-async def test_characters_that_turn_text_turn_none_and_are_marked_in_code(page, upstream, relay):
+async def test_characters_that_turn_text_are_not_shown(page, upstream, relay):
     turned = "go \u202eabc\u202c \u2067def\u2069 end"
-    sample = f"{turned}\n\n```js\nif (x) {{ {turned} }} // \u200f\n```\n"
-    upstream.script = says(*sample)
+    upstream.script = says(*f"{turned}\n\n```js\nif (x) {{ {turned} }}\n```\n")
     await page.goto(relay.url)
     await ask(page, "hello")
     await answer(page)
-    shown = """(box) => {
-        const walk = document.createTreeWalker(box, NodeFilter.SHOW_TEXT);
-        const places = [];
-        while (walk.nextNode()) for (let at = 0; at < walk.currentNode.length; at++) {
-            const range = new Range();
-            range.setStart(walk.currentNode, at);
-            range.setEnd(walk.currentNode, at + 1);
-            if (/\\w/.test(`${range}`)) places.push([range.getBoundingClientRect().left, `${range}`]);
-        }
-        const marks = [...box.querySelectorAll('bdi')].map((one) => getComputedStyle(one, '::before').content);
-        return [places.sort(([a], [b]) => a - b).map(([, one]) => one).join(''), marks, box.textContent];
-    }"""
-    marks = [f'"U+{code}"' for code in ("202E", "202C", "2067", "2069", "200F")]
-    places = ".message.assistant .text p", ".message.assistant .text pre code"
-    prose, code = [await page.locator(place).evaluate(shown) for place in places]
 
-    assert ["goabcdefend", ["none"] * 4, turned] == prose
-    assert ["ifxgoabcdefend", marks, f"if (x) {{ {turned} }} // \u200f"] == code
+    assert "go abc def end" == await page.text_content(".message.assistant .text p")
+    assert "if (x) { go abc def end }" == await page.text_content(".message.assistant pre code")
 
 
 async def test_api_is_shown_as_a_page_whose_commands_run(page):

@@ -1,10 +1,9 @@
-"""What the page says where nothing can be had: why, and what to do next."""
+"""Refusals on the page: the reason, and what to do next."""
 
 import re
 
 import msgspec
 import pytest
-from playwright.async_api import expect
 
 from app.ledger.limits import UsageLimits
 from tests.api.test_usage_limits import serve
@@ -27,14 +26,11 @@ async def test_a_budget_and_a_limit_say_when_there_is_room_again(page, tmp_path)
         await ask(page, "hello")
         await page.wait_for_selector(f"{IDLE} .error")
         assert "budget_exceeded" == await page.inner_text(".error-code")
-        assert "room again" in await page.inner_text(".error .hint")
+        assert "Try again " in await page.inner_text(".error .hint")
         assert "will fail again" not in await page.inner_text(".error .hint")
         await check_accessible(page)
-        hint = await page.inner_text(".next-step")
-        await page.reload()  # the time stays the same
-        again = await page.inner_text(".next-step")
-        if " from " in again:  # else the day is nearly over
-            assert hint == again
+        await page.reload()
+        await page.wait_for_selector(f"{IDLE} .error")
 
         await page.goto("about:blank")
         await page.goto(f"{world.relay.url}/#key=bob")
@@ -44,9 +40,7 @@ async def test_a_budget_and_a_limit_say_when_there_is_room_again(page, tmp_path)
         await ask(page, "more")
         await page.wait_for_selector(f"{IDLE} .error .retry")
         assert "rate_limited" == await page.inner_text(".error-code")
-        told = await page.inner_text(".next-step")
-        assert re.fullmatch(r"It may work again in \d+ s\.", told)
-        await expect(page.locator(".next-step")).not_to_have_text(told, timeout=20_000)
+        assert re.match(r"Try again in \d+ s\.", await page.inner_text(".error .hint"))
 
 
 async def test_a_page_that_finds_no_relay_goes_on_by_itself(page):
@@ -58,22 +52,7 @@ async def test_a_page_that_finds_no_relay_goes_on_by_itself(page):
 
         await page.route("**/v1/models", serve_models)
         await page.goto(relay.url)
-        expected = expect(page.locator("#connection"))
-        await expected.to_contain_text(
-            re.compile("The relay cannot be reached. Next attempt in"), timeout=30_000
-        )
+        await page.wait_for_selector("#status:has-text('Could not load the models')")
         await check_accessible(page)
-        await page.context.set_offline(True)
-        await expected.to_contain_text("You are offline.", timeout=30_000)
-        await page.click("#retry-now")
-        await expected.to_contain_text("by itself when the network is back", timeout=60_000)
         broken = False
-        await page.context.set_offline(False)
-        await page.wait_for_selector(READY, state="attached")
-        await page.wait_for_selector("#connection", state="hidden")
-
-        broken = True
-        await page.reload()
-        await page.wait_for_selector("#retry-now")
-        broken = False
-        await page.wait_for_selector(READY, state="attached")  # without a press
+        await page.wait_for_selector(READY, state="attached")  # by itself

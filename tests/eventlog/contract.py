@@ -575,7 +575,10 @@ def telling(event_log) -> list[StreamEnded]:
 async def test_append_of_an_end_returns_whether_it_is_in_its_place_and_nothing_else_tells(
     event_log,
 ):
-    told = telling(event_log)
+    told, stopped = telling(event_log), []
+    for log in (event_log, getattr(event_log, "_there", event_log)):
+        if hasattr(log, "on_stop"):
+            log.on_stop(lambda *stop: stopped.append(stop))
     await create(event_log, "st_1")
     assert None is await event_log.append("st_1", [START, *deltas("a")])
     await create(event_log, "st_2")
@@ -584,6 +587,7 @@ async def test_append_of_an_end_returns_whether_it_is_in_its_place_and_nothing_e
         assert placed is None or await asyncio.wait_for(placed, 20) is None
     with pytest.raises(ValueError, match="has ended"):
         await event_log.append("st_1", [END])
+    assert [] == stopped
     await event_log.delete("st_1")
 
     assert [] == told

@@ -14,11 +14,9 @@ ROOT = Path(__file__).parents[2]
 
 
 @asynccontextmanager
-async def opened(
-    path: Path, kind: type[SqliteLog] = SqliteLog, *, close: Any = None, **limits: Any
-):
+async def opened(path: Path, *, close: Any = None, **arguments: Any):
     """The log of one process's life; `close` says what lost streams have cost."""
-    event_log = kind(path, **{"retention_s": 100, "max_bytes": 10**9, **limits})
+    event_log = SqliteLog(path, **{"retention_s": 100, "max_bytes": 10**9, **arguments})
     if close is not None:
         event_log.close_by(close)
     await event_log.open()

@@ -7,7 +7,6 @@ import asyncio
 import sys
 
 from app.eventlog.sqlite.log import SqliteLog
-from app.eventlog.sqlite.shared import SharedSqliteLog
 from app.events import Event, StreamStart, TextDelta, TextStart, ToolCallDelta, ToolCallStart
 from tests.eventlog.creating import create
 
@@ -26,8 +25,7 @@ async def produce(event_log: SqliteLog, stream: str) -> None:
 
 
 async def main(path: str, streams: int, *, shared: bool) -> None:
-    kind = SharedSqliteLog if shared else SqliteLog
-    event_log = kind(path, retention_s=1000, max_bytes=10**9)
+    event_log = SqliteLog(path, retention_s=1000, max_bytes=10**9, shared=shared)
     await event_log.open()
     await asyncio.gather(*(produce(event_log, f"st_{number}") for number in range(streams)))
 

@@ -16,7 +16,6 @@ from app.errors import RelayError
 from app.eventlog.recovery import Closing, OrphanedStream
 from app.eventlog.sqlite import database
 from app.eventlog.sqlite.log import SqliteLog
-from app.eventlog.sqlite.shared import SharedSqliteLog
 from app.eventlog.stream_info import StreamInfo
 from app.events import StreamEnd, StreamStart, TextDelta
 from app.ledger.accounts import Account, ReservationRequest, Settlement
@@ -73,8 +72,7 @@ async def spend(event_log: SqliteLog, prefix: str, number: int) -> None:
 
 async def main(path: str, prefix: str, *options: str) -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    kind = SharedSqliteLog if "shared" in options else SqliteLog
-    event_log = kind(path, retention_s=1000, max_bytes=10**9)
+    event_log = SqliteLog(path, retention_s=1000, max_bytes=10**9, shared="shared" in options)
     event_log.close_by(close)
     if "open" in options:
         database.RECOVERED_AT_ONCE = 2

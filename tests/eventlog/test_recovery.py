@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from app.eventlog.recovery import StreamFacts, closing_events
+from app.eventlog.recovery import closing_events, orphan_of
 from app.events import (
     ChoiceEnd,
     ErrorInfo,
@@ -161,7 +161,7 @@ def test_relay_counts_what_was_held_where_nothing_else_is_known():
     accounting = Accounting(LedgerConfig(), PriceBook(()), keeps_rows=True)
     end = StreamEnd("interrupted", "error")
     kept = info("st_1", asking())
-    lost = StreamFacts().orphaned(kept, end, started_at=AT, ended_at=AT + 1)
+    lost = orphan_of(kept, (), end, started_at=AT, ended_at=AT + 1)
     lost = lost._replace(reserved=Reservation(110, 2 * 110))
     closing = accounting.close_orphaned(lost)
     spent = closing.settlement

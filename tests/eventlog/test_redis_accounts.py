@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from app.eventlog import Claim, read_all
 from app.eventlog.recovery import Closing, OrphanedStream
-from app.eventlog.redis.account_scripts import HOLDS, ROWS, ROWS_DROPPED, ROWS_DUE, ROWS_KEPT
+from app.eventlog.redis.account_scripts import HOLDS, ROWS, ROWS_DROPPED, ROWS_DUE
 from app.eventlog.redis.log import RedisLog
 from app.eventlog.redis.scripts import (
     APPEND,
@@ -23,6 +23,7 @@ from app.eventlog.redis.scripts import (
 )
 from app.eventlog.stream_ended import StreamEnded
 from app.eventlog.stream_info import StreamInfo
+from app.eventlog.waiting_rows import MAX_ROWS
 from app.events import Notice, StreamEnd, StreamTarget, TextDelta
 from app.ledger.accounts import (
     Account,
@@ -408,7 +409,7 @@ async def test_oldest_rows_are_dropped_and_that_is_said_once_in_a_while(server):
             f"for i = ARGV[1], ARGV[2] do redis.call('HSET', '{ROWS}', i, 'r')"
             f" redis.call('ZADD', '{ROWS_DUE}', i, i) end return 1"
         )
-        for at in range(0, ROWS_KEPT, 5000):
+        for at in range(0, MAX_ROWS, 5000):
             assert 1 == await event_log._link.send("EVAL", fill, 0, at + 1, at + 5000)
         with capture_logs() as logs:
             await filled(event_log, ["st_1", "st_2"])

@@ -43,7 +43,7 @@ async def test_passwords_and_users_are_taken(tmp_path):
                 await filled(event_log, [START, END])
                 assert [START, END] == await read_all(event_log, "st_1")
         for who, told in (
-            ("", "asks for a password"),
+            ("", "requires a password"),
             (":wrong-one@", "refuses the user name or password"),
             ("seseragi:wrong-one@", "refuses the user name or password"),
         ):
@@ -151,16 +151,16 @@ def log_at(url: str) -> RedisLog:
     [
         ("redis://", "'redis://' cannot be used: use 'memory'"),
         ("redis:///0", "it names no host"),
-        ("redis://host:99999/0", "it is no URL"),
+        ("redis://host:99999/0", "it is not a URL"),
         (f"redis://:{SECRET}@host:0/0", "it names no host"),
-        (f"redis://:{SECRET}@host/zero", "the number of a database only"),
-        ("redis://host/0?socket_timeout=1", "the option 'socket_timeout' is not for you to set"),
-        ("redis://host/0?speed=1", "there is no option 'speed'"),
-        ("redis://host/0?lease_s=soon", "lease_s is no number of seconds"),
-        ("redis://host/0?lease_s=0", "lease_s has to be between"),
-        ("redis+sentinel://host", "it has to be HOST:PORT,HOST:PORT/NAME"),
-        (f"redis+sentinel://:{SECRET}@a:1:2/name", "a Sentinel has to be HOST or HOST:PORT"),
-        ("rediss+sentinel://a,b/name/one", "it has to be HOST:PORT,HOST:PORT/NAME"),
+        (f"redis://:{SECRET}@host/zero", "only the number of a database"),
+        ("redis://host/0?socket_timeout=1", "the option 'socket_timeout' cannot be set"),
+        ("redis://host/0?speed=1", "unknown option 'speed'"),
+        ("redis://host/0?lease_s=soon", "lease_s must be a number of seconds"),
+        ("redis://host/0?lease_s=0", "lease_s must be between"),
+        ("redis+sentinel://host", "it must be HOST:PORT,HOST:PORT/NAME"),
+        (f"redis+sentinel://:{SECRET}@a:1:2/name", "a Sentinel must be HOST or HOST:PORT"),
+        ("rediss+sentinel://a,b/name/one", "it must be HOST:PORT,HOST:PORT/NAME"),
     ],
 )
 async def test_bad_url_is_told_in_one_line(url, told):
@@ -178,8 +178,8 @@ async def test_redis_that_cannot_be_used_is_told_in_one_line(tmp_path):
     with redis_server(tmp_path, "--replicaof", f"127.0.0.1 {port}", *poor) as replica:
         for url, told in (
             (f"redis://127.0.0.1:{port}/0", f"127.0.0.1:{port}"),
-            (replica.url, "takes no writes"),
-            (f"redis://poor:{SECRET}@127.0.0.1:{replica.port}/0", "not all the rights"),
+            (replica.url, "read-only replica"),
+            (f"redis://poor:{SECRET}@127.0.0.1:{replica.port}/0", "lacks rights"),
             (f"redis://127.0.0.1:{replica.port}/99", "no database of this number"),
             (f"redis+sentinel://127.0.0.1:{port}/relay", "the Sentinels know no such master"),
         ):

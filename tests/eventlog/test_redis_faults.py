@@ -454,39 +454,6 @@ async def test_unknown_key_waits_for_those_who_may_know_it(tmp_path):
             assert "st_2" == (await create(first, "st_2", key="key", digest="d")).stream
 
 
-async def test_redis_that_goes_away_again_while_it_says_who_it_is_is_asked_again(server):
-    async with opened(server.url) as event_log:
-        loop = asyncio.get_running_loop()
-        first, second = loop.create_future(), loop.create_future()
-        told = await event_log._identity
-        event_log._pages.settled = lambda: False
-        event_log._identity = first
-        creating = asyncio.create_task(create(event_log, "st_1", key="key"))
-        await event_log._link.send("PING")
-        event_log._identity = second  # as it does when the connection is there again
-        first.set_result(told)
-        await event_log._link.send("PING")
-        assert not creating.done()
-        second.set_result(told)
-
-        assert "st_1" == (await creating).stream
-
-
-async def test_client_that_leaves_stops_nobody_else_from_knowing_which_redis_it_is(server):
-    async with opened(server.url) as event_log:
-        told = await event_log._identity
-        event_log._pages.settled = lambda: False
-        event_log._identity = asyncio.get_running_loop().create_future()
-        leaving = asyncio.create_task(create(event_log, "st_1", key="one"))
-        staying = asyncio.create_task(create(event_log, "st_2", key="two"))
-        await event_log._link.send("PING")
-        leaving.cancel()
-        await event_log._link.send("PING")
-        event_log._identity.set_result(told)
-
-        assert "st_2" == (await staying).stream
-
-
 async def test_unknown_key_does_not_wait_after_a_short_break(server, wire):
     async with opened(wire.url) as first:
         wire.cut()

@@ -17,7 +17,7 @@ import structlog
 from app.errors import RequestError, ServiceError
 from app.eventlog import Claim, LogState, LogUnusable, read_all, recovery
 from app.eventlog.recovery import closing_events
-from app.eventlog.sqlite import database
+from app.eventlog.sqlite import database, tail_table
 from app.eventlog.sqlite import log as sqlite
 from app.eventlog.sqlite.database import Database
 from app.eventlog.sqlite.log import SqliteLog
@@ -57,10 +57,8 @@ PROVING = pytest.mark.proving
 @pytest.fixture(params=[10, 0], ids=["from memory", "from the file"])
 async def event_log(request, path, clock: Clock, monkeypatch):
     monkeypatch.setattr(sqlite, "KEEP_S", request.param)
-    event_log = SqliteLog(path, **LIMITS, wall=clock)
-    await event_log.open()
-    yield event_log
-    await event_log.close()
+    async with opened(path, **LIMITS, wall=clock) as event_log:
+        yield event_log
 
 
 # Restarts
@@ -262,8 +260,8 @@ async def test_page_of_large_events_is_short(path):
 
 
 async def test_slow_stream_does_not_hold_the_tail_back(path, monkeypatch):
-    monkeypatch.setattr(database, "TAIL_ROWS", 50)
-    monkeypatch.setattr(database, "SWEPT_AT_ONCE", 7)
+    monkeypatch.setattr(tail_table, "TAIL_ROWS", 50)
+    monkeypatch.setattr(tail_table, "SWEPT_AT_ONCE", 7)
     async with opened(path) as event_log:
         await filled(event_log, [START])
         for number in range(40):
@@ -277,7 +275,7 @@ async def test_slow_stream_does_not_hold_the_tail_back(path, monkeypatch):
             if number % 2:
                 await event_log.append(f"st_b{number}", [END])
         rows = await on_file(event_log, "SELECT count(*) FROM tail")
-        live = event_log._database._live
+        live = event_log._database.tail.live
 
         assert 161 + 60 == live
         assert rows <= 2 * live + 50 + 7
@@ -293,6 +291,53 @@ async def test_slow_stream_does_not_hold_the_tail_back(path, monkeypatch):
             events = await read_all(event_log, f"st_b{number}")
             assert deltas("x", "y", "z") == events[:3]
             assert ("completed" if number % 2 else "interrupted") == end_of(events).status
+
+
+async def test_pushed_events_are_filed_while_more_of_them_come(path, monkeypatch):
+    monkeypatch.setattr(sqlite, "FILED_EVENTS", 10)
+    monkeypatch.setattr(tail_table, "TAIL_ROWS", 5)
+    monkeypatch.setattr(tail_table, "SWEPT_AT_ONCE", 3)
+    expected: list[Event] = [START]
+    async with opened(path) as event_log:
+        await filled(event_log, [START])
+        for number in range(500):
+            batch = deltas(f"{number}.a", f"{number}.b")
+            if not event_log.push("st_1", batch):
+                await event_log.append("st_1", batch)
+            expected += batch
+            if number % 7 == 0:
+                await asyncio.sleep(0)
+        await event_log.append("st_1", deltas("last"))
+        assert await on_file(event_log, "SELECT count(*) FROM pages") > 5
+        assert await on_file(event_log, "SELECT count(*) FROM tail") < 200
+        assert event_log._database.tail.live < 200
+    async with opened(path) as event_log:
+        assert [*expected, *deltas("last")] == (await read_all(event_log, "st_1"))[:-1]
+
+
+async def test_pushed_events_that_the_file_refuses_fail_the_next_append(path):
+    async with opened(path) as event_log:
+        await filled(event_log, [START])
+        await fill_disk(event_log)
+        assert event_log.push("st_1", LARGE)
+        assert event_log.push("st_1", deltas("a"))
+        with pytest.raises(ServiceError, match="could not be written"):
+            await event_log.append("st_1", deltas("b"))
+        assert not event_log._runs["st_1"].batches
+        await empty_disk(event_log)
+        await event_log.append("st_1", [END])
+
+        assert [START, END] == await read_all(event_log, "st_1")
+
+
+async def test_stream_that_is_too_long_shows_what_was_pushed_before_it_says_so(path):
+    async with opened(path, max_stream_events=3) as event_log:
+        await filled(event_log, [START])
+        assert event_log.push("st_1", deltas("a"))
+        with pytest.raises(ServiceError, match="longer than the limit"):
+            await event_log.append("st_1", deltas("b", "c", "d"))
+
+        assert [START, *deltas("a")] == await read_all(event_log, "st_1")
 
 
 @pytest.mark.parametrize("streams", [25, pytest.param(120, marks=PROVING)])
@@ -327,7 +372,7 @@ async def test_many_streams_at_once(path, streams):
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda path: path.write_text("a text\n" * 1000), "no SQLite database"),
+        (lambda path: path.write_text("a text\n" * 1000), "not an SQLite database"),
         (lambda path: run_sql(path, "CREATE TABLE t (a)"), "database of another program"),
         (lambda path: path.mkdir(), "cannot be opened"),
         (lambda path: path.parent.rmdir(), "directory .* does not exist"),
@@ -347,59 +392,13 @@ async def test_file_that_cannot_be_used_is_told(tmp_path, make, reason):
     assert before == (path.read_bytes() if path.is_file() else None)
 
 
-async def test_file_of_a_newer_version_is_told(path):
+@pytest.mark.parametrize(("version", "age"), [(VERSION + 1, "a newer"), (VERSION - 1, "an older")])
+async def test_file_of_another_version_is_told(path, version, age):
     async with opened(path):
         pass
-    run_sql(path, f"PRAGMA user_version = {VERSION + 1}")
-    with pytest.raises(LogUnusable, match="newer version"):
+    run_sql(path, f"PRAGMA user_version = {version}")
+    with pytest.raises(LogUnusable, match=f"{age} version"):
         await SqliteLog(path, retention_s=100, max_bytes=1000).open()
-
-
-BOOKS = ("accounts", "held", "waiting_rows", "broadcast")
-"""The tables of the seventh version, and of the eighth."""
-
-
-async def test_file_of_the_first_version_is_read_and_brought_up(path):
-    """What it lacked are the names; what it had are keys of streams that were still to come."""
-    async with opened(path) as event_log:
-        await filled(event_log, [START, END])
-    tables = ("names", "processes", "notes", "attended", "records", *BOOKS)
-    run_sql(
-        path,
-        *(f"DROP TABLE {table}" for table in tables),
-        "DROP INDEX streams_running",
-        "ALTER TABLE streams DROP COLUMN process",
-        "ALTER TABLE streams DROP COLUMN owner",
-        "ALTER TABLE claims ADD COLUMN early_at REAL",
-        "CREATE INDEX claims_early ON claims (early_at) WHERE early_at IS NOT NULL",
-        "INSERT INTO claims VALUES ('key', 'st_1', 'd', NULL), ('k', 'st_2', 'd', 1)",
-        "PRAGMA user_version = 1",
-    )
-    for _ in range(2):
-        async with opened(path) as event_log:
-            assert [START, END] == await read_all(event_log, "st_1")
-            await event_log.name("a chat", "st_1")
-            assert "st_1" == await found(event_log, "a chat")
-            assert Claim("st_1", "d") == await event_log.claimed("key")
-            assert 1 == await on_file(event_log, "SELECT count(*) FROM claims")
-            assert VERSION == await on_file(event_log, "PRAGMA user_version")
-
-
-async def test_requests_of_the_fifth_version_are_records(path):
-    async with opened(path) as event_log:
-        await filled(event_log, [START, END])
-    run_sql(
-        path,
-        *(f"DROP TABLE {table}" for table in ("records", *BOOKS)),
-        "CREATE TABLE requests (stream INTEGER PRIMARY KEY, request BLOB NOT NULL)",
-        "INSERT INTO requests VALUES (1, x'00ff')",
-        "ALTER TABLE streams DROP COLUMN owner",
-        "PRAGMA user_version = 5",
-    )
-    async with opened(path) as event_log:
-        info = await event_log.info("st_1")
-        assert ("st_1", "", b"\x00\xff") == (info.id, info.owner, info.request)
-        assert info.created_at == (await event_log.state("st_1")).started_at
 
 
 async def test_record_survives_a_restart(path):
@@ -431,7 +430,7 @@ async def test_stream_removed_at_the_same_moment_gets_no_name(path):
 
 
 async def test_file_that_cannot_be_made_is_told():
-    with pytest.raises(LogUnusable, match="cannot be made"):
+    with pytest.raises(LogUnusable, match="cannot be created"):
         await SqliteLog("/proc/log.db", retention_s=100, max_bytes=1000).open()
 
 
@@ -519,7 +518,8 @@ async def test_file_is_for_its_owner(path):
         await filled(event_log, [START])
         modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
 
-    assert {"log.db": 0o600, "log.db-wal": 0o600} == modes
+    files = ("log.db", "log.db-wal", "log.db-shm", "log.db-process-1")
+    assert dict.fromkeys(files, 0o600) == modes
 
 
 async def test_room_of_removed_streams_is_used_again(path, clock):
@@ -787,4 +787,4 @@ async def test_request_survives_a_restart_and_counts_after_it(path, clock):
         assert 0 == event_log._size
         await event_log.sweep()
 
-        assert 0 == await on_file(event_log, "SELECT count(*) FROM records")
+        assert 0 == await on_file(event_log, "SELECT count(*) FROM infos")

@@ -15,12 +15,11 @@ import structlog
 from app.errors import ServiceError
 from app.eventlog import read_all, waiting_rows
 from app.eventlog.recovery import Closing, OrphanedStream
-from app.eventlog.sqlite import accounts, shared
+from app.eventlog.sqlite import accounts
+from app.eventlog.sqlite import log as sqlite
+from app.eventlog.sqlite.database import prepare
 from app.eventlog.sqlite.log import SqliteLog
-from app.eventlog.sqlite.shared import SharedSqliteLog
-from app.eventlog.sqlite.shared_database import prepare
 from app.eventlog.stream_ended import StreamEnded
-from app.eventlog.stream_info import StreamInfo
 from app.events import StreamEnd, TextDelta, TokenCounts
 from app.generation.accounting import Accounting
 from app.ledger.accounts import Account, AccountState, LimitReached, Settlement
@@ -30,17 +29,17 @@ from app.telemetry.row import StreamRow, pack_row, unpack_row
 from tests.eventlog import files, spender
 from tests.eventlog.accounts_contract import AT, BEGUN, DONE, SPENT, asking, period, run, state_of
 from tests.eventlog.accounts_contract import info as recorded
-from tests.eventlog.files import empty_disk, fail_next, fill_disk, on_file, process, run_sql
+from tests.eventlog.files import empty_disk, fail_next, fill_disk, on_file, process
 from tests.waiting import until
 
 LARGE = TextDelta(0, "x" * 100_000)
 
 
 @asynccontextmanager
-async def opened(path: Path, kind: type[SqliteLog] = SqliteLog, **arguments: Any):
+async def opened(path: Path, **arguments: Any):
     """The log of one process's life, which keeps streams for long."""
     given = {"close": spender.close, "retention_s": 1000, "wall": lambda: AT, **arguments}
-    async with files.opened(path, kind, **given) as event_log:
+    async with files.opened(path, **given) as event_log:
         yield event_log
 
 
@@ -99,7 +98,7 @@ async def test_books_are_exact_however_often_the_process_is_killed(path):
                 await asyncio.sleep(0.15 + 0.3 * dice.random())
         async with opened(path) as event_log:
             await check(event_log, said)
-            assert 0 == await on_file(event_log, "SELECT count(*) FROM held")
+            assert 0 == await on_file(event_log, "SELECT count(*) FROM reservations")
     assert len(said.begun) > 1_000
     assert any(nano >= 1_000 for nano in map(int, [row for _, row in await rows_of(path)]))
 
@@ -111,12 +110,12 @@ async def rows_of(path: Path) -> list[tuple[str, bytes]]:
 
 @pytest.mark.proving
 async def test_books_of_workers_are_exact_when_one_after_the_other_is_killed(path, monkeypatch):
-    monkeypatch.setattr(shared, "LOOK_AFTER_S", 0.05)
+    monkeypatch.setattr(sqlite, "LOOK_AFTER_S", 0.05)
     dice, said = random.Random(6), Acknowledged()
     prepare(path, now=0, close=spender.close)
     async with (
-        opened(path, SharedSqliteLog) as here,
-        opened(path, SharedSqliteLog) as third,  # both look after the others
+        opened(path, shared=True) as here,
+        opened(path, shared=True) as third,  # both look after the others
     ):
         for life in range(3):
             with (
@@ -131,7 +130,7 @@ async def test_books_of_workers_are_exact_when_one_after_the_other_is_killed(pat
                 await asyncio.to_thread(said.read, other)
 
             async def nothing_is_held() -> bool:
-                return not await on_file(here, "SELECT count(*) FROM held")
+                return not await on_file(here, "SELECT count(*) FROM reservations")
 
             await until(nothing_is_held, limit_s=60)
             await check(third, said)
@@ -152,9 +151,9 @@ async def test_books_of_workers_are_exact_when_all_are_killed(path, lines):
             each.kill()
             said.read(each)
     prepare(path, now=0, close=spender.close)
-    async with opened(path, SharedSqliteLog) as event_log:
+    async with opened(path, shared=True) as event_log:
         await check(event_log, said)
-        assert 0 == await on_file(event_log, "SELECT count(*) FROM held")
+        assert 0 == await on_file(event_log, "SELECT count(*) FROM reservations")
 
 
 # Several at once
@@ -164,8 +163,8 @@ async def test_processes_at_once_let_in_no_more_than_a_budget_has_room_for(path)
     account = Account("relay", nano_usd_per_day=10 * 110)
     prepare(path, now=0)
     async with (
-        opened(path, SharedSqliteLog) as one,
-        opened(path, SharedSqliteLog) as other,
+        opened(path, shared=True) as one,
+        opened(path, shared=True) as other,
     ):
         for round_ in range(5):
             asked = [
@@ -443,22 +442,3 @@ async def test_remembered_accounts_are_few(path, monkeypatch):
         for number in range(20):
             state = await state_of(event_log, f"user:a:{number}")
             assert (2 if number < 10 else 1) == state.day.requests
-
-
-# Older files
-
-
-async def test_file_of_the_sixth_version_keeps_accounts_from_now_on(path):
-    async with opened(path) as event_log:
-        await event_log.create(StreamInfo("st_1"))
-        await event_log.append("st_1", [BEGUN])
-    tables = ("accounts", "held", "waiting_rows", "broadcast")
-    run_sql(path, *(f"DROP TABLE {table}" for table in tables), "PRAGMA user_version = 6")
-    async with opened(path) as event_log:
-        assert (await event_log.state("st_1")).ended
-        assert [] == await event_log.rows(limit=9)
-        await run(event_log, "st_2", asking())
-        assert 1 == (await state_of(event_log)).day.requests
-    async with opened(path) as event_log:
-        assert 1 == (await state_of(event_log)).day.requests
-        assert [("st_2", b"row")] == await event_log.rows(limit=9)

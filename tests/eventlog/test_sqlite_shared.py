@@ -15,10 +15,10 @@ import pytest
 
 from app.errors import RequestError, ServiceError
 from app.eventlog import LogUnusable, read_all, recovery, tail
-from app.eventlog.sqlite import database, shared
 from app.eventlog.sqlite import log as sqlite
-from app.eventlog.sqlite.shared import SharedSqliteLog
-from app.eventlog.sqlite.shared_database import prepare
+from app.eventlog.sqlite import tail_table
+from app.eventlog.sqlite.database import prepare
+from app.eventlog.sqlite.log import SqliteLog
 from app.events import Event, StreamEnd
 from tests.eventlog.accounts_contract import *  # noqa: F403
 from tests.eventlog.broadcast_contract import *  # noqa: F403
@@ -60,14 +60,14 @@ async def event_log(request, path, clock):
 @asynccontextmanager
 async def joined(path: Path, **arguments: Any):
     """The log as one of the processes has it."""
-    async with opened(path, SharedSqliteLog, **{**LIMITS, **arguments}) as event_log:
+    async with opened(path, shared=True, **{**LIMITS, **arguments}) as event_log:
         yield event_log
 
 
 # Reading what another process appends
 
 
-async def read_there(event_log: SharedSqliteLog, stream: str, after: int = 0) -> list[Event]:
+async def read_there(event_log: SqliteLog, stream: str, after: int = 0) -> list[Event]:
     """Read to the end, as a client does."""
     seen: list[Event] = []
     while not seen or not isinstance(seen[-1], StreamEnd):
@@ -94,8 +94,8 @@ async def test_events_are_there_elsewhere_within_a_tenth_of_a_second(path):
 
 async def test_readers_elsewhere_miss_nothing_that_is_filed_and_swept(path, monkeypatch):
     monkeypatch.setattr(sqlite, "FILED_EVENTS", 40)
-    monkeypatch.setattr(database, "TAIL_ROWS", 5)
-    monkeypatch.setattr(database, "SWEPT_AT_ONCE", 3)
+    monkeypatch.setattr(tail_table, "TAIL_ROWS", 5)
+    monkeypatch.setattr(tail_table, "SWEPT_AT_ONCE", 3)
     monkeypatch.setattr(tail, "RETAINED", 30)
     dice = random.Random(3)
     expected: list[Event] = [START]
@@ -194,8 +194,8 @@ async def test_what_was_deleted_elsewhere_is_not_in_the_file(path):
 
 
 async def test_limit_of_the_file_is_that_of_all_processes(path, clock, monkeypatch):
-    monkeypatch.setattr(shared, "TALLY_S", 0)
-    monkeypatch.setattr(shared, "LOOK_AFTER_S", 0.01)
+    monkeypatch.setattr(sqlite, "TALLY_S", 0)
+    monkeypatch.setattr(sqlite, "LOOK_AFTER_S", 0.01)
     async with joined(path, wall=clock) as there, joined(path, wall=clock) as here:
         for number in range(5):
             clock.now += 1
@@ -277,16 +277,16 @@ async def test_end_that_this_process_has_written_for_another_is_shown_to_its_rea
 
 @pytest.mark.proving
 async def test_process_that_sleeps_is_not_taken_for_lost(path, monkeypatch):
-    monkeypatch.setattr(shared, "LOOK_AFTER_S", 0.01)
+    monkeypatch.setattr(sqlite, "LOOK_AFTER_S", 0.01)
     async with joined(path, retention_s=1000, max_bytes=10**9) as here:
-        find_dead = here._database.find_dead
+        find_dead = here._database.processes.find_dead
         looks: list[list[int]] = []
 
         def look() -> list[int]:
             looks.append(find_dead())
             return looks[-1]
 
-        here._database.find_dead = look
+        here._database.processes.find_dead = look
         with process("producer", path, 1, "shared") as producer:
             assert producer.stdout
             producer.stdout.readline()

@@ -1,7 +1,6 @@
 """Background tasks of every log that end for whatever reason: the log works again, soon."""
 
 import asyncio
-import ctypes
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,10 +12,7 @@ import pytest
 import structlog
 
 from app.errors import ServiceError
-from app.eventlog.sqlite.shared import SharedSqliteLog
-from app.eventlog.sqlite.shared_database import prepare
-from app.eventlog.sqlite.writer import Writer
-from app.eventlog.stream_info import scoped
+from app.eventlog.sqlite.database import prepare
 from app.eventlog.supervision import PAUSE_MOST_S, PAUSE_S, Supervisor
 from app.events import Event
 from tests.clock import Clock
@@ -192,15 +188,15 @@ async def sharing(folder: Path):
     path = folder / "log.db"
     prepare(path, now=time.time())
     async with (
-        files.opened(path, SharedSqliteLog) as first,
-        files.opened(path, SharedSqliteLog) as second,
+        files.opened(path, shared=True) as first,
+        files.opened(path, shared=True) as second,
     ):
         yield first, second
 
 
 SQLITE = {
-    "feed": (lambda log: log._feed, "_look_at_all"),
-    "processes": (lambda log: log._database, "find_dead"),
+    "feed": (lambda log: log._feed, "_poll"),
+    "processes": (lambda log: log._database.processes, "find_dead"),
     "sweeper": (lambda log: log, "sweep"),
     "transaction": (lambda log: log._database, "transact"),
     "reading": (lambda log: log._database, "read_progress"),
@@ -243,28 +239,6 @@ async def outlive_shared(folder: Path, task: str, error: type[BaseException]) ->
             await asyncio.gather(reading, return_exceptions=True)
             await live(first, second, "after one")
             await live(second, first, "after two")
-
-
-def kill_thread(writer: Writer) -> None:
-    """End the thread at the next thing that it is given, which is lost with it."""
-    assert writer._alive is not None
-    thread = ctypes.c_ulong(writer._alive.ident or 0)
-    assert 1 == ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(SystemExit))
-
-
-@pytest.mark.parametrize("first_asked", ["append", pytest.param("find", marks=PROVING)])
-async def test_thread_that_dies_is_replaced_and_its_callers_are_answered(tmp_path, first_asked):
-    async with files.opened(tmp_path / "log.db") as log, asyncio.timeout(BOUND_S):
-        await create(log, "st_1")
-        kill_thread(log._writer)
-        appends = first_asked == "append"
-        asked = log.append("st_1", [START]) if appends else log.find(scoped("", "nobody"))
-        with pytest.raises(ServiceError):
-            await asked
-        await until(lambda: not log.healthy())
-        await create(log, "st_2")
-        await until(log.healthy)
-        await live(log, log, "st_3")
 
 
 async def test_thread_that_cannot_be_started_fails_the_write_only(tmp_path):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from httpx2 import Response
 
-from app.eventlog.sqlite.shared_database import prepare
+from app.eventlog.sqlite.database import prepare
 from app.events import Event
 from app.framing.sse import Decoder, Message
 from app.testing.upstream import (

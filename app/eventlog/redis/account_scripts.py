@@ -1,15 +1,15 @@
-"""Accounts, what is held, and rows in Redis: their keys, and the parts of scripts that change them.
+"""Accounts, reservations and rows in Redis: their keys, and the parts of scripts that change them.
 
 - `account:<digest of its name>`: how many streams run, its day, its month, each as the numbers of
   `accounts.Period`, and the spans of its last minute: number, requests and tokens. All of them are
-  doubles, one after the other, which is what a script reads and writes fastest (2 and 3 us, and
-  7 and 7 in MessagePack). A month after it was used last it has nothing to say, and expires.
-- `held`, a hash: what is held for each stream. Whoever takes a stream out of it settles, so that
-  this happens once, however often a script is sent.
-- `holds`, a sorted set: when each of those streams is looked after, in ms of Redis's clock.
-- `rows`, a hash: the row of each stream that has ended, until the records have it.
-- `rows:due`, a sorted set: from when on somebody may take each row, in ms of Redis's clock.
-- `rows:dropped`: how many there was no room for, until somebody says so in its log.
+  doubles, which a script reads and writes fastest (2 and 3 us, and 7 and 7 in MessagePack). It
+  expires after more than a month without use.
+- `held`, a hash: the reservation of each stream. Removing it is the settlement, so that a stream
+  is settled once, however often a script is sent.
+- `holds`, a sorted set: when each of those streams is checked, in ms of Redis's clock.
+- `rows`, a hash: the row of each ended stream, until the records database has it.
+- `rows:due`, a sorted set: when each row may be taken, in ms of Redis's clock.
+- `rows:dropped`: how many rows were dropped and are not logged yet.
 
 The arithmetic is that of `app.ledger.accounts`, to which a test compares it. Numbers are doubles
 here, which are exact up to 2**53: nine million USD.
@@ -18,6 +18,7 @@ here, which are exact up to 2**53: nine million USD.
 from hashlib import sha256
 
 from ...ledger.accounts import SKEW_S
+from ..waiting_rows import MAX_ROWS
 
 PREFIX = "seseragi:"
 
@@ -27,14 +28,11 @@ ROWS = f"{PREFIX}rows"
 ROWS_DUE = f"{PREFIX}rows:due"
 ROWS_DROPPED = f"{PREFIX}rows:dropped"
 
-ROWS_KEPT = 100_000
-"""How many rows wait for the records; then the oldest are dropped."""
-
 KEPT_MS = 40 * 86_400_000
-"""How long all of it outlives the last stream that has changed it."""
+"""How long all of these keys outlive their last change."""
 
 LOOKS = 4
-"""After how many leases a stream for which something is held is looked after again."""
+"""After how many leases a stream with a reservation is checked again."""
 
 
 def account_key(name: str) -> str:
@@ -48,11 +46,11 @@ _ACCOUNTS = (
 -- each span three more.
 local function numbers_of(packed)
   local state = {struct.unpack('<' .. string.rep('d', #packed / 8), packed)}
-  state[#state] = nil  -- where it has stopped reading
+  state[#state] = nil  -- the position after the last number
   return state
 end
 
--- A time to live costs more than the rest of it: an account has a new one every day.
+-- Setting a time to live costs more than the rest: an account gets a new one once a day.
 local function keep(key, state, anew)
   local packed = struct.pack('<' .. string.rep('d', #state), unpack(state))
   if anew then
@@ -88,9 +86,8 @@ local function month_starts(month)
     + math.floor((153 * mp + 2) / 5) - 719468) * 86400
 end
 
--- Comes to the time of a request: of the spans those of the last minute are left. Gives what was
--- used in them, requests and tokens, the last one or -1, and where that of the request is, or is
--- to be.
+-- Turns an account to the time of a request, keeping the spans of the last minute. Returns their
+-- requests and tokens, the last span or -1, and the index of the request's own span.
 local function turn(state, day, month, span)
   if day > state[2] then
     state[2] = day
@@ -123,7 +120,7 @@ local function turn(state, day, month, span)
   return requests, tokens, last, own or n + 1
 end
 
--- The least of `most` and what one account leaves room for; nothing if that is not enough.
+-- The lower of `most` and the room of one account; nothing if that is not enough.
 local function room(request, account, state, requests, tokens, most)
   local _, input, _, least, choices, input_nano, output_nano = unpack(request)
   local _, per_minute, tokens_per_minute, streams, per_day, per_month = unpack(account)
@@ -147,11 +144,10 @@ local function room(request, account, state, requests, tokens, most)
   return most
 end
 
--- Takes from all accounts of a request or from none; writes nothing where it refuses. Gives first
--- whether it could, then what there is to say: the accounts that were looked at, and the time; or
--- the longest answer, the time, and of each account with limits of a minute its number, requests,
--- tokens and last span.
--- Whoever was given his length before, `given`, is not refused.
+-- Reserves in all accounts of a request or in none. Returns whether it did, and: the accounts that
+-- were read, and the time; or the longest answer, the time, and of each account with limits of a
+-- minute its number, requests, tokens and last span.
+-- A request with the length `given` was granted before and is not refused.
 local function reserve(stream, owner, lease, packed, info)
   local request = cmsgpack.unpack(packed)
   local at, input, most, _, choices, input_nano, output_nano, given, accounts = unpack(request)
@@ -206,7 +202,7 @@ end
 SETTLE = (
     _ACCOUNTS
     + f"""
-local ROWS, DUE, DROPPED, ROWS_KEPT = '{ROWS}', '{ROWS_DUE}', '{ROWS_DROPPED}', {ROWS_KEPT}
+local ROWS, DUE, DROPPED, MAX_ROWS = '{ROWS}', '{ROWS_DUE}', '{ROWS_DROPPED}', {MAX_ROWS}
 """
     + """
 local function keep_row(stream, row)
@@ -215,15 +211,15 @@ local function keep_row(stream, row)
   redis.call('ZADD', DUE, time[1] * 1000 + time[2] / 1000, stream)
   redis.call('PEXPIRE', ROWS, KEPT_MS)
   redis.call('PEXPIRE', DUE, KEPT_MS)
-  if redis.call('ZCARD', DUE) <= ROWS_KEPT then return end
+  if redis.call('ZCARD', DUE) <= MAX_ROWS then return end
   local oldest = redis.call('ZRANGEBYSCORE', DUE, '-inf', '+inf', 'LIMIT', 0, 1)[1]
   redis.call('ZREM', DUE, oldest)
   redis.call('HDEL', ROWS, oldest)
   redis.call('SET', DROPPED, (redis.call('GET', DROPPED) or 0) + 1, 'PX', KEPT_MS)
 end
 
--- Puts what a stream has cost in the place of what is held for it, if anything is: `spent` is what
--- `accounts.pack_settlement` makes, or nothing for one that never began.
+-- Replaces the reservation of a stream, if it has one, by its cost: `spent` is that of
+-- `accounts.pack_settlement`, or nothing for a stream that never began.
 local function settle(stream, spent)
   local packed = redis.call('HMGET', HELD, stream)[1]
   if not packed then return false end
@@ -262,9 +258,9 @@ end
 )
 
 FIND_HELD = """
--- KEYS: holds, owners. ARGV: how many, ms until they are looked at again. Gives streams for which
--- something is held and that nobody runs: those whose owner is lost; and those of which Redis has
--- nothing else, or that have ended, whose owner, which might write them again, is lost too.
+-- KEYS: holds, owners. ARGV: how many, ms until they are checked again. Returns streams with a
+-- reservation and without a living owner: orphaned ones, and those that have ended or of which
+-- Redis has nothing else, whose owner cannot restore them.
 local lost, living = {}, nil
 for _, stream in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[1])) do
   local meta = 'seseragi:{' .. stream .. '}:meta'
@@ -291,7 +287,7 @@ return lost
 """
 
 HOLD = """
--- KEYS: held. ARGV: stream. Gives what is held for it, tokens and nano-USD, and its info; or
+-- KEYS: held. ARGV: stream. Returns its reservation, tokens and nano-USD, and its info; or
 -- nothing.
 local packed = redis.call('HMGET', KEYS[1], ARGV[1])[1]
 if not packed then return false end
@@ -300,8 +296,8 @@ return {string.format('%.0f', hold[4]), string.format('%.0f', hold[5]), hold[6]}
 """
 
 TAKE_ROWS = """
--- KEYS: rows, due, dropped. ARGV: how many, for how many ms nobody else is given them. Gives how
--- many were dropped since somebody asked, and then streams with their rows, the oldest first.
+-- KEYS: rows, due, dropped. ARGV: how many, for how many ms they are leased to the caller. Returns
+-- how many were dropped since the last call, then streams with their rows, the oldest first.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + time[2] / 1000  -- not less than that of a row just kept
 local dropped = tonumber(redis.call('GET', KEYS[3]) or 0)

@@ -6,7 +6,6 @@ from struct import iter_unpack
 from typing import NamedTuple, NoReturn
 
 import msgspec
-import structlog
 
 from ...errors import ServiceError
 from ...ledger.accounts import (
@@ -22,6 +21,7 @@ from ...ledger.accounts import (
     with_standing,
 )
 from ..stream_info import StreamInfo, unpack_info
+from ..waiting_rows import Dropped
 from .account_scripts import HELD, ROWS, ROWS_DROPPED, ROWS_DUE, account_key
 from .expiry import Lease
 from .failures import asked
@@ -30,10 +30,6 @@ from .scripts import HOLD, TAKE_ROWS
 
 FORGOTTEN_AT_ONCE = 1000
 
-DROPPED_EVERY_S = 60
-"""The shortest time between two log lines about dropped rows."""
-
-log = structlog.get_logger("seseragi.eventlog")
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -142,8 +138,7 @@ class Rows:
         self._taken: dict[str, bytes] = {}
         self._taken_until = 0.0
         """Until when they are leased to this process, by the loop's clock."""
-        self._dropped = 0
-        self._logged_at = float("-inf")
+        self._dropped = Dropped()
 
     async def close(self) -> None:
         """Return the leased rows."""
@@ -168,7 +163,7 @@ class Rows:
             self._taken_until = until
             for stream, row in zip(found[::2], found[1::2], strict=True):
                 self._taken[stream.decode()] = row
-            self._tell_dropped(dropped, now)
+            self._dropped.add(dropped)
         return [*self._taken.items()][:limit]
 
     async def count(self) -> int:
@@ -186,9 +181,3 @@ class Rows:
             await asked(forgotten)
             for stream in some:
                 self._taken.pop(stream, None)
-
-    def _tell_dropped(self, dropped: int, now: float) -> None:
-        self._dropped += dropped
-        if self._dropped and now - self._logged_at >= DROPPED_EVERY_S:
-            log.error("rows were dropped that the records do not have", rows=self._dropped)
-            self._dropped, self._logged_at = 0, now

@@ -1,4 +1,4 @@
-"""Where Redis is: URLs, and connections to what they name. No credentials in any message."""
+"""URLs of Redis, and connections to them. No credentials in any message."""
 
 import re
 from collections.abc import Callable
@@ -15,10 +15,10 @@ from .link import REPLY_S
 
 SENTINEL_PORT = 26379
 SENTINEL_S = 0.5
-"""How long one Sentinel may take to answer."""
+"""The time limit of one Sentinel's answer."""
 
 LEASE_S = 15.0
-"""How long a stream's owner may be silent until the stream is ended for it."""
+"""How long a process may be silent until others end its streams."""
 
 _OURS: dict[str, Any] = {
     "protocol": 2,
@@ -34,7 +34,7 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::(\d{1,5}))?")
 
 
 class Address:
-    """What a URL names: `connect` gives connections to it that are not yet connected.
+    """A URL of Redis; `connect` returns a connection to it, not yet connected.
 
     `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]`, `rediss://` for TLS, and with `+sentinel` a
     list of Sentinels and the name of the set they watch, `HOST[:PORT],HOST/NAME[/DB]`.
@@ -42,10 +42,10 @@ class Address:
     """
 
     def __init__(self, url: str) -> None:
-        """Read a URL.
+        """Parse a URL.
 
         Raises:
-            ValueError: it cannot be used; the text says why.
+            ValueError: it cannot be used; the message says why.
         """
         self.connect: Callable[[], Connection]
         self.lease_s = LEASE_S
@@ -66,11 +66,11 @@ class Address:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
         except ValueError:
-            raise ValueError("it is no URL") from None
+            raise ValueError("it is not a URL") from None
         if not host or port == 0:
             raise ValueError("it names no host")
         if not re.fullmatch(r"/?\d*", parts.path):
-            raise ValueError("after the host there may be the number of a database only")
+            raise ValueError("only the number of a database may follow the host")
         try:
             options: dict[str, Any] = dict(parse_url(url))
         except ValueError as error:
@@ -86,14 +86,14 @@ class Address:
         hosts, _, path = place.partition("/")
         name, _, database = path.partition("/")
         if not name or not re.fullmatch(r"\d*", database):
-            raise ValueError("it has to be HOST:PORT,HOST:PORT/NAME, or .../NAME/DB")
+            raise ValueError("it must be HOST:PORT,HOST:PORT/NAME, or .../NAME/DB")
         options: dict[str, Any] = dict(parse_qsl(query))
         self._take(options)
         if at:
             user, _, password = who.partition(":")
             options |= {"username": unquote(user) or None, "password": unquote(password) or None}
         asking: dict[str, Any] = {
-            "retry": Retry(NoBackoff(), 0),  # the next Sentinel is asked instead
+            "retry": Retry(NoBackoff(), 0),  # the next Sentinel is tried instead
             "socket_timeout": SENTINEL_S,
             "socket_connect_timeout": SENTINEL_S,
             "password": options.pop("sentinel_password", None),
@@ -112,29 +112,27 @@ class Address:
         _try(self.connect)
 
     def _take(self, options: dict[str, Any]) -> None:
-        """Take out the options that are not redis-py's, and refuse those that are not free."""
+        """Remove our own options, and refuse those that cannot be set."""
         for name in sorted(_OWN & options.keys()):
-            raise ValueError(f"the option {name!r} is not for you to set")
+            raise ValueError(f"the option {name!r} cannot be set")
         try:
             self.lease_s = float(options.pop("lease_s", LEASE_S))
         except ValueError:
-            raise ValueError("lease_s is no number of seconds") from None
+            raise ValueError("lease_s must be a number of seconds") from None
         if not 0.3 <= self.lease_s <= 3600:
-            raise ValueError("lease_s has to be between 0.3 and 3600 seconds")
+            raise ValueError("lease_s must be between 0.3 and 3600 seconds")
 
 
 def _host(text: str) -> tuple[str, int]:
     found = _HOST.fullmatch(text)
     if found is None:
-        raise ValueError("a Sentinel has to be HOST or HOST:PORT")
+        raise ValueError("a Sentinel must be HOST or HOST:PORT")
     return found[1].strip("[]"), int(found[2] or SENTINEL_PORT)
 
 
 def _try(connect: Callable[[], Connection]) -> None:
     try:
         connect()
-    except TypeError as error:  # such as an option that there is not
+    except TypeError as error:  # such as an unknown option
         told = re.search(r"argument '(\w+)'", str(error))
-        raise ValueError(
-            f"there is no option {told[1]!r}" if told else "it has bad options"
-        ) from None
+        raise ValueError(f"unknown option {told[1]!r}" if told else "it has bad options") from None

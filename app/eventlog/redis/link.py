@@ -1,9 +1,8 @@
-"""One connection to Redis: commands go over it in order, and it is made again when it breaks.
+"""One connection to Redis, with commands in order; it reconnects when it breaks.
 
-Callers are never made to touch the connection: a task that is cancelled in the middle of a
-command would leave a reply behind for the next one to take for its own. What waits while a
-round trip is on its way goes out together with the next. All commands that are sent here
-may be done twice, and are sent again over the next connection if theirs broke.
+Callers never touch the connection: a task cancelled in the middle of a command would leave its
+reply for the next one. Commands that come during a round trip are sent together in the next. All
+commands are idempotent, and are sent again over the next connection if theirs broke.
 """
 
 import asyncio
@@ -30,37 +29,37 @@ from .scripts import SCRIPTS, Script
 from .timeouts import Timeout, Timer
 
 REPLY_S = 1.0
-"""How long Redis may take over what was sent together."""
+"""The time limit of a round trip."""
 
 CONNECT_S = 2.0
-"""How long a connection may take, with all that goes before the first command."""
+"""The time limit of a connection, with everything before the first command."""
 
 OPEN_S = 10.0
-"""How long a Redis that does not answer is tried at the start, which is slow or just starts too."""
+"""How long a Redis that does not answer is tried at the start: it may be starting, too."""
 
 GRACE_S = 0.5
-"""A connection that is not there again after so long is away: nothing waits for it."""
+"""Redis is away if it was not reconnected after so long: nothing waits for it."""
 
 RETRY_S = 0.05
 RETRY_MOST_S = 0.5
-"""The pause before the first new connection, and the longest one."""
+"""The pause before a new connection; it doubles up to the maximum."""
 
 TRIES = 3
-"""A command over which so many connections broke is given up."""
+"""How many connections may break over a command."""
 
 _BROKEN = (RedisError, OSError, TimeoutError, EOFError, RuntimeError)
-"""What a connection raises that breaks: the last is uvloop's ("the handler is closed")."""
+"""The errors of a broken connection; the last is uvloop's ("the handler is closed")."""
 
 SLOW = (TimeoutError, RedisTimeoutError)
-"""What a connection raises that takes too long: redis-py has its own."""
+"""Timeouts: redis-py has its own."""
 
 _RUN_ID = re.compile(rb"^run_id:(\w+)", re.MULTILINE)
 
 _OTHER = (ReadOnlyError, NoScriptError, ClusterDownError)
-"""Errors of a server that is no longer the same, or no longer the one that writes."""
+"""Errors of a server that was replaced, or is no longer the master."""
 
 _FULL = ("NOREPLICAS", "MISCONF")
-"""Errors of a server that takes no writes for now, besides that of a full one."""
+"""Errors of a server that takes no writes for now, besides a full memory."""
 
 Part = bytes | str | int
 
@@ -72,10 +71,7 @@ class Away(Exception):
 
 
 class Refused(Exception):
-    """Redis could be reached and did not do it; `full` if it takes no writes for now.
-
-    `memory` says that it has none left for more, though it is well.
-    """
+    """Redis refused a command; `full`: it takes no writes for now; `memory`: it has none left."""
 
     def __init__(self, text: str, *, full: bool = False, memory: bool = False) -> None:
         super().__init__(text)
@@ -84,7 +80,7 @@ class Refused(Exception):
 
 
 class Broken(Refused):
-    """The connection broke over it again and again: Redis may have done it, or may yet."""
+    """Several connections broke over a command: Redis may have done it, or may do it yet."""
 
 
 class _Ask:
@@ -97,11 +93,10 @@ class _Ask:
 
 
 class Link:
-    """Sends commands over one connection at a time that `connect` makes, not yet connected.
+    """Sends commands over one connection at a time; `connect` makes one, not yet connected.
 
-    `on_up` is called with every new connection, before anything else is sent over it;
-    `on_away` when it has been gone for `GRACE_S`. A `quiet` one does not log that. `slow_s`
-    is how much longer than `REPLY_S` a reply may take.
+    `on_up` is called with every new connection, before any command; `on_away` when it was broken
+    for `GRACE_S`. A `quiet` link does not log that. A reply may take `REPLY_S` and `slow_s`.
     """
 
     def __init__(
@@ -124,18 +119,18 @@ class Link:
         self._tasks = Supervisor()
         self._timer: Timer | None = None
         self._run_id = b""
-        """Of the server that was connected to last."""
-        self._is_new = False
-        """Whether that is another one than before, or a life of its own."""
+        """The id of the last server, which a restart changes."""
         self.away = False
+        self.replaced_at = float("-inf")
+        """When another server, or a restarted one, was connected to, by the loop's clock."""
         self.changed_at = float("-inf")
-        """When it was away first or back last, or another one, by the loop's clock."""
+        """When Redis was last lost or back after that, or replaced."""
 
     async def open(self) -> None:
-        """Make the first connection; one that takes too long is tried again for `OPEN_S`.
+        """Connect; a connection that takes too long is tried again for `OPEN_S`.
 
         Raises:
-            RedisError, OSError, TimeoutError: there is none to be had.
+            RedisError, OSError, TimeoutError: Redis cannot be reached.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + OPEN_S
@@ -151,7 +146,7 @@ class Link:
         self._tasks.keep("redis link", self._keep, on_failure=self._lost)
 
     async def close(self) -> None:
-        """Send nothing more; what waits is answered with `Away`."""
+        """Close; pending commands raise `Away`."""
         await self._tasks.close()
         if self._timer is not None:
             self._timer.cancel()
@@ -161,14 +156,14 @@ class Link:
 
     @property
     def healthy(self) -> bool:
-        """Whether it is connected, or was until just now."""
+        """Whether it is connected, or was a moment ago."""
         return not self.away and self._tasks.healthy
 
     def send(self, *parts: Part) -> "asyncio.Future[Any]":
         """Send a command.
 
-        The reply is as hiredis reads it. It may be awaited by a task that is cancelled: the
-        command is done all the same. Its errors are `Away` and `Refused`.
+        The reply is as hiredis reads it. Cancelling the wait for it does not cancel the command.
+        Its errors are `Away` and `Refused`.
         """
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self.away:
@@ -188,7 +183,7 @@ class Link:
     async def _keep(self) -> None:
         try:
             await self._keep_connected()
-        finally:  # what comes over it yet is the reply to nobody's command
+        finally:  # later replies would belong to no command
             await self._break()
 
     async def _keep_connected(self) -> None:
@@ -223,7 +218,9 @@ class Link:
             raise
         self._connection = connection
         run_id = run[1] if run is not None else b""
-        self._is_new, self._run_id = run_id != self._run_id, run_id
+        if run_id != self._run_id and self._run_id:
+            self.replaced_at = self.changed_at = asyncio.get_running_loop().time()
+        self._run_id = run_id
 
     async def _serve(self) -> None:
         while True:
@@ -256,7 +253,7 @@ class Link:
                 ask.reply.set_result(reply)
 
     def _again(self, asks: Iterable[_Ask], error: BaseException) -> None:
-        """Keep what was not answered for the next connection, but not for ever."""
+        """Keep unanswered commands for the next connection, up to `TRIES`."""
         kept = []
         for ask in asks:
             ask.tries += 1
@@ -275,7 +272,7 @@ class Link:
         if connection is not None:
             await _drop(connection)
 
-    # Whether it is there
+    # Away and back
 
     def _lost(self, error: BaseException) -> None:
         if self._timer is None and not self.away:
@@ -296,7 +293,6 @@ class Link:
             self._timer = None
         if self.away:
             self._log("Redis is back")
-        if self.away or self._is_new:
             self.changed_at = asyncio.get_running_loop().time()
         self.away = False
         self._on_up()
@@ -310,7 +306,7 @@ class Link:
 def _fail(reply: "asyncio.Future[Any]", error: Exception) -> None:
     if not reply.done():
         reply.set_exception(error)
-        reply.exception()  # nobody has to hear of it
+        reply.exception()  # it need not be retrieved
 
 
 async def _drop(connection: Connection) -> None:

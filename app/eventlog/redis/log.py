@@ -1,12 +1,11 @@
 """The log in Redis, for many processes: each writes its own streams and reads all.
 
-Streams that are produced here are in memory too, and live reading of them costs what it
-costs there. Those of others are read from Redis. While Redis is away, the former go on.
+A process has the streams that it produces in memory, too: reading those costs what it costs
+there, and they continue while Redis is away. Streams of others are read from Redis.
 """
 
 import asyncio
 import contextlib
-import math
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -18,12 +17,20 @@ from ...errors import RelayError, RequestError, ServiceError
 from ...events import Event, Stopper
 from ...ledger.accounts import NOTHING, AccountState, Settlement
 from ..broadcast import MAX_MESSAGES, MAX_READ_BYTES, Channel, channel_full, check_message
-from ..contract import PAGE, Follower, Placed
+from ..contract import PAGE, EventLog, Follower, Placed
 from ..cursors import STRIDE, read_all
 from ..entries import Entries, Entry
 from ..errors import LogUnusable, expired
 from ..peers import OnStop
-from ..recovery import REMOVED, Close, OnEnded, OrphanedStream, StreamFacts, close_free
+from ..recovery import (
+    REMOVED,
+    Close,
+    OnEnded,
+    OrphanedStream,
+    close_free,
+    closing_of,
+    orphan_of,
+)
 from ..stream_ended import StreamEnded
 from ..stream_info import Scoped, StreamInfo
 from ..values import Claim, LogSize, LogState, Look, may_see
@@ -53,28 +60,26 @@ from .server import check, why
 from .tails import BLOCK_S, INBOX_MESSAGES, INBOX_MS, Tails
 
 KEEP_S = 10
-"""How long an ended stream stays in memory, for the readers that are near its end."""
+"""How long an ended stream stays in memory, for readers near its end."""
 
 PAUSE_S = 0.2
-"""When a reader looks again for a stream that Redis may be told of anew."""
+"""The pause before a reader looks again for a stream that its owner may restore."""
 
 TAKEOVERS = 5
-"""How often a key whose stream is gone is tried to be taken over."""
+"""How often a create tries to take over a key whose stream is gone."""
 
 CLOSE_S = 1.0
-"""How long the last writes may take."""
+"""The time limit of the last writes."""
 
 
-class RedisLog:
-    """An `EventLog` in Redis, which other processes share, with all that is beside it.
+class RedisLog(EventLog):
+    """An `EventLog` in Redis, with everything beside it.
 
-    Streams that have ended are kept for `retention_s` seconds. `max_bytes` is the memory of
-    those that are produced here, one of which may have `max_stream_bytes` and
-    `max_stream_events`; how much Redis holds is for its own `maxmemory` to say. A stream is
-    ended for a process that has not said for the time of its lease that it lives, and so long
-    readers of others' streams wait for a Redis that is away. `wall` returns unix seconds.
-    Days, months and minutes of accounts go by the clock of Redis; without `redis_time` by that of
-    requests.
+    Ended streams are stored for `retention_s` seconds. `max_bytes` limits the memory of this
+    process's streams, `max_stream_bytes` and `max_stream_events` one stream; `maxmemory` limits
+    Redis. If a process does not renew its lease, others end its streams; readers of others'
+    streams wait so long for a Redis that is away. `wall` returns unix seconds. Accounts go by the
+    clock of Redis, without `redis_time` by that of the request.
     """
 
     def __init__(
@@ -107,10 +112,6 @@ class RedisLog:
         )
         self._cutting: asyncio.TimerHandle | None = None
         self._stopping = False
-        self._run_id: bytes | None = None
-        self._moved_at = -math.inf
-        """When Redis was found to be another one, by the loop's clock."""
-        self._identity: asyncio.Future[bytes]
         self._link: Link
         self._tail_link: Link
         self._owner: Owner
@@ -119,8 +120,6 @@ class RedisLog:
         self._rows: Rows
         self._tails: Tails
         self._back: asyncio.Event
-
-    # Its life
 
     async def open(self) -> None:
         self._back = asyncio.Event()
@@ -169,12 +168,10 @@ class RedisLog:
         self._orphans.open()
 
     async def _examine(self) -> None:
-        """See whether this Redis can be used, and which it is; again if it was away meanwhile."""
+        """Check that this Redis can be used; again if it was away meanwhile."""
         while True:
             try:
                 await check(self._link)
-                self._identify()
-                await self._identity
             except Away:
                 await self._back.wait()
             else:
@@ -210,7 +207,6 @@ class RedisLog:
         self._stop = stop
 
     def _on_up(self) -> None:
-        self._identify()
         self._back.set()
         if self._cutting is not None:
             self._cutting.cancel()
@@ -230,7 +226,7 @@ class RedisLog:
         if key is None:
             await self._create(info)
             return self._granted(claim)
-        if await self._may_lack_keys():
+        if self._may_lack_keys():
             bound = await self.claimed(key)
             if bound is None or bound.stream == over:
                 raise _unsettled()
@@ -246,44 +242,24 @@ class RedisLog:
                 return bound
             replaced, old = found, bound.stream
         else:
-            raise away("others take this Idempotency-Key over all the time; try again")
-        if await self._may_lack_keys():  # the command was sent again, to another Redis
+            raise away("other requests with this Idempotency-Key are in the way; try again")
+        if self._may_lack_keys():  # the command may have been sent again, to another Redis
             self._owner.abandon(self._owner.runs[info.id])
             raise _unsettled()
         return self._granted(claim)
 
     def _granted(self, claim: Claim) -> Claim:
-        """Return the claim of a stream that was opened, with what was reserved for it."""
+        """Return the claim of a new stream with its reservation."""
         run = self._owner.runs.get(claim.stream)
         return claim if run is None else claim._replace(grant=run.grant)
 
     async def _create(self, info: StreamInfo, **claim: str) -> str:
         return await asked(self._owner.create(info, **claim))
 
-    async def _may_lack_keys(self) -> bool:
-        """Return whether owners may be about to write keys again that Redis has lost."""
-        if self._pages.settled():
-            return False
-        identity = None
-        while identity is not self._identity:  # it may be another Redis by now
-            identity = self._identity
-            await asked(asyncio.shield(identity))  # others wait for it too
-        self._on_identity(self._identity)  # it may be called a moment later
-        since_s = asyncio.get_running_loop().time() - self._moved_at
+    def _may_lack_keys(self) -> bool:
+        """Return whether owners may be about to restore keys that Redis has lost."""
+        since_s = asyncio.get_running_loop().time() - self._link.replaced_at
         return since_s <= self._lease.settle_s
-
-    def _identify(self) -> None:
-        """Ask which Redis this is: one that was started anew, or promoted, may lack writes."""
-        self._identity = self._link.send("INFO", "server")
-        self._identity.add_done_callback(self._on_identity)
-
-    def _on_identity(self, info: "asyncio.Future[bytes]") -> None:
-        if info.exception() is not None:
-            return
-        run = next((line for line in info.result().split() if line.startswith(b"run_id:")), b"")
-        if self._run_id not in (None, run):
-            self._moved_at = asyncio.get_running_loop().time()
-        self._run_id = run
 
     async def claimed(self, key: Scoped) -> Claim | None:
         found: bytes | None = await asked(self._link.send("GET", claim_key(key)))
@@ -346,27 +322,15 @@ class RedisLog:
             if after < page.last or page.ended_at is not None or timeout_s <= 0:
                 return self._pages.events(stream, page, after)
             tail = self._tails.find(stream) or self._tails.start(stream, page.last)
-        if after >= tail.last and not tail.ended and timeout_s > 0:
-            await tail.wait(timeout_s)
-        return tail.after(after, limit) if tail.covers(after) else ()
+        return await tail.read(after, timeout_s=timeout_s, limit=limit)
 
     def follow(self, stream: str, after: int, follower: Follower) -> bool:
-        if self._entries.follow(stream, after, follower):
-            return True
-        tail = self._tails.find(stream)
-        if tail is None or tail.ended or after != tail.last:
-            return False
-        tail.followers.append(follower)
-        return True
+        here, elsewhere = self._entries, self._tails
+        return here.follow(stream, after, follower) or elsewhere.follow(stream, after, follower)
 
     def unfollow(self, stream: str, follower: Follower) -> None:
         self._entries.unfollow(stream, follower)
-        tail = self._tails.find(stream)
-        if tail is not None and follower in tail.followers:
-            tail.followers.remove(follower)
-
-    async def state(self, stream: str) -> LogState:
-        return (await self.look(stream, 0, limit=0)).state
+        self._tails.unfollow(stream, follower)
 
     async def look(self, stream: str, after: int, *, limit: int, owner: str | None = None) -> Look:
         whose = self._whose_here(stream)
@@ -383,9 +347,9 @@ class RedisLog:
         return None if entry is None else entry.info.owner
 
     def _state_here(self, stream: str) -> LogState | None:
-        """Return how far a stream goes that is in memory."""
+        """Return the state of a stream in memory."""
         run = self._owner.runs.get(stream)
-        if run is not None and run.batches:  # readers elsewhere may have seen them before
+        if run is not None and run.batches:  # readers elsewhere may have seen these
             ended_at = run.ended_at
             state = run.entry.state()
             return state._replace(last=run.taken, ended=ended_at is not None, ended_at=ended_at)
@@ -407,16 +371,16 @@ class RedisLog:
 
     async def delete(self, stream: str) -> None:
         run = self._owner.runs.get(stream)
-        if run is not None and not run.taken:  # also where Redis is away
+        if run is not None and not run.taken:  # even if Redis is away
             return self._owner.abandon(run)
         while (found := await self._delete(stream)) == 0:
-            pass  # it has begun since it was looked at, which happens once
+            pass  # it has begun meanwhile, which happens once
         self._drop(stream)
         if found:
             self._tell(found[0].decode(errors="replace"), "gone", stream)
 
     async def _delete(self, stream: str) -> Any:
-        """Remove a stream with what it has cost; return what DELETE says."""
+        """Remove a stream and settle it; return the reply of DELETE."""
         state, run = await self.state(stream), self._owner.runs.get(stream)
         settlement, seen = NOTHING, -1
         ended: StreamEnded | None = None
@@ -428,19 +392,19 @@ class RedisLog:
             orphan = await self._removed(stream, state)
             if orphan is None:
                 return await asked(self._pages.remove_unreadable(stream, REMOVED))
-            ended, settlement = self._close(orphan)
+            ended, settlement = closing_of(orphan, self._close)
         keys = [meta_key(stream), log_key(stream)]
         spent = pack_settlement(settlement)
         found: Any = await asked(self._link.run(DELETE, keys, self._lease.meta_ms, spent, seen))
         if found and found[1]:
             if ended is not None:
                 self._on_ended(ended)
-            elif run is not None:  # its end is in its place by that
+            elif run is not None:  # this counts as its end
                 run.settle()
         return found
 
     async def _removed(self, stream: str, state: LogState) -> OrphanedStream | None:
-        """Return what there is to tell of a stream that is removed; None if it cannot be read."""
+        """Return a removed stream as orphaned; None if it cannot be read."""
         try:
             info = await self.info(stream)
             events = self.produced(stream) or await read_all(self, stream, ending=False)
@@ -448,19 +412,16 @@ class RedisLog:
             return None
         if not events:
             return None
-        facts = StreamFacts()
-        for _ in facts.watch(events):
-            pass
         times = {"started_at": state.started_at, "ended_at": self._wall()}
-        return facts.orphaned(info, REMOVED, **times)
+        return orphan_of(info, events, REMOVED, **times)
 
     def _drop(self, stream: str) -> None:
-        """Let go of all that is in memory of a stream which has been removed."""
+        """Drop a removed stream from memory."""
         self._owner.drop(stream)
         self._tails.stop(stream)
 
     def _tell(self, owner: str, what: str, stream: str) -> None:
-        """Tell a process something about a stream of its own."""
+        """Send a process a message about a stream."""
         self._link.run(TELL, [inbox_key(owner)], INBOX_MESSAGES, INBOX_MS, what, stream)
 
     def _hear(self, what: str, stream: str) -> None:
@@ -547,7 +508,7 @@ class RedisLog:
         run = self._owner.runs.get(stream)
         if entry is not None or run is None:
             return entry
-        # Its end is not in Redis yet, which is away for longer than it is kept otherwise.
+        # Redis is away and lacks its end, so it stays in memory for longer.
         if run.ended_at is not None and run.ended_at <= self._wall() - self._retention_s:
             self._owner.drop(stream)
             raise expired(stream, self._retention_s, owner=run.entry.info.owner)
@@ -556,7 +517,7 @@ class RedisLog:
     # In Redis
 
     async def _bide(self, timeout_s: float) -> bool:
-        """Wait for Redis, or for what owners have to write to it; False if there is no point."""
+        """Wait for Redis, or for owners to restore streams; False if there is no point."""
         if not self._link.away:
             await asyncio.sleep(min(timeout_s, PAUSE_S))
             return not self._pages.settled()
@@ -576,7 +537,7 @@ class RedisLog:
 
 def _unsettled() -> ServiceError:
     return away(
-        "Redis has come back, perhaps without this Idempotency-Key, which is being looked for; "
+        "Redis was restarted and may lack this Idempotency-Key until its relay has restored it; "
         "try again shortly with the same key"
     )
 

@@ -26,7 +26,7 @@ from ..entries import Entries
 from ..errors import expired
 from ..peers import OnStop
 from ..stream_info import StreamInfo, pack_info
-from ..supervision import Supervisor
+from ..supervision import Supervisor, wait_for
 from .accounts import grant_from, pack_request, refuse
 from .expiry import Lease
 from .failures import away, parsing
@@ -55,20 +55,20 @@ from .scripts import (
 )
 
 GATHER_S = 0.003
-"""How long appends wait for those of other streams to go with them."""
+"""How long appends wait to be sent together with those of other streams."""
 
 STREAMS_AT_ONCE = 100
 BYTES_AT_ONCE = 2**22
-"""About how much one script is given: Redis does nothing else while it runs."""
+"""About the size of one script call: Redis does nothing else while it runs."""
 
 PUSHED = 64
-"""How many batches of a stream may wait for Redis before its producer does too."""
+"""How many batches of a stream may wait for Redis before its producer waits too."""
 
 TAKEN_OVER_IDS = 1000
-"""How many streams that others have ended are told from others that have ended."""
+"""How many streams that others ended are remembered as such."""
 
 ABANDONED = 10_000
-"""How many streams are remembered that have to be taken back."""
+"""How many streams to be taken back are remembered."""
 
 NEVER_BEGAN = StreamEnd(
     "failed",
@@ -82,18 +82,18 @@ NEVER_BEGAN = StreamEnd(
     ),
     ended_by="relay",
 )
-"""The end of a stream that is taken back after others may have seen it."""
+"""The end of a stream that is taken back although others may have seen it."""
 
 EPOCH = 1
-"""Of a stream that nobody but its producer has written."""
+"""The epoch of a stream that only its producer has written."""
 
 log = structlog.get_logger("seseragi.eventlog")
 
 
 class Owner:
-    """Writes the streams that are produced here, and holds their leases.
+    """Writes the streams of this process and renews their leases.
 
-    `on_stop` is called for a stream that somebody else has asked to stop, ended or removed.
+    `on_stop` receives a stream that another process has stopped, ended or removed.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Owner:
     ) -> None:
         self.runs: dict[str, Run] = {}
         self._ended: OrderedDict[str, Run] = OrderedDict()
-        """Those whose end Redis has, as long as they are in memory."""
+        """Streams whose end Redis has, while they are in memory."""
         self._link = link
         self._entries = entries
         self._lease = lease
@@ -116,17 +116,17 @@ class Owner:
         self._redis_time = redis_time
         self._on_stop = on_stop
         self._abandoned: OrderedDict[str, Run] = OrderedDict()
-        """Those that Redis has, perhaps, and that are to be taken back."""
+        """Streams to be taken back that Redis may have."""
         self._dirty: dict[str, Run] = {}
         self._due = asyncio.Event()
         self._renewal_due = asyncio.Event()
         self._tasks = Supervisor()
         self.taken_over: OrderedDict[str, None] = OrderedDict()
-        """Streams that others have ended, some."""
+        """The last streams that others have ended."""
         self.refused = False
-        """Whether Redis takes nothing, though it is there."""
+        """Whether Redis is connected and refuses writes."""
         self.full = False
-        """Whether that is because it has no memory left, which it will have again."""
+        """Whether it refuses them because its memory is full."""
 
     def open(self) -> None:
         self._tasks = Supervisor()
@@ -136,7 +136,7 @@ class Owner:
         )
 
     async def close(self, *, within_s: float) -> None:
-        """Write what waits, if Redis takes it in time."""
+        """Write pending events, within a time limit, and return the leases."""
         deadline = asyncio.get_running_loop().time() + within_s
         while any(map(self._is_due, self.runs.values())) and not self._link.away:
             if asyncio.get_running_loop().time() >= deadline:
@@ -152,10 +152,10 @@ class Owner:
 
     @property
     def healthy(self) -> bool:
-        """Whether Redis takes what it is given, or is only full, and there are tasks that give it.
+        """Whether Redis takes writes, or is only full, and the tasks run.
 
-        A full one still serves what it has, and what runs here goes on: new streams are
-        refused one by one, and by every replica, until something has expired.
+        A full Redis still serves its streams, and running ones continue: every replica refuses
+        new streams until some have expired.
         """
         return (self.full or not self.refused) and self._tasks.healthy
 
@@ -173,14 +173,14 @@ class Owner:
         over: str = "",
         old: str = "",
     ) -> str:
-        """Open a stream in Redis and in memory, and let a claim lead to it, if there is one.
+        """Open a stream in Redis and in memory, and bind the claim `key` to it, if given.
 
-        That is in place of the value `over`, which leads to the stream `old`. Gives the value
-        that stands there then; if it is another, there is no such stream. What Redis may have
-        done before this raises is taken back. What was reserved is the run's `grant`.
+        The claim's `value` may replace the value `over` of the stream `old`. Returns the claim's
+        value; if that is another, no stream was opened. If this raises, whatever Redis may have
+        done is taken back. The reservation is the run's `grant`.
 
         Raises:
-            LimitReached: there is not enough left to reserve.
+            LimitReached: an account lacks room for the reservation.
         """
         if self._link.away:
             raise Away
@@ -202,7 +202,7 @@ class Owner:
                 run.grant = grant_from(found, info.reserve)
             with parsing(keys[0] if keys else meta_key(stream)):
                 bound = found.decode() if isinstance(found, bytes) else value
-        except (Away, Broken, asyncio.CancelledError):  # which the script may survive
+        except (Away, Broken, asyncio.CancelledError):  # the script may run all the same
             self.abandon(run)
             raise
         except BaseException:
@@ -227,9 +227,9 @@ class Owner:
         return self._link.run(CREATE, [meta_key(run.stream), log_key(run.stream), *keys], *parts)
 
     def abandon(self, run: Run) -> None:
-        """Take back a stream for which nobody has been called, and never will be.
+        """Take back a stream for which no provider was called, and none will be.
 
-        What was sent of it may still be on its way: it is taken back before and after.
+        Commands for it may still be on their way; it is taken back before and after them.
         """
         run.settle(away())
         self.drop(run.stream)
@@ -252,16 +252,13 @@ class Owner:
             self._abandoned.pop(stream, None)
 
     def name(self, name: str, stream: str) -> "asyncio.Future[bytes]":
-        """Let a name lead to a stream, produced here or not."""
+        """Bind a name to a stream of any process."""
         if stream in self.runs:
             self.runs[stream].keys[name_key(name)] = stream
         return self._link.send("SET", name_key(name), stream, "PX", self._lease.running_ms)
 
     def push(self, run: Run, events: Sequence[Event]) -> bool:
-        """Take events that nobody waits for; False, and none is taken, where somebody has to.
-
-        That is at the end, where they cannot be added, and where Redis is far behind.
-        """
+        """Append events without a wait; False if they cannot be added or Redis is far behind."""
         if run.ended_at is not None or len(run.batches) >= PUSHED:
             return False
         try:
@@ -273,15 +270,12 @@ class Owner:
     async def append(
         self, run: Run, events: Sequence[Event], settlement: Settlement | None = None
     ) -> Placed:
-        """Take events, and what the stream has cost; returns when readers may see them.
-
-        Returns and raises what `EventLog.append` does.
-        """
+        """Do `EventLog.append`: return once readers may see the events."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
             self._take(run, events, done, settlement)
         except ServiceError:
-            while run.batches:  # so that whoever looks now sees all that was taken
+            while run.batches:  # so that a read returns all that was taken
                 run.batches[-1].done = run.batches[-1].done or done
                 await asyncio.wait({run.batches[-1].done})
             raise
@@ -308,7 +302,7 @@ class Owner:
             self._show_first(run)
 
     def drop(self, stream: str) -> None:
-        """Let go of a stream that has been removed."""
+        """Drop a removed stream."""
         run = self.runs.pop(stream, None)
         self._dirty.pop(stream, None)
         self._ended.pop(stream, None)
@@ -318,15 +312,15 @@ class Owner:
         if self._entries.find(stream) is not None:
             self._entries.drop(stream)
 
-    # What readers are shown
+    # Showing events to readers
 
     def show_all(self) -> None:
-        """Show what Redis was to have first: it is away."""
+        """Show all events that wait for Redis: it is away."""
         for run in list(self.runs.values()):
             self._show_first(run)
 
     def _show_first(self, run: Run) -> None:
-        """Show what Redis does not have yet, unless it has never had an event of the stream."""
+        """Show the events that Redis lacks, unless it has never had one of the stream."""
         if run.started:
             self._show(run, run.taken)
         elif run.batches:
@@ -343,9 +337,9 @@ class Owner:
     # Writing
 
     def rewrite(self) -> None:
-        """Ask of every stream in memory how far Redis is, which may be another one.
+        """Ask a Redis that is back how much it has of every stream in memory.
 
-        All leases are renewed at once: they may be over, and others wait a little only.
+        All leases are renewed at once: others wait only for a moment before they end streams.
         """
         for stream, run in [*self._ended.items()]:
             if self._entries.find(stream) is not None:
@@ -354,7 +348,7 @@ class Owner:
         for run in self._abandoned.values():
             self._send_abandoned(run)
         self._dirty |= self.runs
-        if self.runs:  # of which Redis may lack the last ones
+        if self.runs:  # Redis may lack the last ones
             self._link.send("SADD", running_key(self._lease.owner), *self.runs)
         self._due.set()
         self._renewal_due.set()
@@ -376,23 +370,23 @@ class Owner:
                 self._refused(error)
                 await asyncio.sleep(1)
                 self._due.set()
-            finally:  # whatever has not been written is written next time
+            finally:  # what is left is written next time
                 self._dirty |= runs
             await asyncio.sleep(GATHER_S)
 
     def _fail_writing(self, _: BaseException) -> None:
-        """Let nobody wait for a writer that has failed: readers are shown what it was to write."""
+        """Show all events: the writer has failed, and nobody may wait for it."""
         self._due.set()
         self.refused = True
         self.show_all()
 
     def _refused(self, error: Refused) -> None:
-        log.error("Redis refuses what is to be kept", error=str(error))
+        log.error("Redis refuses writes", error=str(error))
         self.refused, self.full = True, error.memory
         self.show_all()
 
     async def _write(self, runs: dict[str, Run]) -> None:
-        """Write what some of the streams have to be written, and take those out."""
+        """Write the pending events of some streams, and remove those from `runs`."""
         lease = self._lease
         keys: list[str] = []
         parts: list[Part] = [lease.owner, lease.running_log_ms, lease.log_ms, lease.meta_ms]
@@ -414,7 +408,7 @@ class Owner:
             del runs[run.stream]
 
     async def _hear(self, run: Run, reply: int | list[int]) -> None:
-        """Take what Redis says of one stream."""
+        """Process the reply of APPEND for one stream."""
         what, number = (0, reply) if isinstance(reply, int) else reply
         if what in (0, STOP, STOP_BY_OPERATOR):
             run.acked = number
@@ -427,13 +421,13 @@ class Owner:
         await self._mend(run, what, number)
 
     async def _mend(self, run: Run, what: int, number: int) -> None:
-        """Do what has to be done when something is the matter with a stream in Redis."""
+        """Process a reply that is not the plain number."""
         if what in (STOP, STOP_BY_OPERATOR) and run.ended_at is None:
             self._on_stop(run.stream, "user" if what == STOP else "operator")
         elif what == BEHIND:
             _warn(run, "Redis has lost events", last=number)
             run.acked = number
-            if number == 0:  # the log is gone, with what comes first in it
+            if number == 0:  # the log is gone, with the info before its events
                 await self._create(run)
             self._again(run)
         elif what == MISSING and not run.started:
@@ -460,7 +454,7 @@ class Owner:
                 del self._ended[stream]
 
     async def _restore(self, run: Run) -> None:
-        """Make a stream that Redis no longer has, and the keys that led to it."""
+        """Create a stream that Redis has lost again, with its keys."""
         run.acked = 0
         await self._create(run)
         for key, value in run.keys.items():
@@ -471,7 +465,7 @@ class Owner:
     def _lose(self, run: Run, kept: int) -> None:
         """Give up a stream that another process has ended.
 
-        Readers that have not seen more of it than was kept read on in Redis.
+        Readers that have not seen more of it than Redis has continue there.
         """
         _warn(run, "stream was ended elsewhere", kept=kept)
         self.runs.pop(run.stream, None)
@@ -487,10 +481,7 @@ class Owner:
 
     async def _keep_leases(self) -> None:
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._lease.renew_s):
-                    await self._renewal_due.wait()
-            self._renewal_due.clear()
+            await wait_for(self._renewal_due, self._lease.renew_s)
             with contextlib.suppress(Away, Refused):
                 await self._beat(ms=self._lease.ms)
             runs = list(self.runs.values())
@@ -503,7 +494,7 @@ class Owner:
                     self._refused(error)
 
     async def _beat(self, *, ms: int) -> None:
-        """Say that this process lives, for so long for sure."""
+        """Extend the lease of this process."""
         await self._link.run(BEAT, [OWNERS], self._lease.owner, ms, self._lease.running_ms)
 
     async def _renew(self, runs: Sequence[Run], *, ms: int) -> None:
@@ -521,11 +512,11 @@ class Owner:
 
 
 def _warn(run: Run, what: str, **fields: object) -> None:
-    """Log what has happened to a stream, with the request that has started it."""
+    """Log an incident of a stream, with the id of its request."""
     request_id = run.entry.info.request_id
     log.warning(what, request_id=request_id, stream=run.stream, **fields)
 
 
 def taken_over() -> ServiceError:
-    """What a producer is told whose stream another process has ended."""
+    """Return the error for the producer of a stream that another process has ended."""
     return ServiceError("producer_lost", "the stream was ended elsewhere: its lease was over")

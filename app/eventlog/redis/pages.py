@@ -14,7 +14,7 @@ from ...ledger.accounts import NOTHING
 from ..contract import PAGE
 from ..cursors import STRIDE, Ending, before_ending
 from ..errors import expired, unknown
-from ..recovery import LOST, UNREADABLE, Close, StreamFacts, closing_events
+from ..recovery import UNREADABLE, Close, closing_of, end_orphan, orphan_of
 from ..stream_ended import StreamEnded
 from ..stream_info import StreamInfo, unpack_info
 from .accounts import hold_of, pack_settlement
@@ -26,7 +26,7 @@ from .scripts import PAGE as PAGE_SCRIPT
 from .tails import number_of
 
 PAGE_BYTES = 2**18
-"""About how much of a stream is read at once, at most 64 events more."""
+"""The limit of one read, and at most 64 events more."""
 
 log = structlog.get_logger("seseragi.eventlog")
 
@@ -51,10 +51,10 @@ class Page(NamedTuple):
         return self.ended_at is None and not self.gone and self.lease_s < 0
 
     def events(self, after: int) -> list[Event]:
-        """Return the events, which come after the cursor: those up to an `Ending`, or of it.
+        """Return the events after the cursor: those before an `Ending`, or those of it.
 
         Raises:
-            ValueError: they do not follow it.
+            ValueError: they do not follow the cursor.
         """
         if not self.entries:
             if after < self.last:
@@ -74,14 +74,14 @@ class Page(NamedTuple):
         return _decoded(entries)
 
     def has(self, cursor: int) -> bool:
-        """Return whether a cursor names an event that is here, or may come."""
+        """Return whether a cursor names an event that exists or may follow."""
         if self.kept is None:
             return cursor <= self.last if self.ended_at is not None else cursor < STRIDE
         return cursor <= self.kept or before_ending(self.kept) < cursor <= self.last
 
 
 class Found(NamedTuple):
-    """The stream that a key of Redis leads to, and its page."""
+    """The stream of a key, and its page."""
 
     stream: str
     page: Page | None
@@ -97,10 +97,9 @@ def _decoded(entries: Sequence[tuple[bytes, Sequence[bytes]]]) -> list[Event]:
 
 
 class Pages:
-    """Asks Redis for streams. `wall` tells unix seconds.
+    """Reads streams from Redis. `wall` returns unix seconds.
 
-    `on_ended` is told of streams that are ended here for their owners, and `close` says what
-    they have cost.
+    `close` prices orphaned streams that are ended here; `on_ended` receives them.
     """
 
     def __init__(
@@ -125,7 +124,7 @@ class Pages:
         await asyncio.gather(*self._ending.values(), return_exceptions=True)
 
     async def ask(self, stream: str, after: int, limit: int) -> Page:
-        """Do what `look` does, for a reader that has this cursor.
+        """Do `look` for a reader with this cursor.
 
         Raises:
             RequestError: `conflict`, the cursor names an event that was lost.
@@ -138,21 +137,16 @@ class Pages:
         return page
 
     async def look(self, stream: str, after: int, limit: int, *, owner: str | None = None) -> Page:
-        """Ask Redis for a stream, which is ended first if its owner is lost.
-
-        One that is not this `owner`'s is none.
-
-        Raises what every call does that names a stream.
-        """
+        """Read a stream; an orphaned one is ended first. See `EventLog.look`."""
         page = await asked(self._ask(stream, after, limit, owner=owner), what=meta_key(stream))
         return await self._check(stream, page, after, limit)
 
     async def find(self, key: str, after: int, limit: int) -> Found | None:
-        """Ask Redis for the stream that a key leads to, before anybody looks whether it is kept."""
+        """Read the stream of a key, which may be orphaned or expired."""
         return await asked(self._find(key, after, limit), what=key)
 
     async def look_found(self, found: Found, after: int, limit: int) -> Page:
-        """Do what `look` does for a stream that was found."""
+        """Do `look` for a found stream."""
         return await self._check(found.stream, found.page, after, limit)
 
     async def _check(self, stream: str, page: Page | None, after: int, limit: int) -> Page:
@@ -160,7 +154,7 @@ class Pages:
             await asyncio.shield(self.end_soon(stream))
             page = await asked(self._ask(stream, after, limit))
         if page is None:
-            if not self.settled():  # its owner may be about to write it again
+            if not self.settled():  # its owner may be about to restore it
                 raise away()
             raise unknown(stream)
         until = self._wall() - self._lease.retention_s
@@ -169,7 +163,7 @@ class Pages:
         return page
 
     async def info(self, stream: str) -> StreamInfo:
-        """Return what a stream was created with."""
+        """Return the info that a stream was created with."""
         sent = self._send_info(stream)  # in the same round trip
         page = await self.look(stream, 0, 0)
         return _info(stream, await asked(sent), page)
@@ -213,19 +207,19 @@ class Pages:
             )
 
     def settled(self) -> bool:
-        """Return whether owners have had the time to come back to a Redis that was away."""
+        """Return whether owners have had time to reconnect to a Redis that was away."""
         since_s = asyncio.get_running_loop().time() - self._link.changed_at
         return since_s > self._lease.settle_s
 
     def events(self, stream: str, page: Page, after: int) -> list[Event]:
-        """Return the events of a page; a stream of which some are missing is gone."""
+        """Return the events of a page; a stream with missing events is reported as expired."""
         try:
             return page.events(after)
         except (ValueError, msgspec.MsgspecError) as error:
             log.error("stream in Redis cannot be read", stream=stream, error=str(error))
             raise expired(stream, self._lease.retention_s, owner=page.owner) from None
 
-    # Streams whose owner is lost
+    # Orphaned streams
 
     def end_soon(self, stream: str) -> "asyncio.Task[None]":
         """End a stream whose owner is lost; whoever asks while that is done waits for the same."""
@@ -257,7 +251,7 @@ class Pages:
             )
 
     async def _end_orphan(self, stream: str) -> None:
-        """End it as its owner would have, or remove it where its events are not all there."""
+        """End a stream, or remove it if events are missing."""
         events: list[Event] = []
         page = await self._ask(stream, 0, PAGE)
         try:
@@ -272,32 +266,28 @@ class Pages:
             await self.remove_unreadable(stream, UNREADABLE)
 
     async def _end_whole(self, stream: str, page: Page, events: Sequence[Event]) -> None:
-        """End a stream of which these are all events."""
+        """End a stream with these events."""
         lease, now = self._lease, self._wall()
         info = _info(stream, await self._send_info(stream), page)
-        facts = StreamFacts()
-        ending = closing_events(facts.watch(events), status="interrupted", error=LOST)
-        *before, end = ending
-        assert isinstance(end, StreamEnd)  # noqa: S101  (as `closing_events` says)
-        facts.count += len(ending)
-        orphan = facts.orphaned(info, end, started_at=page.started_at, ended_at=now)
-        ended, settlement = orphan.ended, NOTHING
+        ending, closing = list[Event](), None
         if events:  # else no provider was called: see `Run.started`
-            ended, settlement = self._close(orphan)
-        times: list[Part] = [repr(now), lease.log_ms, lease.meta_ms, pack_settlement(settlement)]
+            ending, closing = end_orphan(
+                info, events, self._close, started_at=page.started_at, ended_at=now
+            )
+        spent = pack_settlement(NOTHING if closing is None else closing.settlement)
+        times: list[Part] = [repr(now), lease.log_ms, lease.meta_ms, spent]
         seen = (page.epoch, page.last)
         keys = [meta_key(stream), log_key(stream)]
-        written = map(encode, [*before, ended.end])
-        if await self._link.run(END, keys, lease.owner, *seen, *times, *written):
+        if await self._link.run(END, keys, lease.owner, *seen, *times, *map(encode, ending)):
             request_id = info.request_id
             log.warning("stream of a lost process ended", request_id=request_id, stream=stream)
-            if events:
-                self._on_ended(ended)
+            if closing is not None:
+                self._on_ended(closing.ended)
 
     async def remove_unreadable(self, stream: str, end: StreamEnd) -> list[Any] | None:
-        """Remove a stream of which events are missing; it has cost what was held for it.
+        """Remove a stream with missing events; its reservation becomes its cost.
 
-        Returns what DELETE says.
+        Returns the reply of DELETE.
         """
         info: StreamInfo | None = None
         sent = self._send_info(stream)
@@ -309,13 +299,9 @@ class Pages:
             info = _info(stream, await sent, page)
         if info is None:
             return None
-        orphan = StreamFacts().orphaned(
-            info,
-            end,
-            started_at=info.created_at if page is None or page.gone else page.started_at,
-            ended_at=self._wall(),
-        )
-        closing = self._close(orphan._replace(reserved=hold and hold.reserved))
+        started_at = info.created_at if page is None or page.gone else page.started_at
+        orphan = orphan_of(info, (), end, started_at=started_at, ended_at=self._wall())
+        closing = closing_of(orphan._replace(reserved=hold and hold.reserved), self._close)
         keys = [meta_key(stream), log_key(stream)]
         spent = pack_settlement(closing.settlement)
         found: list[Any] | None = await self._link.run(DELETE, keys, self._lease.meta_ms, spent, -1)

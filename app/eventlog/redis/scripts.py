@@ -1,25 +1,26 @@
-"""What Redis does in one step: the scripts, and the keys that they work on.
+"""The scripts, which Redis runs in one step, and the keys that they use.
 
 A stream has two keys, both in the slot of its id: `log`, a Redis Stream whose entries have
 the ids `<event number>-0` and the event's JSON in the field `e`, after an entry `0-1` whose
 field `r` has the stream's info; and `meta`, a hash of
 
-- `owner`, `epoch`: who may append. Whoever ends a lost stream takes the next epoch;
-- `who`: whose the stream is, where that is somebody;
-- `lease`: until when the owner need not be asked whether it lives, in ms of Redis's clock;
+- `owner`, `epoch`: the process that may append. A process that ends an orphaned stream takes the
+  next epoch;
+- `who`: the owner of the stream, if authentication is on;
+- `lease`: the end of the process's lease, in ms of Redis's clock;
 - `started`, `ended`: unix seconds, the latter from the `stream.end` on;
 - `last`: the number of the last event;
-- `kept`: the number of the owner's last event, where another process ended the stream. The
-  numbers of that end begin beyond whatever the owner may have shown: `cursors.Ending`;
-- `stop`: who has asked for the end, once somebody did;
-- `attended`: until when readers elsewhere wait for more, in ms of Redis's clock;
-- `gone`: set when the stream was removed; what is left is a mark for the late.
+- `kept`: the number of the process's last event, if another one ended the stream. The numbers of
+  that ending are beyond all that the process may have shown: `cursors.Ending`;
+- `stop`: who has asked to stop it;
+- `attended`: until when readers in other processes wait for events, in ms of Redis's clock;
+- `gone`: set if the stream was removed; the hash remains for a while as a mark.
 
-A process has a set of the streams that it runs, and `owners` says of each process until when it
-need not be asked whether it lives, as its streams do. `account_scripts` has the accounts.
+Each process has a set of the streams that it runs, and a lease in `owners`. `account_scripts` has
+the accounts.
 
-Times are those of Redis, since the clocks of replicas differ. Every key has a time to live
-from the step that makes it.
+Times are those of Redis, since the clocks of replicas differ. Every key has a time to live from
+the step that creates it.
 """
 
 from hashlib import sha1, sha256
@@ -38,11 +39,11 @@ class Script(NamedTuple):
 
 
 _ALWAYS = "#!lua flags=allow-oom\n"
-"""Begins a script that a full Redis has to do too: it adds next to nothing."""
+"""The first line of a script that a full Redis runs, too: it adds next to nothing."""
 
 
 def _script(text: str) -> Script:
-    return Script(text, sha1(text.encode()).hexdigest())  # noqa: S324  (it is Redis's own name)
+    return Script(text, sha1(text.encode()).hexdigest())  # noqa: S324  (required by Redis)
 
 
 def meta_key(stream: str) -> str:
@@ -54,11 +55,11 @@ def log_key(stream: str) -> str:
 
 
 INFO_ID = "0-1"
-"""The id of the entry of a log that is no event: the stream's info."""
+"""The id of the entry with the stream's info."""
 
 
 def inbox_key(owner: str) -> str:
-    """Where a process is told which of its streams to stop."""
+    """Return the key of the messages to a process."""
     return f"{PREFIX}inbox:{owner}"
 
 
@@ -66,7 +67,7 @@ OWNERS = f"{PREFIX}owners"
 
 
 def running_key(owner: str) -> str:
-    """Where the streams are that a process runs."""
+    """Return the key of the set of streams that a process runs."""
     return f"{PREFIX}running:{owner}"
 
 
@@ -75,7 +76,7 @@ def claim_key(key: str) -> str:
 
 
 def is_claim(value: str) -> bool:
-    """Return what a claim says, a stream and a digest, from what a name does: a stream."""
+    """Return whether a value is a claim (stream and digest), not the stream of a name."""
     return " " in value
 
 
@@ -83,7 +84,7 @@ def name_key(name: str) -> str:
     return f"{PREFIX}name:{sha256(name.encode()).hexdigest()}"
 
 
-# Replies of APPEND and RENEW, where it is not the plain number.
+# Replies of APPEND and RENEW other than the plain number.
 STOP, BEHIND, MISSING, FENCED, GONE, STOP_BY_OPERATOR = 1, 2, 3, 4, 5, 6
 
 _RUNNING = f"""
@@ -102,14 +103,13 @@ CREATE = _script(
     + _RUNNING
     + RESERVE
     + """
--- KEYS: meta, log; where a key is to lead to the stream its claim; and where that leads to
--- another, which is gone or has ended, its meta. ARGV: owner, epoch, started, lease ms, ttl ms,
--- ttl ms of a log that runs, its info, whose it is or '', what is to be reserved or '', the
--- info without what it keeps of the request, or '' if that is nothing; the claim's value; the
--- value it replaces, ttl ms of the mark that is left of that stream.
--- 1, or a list of what was reserved, if it is ours now, and the claim with it; {-1, a list, the
--- time} where there is not enough left to reserve; what the claim says if that leads to a stream
--- that may be kept; 0 if there was such a stream, or is.
+-- KEYS: meta, log; the claim, if there is a key; and the meta of a claimed stream that is gone or
+-- has ended. ARGV: owner, epoch, started, lease ms, ttl ms, ttl ms of a running log, info, owner
+-- of the stream or '', the reservation request or '', the info without the stored request or ''
+-- if it has none; the claim's value; the value it replaces, ttl ms of the mark of that stream.
+-- Returns 1, or a list of what was reserved, if the stream and claim are ours; {-1, a list, the
+-- time} if an account lacks room; the claim's value if its stream may still exist; 0 if the
+-- stream exists, or did.
 local is = redis.call('HMGET', KEYS[1], 'owner', 'gone')
 if is[2] or (is[1] and is[1] ~= ARGV[1]) then return 0 end
 local bound, forgotten = KEYS[3] and redis.call('GET', KEYS[3]), false
@@ -122,7 +122,7 @@ end
 local reply, stream = 1, id_of(KEYS[1])
 if ARGV[9] and ARGV[9] ~= '' then
   local packed = redis.call('HMGET', HELD, stream)[1]
-  if packed then  -- this was sent before
+  if packed then  -- the command was sent again
     reply = {cmsgpack.unpack(packed)[2], now}
   elseif is[1] then
     reply = 0
@@ -163,9 +163,8 @@ ABANDON = _script(
     + """
 -- KEYS: meta, log; its claim if a key leads to it. ARGV: owner, unix seconds, ttl ms of an ended
 -- log, of its meta, an event, the claim's value.
--- Takes back a stream that this owner has created, or will, by a command that is on its way:
--- one without events is removed, one that others may have seen ends with that event. It has cost
--- nothing.
+-- Takes back a stream that this owner has created, or will, by a command on its way: without
+-- events it is removed, else it ends with that event. It costs nothing.
 local is = redis.call('HMGET', KEYS[1], 'owner', 'last', 'ended', 'gone')
 if is[3] or is[4] or (is[1] and is[1] ~= ARGV[1]) then return 0 end
 forget(ARGV[1], KEYS[1])
@@ -188,10 +187,9 @@ return 1
 CLAIM = _script(
     SETTLE
     + """
--- KEYS: claim or name. ARGV: value, ttl ms, of the mark of a removed stream. Writes again what a
--- Redis that came back has lost, unless another stream has it by now; gives what stands there.
--- A claim to a stream without events is taken back from it, which is removed: nobody has been
--- called for that one.
+-- KEYS: claim or name. ARGV: value, ttl ms, ttl ms of the mark of a removed stream. Restores a
+-- value that Redis has lost, unless another stream has the key by now; returns the value there.
+-- A stream without events loses its claim and is removed: no provider was called for it.
 local bound = redis.call('GET', KEYS[1])
 if bound and bound ~= ARGV[1] then
   local other = string.match(bound, '^(%S+) ')
@@ -212,10 +210,10 @@ return ARGV[1]
 APPEND = _script(
     _RUNNING
     + """
--- KEYS: meta and log of each stream. ARGV: owner, ttl ms of a log that runs, of one that has
--- ended, of its meta; then for each stream: epoch, number of the first event, '' or when it ended
--- and what it has cost, how many events, the events.
--- Gives for each stream the number of its last event, or {what is the matter, a number}.
+-- KEYS: meta and log of each stream. ARGV: owner, ttl ms of a running log, of an ended one, of its
+-- meta; then for each stream: epoch, number of the first event, '' or end time and settlement, how
+-- many events, the events.
+-- Returns for each stream the number of its last event, or {reply, a number}.
 local replies, at = {}, 5
 for i = 1, #KEYS, 2 do
   local meta, log = KEYS[i], KEYS[i + 1]
@@ -239,13 +237,13 @@ for i = 1, #KEYS, 2 do
         redis.call('PEXPIRE', log, ARGV[2])
       elseif not redis.call('XADD', log, 'NOMKSTREAM', id, 'e', event) then
         redis.call('HSET', meta, 'last', 0)
-        reply = {2, 0}  -- it was evicted: the owner has it whole
+        reply = {2, 0}  -- it was evicted: the owner has all events
         break
       end
       last = n
     end
     if reply then
-      -- it is to be written again
+      -- it is written again
     elseif ended ~= '' then
 """
     + SETTLE
@@ -273,9 +271,9 @@ RENEW = _script(
     _ALWAYS
     + _NOW
     + """
--- KEYS: meta and log of each stream. ARGV: owner, lease ms, ttl ms of a log that runs, of its
--- meta, then each stream's epoch.
--- Gives for each stream 0, or {what is the matter, a number}.
+-- KEYS: meta and log of each stream. ARGV: owner, lease ms, ttl ms of a running log, of its meta,
+-- then each stream's epoch.
+-- Returns for each stream 0, or {reply, a number}.
 local replies = {}
 for i = 1, #KEYS, 2 do
   local is = redis.call('HMGET', KEYS[i], 'owner', 'epoch', 'stop', 'gone', 'kept', 'last',
@@ -302,10 +300,10 @@ return replies
 PAGE = _script(
     _NOW
     + """
--- KEYS: meta, log; or a name. ARGV: after, limit, bytes, and maybe an owner. Gives the stream that
--- has the name, the meta's fields that readers need, how many ms of the lease and of the readers'
--- attention are left, and the events after the cursor: some, if there are any, about so many bytes
--- at most. The stream alone if there is none, or another's; nothing if none has the name.
+-- KEYS: meta, log; or a name. ARGV: after, limit, bytes, and maybe an owner. Returns the stream of
+-- the name, fields of the meta, how many ms are left of its lease and of that of its readers, and
+-- events after the cursor: some, if there are any, about so many bytes at most. Only the stream if
+-- it is unknown or another owner's; nothing if the name is unknown.
 local meta, log, stream = KEYS[1], KEYS[2], ''
 if not log then
   stream = redis.call('GET', meta)
@@ -337,9 +335,9 @@ LOOK = _script(
     _ALWAYS
     + _NOW
     + """
--- KEYS: the metas of streams. ARGV: for each, for how many ms it is attended from now on, or 0.
--- Gives for each two numbers: 0 for one that runs, 1 ended, 2 gone, 3 not there, 4 its owner is
--- lost; and that of its last event.
+-- KEYS: the metas of streams. ARGV: for each, for how many ms it has readers from now on, or 0.
+-- Returns two numbers for each: 0 running, 1 ended, 2 gone, 3 missing, 4 orphaned; and the number
+-- of its last event.
 local replies = {}
 for i, meta in ipairs(KEYS) do
   local is = redis.call('HMGET', meta, 'ended', 'gone', 'lease', 'last')
@@ -366,9 +364,9 @@ END = _script(
     + SETTLE
     + f"local STRIDE = {STRIDE}"
     + """
--- KEYS: meta, log. ARGV: owner, epoch and last event as they were seen, ended, ttl ms of the
--- log, of the meta, what it has cost, the events. 1 if this ended it, else 0: it has ended, lives,
--- or went on. A stream without events is removed.
+-- KEYS: meta, log. ARGV: owner, epoch and last event as read before, ended, ttl ms of the log, of
+-- the meta, the settlement, the events. Returns 1 if this ended the stream, 0 if it has ended, is
+-- not orphaned, or continued. A stream without events is removed.
 local is = redis.call('HMGET', KEYS[1], 'epoch', 'last', 'lease', 'ended', 'gone', 'owner')
 if is[4] or is[5] or not is[3] or tonumber(is[3]) >= now then return 0 end
 if is[1] ~= ARGV[2] or is[2] ~= ARGV[3] then return 0 end
@@ -381,7 +379,7 @@ if last == 0 then
   settle(id_of(KEYS[1]), ARGV[7])
   return 1
 end
-last = (last + 1) * STRIDE + last  -- as app.eventlog.cursors.Ending says
+last = (last + 1) * STRIDE + last  -- see app.eventlog.cursors.Ending
 for i = 8, #ARGV do
   last = last + 1
   redis.call('XADD', KEYS[2], string.format('%d-0', last), 'e', ARGV[i])
@@ -398,7 +396,7 @@ return 1
 ASK_STOP = _script(
     _ALWAYS
     + """
--- KEYS: meta. ARGV: who asks. Marks a stream that runs as asked to stop, and gives its owner.
+-- KEYS: meta. ARGV: who stops it. Marks a running stream to be stopped, and returns its owner.
 local is = redis.call('HMGET', KEYS[1], 'owner', 'ended', 'gone')
 if not is[1] or is[2] or is[3] then return false end
 redis.call('HSET', KEYS[1], 'stop', ARGV[1])
@@ -407,7 +405,7 @@ return is[1]
 )
 
 TELL = _script("""
--- KEYS: inbox. ARGV: how many messages are kept, about, ttl ms, what there is to say, of what.
+-- KEYS: inbox. ARGV: about how many messages it stores, ttl ms, the message, its stream.
 redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', ARGV[3], ARGV[4])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1
@@ -418,7 +416,7 @@ BEAT = _script(
     + _NOW
     + _RUNNING
     + """
--- KEYS: owners. ARGV: owner, for how many ms it lives for sure, ttl ms of the set of its streams.
+-- KEYS: owners. ARGV: owner, lease ms, ttl ms of the set of its streams.
 redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 redis.call('PEXPIRE', running(ARGV[1]), ARGV[3])
@@ -431,7 +429,7 @@ FIND_LOST = _script(
     + _NOW
     + _RUNNING
     + """
--- KEYS: owners. Gives some streams that run, of owners that are lost; forgets such without any.
+-- KEYS: owners. Returns some orphaned streams; forgets dead owners without any.
 local found = {}
 for _, owner in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 10)) do
   for _, stream in ipairs(redis.call('SRANDMEMBER', running(owner), 100)) do
@@ -453,9 +451,9 @@ DELETE = _script(
     _RUNNING
     + SETTLE
     + """
--- KEYS: meta, log. ARGV: ttl ms of the mark that is left, what it has cost, 0 where whoever removes
--- it believes that it has no events. Gives the owner, or '', and whether the stream ran and had
--- events; 0 if it has some after all; nothing if there is none, and nothing is held for one.
+-- KEYS: meta, log. ARGV: ttl ms of the mark, the settlement, 0 if the caller believes that it has
+-- no events. Returns the owner, or '', and whether the stream ran and had events; 0 if it has some
+-- after all; nothing if the stream is unknown and has no reservation.
 local is = redis.call('HMGET', KEYS[1], 'owner', 'gone', 'who', 'ended', 'last')
 if not is[1] or is[2] then
   if not settle(id_of(KEYS[1]), ARGV[2]) then return false end

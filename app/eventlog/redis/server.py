@@ -6,7 +6,7 @@ from ..errors import LogUnusable
 from .link import SLOW, Link
 
 OLDEST = 7
-"""The first version of Redis whose scripts may look at the clock and then write."""
+"""The first version whose scripts may read the clock and then write."""
 
 log = structlog.get_logger("seseragi.eventlog")
 
@@ -15,7 +15,7 @@ async def check(link: Link) -> None:
     """Refuse a Redis that lacks a needed feature; warn if it may evict keys.
 
     Raises:
-        LogUnusable: it cannot be used; the text says why.
+        LogUnusable: it cannot be used; the message says why.
     """
     info = (await link.send("INFO")).decode()
     facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
@@ -23,9 +23,11 @@ async def check(link: Link) -> None:
     if int(version.partition(".")[0]) < OLDEST:
         raise LogUnusable(f"log: this Redis is {version}; version {OLDEST} or later is needed")
     if facts.get("role") == "slave":
-        raise LogUnusable("log: this Redis is a replica that takes no writes; give its master")
+        raise LogUnusable("log: this Redis is a read-only replica; use the URL of its master")
     if facts.get("cluster_enabled", "0") != "0":
-        raise LogUnusable("log: this Redis is a cluster, which is not supported; give one set")
+        raise LogUnusable(
+            "log: this Redis is a cluster, which is not supported; use a single server or Sentinel"
+        )
     if facts.get("maxmemory_policy", "noeviction") != "noeviction":
         log.warning(
             "Redis may evict running streams; set maxmemory-policy to noeviction",
@@ -41,9 +43,9 @@ def why(error: Exception) -> str:
     for sign, reason in (
         ("WRONGPASS", "Redis refuses the user name or password"),
         ("invalid username-password", "Redis refuses the user name or password"),
-        ("NOAUTH", "Redis asks for a password; put it into the URL"),
-        ("Authentication required", "Redis asks for a password; put it into the URL"),
-        ("no permissions", "the user has not all the rights that are needed in Redis"),
+        ("NOAUTH", "Redis requires a password; add it to the URL"),
+        ("Authentication required", "Redis requires a password; add it to the URL"),
+        ("no permissions", "the user lacks rights that are needed in Redis"),
         ("No master", "the Sentinels know no such master"),
         ("DB index", "Redis has no database of this number"),
     ):

@@ -6,15 +6,14 @@ an orphaned one is ended soon.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 
 import msgspec
 import structlog
 
 from ...events import decode
-from ..supervision import Supervisor
-from ..tail import Tail
+from ..supervision import Supervisor, wait_for
+from ..tail import Tail, TailRegistry
 from .expiry import Lease
 from .link import Away, Link, Refused
 from .scripts import LOOK, TELL, inbox_key, log_key, meta_key
@@ -31,19 +30,16 @@ EVENTS_AT_ONCE = 500
 XREAD = ("XREAD", "COUNT", EVENTS_AT_ONCE, "BLOCK", int(BLOCK_S * 1000))
 
 LOOK_S = 1.0
-"""How often the streams are looked after, at least."""
-
-BEHIND_S = 3.0
-"""A tail that has not moved for so long, though there is more, is not fed."""
+"""How often the states of the streams are read, at least."""
 
 IDLE_S = 30
-"""How long a tail is kept that nobody waits for."""
+"""How long a tail without readers is kept."""
 
-LOOKED_AFTER_AT_ONCE = 500
+STATES_AT_ONCE = 500
 
 INBOX_MESSAGES = 10_000
 INBOX_MS = 60_000
-"""How many messages to a process are kept, about, and how long they outlive it."""
+"""About how many messages to a process are stored, and for how long after its death."""
 
 RUNS, ENDED, GONE, MISSING, LOST = range(5)
 """The states that `LOOK` returns."""
@@ -51,12 +47,12 @@ RUNS, ENDED, GONE, MISSING, LOST = range(5)
 log = structlog.get_logger("seseragi.eventlog")
 
 
-class Tails:
+class Tails(TailRegistry):
     """All tails of a process.
 
-    `link` is for this alone: it is blocked nearly always. `asking` is the common one.
-    `on_message` is told what others have to say of a stream: `stop`, `gone`. `on_orphan` is told
-    of streams whose owner is lost.
+    `link` is for their blocking reads only; `asking` is the shared one. `on_message` receives
+    messages about streams of this process: who stops it, or `gone`. `on_orphan` receives streams
+    whose owner is dead.
     """
 
     def __init__(
@@ -68,14 +64,14 @@ class Tails:
         on_message: Callable[[str, str], None],
         on_orphan: Callable[[str], object],
     ) -> None:
+        super().__init__()
         self._link = link
         self._asking = asking
         self._lease = lease
         self._on_message = on_message
         self._on_orphan = on_orphan
-        self._tails: dict[str, Tail] = {}
         self._attended: dict[str, float] = {}
-        """Streams that have readers here, and when Redis was told last."""
+        """Streams that have readers here, and when that was last stored."""
         self._inbox_at = "0"
         self._blocked = False
         self._look_due = asyncio.Event()
@@ -94,37 +90,24 @@ class Tails:
 
     # Readers
 
-    def find(self, stream: str) -> Tail | None:
-        return self._tails.get(stream)
-
     def start(self, stream: str, last: int) -> Tail:
-        """Hold the events of a stream after this one."""
+        """Add a tail for the events after this one."""
         tail = self._tails[stream] = Tail(last, now=self._now())
-        if self._blocked:  # the read that waits does not know of it
+        if self._blocked:  # the waiting read does not have it
             self._blocked = False
             inbox = [inbox_key(self._lease.owner)]
             self._asking.run(TELL, inbox, INBOX_MESSAGES, INBOX_MS, "new", 1)
         return tail
 
-    def stop(self, stream: str) -> None:
-        tail = self._tails.pop(stream, None)
-        if tail is not None:
-            tail.close()
-
     def readers_here(self, stream: str) -> None:
-        """Say in Redis that the stream has readers here, until `readers_gone`."""
+        """Store that a stream has readers here, until `readers_gone`."""
         self._attended[stream] = float("-inf")
         self._look_due.set()
 
     def readers_gone(self, stream: str) -> None:
         self._attended.pop(stream, None)
 
-    def stop_all(self) -> None:
-        """Send all readers elsewhere: Redis is away."""
-        for stream in list(self._tails):
-            self.stop(stream)
-
-    # The one read
+    # The blocking read
 
     async def _keep_reading(self) -> None:
         while True:
@@ -160,7 +143,7 @@ class Tails:
     ) -> None:
         first, last = number_of(entries[0][0]), number_of(entries[-1][0])
         gap = first > tail.last + 1 or last != first + len(entries) - 1
-        if gap or tail.over:  # it has lost some, or was ended elsewhere; pages tell more
+        if gap or tail.over:  # events were lost, or another process ended it
             self.stop(stream)
             return
         try:
@@ -175,18 +158,15 @@ class Tails:
             if name != b"new":
                 self._on_message(name.decode(), value.decode())
 
-    # How the streams fare
+    # States
 
     async def _keep_looking(self) -> None:
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(LOOK_S, self._lease.renew_s)):
-                    await self._look_due.wait()
-            self._look_due.clear()
+            await wait_for(self._look_due, min(LOOK_S, self._lease.renew_s))
             streams = list(self._tails.keys() | self._attended.keys())
             try:
-                for at in range(0, len(streams), LOOKED_AFTER_AT_ONCE):
-                    await self._look_after(streams[at : at + LOOKED_AFTER_AT_ONCE])
+                for at in range(0, len(streams), STATES_AT_ONCE):
+                    await self._look_after(streams[at : at + STATES_AT_ONCE])
                 await self._asking.send("PEXPIRE", inbox_key(self._lease.owner), INBOX_MS)
             except (Away, Refused):
                 continue
@@ -205,25 +185,9 @@ class Tails:
             self._attended[stream] = now
         for stream, state, last in zip(streams, replies[::2], replies[1::2], strict=True):
             self._take_state(stream, state, now)
-            if stream in ends and state in (RUNS, ENDED, LOST):
-                self._compare(stream, last, ends[stream], now)
-
-    def _compare(self, stream: str, last: int, end: int, now: float) -> None:
-        """Stop a tail that is not what Redis has: its readers look there, at what is left.
-
-        `last` is that of the stream in Redis, `end` that of the tail shortly before.
-        """
-        tail = self._tails.get(stream)
-        if tail is None:
-            return
-        if last < end:  # Redis came back without its last writes
-            log.warning("Redis has lost events", stream=stream, last=last, read=end)
-            self.stop(stream)
-        elif last == tail.last or tail.last > end:
-            tail.behind_since = None
-        else:
-            tail.behind_since = tail.behind_since or now
-            if now - tail.behind_since > BEHIND_S:
+            if state in (RUNS, ENDED, LOST) and last < ends.get(stream, 0):
+                # It came back without its last writes: readers continue from what is left.
+                log.warning("Redis has lost events", stream=stream, last=last, read=ends[stream])
                 self.stop(stream)
 
     def _take_state(self, stream: str, state: int, now: float) -> None:
@@ -232,7 +196,7 @@ class Tails:
             self._on_orphan(stream)
         if tail is None:
             return
-        if state == MISSING:  # its owner may be about to write it again
+        if state == MISSING:  # its owner may be about to restore it
             tail.missing_since = tail.missing_since or now
         else:
             tail.missing_since = None
@@ -249,5 +213,5 @@ class Tails:
 
 
 def number_of(id: bytes) -> int:
-    """Return the number of the event that an entry's id tells."""
+    """Return the event number of an entry's id."""
     return int(id.partition(b"-")[0])

@@ -1,8 +1,7 @@
 """The accounts, reservations and waiting rows in a SQLite file.
 
-All sync, in a transaction of `Database.transact`. An account is read once in a transaction and
-written once at its end, however many of the streams in it take from it. Where other processes
-write the same accounts, nothing is kept from one transaction to the next.
+All sync, in a transaction of `Database.transact`. An account is read at most once in a
+transaction and written once at its end. It is cached until another process writes to the file.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -29,8 +28,7 @@ FORGOTTEN_AT_ONCE = 500
 """How many accounts of past months one transaction removes."""
 
 REMEMBERED = 1_000
-"""How many accounts a process that has the file alone remembers, about 2 KB each: to read them
-again for every stream took 40 us of 280."""
+"""How many accounts are cached, about 2 KB each: reading them cost 40 of 280 us a stream."""
 
 MAX_NUMBER = 2**63 - 1
 """SQLite's largest integer: 9 billion dollars in nano-USD."""
@@ -38,47 +36,43 @@ MAX_NUMBER = 2**63 - 1
 log = structlog.get_logger("seseragi.eventlog")
 
 
-class Held(msgspec.Struct, frozen=True, array_like=True):
+class StoredReservation(msgspec.Struct, frozen=True, array_like=True):
     """The reservation of a running stream."""
 
     request: ReservationRequest
     output_tokens: int
-    """The longest answer that was reserved for."""
+    """The longest answer that is reserved."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_state = msgspec.msgpack.Decoder(AccountState).decode
-_decode_held = msgspec.msgpack.Decoder(Held).decode
+_decode_reservation = msgspec.msgpack.Decoder(StoredReservation).decode
 
 
 class SqliteAccounts:
-    """What is in the file of a connection; `begin` and `write` go around each transaction.
+    """The accounts in the file of a connection; each transaction calls `begin` and `write`."""
 
-    `alone` says that no other process writes to the file.
-    """
-
-    def __init__(self, connection: Connection, *, alone: bool) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._execute: Callable[..., Cursor] = connection.execute
         self._execute_all = connection.executemany
-        self._remembered = REMEMBERED if alone else 0
         self._states: dict[str, AccountState] = {}
         self._changed: set[str] = set()
         self.dropped = 0
-        """Rows that this transaction has dropped, since nobody took them."""
+        """How many rows this transaction has dropped, because there were too many."""
 
-    def begin(self) -> None:
-        """Forget what was read in the transaction before, unless it is sure to be so still."""
-        if len(self._states) > self._remembered:
+    def begin(self, *, unchanged: bool) -> None:
+        """Begin a transaction; `unchanged`: no other process has written since the last one."""
+        if not unchanged or len(self._states) > REMEMBERED:
             self._states = {}
         self.dropped = 0
 
     def undo(self) -> None:
-        """Forget what a transaction has changed that has failed."""
+        """Forget the changes of a failed transaction."""
         self._states = {}
         self._changed = set()
 
     def write(self) -> None:
-        """Write the accounts that have changed; `written` has to follow the commit."""
+        """Write the changed accounts; call `written` after the commit."""
         changed = [(name, self._states[name]) for name in self._changed]
         if changed:
             self._execute_all(
@@ -88,42 +82,44 @@ class SqliteAccounts:
             )
 
     def written(self) -> None:
-        """Note that what has changed is in the file."""
+        """Note that the changes are committed."""
         self._changed.clear()
 
     def reserve(self, request: ReservationRequest) -> Grant:
-        """Take what a stream may cost from its accounts; `hold` it for the stream then.
+        """Reserve the possible cost of a stream; then call `store_reservation`.
 
         Raises:
-            LimitReached: one of them has not enough left; nothing is taken.
+            LimitReached: an account lacks room; nothing is reserved.
         """
         self._load(request.accounts)
         grant = reserve(self._states, request)
         self._changed.update(account.name for account in request.accounts)
         return grant
 
-    def hold(self, key: int, request: ReservationRequest, grant: Grant) -> None:
+    def store_reservation(self, key: int, request: ReservationRequest, grant: Grant) -> None:
         """Store the reservation of a stream."""
-        held = _encode(Held(request, grant.output_tokens))
-        self._execute("INSERT INTO held VALUES (?, ?)", (key, held))
+        data = _encode(StoredReservation(request, grant.output_tokens))
+        self._execute("INSERT INTO reservations VALUES (?, ?)", (key, data))
 
     def settle(self, key: int, stream: str, settlement: Settlement) -> bool:
         """Settle a stream and store its row; False if it has no reservation left.
 
         Then this or another process has settled it.
         """
-        found = self._execute("DELETE FROM held WHERE stream = ? RETURNING held", (key,)).fetchall()
+        found = self._execute(
+            "DELETE FROM reservations WHERE stream = ? RETURNING reservation", (key,)
+        ).fetchall()
         if not found:
             return False
         try:
-            held = _decode_held(found[0][0])
+            stored = _decode_reservation(found[0][0])
         except msgspec.MsgspecError as error:
-            log.error("what a stream holds cannot be read", stream=stream, error=str(error))
+            log.error("reservation cannot be read", stream=stream, error=str(error))
         else:
-            self._load(held.request.accounts)
-            reservation = held.request.reservation(held.output_tokens)
-            settle(self._states, held.request, reservation, settlement)
-            self._changed.update(account.name for account in held.request.accounts)
+            self._load(stored.request.accounts)
+            reservation = stored.request.reservation(stored.output_tokens)
+            settle(self._states, stored.request, reservation, settlement)
+            self._changed.update(account.name for account in stored.request.accounts)
         if settlement.row:
             self._add_row(stream, settlement.row)
         return True
@@ -181,7 +177,7 @@ class SqliteAccounts:
 def _pack_state(state: AccountState) -> bytes:
     try:
         return _encode(state)
-    except OverflowError:  # somebody asked for more than there is, where nothing limits it
+    except OverflowError:  # a request without limits asked for more than there is
         _limit(state)
         return _encode(state)
 

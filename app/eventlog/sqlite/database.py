@@ -1,78 +1,68 @@
 """The SQLite file of a log: its statements and transactions. All sync, for one thread.
 
-Running streams all append to the end of `tail`, so that a commit writes a page or two however
-many streams take part in it. The events of a
-stream are filed into `pages` of up to a thousand, and with its end the last of them; ended
-streams are read from there only. Rows of `tail` that are filed are dead and swept from its
-front; the few live ones there move to its end. (One clustered table instead made an append
-seven times dearer with a hundred streams, since each touched a page of its own.)
+The events of a running stream are in `tail`, and are filed into `pages` of about a thousand, the
+last of them with its end. Ended streams are read from `pages` only.
 """
 
-import contextlib
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import structlog
 
-from ...events import Event, StreamEnd, decode, encode
+from ...events import Event, decode, encode
 from ...ledger.accounts import NOTHING, LimitReached, ReservationRequest
 from ..errors import LogUnusable
 from ..recovery import (
-    LOST,
     REMOVED,
     UNREADABLE,
     Close,
     OrphanedStream,
-    StreamFacts,
     close_free,
-    closing_events,
     closing_of,
+    end_orphan,
+    orphan_of,
 )
 from ..stream_ended import StreamEnded
 from ..stream_info import StreamInfo, unpack_info
 from ..values import Claim, LogState
 from ..waiting_rows import Dropped
 from .accounts import SqliteAccounts
+from .processes import Processes, clear
 from .schema import VERSION, connect, reason
+from .tail_table import TailRow, TailTable
 
 PAGE_BYTES = 2**18
-"""How much of a stream is read at once, at most one row more."""
+"""The limit of one read, and at most one row more."""
 
-TAIL_ROWS = 10_000
-"""So many dead rows may stand in the tail before any is swept."""
-
-# How many streams, pages and rows of the tail one transaction deals with.
+# The limits of one transaction: streams ended, pages purged.
 RECOVERED_AT_ONCE = 100
 PURGED_AT_ONCE = 32
-SWEPT_AT_ONCE = 1_000
 
 REMEMBERED_IDS = 100_000
-"""How many removed streams are reported as expired, not unknown, and for how long."""
 REMEMBERED_S = 86_400
+"""How many removed streams are reported as expired, not unknown, and for how long."""
 
 ROW = "key, started_at, ended_at, last, gone_at IS NOT NULL, process, owner"
 
 log = structlog.get_logger("seseragi.eventlog")
 
 
-TailRow = tuple[int, bytes]
-"""The number of the first event, and the events."""
-
-MAX_KEY = 2**63 - 1
-
-
 class Row(NamedTuple):
+    """A stream in the file."""
+
     key: int
     started_at: float
     ended_at: float | None
     last: int
     gone: bool
     process: int
-    """That produces it, or did; 0 for one that had the file alone."""
+    """The process that produces it, or did."""
     owner: str
 
     def state(self) -> LogState:
@@ -82,7 +72,7 @@ class Row(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """Streams that have been removed, and the bytes they had."""
+    """Removed streams, and their size in bytes."""
 
     ids: list[str]
     size: int
@@ -91,80 +81,124 @@ class Gone(NamedTuple):
 
 
 class EndedOrphans(NamedTuple):
-    """Streams of a lost process that have been ended."""
+    """Orphaned streams that were ended."""
 
     dealt_with: int
-    """How many; 0 when all have ended."""
+    """How many; 0 if there are no more."""
     ended_streams: Sequence[StreamEnded]
     """Those that had begun."""
+
+
+class WatchPosition(NamedTuple):
+    """How far a stream of another process was read."""
+
+    key: int
+    process: int
+    at: int
+    """The last key of the tail that was read; 0 at first."""
+
+
+class Progress(NamedTuple):
+    """What another process has added to one stream."""
+
+    row: Row | None
+    rows: Sequence[TailRow]
+    """The rows of the tail since the last poll, and perhaps earlier ones."""
+    at: int
 
 
 class Durable(partial[Any]):
     """Work whose transaction is on the disk when it returns (`synchronous = FULL`)."""
 
 
-class Database:
-    """An open file. All that write are called by `transact`.
+def prepare(
+    path: Path,
+    *,
+    now: float,
+    on_orphans: Callable[[Sequence[StreamEnded]], None] = lambda _: None,
+    close: Close = close_free,
+) -> None:
+    """Create the file, or end the streams that its last processes left running.
 
-    `close` says what streams have cost that are ended for their producers.
+    `close` prices them; `on_orphans` receives them. Then processes may `join`.
+
+    Raises:
+        LogUnusable: it cannot be used, or a process uses it.
+    """
+    connection = connect(path, alone=True)
+    try:
+        Database(connection, path, process=0, close=close).recover(now, on_orphans)
+        clear(path)
+    except sqlite3.Error as error:
+        raise LogUnusable(f"{path}: {reason(error)}") from None
+    finally:
+        connection.close()
+
+
+class Database:
+    """The file, open in one process. All methods that write are called by `transact`.
+
+    `close` prices orphaned streams.
     """
 
     def __init__(
-        self,
-        connection: sqlite3.Connection,
-        *,
-        process: int = 0,
-        first_key: int = 1,
-        close: Close = close_free,
+        self, connection: sqlite3.Connection, path: Path, *, process: int, close: Close
     ) -> None:
+        self.process = process
+        self.accounts = SqliteAccounts(connection)
+        self.processes = Processes(connection, path, own=process)
+        self.healthy = True
+        """Whether the last transaction that wrote to the file succeeded; read by any thread."""
         self._connection = connection
         self._execute = connection.execute
         self._close_orphan = close
-        self.accounts = SqliteAccounts(connection, alone=not process)
         self._dropped = Dropped()
-        self._process = process
-        self._oldest = self._next = first_key
-        """The first key of the tail and the one after its last, of this process's rows."""
-        self._filed: dict[int, int] = {}
-        """The last event that is in `pages`, for each running stream."""
-        self._rows: dict[int, int] = {}
-        """How many live rows each running stream has in the tail, and all of them."""
-        self._live = 0
         self._staged: list[Callable[[], None]] = []
+        """Changes of this process's memory, made after the commit."""
+        self.tail = TailTable(connection, process=process, staged=self._staged)
         self._level = "NORMAL"
-        self.healthy = True
-        """Whether the last transaction that wrote to the file could; read by any thread."""
+        self._version = self._polled_version = -1
+        """`data_version`, which others' writes change, at the last transaction and poll."""
 
     @classmethod
-    def open(
-        cls,
-        path: Path,
-        *,
-        now: float,
-        on_orphans: Callable[[Sequence[StreamEnded]], None] = lambda _: None,
-        close: Close = close_free,
-    ) -> "Database":
-        """Open or create the file, ending streams that were left running.
+    def join(cls, path: Path, *, close: Close = close_free) -> "Database":
+        """Open a prepared file as one more process.
 
         Raises:
             LogUnusable: it cannot be used.
         """
-        connection = connect(path)
+        connection = connect(path, alone=False)
         try:
-            database = cls(connection, close=close)
-            database.recover(now, on_orphans)
-        except sqlite3.Error as error:
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                process = connection.execute("INSERT INTO processes DEFAULT VALUES").lastrowid
+                assert process is not None  # noqa: S101  (it is an INSERT)
+                database = cls(connection, path, process=process, close=close)
+                database.processes.take_presence()
+        except (sqlite3.Error, OSError) as error:
             connection.close()
             raise LogUnusable(f"{path}: {reason(error)}") from None
         return database
 
-    def close(self) -> None:
+    def close(self, *, now: float) -> None:
+        """Sign off; other processes, or the next start, end the streams that still run."""
+
+        def leave() -> None:
+            self.processes.all_readers_gone(self.process, now=now)
+            self._sign_off(self.process)
+
+        with suppress(sqlite3.Error):
+            self.transact([leave])
         self._connection.close()
+        self.processes.leave()
+
+    def _sign_off(self, process: int) -> None:
+        if self.processes.sign_off(process):
+            self.tail.remove_process(process)
 
     def transact(self, works: Sequence[Callable[[], Any]]) -> list[Any]:
         """Do the works in one transaction: all or none."""
-        self._staged = []
-        self.accounts.begin()
+        self._staged.clear()
         changes = self._connection.total_changes
         level = "FULL" if any(isinstance(work, Durable) for work in works) else "NORMAL"
         try:
@@ -173,11 +207,10 @@ class Database:
                 self._level = level
             with self._connection:
                 self._execute("BEGIN IMMEDIATE")
+                self._begin()
                 results = [work() for work in works]
                 self.accounts.write()
-                surplus = self._next - self._oldest - 2 * self._live - TAIL_ROWS
-                if surplus > 0:
-                    self.sweep_tail(surplus + SWEPT_AT_ONCE)
+                self.tail.sweep_surplus()
         except BaseException:
             self.accounts.undo()
             self.healthy = False
@@ -190,6 +223,15 @@ class Database:
             change()
         self._dropped.add(self.accounts.dropped)
         return results
+
+    def _begin(self) -> None:
+        """Forget what is no longer true if other processes have written."""
+        version = self._execute("PRAGMA data_version").fetchone()[0]
+        self.accounts.begin(unchanged=version == self._version)
+        if version != self._version:
+            self._version = version
+            for key in self.processes.removed():
+                self.tail.stop(key)
 
     def touch(self) -> None:
         """Write to the file, to see whether that can be done."""
@@ -210,11 +252,11 @@ class Database:
         info: bytes = b"",
         reserve: ReservationRequest | None = None,
     ) -> tuple[Claim, int | None] | LimitReached:
-        """Add a running stream, bound to an idempotency key, and give its own key.
+        """Add a running stream, bound to an idempotency key; return the claim and its own key.
 
-        If the former is bound to a stream that is kept, and is not `over`, give that and add
-        nothing. Nor is anything added if there is not enough left to reserve: that is given
-        then and not raised, since others' work is done in the same transaction.
+        If the idempotency key is bound to a stream that is stored and is not `over`, nothing is
+        added, and that claim is returned. A `LimitReached` is returned, not raised: the same
+        transaction has the work of others.
         """
         bound = None if key is None else self.claimed(key, kept_after=kept_after)
         if bound is not None and bound.stream != over:
@@ -227,55 +269,45 @@ class Database:
                 return refused
         row = self._execute(
             "INSERT INTO streams (id, started_at, process, owner) VALUES (?, ?, ?, ?)",
-            (claim.stream, now, self._process, owner),
+            (claim.stream, now, self.process, owner),
         ).lastrowid
         assert row is not None  # noqa: S101  (it is an INSERT)
         if key is not None:
             self._execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (key, *claim[:2]))
-        self._execute("INSERT INTO records VALUES (?, ?)", (row, info))
+        self._execute("INSERT INTO infos VALUES (?, ?)", (row, info))
         if reserve is not None and grant is not None:
-            self.accounts.hold(row, reserve, grant)
-        self._staged.append(lambda: self._filed.update({row: 0}))
+            self.accounts.store_reservation(row, reserve, grant)
+        self.tail.start(row)
         return claim._replace(grant=grant), row
 
-    def append(self, key: int, first: int, events: Sequence[Event]) -> int:
-        """Add events of a running stream, the first of which has this number; give the size."""
-        if key not in self._filed:  # it has been removed
-            return 0
+    def append(self, key: int, first: int, events: Sequence[Event]) -> int | None:
+        """Add events to a running stream, the first with this number; return their size.
+
+        None if the stream was removed.
+        """
+        if key not in self.tail:
+            return None
         data = _pack(events)
-        self._execute("INSERT INTO tail VALUES (?, ?, ?, ?)", (self._next, key, first, data))
-        self._next += 1
-        self._rows[key] = self._rows.get(key, 0) + 1
-        self._live += 1
+        self.tail.append(key, first, data)
         return len(data)
 
     def file(self, key: int, first: int, events: Sequence[Event]) -> None:
-        """File events that were appended, and are all there are from the first on."""
-        if key not in self._filed:  # it has been removed
+        """File the appended events of a stream from this number on, in one page."""
+        if key not in self.tail:  # it was removed
             return
         self._execute("INSERT INTO pages VALUES (?, ?, ?)", (key, first, _pack(events)))
         last = first + len(events) - 1
         self._execute("UPDATE streams SET last = ? WHERE key = ?", (last, key))
-
-        def filed() -> None:
-            self._filed[key] = last
-            self._live -= self._rows.pop(key, 0)
-
-        self._staged.append(filed)
+        self.tail.note_filed(key, last)
 
     def end(self, key: int, *, at: float, last: int, size: int) -> bool:
-        """Note that a stream has ended, all events of which are filed; False if it was removed."""
+        """End a stream whose events are all filed; False if it was removed."""
         ended = self._execute(
             "UPDATE streams SET ended_at = ?, last = ?, size = ? WHERE key = ? AND gone_at IS NULL",
             (at, last, size, key),
         )
-        self._staged.append(lambda: self._settle(key))
+        self.tail.stop_soon(key)
         return ended.rowcount > 0
-
-    def _settle(self, key: int) -> None:
-        """All rows that the stream has in the tail are dead."""
-        self._filed.pop(key, None)
-        self._live -= self._rows.pop(key, 0)
 
     def find(self, id: str) -> Row | None:
         row = self._execute(
@@ -285,7 +317,7 @@ class Database:
         return None if row is None else Row(*row)
 
     def read(self, key: int, after: int, limit: int) -> list[Event]:
-        """Return events that are filed after the cursor: some, if there are any."""
+        """Return filed events after the cursor: some, if there are any."""
         lines: list[bytes] = []
         size = 0
         for first, data in self._execute(
@@ -300,20 +332,29 @@ class Database:
                 break
         return [decode(line) for line in lines[:limit]]
 
+    def read_running(self, row: Row, after: int, limit: int) -> list[Event]:
+        """Return events after the cursor of a stream that another process produces."""
+        filed = self.read(row.key, after, limit) if after < row.last else []
+        return filed or list(islice(self.tail.read(row.key, row.process, after), limit))
+
     def info(self, row: Row, id: str) -> StreamInfo:
-        """Return what a stream was created with."""
-        found = self._execute("SELECT record FROM records WHERE stream = ?", (row.key,)).fetchone()
+        """Return the info that a stream was created with."""
+        found = self._execute("SELECT info FROM infos WHERE stream = ?", (row.key,)).fetchone()
         return unpack_info(found and found[0], id, started_at=row.started_at)
 
-    def kept(self) -> int:
-        """Add up the sizes of the ended streams that are kept."""
+    def stored_bytes(self) -> int:
+        """Return the size of all ended streams that were not removed."""
         size = self._execute("SELECT total(size) FROM streams WHERE gone_at IS NULL").fetchone()[0]
         return int(size)
+
+    def total_bytes(self, own: int) -> int:
+        """Return the size of all streams but the running ones of this process, which is given."""
+        return self.stored_bytes() + self.processes.report_size(own)
 
     # Idempotency keys
 
     def claimed(self, key: str, *, kept_after: float) -> Claim | None:
-        """Return what a key is bound to, if that is kept."""
+        """Return the claim of a key, if its stream is still stored."""
         bound = self._execute(
             "SELECT claims.stream, digest FROM claims JOIN streams ON streams.id = claims.stream "
             "WHERE claims.key = ? AND gone_at IS NULL AND (ended_at IS NULL OR ended_at > ?)",
@@ -339,31 +380,34 @@ class Database:
     # Removal
 
     def forget(self, id: str, *, now: float) -> Gone:
-        """Remove one stream, running or ended, and what the tail holds of it."""
+        """Remove one stream, running or ended, and its rows of the tail."""
         row = self.find(id)
         if row is None or row.gone:
             return Gone([], 0)
-        orphan = self._removed(row, id, now=now) if row.ended_at is None else None
-        ended = [] if orphan is None else [self._settle_orphan(row.key, orphan)]
+        self.processes.send("gone", id)
+        ended = [] if row.ended_at is not None else self._settle_removed(row, id, now=now)
         size = self._execute("SELECT size FROM streams WHERE key = ?", (row.key,)).fetchone()[0]
-        self._execute("DELETE FROM tail WHERE stream = ?", (row.key,))
+        self.tail.remove(row.key)
         gone = self._forget([(row.key, id, size)], now=now)
         return gone._replace(ended_streams=ended)
 
-    def _removed(self, row: Row, id: str, *, now: float) -> OrphanedStream | None:
-        """Return what there is to tell of a stream that is removed while it runs."""
-        facts = StreamFacts()
-        live = [data for first, data in self._tails_of([row.key])[row.key] if first > row.last]
+    def _settle_removed(self, row: Row, id: str, *, now: float) -> list[StreamEnded]:
+        """Settle a running stream that is removed; return it if it had begun."""
+        live = self.tail.unfiled(row.key, row.last)
         if not (row.last or live):
-            return None
-        with contextlib.suppress(msgspec.MsgspecError):
-            for _ in facts.watch(self._logged(row.key, live)):
-                pass
-        info = self.info(row, id)
-        return facts.orphaned(info, REMOVED, started_at=row.started_at, ended_at=now)
+            return []
+        info, events = self.info(row, id), self._logged(row.key, live)
+        orphan = orphan_of(info, events, REMOVED, started_at=row.started_at, ended_at=now)
+        return [self._settle_orphan(row.key, orphan)]
+
+    def forget_removed(self, id: str) -> None:
+        """Remove the rows of a stream that this process appended before it knew of its removal."""
+        row = self.find(id)
+        if row is not None:
+            self.tail.remove(row.key)
 
     def forget_ended(self, until: float, *, now: float) -> Gone:
-        """Remove streams that ended by then, some at a time."""
+        """Remove some of the streams that ended by then."""
         return self._forget(
             self._execute(
                 "SELECT key, id, size FROM streams "
@@ -374,7 +418,7 @@ class Database:
         )
 
     def forget_oldest(self, size: int, *, now: float) -> Gone:
-        """Remove the streams that ended first until so many bytes are free."""
+        """Remove the streams that ended first, until so many bytes are free."""
         rows = []
         for row in self._execute(
             "SELECT key, id, size FROM streams "
@@ -394,11 +438,11 @@ class Database:
             self._execute("DELETE FROM claims WHERE stream = ?", (stream,))
             self._execute("DELETE FROM names WHERE stream = ?", (stream,))
             self.accounts.settle(key, stream, NOTHING)  # if it never began
-            self._staged.append(partial(self._settle, key))
+            self.tail.stop_soon(key)
         return Gone([stream for _, stream, _ in rows], sum(size for *_, size in rows))
 
     def purge(self) -> bool:
-        """Take the events of removed streams out of the file, some; tell if there may be more."""
+        """Remove some events of removed streams; return whether there may be more."""
         room = PURGED_AT_ONCE
         for (key,) in self._execute(
             "SELECT key FROM streams WHERE gone_at IS NOT NULL AND size > 0 LIMIT ?", (room,)
@@ -410,13 +454,13 @@ class Database:
             ).rowcount
             if room <= 0:
                 return True
-            room -= self._execute("DELETE FROM records WHERE stream = ?", (key,)).rowcount
+            room -= self._execute("DELETE FROM infos WHERE stream = ?", (key,)).rowcount
             self._execute("UPDATE streams SET size = 0 WHERE key = ?", (key,))
             room -= 1
         return room < PURGED_AT_ONCE
 
     def tidy(self, *, now: float) -> None:
-        """Forget the names of streams long removed."""
+        """Forget the ids of streams that were removed long ago."""
         self._execute("DELETE FROM streams WHERE gone_at <= ? AND size = 0", (now - REMEMBERED_S,))
         self._execute(
             "DELETE FROM streams WHERE key IN (SELECT key FROM streams WHERE gone_at IS NOT NULL "
@@ -424,51 +468,35 @@ class Database:
             (REMEMBERED_IDS,),
         )
         self.accounts.forget_idle(now=now)
+        self.processes.tidy()
 
-    def tail_end(self) -> int:
-        """Return the key that the next row of the tail has, if any row there is dead; else 0."""
-        return self._next if self._next - self._oldest > self._live else 0
-
-    def sweep_tail(self, count: int) -> int:
-        """Remove so many rows from the tail's front, but move live ones to its end.
-
-        Gives the key of the first row that is left in place.
-        """
-        end = min(self._oldest + count, self._next)
-        for stream, first, data in self._execute(
-            "SELECT stream, first, events FROM tail WHERE key >= ? AND key < ? ORDER BY key",
-            (self._oldest, end),
-        ).fetchall():
-            if first > self._filed.get(stream, first):
-                self._execute(
-                    "INSERT INTO tail VALUES (?, ?, ?, ?)", (self._next, stream, first, data)
-                )
-                self._next += 1
-        self._execute("DELETE FROM tail WHERE key >= ? AND key < ?", (self._oldest, end))
-
-        def swept() -> None:
-            self._oldest = end
-
-        self._staged.append(swept)
-        return end
-
-    # After a process that ended without ending its streams
+    # Orphaned streams
 
     def recover(self, now: float, on_orphans: Callable[[Sequence[StreamEnded]], None]) -> None:
-        """End all streams that run, and empty the tail: there is no other process."""
+        """End all running streams and forget all processes: there is none."""
         count = 0
         while (ended := self.transact([partial(self.end_orphans, now=now)])[0]).dealt_with:
             count += ended.dealt_with
             on_orphans(ended.ended_streams)
         with self._connection:
             self._execute("BEGIN IMMEDIATE")
-            for table in ("tail", "processes", "notes", "attended"):
+            for table in ("tail", "processes", "notes", "readers"):
                 self._execute(f"DELETE FROM {table}")  # noqa: S608  (a constant)
         if count:
             log.warning("streams of a lost process ended", streams=count)
 
+    def end_streams_of(self, process: int, *, now: float) -> EndedOrphans:
+        """End some streams of a dead process; forget it if there are none left."""
+        ended = self.end_orphans(process, now=now)
+        self._polled_version = -1  # `data_version` does not count what this connection writes
+        if not ended.dealt_with:
+            self.processes.all_readers_gone(process, now=now)
+            self._sign_off(process)
+            self._staged.append(partial(self.processes.forget_dead, process))
+        return ended
+
     def end_orphans(self, process: int | None = None, *, now: float) -> EndedOrphans:
-        """End some streams that nobody produces any more, of one process or of all."""
+        """End some running streams of dead processes: of one, or of all."""
         keys = [
             key
             for (key,) in self._execute(
@@ -477,14 +505,12 @@ class Database:
                 (process, RECOVERED_AT_ONCE),
             ).fetchall()
         ]
-        ended: list[StreamEnded] = []
-        for key, tail in self._tails_of(keys).items():
-            found = self._end_orphan(key, tail, now)
-            if found is not None:
-                ended.append(found)
-        return EndedOrphans(len(keys), ended)
+        tails = self.tail.rows_of(keys)
+        ended = [self._end_orphan(key, tail, now) for key, tail in tails.items()]
+        return EndedOrphans(len(keys), [one for one in ended if one is not None])
 
     def _end_orphan(self, key: int, tail: Sequence[TailRow], now: float) -> StreamEnded | None:
+        """End a stream; one that has not begun, or cannot be read, is removed."""
         pages = self._execute(
             "SELECT first, events FROM pages WHERE stream = ? ORDER BY first DESC LIMIT 1", (key,)
         ).fetchone()
@@ -492,45 +518,39 @@ class Database:
         live = [data for first, data in tail if first > filed]
         stream = self._execute("SELECT id FROM streams WHERE key = ?", (key,)).fetchone()[0]
         row = self.find(stream)
-        assert row is not None  # noqa: S101  (it has just been found)
-        facts = StreamFacts()
-        tell = partial(
-            facts.orphaned, self.info(row, stream), started_at=row.started_at, ended_at=now
-        )
+        assert row is not None  # noqa: S101  (it was just found)
+        if not (filed or live):
+            self._forget([(key, stream, 0)], now=now)
+            return None
+        info, events = self.info(row, stream), self._logged(key, live)
+        times = {"started_at": row.started_at, "ended_at": now}
         try:
-            events = facts.watch(self._logged(key, live))
-            ending = closing_events(events, status="interrupted", error=LOST)
-        except msgspec.MsgspecError as error:
-            log.error("stream cannot be read and is removed", key=key, error=str(error))
-            ending = []
-        if not ending or not (filed or live):  # nobody has seen anything of it
-            unread = self._settle_orphan(key, tell(UNREADABLE)) if filed or live else None
-            found = self._execute("SELECT key, id, size FROM streams WHERE key = ?", (key,))
-            self._forget(found.fetchall(), now=now)
-            return unread
-        end = ending[-1]
-        assert isinstance(end, StreamEnd)  # noqa: S101  (as `closing_events` says)
-        facts.count += len(ending)
-        ended = self._settle_orphan(key, tell(end))
-        data = b"\n".join([*live, _pack([*ending[:-1], ended.end])])
+            ending, closing = end_orphan(info, events, self._close_orphan, **times)
+        except (ValueError, msgspec.MsgspecError) as error:
+            log.error("stream cannot be read and is removed", stream=stream, error=str(error))
+            orphan = orphan_of(info, self._logged(key, live), UNREADABLE, **times)
+            ended = self._settle_orphan(key, orphan)
+            self._forget([(key, stream, 0)], now=now)
+            return ended
+        self.accounts.settle(key, stream, closing.settlement)
+        data = b"\n".join([*live, _pack(ending)])
         self._execute("INSERT INTO pages VALUES (?, ?, ?)", (key, filed + 1, data))
-        last = filed + data.count(b"\n") + 1
         size = self._execute(
-            "SELECT sum(length(events)) + (SELECT total(length(record)) FROM records "
+            "SELECT sum(length(events)) + (SELECT total(length(info)) FROM infos "
             "WHERE stream = :key) FROM pages WHERE stream = :key",
             {"key": key},
         ).fetchone()[0]
-        self.end(key, at=now, last=last, size=int(size))
-        return ended
+        self.end(key, at=now, last=filed + data.count(b"\n") + 1, size=int(size))
+        return closing.ended
 
     def _settle_orphan(self, key: int, orphan: OrphanedStream) -> StreamEnded:
-        """Settle a stream that is ended for its producer; return it with its cost."""
+        """Settle an orphaned stream; return it with its cost."""
         ended, settlement = closing_of(orphan, self._close_orphan)
         self.accounts.settle(key, ended.info.id, settlement)
         return ended
 
     def _logged(self, key: int, live: Iterable[bytes]) -> Iterator[Event]:
-        """Yield all events of a stream that had no end."""
+        """Yield all events of a stream that has no end."""
         for (data,) in self._execute(
             "SELECT events FROM pages WHERE stream = ? ORDER BY first", (key,)
         ):
@@ -538,26 +558,44 @@ class Database:
         for data in live:
             yield from map(decode, data.split(b"\n"))
 
-    def _tails_of(
-        self, keys: Sequence[int], *, after: int = 0, end: int = MAX_KEY
-    ) -> dict[int, list[TailRow]]:
-        """Return what the tail has of each stream, filed or not, in the order of events.
+    # Streams of other processes
 
-        Only rows whose keys are after the one and before the other.
+    def read_progress(
+        self, positions: Sequence[WatchPosition]
+    ) -> tuple[bool, list[Progress] | None]:
+        """Return whether there are notes, and what was added to the streams at these positions.
+
+        None if no other process has written anything.
         """
-        tails: dict[int, list[TailRow]] = {key: [] for key in keys}
-        marks = ",".join("?" * len(keys))
-        where = f"key > ? AND key < ? AND stream IN ({marks})"
-        for stream, first, data in self._execute(
-            f"SELECT stream, first, events FROM tail WHERE {where}",  # noqa: S608  (marks only)
-            (after, end, *keys),
-        ):
-            tails[stream].append((first, data))
-        for rows in tails.values():
-            rows.sort()
-        return tails
+        version = self._execute("PRAGMA data_version").fetchone()[0]
+        if version == self._polled_version and all(position.at for position in positions):
+            return False, None
+        self._execute("BEGIN")  # one state of the file
+        try:
+            noted, found = self.processes.has_notes(), self._find_progress(positions)
+        finally:
+            self._execute("COMMIT")
+        # Notes that could not be taken are found again.
+        self._polled_version = -1 if noted else version
+        return noted, found
+
+    def _find_progress(self, positions: Sequence[WatchPosition]) -> list[Progress]:
+        marks = ",".join("?" * len(positions))
+        found = self._execute(
+            f"SELECT {ROW} FROM streams WHERE key IN ({marks})",  # noqa: S608  (question marks)
+            [position.key for position in positions],
+        )
+        rows = {row[0]: Row(*row) for row in found.fetchall()}
+        groups: dict[tuple[int, int], list[int]] = {}
+        for position in positions:
+            groups.setdefault((position.process, position.at), []).append(position.key)
+        tails: dict[int, tuple[list[TailRow], int]] = {}
+        for (process, at), keys in groups.items():
+            new, end = self.tail.read_new(keys, process, at)
+            tails |= {key: (tail, end) for key, tail in new.items()}
+        return [Progress(rows.get(position.key), *tails[position.key]) for position in positions]
 
 
 def _pack(events: Iterable[Event]) -> bytes:
-    """JSON has no line end of its own, so one stands between two events."""
+    """Encode events as JSON, one a line."""
     return b"\n".join(map(encode, events))

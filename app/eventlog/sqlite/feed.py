@@ -5,7 +5,6 @@ page read if nothing was written.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
@@ -13,63 +12,31 @@ import structlog
 
 from ...errors import ServiceError
 from ...events import decode
-from ..supervision import Supervisor
-from ..tail import Tail
-from .database import Row
-from .shared_database import Progress, WatchPosition
+from ..supervision import Supervisor, wait_for
+from ..tail import Tail, TailRegistry
+from .database import Progress, Row, WatchPosition
 
 LOOK_S = 0.02
-"""While somebody waits for a stream of another process."""
+"""The pause between two polls while a reader waits for a stream of another process."""
 
 LISTEN_S = 0.1
-"""While streams are produced here, which another process may stop."""
+"""The pause while streams run here, which another process may stop."""
 
 REST_S = 1.0
-"""Otherwise."""
+"""The pause otherwise."""
 
 IDLE_S = 5.0
-"""How long a tail is kept that nobody waits for."""
+"""How long a tail without readers is kept."""
 
 log = structlog.get_logger("seseragi.eventlog")
 
 
-class _Watched:
-    """A stream that is read here, and how far."""
-
-    __slots__ = ("at", "key", "process", "tail")
-
-    def __init__(self, tail: Tail, row: Row) -> None:
-        self.tail = tail
-        self.key = row.key
-        self.process = row.process
-        self.at = 0
-
-    def take(self, progress: Progress) -> None:
-        """Take what a look has found; close the tail where it does not go on from its end.
-
-        Then what is missing has been filed, and readers find it there.
-        """
-        row, tail = progress.row, self.tail
-        if row is None or row.gone or tail.over:
-            tail.close()
-            return
-        if not self.at:
-            tail.last = row.last
-        self.at = progress.at
-        for first, data in progress.rows:
-            if first > tail.last + 1:
-                break
-            tail.add(first, [decode(line) for line in data.split(b"\n")])
-        if tail.last < row.last or (row.ended_at is not None and not tail.ended):
-            tail.close()
-
-
-class Feed:
-    """All streams of other processes that are read here.
+class Feed(TailRegistry):
+    """The tails of streams of other processes.
 
     `read_progress` returns what others have added to them, or None for nothing. It also takes
-    what others say of streams that are produced here, so it is called for no stream too;
-    `busy` returns whether there are any.
+    their notes about streams of this process, so it is called for no stream too; `busy` returns
+    whether there are any.
     """
 
     def __init__(
@@ -78,112 +45,124 @@ class Feed:
         *,
         busy: Callable[[], bool],
     ) -> None:
+        super().__init__()
         self._read_progress = read_progress
         self._busy = busy
-        self._watched: dict[str, _Watched] = {}
-        self._asked: list[asyncio.Future[None]] = []
+        self._positions: dict[Tail, WatchPosition] = {}
+        self._waiting: list[asyncio.Future[None]] = []
         self._due = asyncio.Event()
         self._rests = False
         self._tasks = Supervisor()
-        self._tasks.keep("event log feed", self._keep_looking)
+
+    def open(self) -> None:
+        self._tasks.keep("event log feed", self._keep_polling)
 
     async def close(self) -> None:
         await self._tasks.close()
-        _answer(self._asked, _failed())
+        _answer(self._waiting, _failed())
         self.stop_all()
 
     @property
     def healthy(self) -> bool:
-        """Whether there is a task that looks."""
+        """Whether the task that polls runs."""
         return self._tasks.healthy
 
-    def find(self, stream: str) -> Tail | None:
-        watched = self._watched.get(stream)
-        return None if watched is None or watched.tail.over else watched.tail
-
     def start(self, stream: str, row: Row) -> Tail:
-        """Watch a stream; its tail is in place after the next look."""
-        tail = Tail(0, now=_now())
-        self._watched[stream] = _Watched(tail, row)
+        """Add a tail; it is in place after the next poll."""
+        tail = self._tails[stream] = Tail(0, now=_now())
+        self._positions[tail] = WatchPosition(row.key, row.process, 0)
         return tail
 
     def stop(self, stream: str) -> None:
-        watched = self._watched.pop(stream, None)
-        if watched is not None:
-            watched.tail.close()
-
-    def stop_all(self) -> None:
-        """Let nobody wait here any longer."""
-        for stream in list(self._watched):
-            self.stop(stream)
+        tail = self._tails.get(stream)
+        if tail is not None:
+            self._positions.pop(tail, None)
+        super().stop(stream)
 
     def wake(self) -> None:
-        """Have a look soon: somebody is about to wait."""
+        """Poll soon: a reader is about to wait."""
         self._due.set()
 
     def rouse(self) -> None:
-        """Listen from now on: something is produced here."""
+        """Poll more often: a stream runs here."""
         if self._rests:
             self._due.set()
 
     async def catch_up(self) -> None:
-        """Wait for a look that begins from now on.
+        """Wait for a poll that begins from now on.
 
         Raises:
             ServiceError: the file cannot be read.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._asked.append(done)
+        self._waiting.append(done)
         self._due.set()
         await done
 
     def _pause_s(self) -> float:
-        if any(not watched.tail.idle for watched in self._watched.values()):
+        if any(not tail.idle for tail in self._tails.values()):
             return LOOK_S
         return LISTEN_S if self._busy() else REST_S
 
-    async def _keep_looking(self) -> None:
+    async def _keep_polling(self) -> None:
         while True:
             pause_s = self._pause_s()
             self._rests = pause_s == REST_S
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await self._due.wait()
-            self._due.clear()
-            asked, self._asked = self._asked, []
+            await wait_for(self._due, pause_s)
+            waiting, self._waiting = self._waiting, []
             try:
-                await self._look_at_all()
+                await self._poll()
             except ServiceError as error:
-                _answer(asked, error)
+                _answer(waiting, error)
             except BaseException:
-                _answer(asked, _failed())
+                _answer(waiting, _failed())
                 raise
             else:
-                _answer(asked, None)
+                _answer(waiting, None)
 
-    async def _look_at_all(self) -> None:
-        watched = list(self._watched.values())
-        found = await self._read_progress([WatchPosition(w.key, w.process, w.at) for w in watched])
-        for seen, progress in zip(watched, found or (), strict=found is not None):
+    async def _poll(self) -> None:
+        tails = list(self._tails.items())
+        positions = [self._positions[tail] for _, tail in tails]
+        found = await self._read_progress(positions)
+        for (stream, tail), progress in zip(tails, found or (), strict=found is not None):
             try:
-                seen.take(progress)
+                complete = self._take(tail, progress)
             except msgspec.MsgspecError as error:
-                log.error("events in the file cannot be read", error=str(error))
-                seen.tail.close()
-        self._drop_idle()
+                log.error("events in the file cannot be read", stream=stream, error=str(error))
+                complete = False
+            if not complete and self._tails.get(stream) is tail:
+                self.stop(stream)
+        self._stop_idle()
 
-    def _drop_idle(self) -> None:
+    def _take(self, tail: Tail, progress: Progress) -> bool:
+        """Add what a poll has found; False if events after the tail's end are missing.
+
+        Those have been filed, and readers find them there.
+        """
+        row = progress.row
+        if row is None or row.gone or tail.over:
+            return False
+        position = self._positions[tail]
+        if not position.at:
+            tail.last = row.last
+        self._positions[tail] = position._replace(at=progress.at)
+        for first, data in progress.rows:
+            if first > tail.last + 1:
+                break
+            tail.add(first, [decode(line) for line in data.split(b"\n")])
+        return tail.last >= row.last and (row.ended_at is None or tail.ended)
+
+    def _stop_idle(self) -> None:
         now = _now()
-        for stream, watched in list(self._watched.items()):
-            tail = watched.tail
+        for stream, tail in list(self._tails.items()):
             if not tail.idle:
                 tail.used_at = now
-            if tail.over or tail.used_at < now - IDLE_S:
+            if tail.used_at < now - IDLE_S:
                 self.stop(stream)
 
 
-def _answer(asked: Sequence["asyncio.Future[None]"], error: ServiceError | None) -> None:
-    for done in asked:
+def _answer(waiting: Sequence["asyncio.Future[None]"], error: ServiceError | None) -> None:
+    for done in waiting:
         if done.done():
             continue
         if error is None:

@@ -1,16 +1,18 @@
 """The log in a SQLite file: ended streams survive a restart, running ones are ended by it.
 
-Running streams are in memory too, and so are ended ones for a moment: live reading costs
-what it costs there. An event is shown only after its commit, so that a kill takes back
-nothing that a reader has seen (a loss of power may take the last moments, but not that an
-idempotency key has begun a stream).
+Several processes of one machine may share the file. Each has the streams that it produces in
+memory, and ended ones for a moment: reading those costs what it costs there. Streams of other
+processes are read from the file; when a process dies, another ends its streams.
+
+An event is shown only after its commit, so that a kill takes back nothing that a reader has seen
+(a loss of power may take the last moments, but not that an idempotency key has begun a stream).
 """
 
 import asyncio
 import contextlib
+import math
 import sqlite3
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,12 +21,14 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from ...errors import RelayError, RequestError, ServiceError
-from ...events import Event, StreamEnd
-from ...ledger.accounts import NOTHING, AccountState, LimitReached, Settlement
-from ..contract import PAGE, Follower, Placed
+from ...errors import RelayError, RequestError, ServiceError, shutting_down
+from ...events import Event, Stopper, StreamEnd
+from ...ledger.accounts import AccountState, LimitReached, Settlement
+from ..broadcast import Channel, channel_full, check_message
+from ..contract import PAGE, EventLog, Follower, Placed
 from ..entries import Entries, Entry, size_of
 from ..errors import expired, full, unknown
+from ..peers import OnStop
 from ..recovery import (
     LOST,
     Close,
@@ -37,116 +41,68 @@ from ..recovery import (
 )
 from ..stream_ended import StreamEnded
 from ..stream_info import Scoped, StreamInfo, pack_info
-from ..supervision import Supervisor
-from ..values import Claim, LogSize, LogState, Look, may_see
-from .database import SWEPT_AT_ONCE, Database, Durable, Gone, Row
-from .writer import ThreadLostError, Writer
+from ..supervision import Supervisor, wait_for
+from ..tail import Tail
+from ..values import Claim, LogSize, Look, may_see
+from .database import (
+    Database,
+    Durable,
+    EndedOrphans,
+    Gone,
+    Progress,
+    Row,
+    WatchPosition,
+    prepare,
+)
+from .feed import Feed
+from .processes import Note
+from .runs import REMOVED, Batch, Run
+from .writer import Writer
 
 KEEP_S = 10
-"""How long an ended stream stays in memory, for the readers that are near its end."""
+"""How long an ended stream stays in memory, for readers near its end."""
 
 SWEEP_S = 30
-"""How often what has been kept for its time is taken out of the file."""
+"""How often expired streams are removed from the file."""
 
 FULL_RETRY_S = 10
 """When to try again once the disk is full."""
 
 FILED_EVENTS = 1_000
 FILED_BYTES = 2**16
-"""How much a running stream gathers before it is filed."""
+"""How much of a running stream is filed at once."""
+
+PUSHED = 64
+"""How many batches of a stream may wait for their commit before its producer waits too."""
 
 MAX_UNWANTED = 10_000
-"""How many streams are remembered that the file has to remove; a restart removes any more."""
+"""How many streams are remembered that the file failed to remove; a restart removes any more."""
+
+PAUSE_S = 0.002
+"""The pause between two commits of one of several processes, so that others get their turn."""
+
+LOOK_AFTER_S = 1.0
+"""How often dead processes are looked for."""
+
+TALLY_S = 5.0
+"""How often a process stores the size of its running streams."""
+
+READERS_SURE_S = 0.5
+"""For how long readers in other processes are sure to stay."""
 
 T = TypeVar("T")
 log = structlog.get_logger("seseragi.eventlog")
 
 
-class Batch:
-    """Events on their way into the file."""
+class SqliteLog(EventLog):
+    """An `EventLog` in a file, with everything beside it.
 
-    __slots__ = ("at", "done", "events", "first", "memory", "run", "settlement", "stream")
+    Ended streams are stored for `retention_s` seconds. When the events in the file exceed
+    `max_bytes`, ended streams are removed, oldest first; then `create` refuses. The same holds
+    for `max_memory_bytes`, but streams that leave the memory stay in the file. `max_stream_bytes`
+    (of memory) and `max_stream_events` limit one stream. `wall` returns unix seconds.
 
-    def __init__(
-        self,
-        run: "_Run",
-        stream: str,
-        first: int,
-        events: Sequence[Event],
-        *,
-        memory: int,
-        at: float,
-        settlement: Settlement | None = None,
-    ) -> None:
-        self.run = run
-        self.stream = stream
-        self.first = first
-        self.events = events
-        self.memory = memory
-        self.at = at
-        self.settlement = settlement
-        """What the stream has cost, where the events end it."""
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    @property
-    def ends(self) -> bool:
-        return isinstance(self.events[-1], StreamEnd)
-
-    def settle(self, error: BaseException | None = None) -> bool:
-        """Wake the producer with the result; False if it no longer waits."""
-        if self.done.done():
-            return False
-        if error is None:
-            self.done.set_result(None)
-        else:
-            self.done.set_exception(error)
-        return True
-
-
-class _Run:
-    """A stream that is being produced."""
-
-    __slots__ = (
-        "batches",
-        "bound",
-        "ending",
-        "entry",
-        "filed",
-        "filing",
-        "key",
-        "last",
-        "settlement",
-        "size",
-        "write_error",
-    )
-
-    def __init__(self, key: int, entry: Entry, *, bound: bool = False, size: int = 0) -> None:
-        self.key = key
-        self.entry = entry
-        self.bound = bound
-        """Whether an idempotency key leads to it."""
-        self.batches: deque[Batch] = deque()
-        self.last = 0
-        """The number of the last event that was taken, written or not."""
-        self.ending = False
-        self.write_error: BaseException | None = None
-        """Why a batch was not written, until its producer knows: none after it is either."""
-        self.filed = 0
-        self.size = size
-        """Bytes in the file, and how many of them had been filed."""
-        self.filing = size
-        self.settlement = NOTHING
-        """What it has cost, once it has ended in memory only."""
-
-
-class SqliteLog:
-    """An `EventLog` in a file, for one process, with its accounts and rows.
-
-    Streams that have ended are kept for `retention_s` seconds. When the events in the file
-    exceed `max_bytes`, the ended ones go first, oldest first; then `create` refuses. The
-    same holds for `max_memory_bytes`, but what leaves the memory stays in the file. One
-    stream may have `max_stream_events` and take `max_stream_bytes` of memory. `wall` tells
-    unix seconds.
+    `shared`: the file is shared by several processes; call `prepare` before the first opens it.
     """
 
     def __init__(
@@ -159,11 +115,13 @@ class SqliteLog:
         max_stream_bytes: int = 64 * 2**20,
         max_stream_events: int = 1_000_000,
         wall: Callable[[], float] = time.time,
+        shared: bool = False,
     ) -> None:
         self._path = Path(path)
         self._retention_s = retention_s
         self._max_bytes = max_bytes
         self._wall = wall
+        self._shared = shared
         self._entries = Entries(
             keep_s=min(KEEP_S, retention_s),
             max_bytes=max_memory_bytes,
@@ -173,23 +131,31 @@ class SqliteLog:
             wall=wall,
             on_drop=lambda _: None,
         )
-        self._runs: dict[str, _Run] = {}
-        self._owed: dict[str, _Run] = {}
-        """Streams whose end the file refused and has to be told again: ended in memory only."""
+        self._runs: dict[str, Run] = {}
+        self._owed: dict[str, Run] = {}
+        """Streams whose end could not be written and is to be written later."""
         self._unwanted: set[str] = set()
-        """Streams that never began, and that the file did not remove."""
+        """Streams that never began and could not be removed."""
         self._close_orphan: Close = close_free
         self._size = 0
-        """Bytes of events in the file, of streams that are kept."""
+        """Bytes of events in the file, of streams that were not removed."""
         self._due = asyncio.Event()
         self._on_ended: OnEnded = lambda ended: None
+        self._stop: OnStop = lambda stream, by: None
+        self._stopping = False
+        self._read_here: set[str] = set()
+        """Streams of other processes that have readers here."""
         self._database: Database
         self._writer: Writer
         self._tasks: Supervisor
 
     async def open(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._writer = self._open_writer()
+        self._writer = Writer(
+            lambda works: self._database.transact(works),
+            explain=explain,
+            pause_s=PAUSE_S if self._shared else 0,
+        )
         try:
             await self._writer.read(self._open_file)
         except BaseException:
@@ -198,24 +164,32 @@ class SqliteLog:
         self._due.set()
         self._tasks = Supervisor()
         self._tasks.keep("event log sweeper", self._keep_swept)
-
-    def _open_writer(self) -> Writer:
-        return Writer(lambda works: self._database.transact(works), explain=explain)
+        self._feed = Feed(self._read_progress, busy=lambda: len(self._entries) > 0)
+        if self._shared:
+            self._feed.open()
+            self._tasks.keep("event log processes", self._keep_others)
 
     def _open_file(self) -> None:
-        self._database = Database.open(
-            self._path, now=self._wall(), on_orphans=self._report_orphans_soon, close=self._price
-        )
-        self._size = self._database.kept()
+        if not self._shared:
+            prepare(
+                self._path,
+                now=self._wall(),
+                on_orphans=self._report_orphans_soon,
+                close=self._price,
+            )
+        self._database = Database.join(self._path, close=self._price)
+        self._size = self._database.stored_bytes()
 
     async def close(self) -> None:
         await self._tasks.close()
+        await self._feed.close()
         await self._pay()
-        await self._writer.close(self._database.close)
+        await self._writer.close(partial(self._database.close, now=self._wall()))
         self._entries.close()
 
     def healthy(self) -> bool:
-        return self._database.healthy and self._writer.healthy and self._tasks.healthy
+        parts = (self._database, self._writer, self._tasks, self._feed)
+        return all(part.healthy for part in parts)
 
     def size(self) -> LogSize:
         return self._entries.measure_all()
@@ -247,7 +221,7 @@ class SqliteLog:
             made = await self._write(make)
         except BaseException:
             self._entries.drop(stream)
-            # The caller may have been cancelled while the file took it.
+            # A cancelled call may have created it.
             forget = partial(self._database.forget, stream, now=self._wall())
             self._writer.submit(forget, partial(self._on_unwanted, stream))
             raise
@@ -258,8 +232,9 @@ class SqliteLog:
         if row is None:
             self._entries.drop(stream)
         else:
-            self._runs[stream] = _Run(row, entry, bound=key is not None, size=len(data))
+            self._runs[stream] = Run(row, entry, bound=key is not None, size=len(data))
             self._size += len(data)
+        self._feed.rouse()
         return claim
 
     async def claimed(self, key: Scoped) -> Claim | None:
@@ -284,7 +259,16 @@ class SqliteLog:
             return None
 
     def push(self, stream: str, events: Sequence[Event]) -> bool:
-        return False  # the file has to have it first
+        run = self._runs.get(stream)
+        if run is None or not run.last or run.ending or isinstance(events[-1], StreamEnd):
+            return False
+        if run.write_error is not None or len(run.batches) >= PUSHED:
+            return False
+        try:
+            self._take(run, events)
+        except (ServiceError, ValueError):
+            return False
+        return True
 
     async def append(
         self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
@@ -293,22 +277,35 @@ class SqliteLog:
         if run is None or run.ending:
             await self.state(stream)
             raise ValueError(f"stream {stream} has ended; nothing can be added to it")
+        if run.write_error is not None and run.batches:
+            await run.batches[-1].wait()  # which fails, too
         if run.write_error is not None:
             error, run.write_error = run.write_error, None
             raise error
-        memory = self._entries.measure(stream, events)
         if not events:
             return None
-        at, first = self._wall(), run.last + 1
-        batch = Batch(run, stream, first, events, memory=memory, at=at, settlement=settlement)
+        try:
+            batch = self._take(run, events, settlement)
+        except ServiceError:
+            if run.batches:  # so that a read returns all that was taken
+                await run.batches[-1].wait()
+            raise
+        await batch.wait()
+        return None
+
+    def _take(
+        self, run: Run, events: Sequence[Event], settlement: Settlement | None = None
+    ) -> Batch:
+        memory = self._entries.measure(run.stream, events)
+        batch = Batch(run, events, memory=memory, at=self._wall(), settlement=settlement)
         run.last += len(events)
         run.ending = batch.ends
         run.batches.append(batch)
-        # Once a stream that a key leads to has begun, its upstream is called.
+        # The upstream is called once the first event is stored.
         work = Durable if run.bound and batch.first == 1 else partial
-        self._writer.submit(work(self._store, batch), partial(self._stored, batch))
-        await batch.done
-        return None
+        store = work(run.store, self._database, batch)
+        self._writer.submit(store, partial(self._stored, batch))
+        return batch
 
     async def read(
         self, stream: str, after: int, *, timeout_s: float, limit: int = PAGE
@@ -316,31 +313,55 @@ class SqliteLog:
         entry = self._find(stream)
         if entry is not None:
             return await entry.read(after, timeout_s=timeout_s, limit=limit)
-        _, events = await self._read(partial(self._look_file, stream, after, limit))
-        return events
+        tail = self._feed.find(stream)
+        if tail is None or timeout_s <= 0:
+            _, events, tail = await self._catch_up(stream, after, limit)
+            if tail is None:
+                return events
+        if not tail.covers(after):
+            return await self._read(
+                lambda: self._database.read_running(self._row(stream), after, limit)
+            )
+        if tail.waits(after) and timeout_s > 0:
+            if self._stopping:
+                raise shutting_down()
+            self._feed.wake()
+        return await tail.read(after, timeout_s=timeout_s, limit=limit)
 
     def follow(self, stream: str, after: int, follower: Follower) -> bool:
-        return self._entries.follow(stream, after, follower)
+        if self._entries.follow(stream, after, follower):
+            return True
+        return not self._stopping and self._feed.follow(stream, after, follower)
 
     def unfollow(self, stream: str, follower: Follower) -> None:
         self._entries.unfollow(stream, follower)
-
-    async def state(self, stream: str) -> LogState:
-        entry = self._find(stream)
-        if entry is not None:
-            return entry.state()
-        row = await self._read(partial(self._row, stream))
-        return row.state()
+        self._feed.unfollow(stream, follower)
 
     async def look(self, stream: str, after: int, *, limit: int, owner: str | None = None) -> Look:
         entry = self._find(stream)
         if entry is not None and may_see(owner, entry.info.owner):
             return Look(stream, entry.state())
-        return await self._look_elsewhere(stream, after, limit, owner)
+        row, events, tail = await self._catch_up(stream, after, limit, owner)
+        state = row.state()
+        if tail is None:
+            return Look(stream, state, events)
+        return Look(stream, state._replace(last=tail.last))
 
-    async def _look_elsewhere(self, stream: str, after: int, limit: int, owner: str | None) -> Look:
-        row, events = await self._read(partial(self._look_file, stream, after, limit, owner))
-        return Look(stream, row.state(), events)
+    async def _catch_up(
+        self, stream: str, after: int, limit: int, owner: str | None = None
+    ) -> tuple[Row, list[Event], Tail | None]:
+        """Return the row of a stream that is not in memory, and its tail if it runs elsewhere.
+
+        Without a tail, also events after the cursor. Nothing returned is older than this call.
+        """
+        while True:
+            row, events = await self._read(partial(self._look_file, stream, after, limit, owner))
+            if row.ended_at is not None or row.process == self._database.process:
+                return row, events, None
+            tail = self._feed.find(stream) or self._feed.start(stream, row)
+            await self._feed.catch_up()
+            if not (tail.ended or tail.over):
+                return row, [], tail
 
     def produced(self, stream: str) -> Sequence[Event]:
         run = self._runs.get(stream)
@@ -361,6 +382,7 @@ class SqliteLog:
             if run is not None and not run.last:  # nobody will end it either
                 self._on_unwanted(stream, None, error)
             raise
+        self._feed.stop(stream)
 
     def on_ended(self, ended: OnEnded) -> None:
         self._on_ended = ended
@@ -388,7 +410,7 @@ class SqliteLog:
     # Streams that go
 
     def _report_orphans_soon(self, streams: Sequence[StreamEnded]) -> None:
-        """Report of streams that were ended in the writer's thread."""
+        """Report streams that were ended in the writer's thread."""
         self._loop.call_soon_threadsafe(self._report_orphans, streams)
 
     def _report_orphans(self, streams: Sequence[StreamEnded]) -> None:
@@ -396,16 +418,16 @@ class SqliteLog:
             self._on_ended(stream)
 
     async def sweep(self) -> None:
-        """Take what has been kept for its time out of the file."""
+        """Remove expired streams from the file."""
         now = self._wall()
         forget = partial(self._database.forget_ended, now - self._retention_s, now=now)
         while (await self._write(forget, self._on_gone)).ids:
             pass
         while await self._write(self._database.purge):
             pass
-        swept, end = 0, await self._write(self._database.tail_end)
+        swept, end = 0, await self._write(self._database.tail.end)
         while swept < end:
-            swept = await self._write(partial(self._database.sweep_tail, SWEPT_AT_ONCE))
+            swept = await self._write(self._database.tail.sweep)
         await self._write(partial(self._database.tidy, now=now))
         await self._write(self._database.touch)
         await self._pay()
@@ -414,8 +436,26 @@ class SqliteLog:
             self._unwanted.discard(stream)
 
     async def _make_room(self) -> None:
-        excess = self._size - self._max_bytes
-        await self._forget(partial(self._database.forget_oldest, excess, now=self._wall()))
+        now = self._wall()
+
+        def make_room() -> Gone:
+            own = self._own_bytes()
+            excess = self._database.total_bytes(own) + own - self._max_bytes
+            return self._database.forget_oldest(excess, now=now)
+
+        await self._forget(make_room)
+        await self._tally()
+
+    async def _tally(self) -> None:
+        own = self._own_bytes()
+        await self._write(partial(self._database.total_bytes, own), self._on_tally)
+
+    def _on_tally(self, others: int) -> None:
+        self._size = others + self._own_bytes()
+
+    def _own_bytes(self) -> int:
+        """Return the size of the streams that run here."""
+        return sum(run.size for run in (*self._runs.values(), *self._owed.values()))
 
     # In memory
 
@@ -429,7 +469,7 @@ class SqliteLog:
         return entry
 
     def _on_gone(self, gone: Gone) -> None:
-        """Let go of streams that the file has let go of."""
+        """Drop streams that were removed from the file."""
         self._size -= gone.size
         for stream in gone.ids:
             run = self._runs.pop(stream, None) or self._owed.pop(stream, None)
@@ -440,48 +480,17 @@ class SqliteLog:
         self._report_orphans(gone.ended_streams)
 
     def _on_unwanted(self, stream: str, _: object, error: BaseException | None) -> None:
-        """Remove a stream later that never began, if the file does not do it now."""
+        """Remove a stream that never began later, if it could not be removed now."""
         if error is not None and len(self._unwanted) < MAX_UNWANTED:
             self._unwanted.add(stream)
 
     # In the writer's thread
 
-    def _store(self, batch: Batch) -> int | None:
-        """Write a batch and give its size; None if one before it is lost."""
-        run = batch.run
-        if run.write_error is not None:
-            return None
-        size = self._database.append(run.key, batch.first, batch.events)
-        if batch.ends:
-            waiting = [event for before in run.batches for event in before.events]
-            unfiled = [*run.entry.events[run.filed :], *waiting]
-            self._database.file(run.key, run.filed + 1, unfiled)
-            last = run.filed + len(unfiled)
-            self._database.end(run.key, at=batch.at, last=last, size=run.size + size)
-            self._database.accounts.settle(run.key, batch.stream, batch.settlement or NOTHING)
-        return size
-
-    def _end_late(self, run: _Run) -> bool:
-        """Write what the file did not take at the end of a stream; False if it was removed."""
-        events, at = run.entry.events, run.entry.ended_at
-        self._database.file(run.key, run.filed + 1, events[run.filed :])
-        ended = self._database.end(run.key, at=at or 0, last=len(events), size=run.size)
-        self._database.accounts.settle(run.key, run.entry.info.id, run.settlement)
-        return ended
-
-    def _forget_owed(self, stream: str, run: _Run) -> Gone:
-        """Remove a stream whose end the file did not take; it costs what it has cost."""
+    def _forget_owed(self, stream: str, run: Run) -> Gone:
+        """Remove a stream whose end could not be written, and settle it."""
         self._database.accounts.settle(run.key, stream, run.settlement)
         gone = self._database.forget(stream, now=self._wall())
         return gone._replace(ended_streams=[run.entry.orphaned().ended] if gone.ids else [])
-
-    def _file(self, run: _Run) -> int | None:
-        """File what has gathered and give the number of its last event."""
-        if run.ending:  # the end files it
-            return None
-        unfiled = run.entry.events[run.filed :]
-        self._database.file(run.key, run.filed + 1, unfiled)
-        return run.filed + len(unfiled)
 
     def _row(self, stream: str, owner: str | None = None) -> Row:
         row = self._database.find(stream)
@@ -503,19 +512,24 @@ class SqliteLog:
     # After a commit
 
     def _stored(self, batch: Batch, size: int | None, error: BaseException | None) -> None:
-        run, stream = batch.run, batch.stream
+        run = batch.run
         run.batches.popleft()
-        if self._runs.get(stream) is not run:
+        if size == REMOVED and self._runs.get(run.stream) is run:
+            self._drop(run.stream)
+        if self._runs.get(run.stream) is not run:
             owner = run.entry.info.owner
-            batch.settle(expired(stream, self._retention_s, owner=owner))
+            batch.settle(expired(run.stream, self._retention_s, owner=owner))
         elif size is not None:
             run.size += size
             self._size += size
-            self._show(batch)
-            if not batch.ends:
+            self._entries.add(run.stream, batch.events, size=batch.memory, ended_at=batch.at)
+            if batch.ends:
+                del self._runs[run.stream]
+            else:
                 self._file_soon(run)
+            batch.settle()
         elif batch.ends and run.write_error is None:
-            self._owed[stream] = run
+            self._owed[run.stream] = run
             self._show_orphaned(batch)
             batch.settle(explain(error))
         else:
@@ -525,17 +539,11 @@ class SqliteLog:
             if batch.settle(error) and not run.batches:
                 run.write_error = None
 
-    def _show(self, batch: Batch) -> None:
-        self._entries.add(batch.stream, batch.events, size=batch.memory, ended_at=batch.at)
-        if batch.ends:
-            del self._runs[batch.stream]
-        batch.settle()
-
     def _show_orphaned(self, batch: Batch) -> None:
-        """End a stream whose end was refused as a restart would: from what the file has of it.
+        """End a stream whose end could not be written as a restart would, by its stored events.
 
-        Cursors stay true whether the file takes this end later or the process is killed. What
-        it costs is what was used in truth, of the answer too that nobody gets.
+        So cursors stay true whether this end is written later or the process is killed. Its cost
+        is the true one, with the part of the answer that nobody receives.
         """
         run, refused = batch.run, batch.events[-1]
         ending = closing_events(run.entry.events, status="interrupted", error=LOST)
@@ -544,28 +552,111 @@ class SqliteLog:
         assert isinstance(refused, StreamEnd)  # noqa: S101  (as `Batch.ends` says)
         ending[-1] = msgspec.structs.replace(end, usage=refused.usage, cost=refused.cost)
         size = sum(map(size_of, ending))
-        self._entries.add(batch.stream, ending, size=size, ended_at=batch.at)
-        del self._runs[batch.stream]
+        self._entries.add(run.stream, ending, size=size, ended_at=batch.at)
+        del self._runs[run.stream]
         if batch.settlement is not None:
             orphan = run.entry.orphaned()._replace(spent=batch.settlement)
             run.settlement = closing_of(orphan, self._close_orphan).settlement
 
-    def _file_soon(self, run: _Run) -> None:
-        """File a stream that has gathered enough, unless more of it is being written."""
+    def _file_soon(self, run: Run) -> None:
+        """File a stream that has enough unfiled events."""
         count = len(run.entry.events) - run.filed
-        if run.batches or (count < FILED_EVENTS and run.size - run.filing < FILED_BYTES):
+        if run.filing or (count < FILED_EVENTS and run.size - run.filed_size < FILED_BYTES):
             return
-        run.filing = run.size
-        self._writer.submit(partial(self._file, run), partial(self._on_filed, run))
+        run.filing = True
+        run.filed_size = run.size
+        self._writer.submit(partial(run.file, self._database), partial(self._on_filed, run))
 
-    def _on_filed(self, run: _Run, last: int | None, error: BaseException | None) -> None:
+    def _on_filed(self, run: Run, last: int | None, error: BaseException | None) -> None:
+        run.filing = False
         if error is None and last is not None:
             run.filed = last
+
+    # Other processes
+
+    def on_stop(self, stop: OnStop) -> None:
+        self._stop = stop
+
+    async def ask_stop(self, stream: str, by: Stopper = "user") -> None:
+        await self._write(partial(self._database.processes.send, by, stream))
+
+    def readers_here(self, stream: str) -> None:
+        if self._feed.find(stream) is not None:  # it runs elsewhere: each reader has looked
+            self._read_here.add(stream)
+            self._submit(partial(self._database.processes.readers_here, stream))
+
+    def readers_gone(self, stream: str) -> None:
+        if stream in self._read_here:
+            self._read_here.remove(stream)
+            gone = self._database.processes.readers_gone
+            self._submit(partial(gone, stream, now=self._wall()))
+
+    async def reader_lease_s(self, stream: str) -> float:
+        left_at = await self._read(partial(self._database.processes.readers_left_at, stream))
+        return max(
+            (READERS_SURE_S if at is None else at - self._wall() for at in left_at),
+            default=-math.inf,
+        )
+
+    def release_remote_readers(self) -> None:
+        self._stopping = True
+        self._feed.stop_all()
+
+    async def _read_progress(self, positions: Sequence[WatchPosition]) -> Sequence[Progress] | None:
+        noted, found = await self._read(partial(self._database.read_progress, positions))
+        if noted:
+            with contextlib.suppress(RelayError):
+                for note in await self._write(self._database.processes.take_notes):
+                    self._hear(note)
+        return found
+
+    def _hear(self, note: Note) -> None:
+        if note.what == "gone":
+            self._drop(note.stream)
+        self._stop(note.stream, "operator" if note.what == "operator" else "user")
+
+    def _drop(self, stream: str) -> None:
+        """Drop a stream of this process that another one has removed."""
+        self._on_gone(Gone([stream], 0))
+        self._submit(partial(self._database.forget_removed, stream))
+
+    async def publish(self, channel: Channel, name: str, message: bytes, *, for_s: float) -> None:
+        check_message(message)
+        publish = self._database.processes.publish
+        work = partial(publish, channel, name, message, now=self._wall(), for_s=for_s)
+        if not await self._write(work):
+            raise channel_full()
+
+    async def messages(self, channel: Channel) -> dict[str, bytes]:
+        read = self._database.processes.messages
+        return await self._read(partial(read, channel, now=self._wall()))
+
+    async def _keep_others(self) -> None:
+        tallied_at = self._loop.time()
+        while True:
+            with contextlib.suppress(RelayError):
+                for process in await self._read(self._database.processes.find_dead):
+                    await self._end_streams_of(process)
+                if self._loop.time() >= tallied_at + TALLY_S:
+                    await self._tally()
+                    tallied_at = self._loop.time()
+            await asyncio.sleep(LOOK_AFTER_S)
+
+    async def _end_streams_of(self, process: int) -> None:
+        def on_ended(ended: EndedOrphans) -> None:
+            self._report_orphans(ended.ended_streams)
+
+        streams = 0
+        end_some = partial(self._database.end_streams_of, process, now=self._wall())
+        while (ended := await self._write(end_some, on_ended)).dealt_with:
+            streams += ended.dealt_with
+        if streams:
+            log.warning("streams of a lost process ended", process=process, streams=streams)
 
     # Access
 
     async def _forget(self, work: Callable[[], Gone]) -> None:
-        """Remove streams; their events leave the file soon after."""
+        """Remove streams; their events are removed from the file soon after."""
         await self._write(work, self._on_gone)
         self._due.set()
 
@@ -574,37 +665,43 @@ class SqliteLog:
     ) -> T:
         return await self._writer.write(work, on_commit)
 
+    def _submit(self, work: Callable[[], object]) -> None:
+        """Do work in the next transaction; a failure is logged and has no other effect."""
+
+        def then(_: object, error: BaseException | None) -> None:
+            if error is not None:
+                explain(error)
+
+        self._writer.submit(work, then)
+
     async def _read(self, work: Callable[[], T]) -> T:
         try:
             return await self._writer.read(work)
-        except (sqlite3.Error, msgspec.MsgspecError, ThreadLostError) as error:
+        except (sqlite3.Error, msgspec.MsgspecError) as error:
             log.error("the event log cannot be read", error=str(error))
             raise ServiceError("internal", "the event log could not be read") from None
 
     async def _pay(self) -> None:
-        """Write the ends that the file did not take, as far as it takes them now."""
+        """Try again to write the ends that could not be written."""
         for stream, run in list(self._owed.items()):
             with contextlib.suppress(ServiceError):
                 tell = partial(self._on_paid, stream, run)
-                await self._write(partial(self._end_late, run), tell)
+                await self._write(partial(run.end_late, self._database), tell)
 
-    def _on_paid(self, stream: str, run: _Run, ended: bool) -> None:
+    def _on_paid(self, stream: str, run: Run, ended: bool) -> None:
         self._owed.pop(stream, None)
         if ended:
             self._on_ended(run.entry.orphaned().ended)
 
     async def _keep_swept(self) -> None:
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(SWEEP_S):
-                    await self._due.wait()
-            self._due.clear()
+            await wait_for(self._due, SWEEP_S)
             with contextlib.suppress(RelayError):
                 await self.sweep()
 
 
 def explain(error: BaseException | None) -> ServiceError:
-    """Return what a failed write means for its stream."""
+    """Log a failed write, and return the error for its stream."""
     log.error("the event log cannot be written", error=repr(error))
     if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL":
         return ServiceError(

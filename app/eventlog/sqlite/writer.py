@@ -6,16 +6,10 @@ Reads take turns, one at a time, so that a commit never waits for more than one 
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
-
-from ..supervision import Supervisor
-
-LOOK_S = 1.0
-"""How often the thread is checked."""
 
 STUCK_S = 15.0
 """Work that takes so long hangs: no lock is waited for longer."""
@@ -25,20 +19,16 @@ Work = Callable[[], Any]
 Then = Callable[[Any, BaseException | None], None]
 
 
-class ThreadLostError(Exception):
-    """The thread has ended before it had done what it was given."""
-
-
 class _Job(NamedTuple):
     work: Work
     then: Then
 
 
 class Writer:
-    """Runs work in its thread; `transact` does a list of it as a whole and gives the results.
+    """Runs work in its thread; `transact` does a list of it in one transaction.
 
-    `explain` makes what `write` raises of the reason why a transaction failed. `pause_s` is
-    kept between two transactions if something waits for the second, so that others may write.
+    `explain` converts the error of a failed transaction to the one that `write` raises. Between
+    two transactions, if work waits for the second, it pauses for `pause_s`.
     """
 
     def __init__(
@@ -51,13 +41,9 @@ class Writer:
         self._transact = transact
         self._explain = explain
         self._pause_s = pause_s
-        self._thread = self._open_thread()
-        self._alive: threading.Thread | None = None
-        """The thread, from the first that it was given."""
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="event-log")
         self._running: dict[asyncio.Future[Any], float] = {}
-        """What the thread has been given, and when."""
-        self._tasks = Supervisor()
-        self._tasks.keep("event log thread", self._keep_watch)
+        """The work in the thread, and since when."""
         self._waiting: list[_Job] = []
         self._idle = asyncio.Event()
         self._idle.set()
@@ -65,25 +51,24 @@ class Writer:
 
     @property
     def healthy(self) -> bool:
-        """Whether the thread does what it is given, in time."""
+        """Whether the thread does its work in time."""
         now = asyncio.get_running_loop().time()
-        stuck = any(now - since > STUCK_S for since in self._running.values())
-        return not stuck and self._tasks.healthy
+        return not any(now - since > STUCK_S for since in self._running.values())
 
     def submit(self, work: Work, then: Then) -> None:
-        """Put work into the next transaction; `then` hears its result or why there is none."""
+        """Put work into the next transaction; `then` receives its result or the error."""
         self._waiting.append(_Job(work, then))
         if self._idle.is_set():
             self._idle.clear()
-            # Once the loop has come round, whatever else it had to submit has joined.
+            # In the next turn of the loop, when all other work of this one has joined.
             asyncio.get_running_loop().call_soon(self._start)
 
     async def write(
         self, work: Callable[[], T], on_commit: Callable[[T], None] = lambda _: None
     ) -> T:
-        """Do work in the next transaction; a caller that is cancelled does not stop it.
+        """Do work in the next transaction, even if the caller is cancelled.
 
-        `on_commit` hears the result in the order of the work.
+        `on_commit` receives the results in the order of the work.
         """
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
@@ -93,25 +78,24 @@ class Writer:
                     done.set_result(result)
                 else:
                     done.set_exception(self._explain(error))
-            if error is None:  # before who waits goes on
+            if error is None:  # before the caller continues
                 on_commit(result)
 
         self.submit(work, then)
         return await done
 
     async def read(self, work: Callable[[], T]) -> T:
-        """Do work that changes nothing."""
+        """Do work that writes nothing."""
         async with self._turn:
             return await self._do(work)
 
     async def close(self, work: Work) -> None:
-        """Do what waits, then this, and end the thread."""
+        """Do the waiting work, then this, and end the thread."""
         await self._idle.wait()
         async with self._turn:
             try:
                 await self._do(work)
             finally:
-                await self._tasks.close()
                 self._thread.shutdown(wait=False)
 
     def _start(self) -> None:
@@ -119,7 +103,7 @@ class Writer:
         future: asyncio.Future[Sequence[Any]]
         try:
             future = self._do(partial(self._transact, [job.work for job in jobs]))
-        except (MemoryError, RuntimeError) as error:  # there is no thread to be had
+        except (MemoryError, RuntimeError) as error:  # no thread can be started
             future = asyncio.get_running_loop().create_future()
             future.set_exception(error)
         future.add_done_callback(partial(self._finish, jobs))
@@ -127,7 +111,7 @@ class Writer:
     def _finish(self, jobs: Sequence[_Job], future: "asyncio.Future[Sequence[Any]]") -> None:
         error = asyncio.CancelledError() if future.cancelled() else future.exception()
         results = [None] * len(jobs) if error else future.result()
-        # A stack comes to its end whatever fails on the way; the loop hears of it then.
+        # A stack calls all of them, whichever fails; the loop logs the failure.
         with contextlib.ExitStack() as stack:
             stack.callback(self._go_on)
             for job, result in reversed(list(zip(jobs, results, strict=True))):
@@ -141,14 +125,6 @@ class Writer:
         else:
             self._idle.set()
 
-    # The thread
-
-    def _open_thread(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(1, thread_name_prefix="event-log", initializer=self._note)
-
-    def _note(self) -> None:
-        self._alive = threading.current_thread()
-
     def _do(self, work: Callable[[], T]) -> "asyncio.Future[T]":
         """Run work in the thread."""
         loop = asyncio.get_running_loop()
@@ -156,17 +132,3 @@ class Writer:
         self._running[future] = loop.time()
         future.add_done_callback(self._running.pop)
         return future
-
-    async def _keep_watch(self) -> None:
-        """Take another thread for one that has ended, and say so to whoever waits for it."""
-        while True:
-            await asyncio.sleep(LOOK_S)
-            if self._alive is None or self._alive.is_alive():
-                continue
-            self._alive = None
-            self._thread.shutdown(wait=False)
-            self._thread = self._open_thread()
-            for future in list(self._running):
-                if not future.done():
-                    future.set_exception(ThreadLostError("the thread of the log has ended"))
-            raise ThreadLostError("it is replaced")

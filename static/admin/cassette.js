@@ -1,9 +1,9 @@
 /**
- * Saving a stream as a cassette: for the chat page and the operator's.
+ * Saves a stream as a cassette.
  */
 
-import { showing } from './key.js';
-import { saveFile } from './save.js';
+import { element } from '../dom.js';
+import { showing } from '../key.js';
 
 /**
  * Have the browser save a stream as a text file.
@@ -18,6 +18,11 @@ export async function saveCassette(url) {
     throw new Error(body?.detail ?? `the relay answered ${response.status}`);
   }
   const name = /filename="([\w.-]+)"/.exec(response.headers.get('content-disposition') ?? '')?.[1] ?? 'stream.jsonl';
-  saveFile(await response.blob(), name);
+  const href = URL.createObjectURL(await response.blob());
+  const link = element('a', { href, download: name, hidden: true });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(href), 60_000); // Safari reads it later
   return name;
 }

@@ -1,0 +1,149 @@
+"""A stream that is produced in this process, and its events on their way into the file."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from ...events import Event, StreamEnd
+from ...ledger.accounts import NOTHING, Settlement
+from ..entries import Entry
+from .database import Database
+
+REMOVED = -1
+"""The size of a batch whose stream another process has removed."""
+
+
+class Batch:
+    """Events that are not committed yet."""
+
+    __slots__ = ("at", "done", "ends", "events", "first", "memory", "run", "settlement")
+
+    def __init__(
+        self,
+        run: "Run",
+        events: Sequence[Event],
+        *,
+        memory: int,
+        at: float,
+        settlement: Settlement | None,
+    ) -> None:
+        self.run = run
+        self.first = run.last + 1
+        self.events = events
+        self.memory = memory
+        self.at = at
+        self.settlement = settlement
+        self.ends = isinstance(events[-1], StreamEnd)
+        self.done: asyncio.Future[None] | None = None
+        """Made by a producer that waits."""
+
+    async def wait(self) -> None:
+        """Wait for the commit, and raise its error."""
+        if self.done is None or self.done.done():
+            self.done = asyncio.get_running_loop().create_future()
+        await self.done
+
+    def settle(self, error: BaseException | None = None) -> bool:
+        """Wake the producer with the result; False if none waits."""
+        if self.done is None or self.done.done():
+            return False
+        if error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(error)
+        return True
+
+
+class Run:
+    """A stream that is produced in this process."""
+
+    __slots__ = (
+        "batches",
+        "bound",
+        "ending",
+        "entry",
+        "filed",
+        "filed_size",
+        "filing",
+        "key",
+        "last",
+        "settlement",
+        "size",
+        "write_error",
+    )
+
+    def __init__(self, key: int, entry: Entry, *, bound: bool, size: int) -> None:
+        self.key = key
+        self.entry = entry
+        self.bound = bound
+        """Whether it has an idempotency key."""
+        self.batches: deque[Batch] = deque()
+        self.last = 0
+        """The number of the last event that was taken, committed or not."""
+        self.ending = False
+        self.write_error: BaseException | None = None
+        """Why a batch was not written, until the producer knows: none after it is either."""
+        self.filed = 0
+        self.size = size
+        """Bytes in the file."""
+        self.filed_size = size
+        """The size when it was last filed."""
+        self.filing = False
+        self.settlement = NOTHING
+        """The cost of a stream whose end is in memory only."""
+
+    @property
+    def stream(self) -> str:
+        return self.entry.info.id
+
+    # In the writer's thread
+
+    def store(self, database: Database, batch: Batch) -> int | None:
+        """Write a batch; return its size, or None if one before it was not written."""
+        if self.write_error is not None:
+            return None
+        size = database.append(self.key, batch.first, batch.events)
+        if size is None:
+            return REMOVED
+        if batch.ends:
+            waiting = [event for before in self.batches for event in before.events]
+            self._end(
+                database,
+                [*self.entry.events[self.filed :], *waiting],
+                at=batch.at,
+                size=self.size + size,
+                settlement=batch.settlement or NOTHING,
+            )
+        return size
+
+    def end_late(self, database: Database) -> bool:
+        """Write the end that could not be written; False if the stream was removed."""
+        return self._end(
+            database,
+            self.entry.events[self.filed :],
+            at=self.entry.ended_at or 0,
+            size=self.size,
+            settlement=self.settlement,
+        )
+
+    def _end(
+        self,
+        database: Database,
+        unfiled: Sequence[Event],
+        *,
+        at: float,
+        size: int,
+        settlement: Settlement,
+    ) -> bool:
+        database.file(self.key, self.filed + 1, unfiled)
+        ended = database.end(self.key, at=at, last=self.filed + len(unfiled), size=size)
+        database.accounts.settle(self.key, self.stream, settlement)
+        return ended
+
+    def file(self, database: Database) -> int | None:
+        """File the shown events; return the number of the last one."""
+        if self.ending:  # the end files them
+            return None
+        unfiled = self.entry.events[self.filed :]
+        database.file(self.key, self.filed + 1, unfiled)
+        return self.filed + len(unfiled)
