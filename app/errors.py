@@ -109,10 +109,10 @@ class RelayError(Exception):
         return ErrorInfo(
             self.code,
             self.message,
-            self.retryable,
-            self.retry_after_s,
-            self.provider_code,
-            self.param,
+            retryable=self.retryable,
+            retry_after_s=self.retry_after_s,
+            provider_code=self.provider_code,
+            param=self.param,
         )
 
     @classmethod

@@ -147,7 +147,14 @@ class Relay:
         admin_service = None
         if history is not None:
             about = describe_process(settings, recorder)
-            admin_service = AdminService(parts, hub, accounts, history, log_parts.broadcast, about)
+            admin_service = AdminService(
+                parts,
+                hub,
+                accounts=accounts,
+                history=history,
+                broadcast=log_parts.broadcast,
+                about=about,
+            )
         routes = build_routes(
             settings,
             hub,

@@ -70,8 +70,8 @@ class Configuration:
             reloaded = Reloaded(
                 settings.ledger,
                 build_price_book(settings),
-                build_upstreams(settings, folder),
-                build_authenticator(settings),
+                upstreams=build_upstreams(settings, folder),
+                authenticator=build_authenticator(settings),
             )
         except SettingsError as error:
             log.error("settings are not reloaded, the relay keeps those it has", why=str(error))

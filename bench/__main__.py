@@ -62,6 +62,11 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("what", nargs="?", default="table", choices=kinds)
     parser.add_argument("commits", nargs="*", metavar="COMMIT", help="of against: to compare with")
     parser.add_argument("--python", default=sys.executable, help="of against: the interpreter")
+    parser.add_argument(
+        "--together",
+        action="store_true",
+        help="all relays at once: steadier ratios on busy machines",
+    )
     parser.add_argument("--tls", action="store_true", help="also with the upstream behind TLS")
     parser.add_argument("--quick", action="store_true", help="shorter, one round, less exact")
     parser.add_argument("--rounds", type=int, help="of each relay, taking turns")
@@ -88,13 +93,17 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
 def _table(
     options: argparse.Namespace, load: Load, core: int, plan: Plan, relays: list[Relay]
 ) -> int:
-    rows = measure([*relays, *map(peer, options.peer)], load, core, plan)
+    relays = [*relays, *map(peer, options.peer)]
+    rows = measure(
+        relays, load, core, replace(plan, together=len(relays) if options.together else 1)
+    )
     figured = "figures" in plan.parts or not plan.parts
     ours = [figures.measure(load, core, plan)] if figured else []
-    print(table.render(rows, relays[0].name if options.what == "against" else table.BASE))
+    base = relays[0].name if options.what == "against" else table.BASE
+    print(table.render(rows, base))
     for row in ours:
         print("\n" + table.render_figures(row, figures.SILENCE_S))
-    print("\n" + table.noise(rows))
+    print("\n" + table.noise(rows, base))
     versions = [f"{row.relay.name} {version_of(row.relay)}" for row in rows if row.relay.version]
     print(", ".join([summary(describe()), *versions]))
     for row in rows + ours:

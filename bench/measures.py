@@ -1,19 +1,22 @@
 """The parts of the measurement, one function each, which returns lines of the table.
 
 Rounds take turns over the relays, since machines differ from minute to minute, and every round
-of a relay is a fresh process: memory is measured first, before any heap is left over.
+of a relay is a fresh process: memory is measured first, before any heap is left over. On a busy
+machine the relays run `together` instead, with a share of the streams each: what disturbs one
+disturbs all, so their ratios vary less, but their delays are those of a shared core.
 """
 
 import contextlib
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from bench.load import Load, Result, Target, Unavailable
 from bench.machine import cpu_s, resident_kib
-from bench.relays import Relay, environ_of, started
+from bench.relays import Relay, environ_of, free_port, started
 from bench.tls import terminated
 
 Figures = dict[str, float]
@@ -37,6 +40,8 @@ class Plan:
     parts: tuple[str, ...] = ()
     tls: bool = False
     """Measure also with the upstream behind TLS."""
+    together: int = 1
+    """How many relays share the core at a time."""
 
 
 QUICK = Plan(rounds=1, seconds=1.5, request_seconds=0.5, search_seconds=1.5, precision=0.15)
@@ -55,6 +60,10 @@ class Row:
     def add(self, figures: Mapping[str, float]) -> None:
         for name, value in figures.items():
             self.rounds.setdefault(name, []).append(value)
+
+    def fail(self, fault: Unavailable) -> None:
+        self.complaints.append(str(fault))
+        say(f"{self.relay.name}: {fault}")
 
     def check(self, part: str, result: Result) -> Result:
         """Keep what went wrong; a round with lost tokens is no measurement to be silent on."""
@@ -109,7 +118,8 @@ def requests(load: Load, target: Target, plan: Plan, row: Row) -> Figures:
 
 
 def dense(load: Load, target: Target, plan: Plan, row: Row) -> Figures:
-    options = {"streams": DENSE_STREAMS, "rate": RATE, "seconds": plan.seconds}
+    streams = DENSE_STREAMS // plan.together
+    options = {"streams": streams, "rate": RATE, "seconds": plan.seconds}
     result = row.check("dense", load("paced", target, **options))
     return {
         **({"dense_us": result.us_per_token} if target.pid else {}),
@@ -162,8 +172,6 @@ PARTS: dict[str, Callable[[Load, Target, Plan, Row], Figures]] = {
 }
 WITHOUT_RELAY = ("requests", "dense")
 """What says something where there is no relay: what the measuring itself adds."""
-
-
 WITHOUT_TLS = ("import", "rest")
 """What has nothing to do with the upstream."""
 
@@ -171,41 +179,48 @@ WITHOUT_TLS = ("import", "rest")
 def measure(relays: list[Relay], load: Load, core: int, plan: Plan) -> list[Row]:
     """Run all parts of all rounds; report progress on stderr."""
     rows = [Row(relay) for relay in relays]
-    with contextlib.ExitStack() as stack:
-        behind = stack.enter_context(terminated(load)) if plan.tls else None
-        for number in range(plan.rounds):
-            for row in rows:
-                where = f"round {number + 1} of {plan.rounds}, {row.relay.name}"
-                try:
-                    _round(row, load, core, plan, where)
-                    if behind is not None and row.relay.command:
-                        _round(row, load, core, plan, f"{where}, TLS", behind)
-                except Unavailable as fault:
-                    row.complaints.append(str(fault))
-                    say(f"{row.relay.name}: {fault}")
+    groups = [rows] if plan.together > 1 else [[row] for row in rows]
+    for number in range(plan.rounds):
+        for group in groups:
+            for tls in (False, True)[: 1 + plan.tls]:
+                where = f"round {number + 1} of {plan.rounds}" + ", TLS" * tls
+                _round(group, load, core, plan, where, tls=tls)
     return rows
 
 
-def _round(
-    row: Row,
-    load: Load,
-    core: int,
-    plan: Plan,
-    where: str,
-    behind: tuple[int, Path] | None = None,
-) -> None:
-    names = set(PARTS if row.relay.command else WITHOUT_RELAY)
-    port, authority = behind or (load.upstream_port, None)
-    if behind:
-        names -= set(WITHOUT_TLS)
-    if plan.parts:
-        names &= set(plan.parts)
-    with started(row.relay, port, core, authority=authority) as target:
-        for name in filter(names.__contains__, PARTS):
-            say(f"{where}: {name}")
-            prefix = TLS if behind else ""
-            found = PARTS[name](load, target, plan, row)
-            row.add({f"{prefix}{figure}": value for figure, value in found.items()})
+def _round(rows: list[Row], load: Load, core: int, plan: Plan, where: str, *, tls: bool) -> None:
+    """Run the parts, each of all rows at once: what disturbs one relay then disturbs all."""
+    with contextlib.ExitStack() as stack:
+        running = []
+        for row in rows if not tls else filter(lambda row: row.relay.command, rows):
+            own_load = replace(load, upstream_port=free_port()) if plan.together > 1 else load
+            port, authority = own_load.upstream_port, None
+            try:
+                if tls:
+                    port, authority = stack.enter_context(terminated(own_load))
+                target = started(row.relay, port, core, authority=authority)
+                running.append((row, own_load, stack.enter_context(target)))
+            except Unavailable as fault:
+                row.fail(fault)
+        if not running:
+            return
+        names = ", ".join(row.relay.name for row, *_ in running)
+        with ThreadPoolExecutor(len(running)) as pool:
+            for name in PARTS:
+                if not plan.parts or name in plan.parts:
+                    say(f"{where}, {names}: {name}")
+                    list(pool.map(partial(_part, name, plan, tls), *zip(*running, strict=True)))
+
+
+def _part(name: str, plan: Plan, tls: bool, row: Row, load: Load, target: Target) -> None:
+    if (name in WITHOUT_TLS and tls) or (name not in WITHOUT_RELAY and not row.relay.command):
+        return
+    try:
+        found = PARTS[name](load, target, plan, row)
+    except Unavailable as fault:
+        row.fail(fault)
+    else:
+        row.add({f"{TLS if tls else ''}{figure}": value for figure, value in found.items()})
 
 
 def say(text: str) -> None:

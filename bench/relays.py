@@ -51,10 +51,12 @@ http {
   }
 }
 """
+TLS_VERSIONS = "TLSv1.2 TLSv1.3"  # which is not nginx's default before 1.23.4
 TRUST = """
       proxy_ssl_trusted_certificate {authority};
       proxy_ssl_verify on;
-      proxy_ssl_name localhost;"""
+      proxy_ssl_name localhost;
+      proxy_ssl_protocols {versions};""".replace("{versions}", TLS_VERSIONS)
 LITELLM = """
 model_list:
   - model_name: bench
@@ -129,7 +131,7 @@ def nginx(*, certificate: Path | None = None) -> Relay | None:
     command = (program, "-p", "{folder}", "-c", "{folder}/nginx.conf", "-g", main)
     # Of a flood it reads two tokens at once, not a buffer full, and puts them into a record.
     listen = f" ssl; ssl_certificate {certificate}; ssl_certificate_key {certificate};"
-    listen += " proxy_buffer_size 512"
+    listen += f" ssl_protocols {TLS_VERSIONS}; proxy_buffer_size 512"
     text = NGINX.replace("{listen_options}", "" if certificate is None else listen)
     return Relay("nginx", command, files={"nginx.conf": text}, version=(program, "-v"))
 

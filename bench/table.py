@@ -90,20 +90,30 @@ def render_figures(row: Row, silence_s: float) -> str:
     )
 
 
-def noise(rows: Sequence[Row]) -> str:
-    """Return how far the rounds of a figure lie apart, for the costs."""
-    spreads = [
-        (max(values) - min(values)) / statistics.median(values) * 100
-        for row in rows
-        for name, values in row.rounds.items()
-        if name.removeprefix(TLS) in COSTS and len(values) > 1 and statistics.median(values)
-    ]
-    if not spreads:
+def noise(rows: Sequence[Row], base: str = BASE) -> str:
+    """Return how far the rounds of the costs lie apart, and those of their ratios."""
+    compared = next((row.rounds for row in rows if row.relay.name == base), {})
+    costs, ratios = [], []
+    for row in rows:
+        for name, values in row.rounds.items():
+            if name.removeprefix(TLS) not in COSTS or len(values) < 2:
+                continue
+            costs.append(_spread(values))
+            others = compared.get(name, [])
+            if row.relay.name != base and len(others) == len(values) and all(others):
+                ratios.append(_spread([a / b for a, b in zip(values, others, strict=True)]))
+    if not costs:
         return "one round: nothing is known of the noise"
-    return (
-        "noise, (max - min) / median over rounds of the costs:"
-        f" median {statistics.median(spreads):.0f} %, largest {max(spreads):.0f} %"
-    )
+    text = "noise, (max - min) / median over rounds: costs " + _summary(costs)
+    return text + (f"; their ratios to {base} {_summary(ratios)}" if ratios else "")
+
+
+def _spread(values: Sequence[float]) -> float:
+    return (max(values) - min(values)) / (statistics.median(values) or 1) * 100
+
+
+def _summary(spreads: Sequence[float]) -> str:
+    return f"{statistics.median(spreads):.0f} % in the median, {max(spreads):.0f} % at most"
 
 
 def as_json(row: Row) -> dict[str, object]:

@@ -302,7 +302,7 @@ class AdminService:
         breakers, now = self._parts.upstreams.breakers, asyncio.get_running_loop().time()
         at = round(time.time(), 3)
         until = round(at + for_s, 3) if action == "rest" else None
-        command = Command(target, action, until, at)
+        command = Command(target, action, until=until, at=at)
         # A wake replaces the rest that it ends, for as long as that would have lasted.
         name = f"{'try' if action == 'try' else 'rest'} {target}"
         expires_s = for_s if action == "rest" else breakers.rests_for(target, now) + COMMAND_S

@@ -96,7 +96,13 @@ def routes(
     *,
     with_session: bool,
 ) -> list[Route]:
-    admin = Admin(service, hub, http_settings, static / "admin.html", with_session=with_session)
+    admin = Admin(
+        service,
+        hub,
+        http_settings=http_settings,
+        page=static / "admin.html",
+        with_session=with_session,
+    )
     return [
         Route(ADMIN_PAGE, admin.page, methods=["GET"], middleware=[COMPRESSED]),
         Route("/v1/admin/summary", admin.summary, methods=["GET"]),

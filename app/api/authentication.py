@@ -92,8 +92,10 @@ class Authentication:
         if authenticator is not None and _has_credential(scope):
             # Other credentials are ignored: clients send placeholders, and proxies their own.
             with suppress(RequestError):
-                principal = await _authenticate(scope, authenticator)
-                if principal.roles:
+                shown = read_credentials(scope).header
+                principal = None if shown is None else await authenticator.find(shown)
+                if principal is not None and principal.roles:
+                    _check_origin(principal, scope)
                     return principal
         if self._loopback_only:
             _check_server_address(scope)
@@ -107,8 +109,7 @@ async def _authenticate(
         _Credentials(None, _check(_read_token(scope))) if token_only else read_credentials(scope)
     )
     principal = await _resolve(credentials, authenticator)
-    if principal.origins:
-        _check_origin(principal, scope)
+    _check_origin(principal, scope)
     if principal.stream is not None and not path_of(scope).startswith(STREAMS):
         raise RequestError(
             "forbidden", "a stream token is for its stream alone; send a key or a client secret"
@@ -207,6 +208,8 @@ def _conflicting() -> RequestError:
 
 
 def _check_origin(principal: Principal, scope: Scope) -> None:
+    if not principal.origins:
+        return
     for name, value in scope["headers"]:
         if name == b"origin" and value.decode("latin-1") not in principal.origins:
             raise RequestError(

@@ -74,7 +74,9 @@ class CassetteDownload:
         if options.follow and not state.ended:
             head = make(measured_from=len(events) + 1)
             address = address_of(request.scope.get("client"))
-            return _Following(stream.attach(address).reader, head, events, state, headers)
+            return _Following(
+                stream.attach(address).reader, head, events=events, state=state, headers=headers
+            )
         seconds = (state.ended_at or time.time()) - state.started_at
         data = render_tape(make(measured_from=None), tape_so_far(events, seconds=seconds))
         if len(data) > MAX_BYTES:

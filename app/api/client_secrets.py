@@ -118,11 +118,11 @@ class ClientSecrets:
             ClientSecret(
                 value,
                 int(resolved.expires_at or 0),
-                resolved.user,
-                resolved.tenant or None,
-                resolved.models,
-                resolved.origins or None,
-                resolved.user_limits or UNSET,
+                user=resolved.user,
+                tenant=resolved.tenant or None,
+                models=resolved.models,
+                origins=resolved.origins or None,
+                limits=resolved.user_limits or UNSET,
             )
         )
 

@@ -285,7 +285,7 @@ class Generation:
         """Return the URLs of the stream; with an owner, they have tokens."""
         stream = opened.reader.stream
         url = f"{root_of(request.scope)}/v1/streams/{stream}"
-        accepted = Accepted(stream, url, f"{url}/events", f"{url}/cancel")
+        accepted = Accepted(stream, url, events_url=f"{url}/events", cancel_url=f"{url}/cancel")
         principal = principal_of(request)
         if principal.owner and self._tokens is not None:
             ends_at = time.time() + self._http_settings.longest_s + self._http_settings.retention_s

@@ -219,7 +219,9 @@ def _build_starts(schemas: "_Schemas") -> dict[tuple[str, str], Operation]:
         content = {**(whole if name != "ui" else {}), **stream["content"]}
         answers = {"200": {**stream, "content": content}, "202": Accepted}
         summary = f"Start a generation, in the format {name}"
-        found["POST", one.path] = Operation(summary, one.request_type, answers, name)
+        found["POST", one.path] = Operation(
+            summary, one.request_type, answers=answers, dialect=name
+        )
     return found
 
 

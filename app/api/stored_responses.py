@@ -237,7 +237,7 @@ async def _read(stream: OwnedStream) -> _Turn | None:
         *name_items(stream.id, read_input(stored.input), letter="i"),
     ]
     made = [Item(item["id"], encode_item(item)) for item in result["output"]]
-    return _Turn(stored, given, made, result["status"], state.ended_at)
+    return _Turn(stored, given, made=made, status=result["status"], ended_at=state.ended_at)
 
 
 def _pack(head: Head, stored: Stored) -> bytes:

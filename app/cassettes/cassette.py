@@ -112,10 +112,10 @@ def make_head(
     return CassetteHead(
         VERSION,
         f"seseragi {__version__}",
-        model,
-        measured_from,
-        request_digest or None,
-        request,
+        model=model,
+        measured_from=measured_from,
+        request_digest=request_digest or None,
+        request=request,
     )
 
 

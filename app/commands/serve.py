@@ -52,7 +52,7 @@ def start_relay(load: Callable[[], Settings], *, until: int | None) -> None:
         structlog.get_logger("seseragi").warning(
             "these timeouts have no effect: a shorter one applies first", times=ineffective[:20]
         )
-    configuration = Configuration(load, loaded, start, settings)
+    configuration = Configuration(load, loaded, start=start, settings=settings)
     announce = partial(_announce, upstreams, listener, operator, start)
     with listener, operator or contextlib.nullcontext():
         serving = (configuration, listener, operator, lines)

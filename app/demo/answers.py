@@ -91,7 +91,7 @@ def answer(request: DemoRequest) -> Answer:
     texts = JAPANESE if _JAPANESE.search(request.words) else ENGLISH
     quote = _quote(request.words, MAX_QUOTE, texts) or "…"
     if calls := _calls(request, texts, quote):
-        whole = Answer((), (), tuple(calls), "tool_calls")
+        whole = Answer((), (), calls=tuple(calls), finish_reason="tool_calls")
     else:
         text, reasoning = _text(request, texts, quote)
         text = text[
@@ -99,7 +99,7 @@ def answer(request: DemoRequest) -> Answer:
         ]
         if request.begun and text.startswith(request.begun):
             text, reasoning = text[len(request.begun) :], ""
-        whole = Answer(tokens(reasoning), tokens(text), (), "stop")
+        whole = Answer(tokens(reasoning), tokens(text), calls=(), finish_reason="stop")
     return whole if request.budget is None else _limited(whole, request.budget)
 
 
@@ -184,4 +184,4 @@ def _limited(answer: Answer, budget: int) -> Answer:
         if budget > 0:
             calls.append(Call(call.name, call.arguments[:budget]))
             budget -= len(call.arguments)
-    return Answer(reasoning, text, tuple(calls), "length")
+    return Answer(reasoning, text, calls=tuple(calls), finish_reason="length")

@@ -37,12 +37,12 @@ def _problem(error: RelayError, request_id: str) -> Failure:
     problem = Problem(
         "about:blank",
         error.title,
-        error.status,
-        error.message,
-        error.code,
-        error.retryable,
-        request_id,
-        error.retry_after_s,
+        status=error.status,
+        detail=error.message,
+        code=error.code,
+        retryable=error.retryable,
+        request_id=request_id,
+        retry_after_s=error.retry_after_s,
     )
     return Failure(error.status, msgspec.json.encode(problem), "application/problem+json")
 

@@ -228,7 +228,7 @@ def _parse_openai(body: bytes) -> Parsed:
     tokens = count(usage.get("prompt_tokens"))
     tokens = count(usage.get("total_tokens")) if tokens is None else tokens
     vectors = [row.embedding for row in rows]
-    return Parsed(vectors, tokens, short(answer.model), parse_cost(usage))
+    return Parsed(vectors, tokens, model=short(answer.model), cost=parse_cost(usage))
 
 
 def _read(usage: Raw) -> dict[str, Any]:

@@ -98,8 +98,8 @@ class Entry:
         return LogState(
             len(self.events),
             self.ended_at is not None,
-            self.started_at,
-            self.ended_at,
+            started_at=self.started_at,
+            ended_at=self.ended_at,
             owner=self.info.owner,
         )
 

@@ -53,7 +53,7 @@ def build_log(
     kind, _, path = url.partition(":///")
     if url.startswith("redis"):
         redis = _redis_at(url)(**options)
-        return LogParts(redis, redis, redis, redis, redis)
+        return LogParts(redis, redis, rows=redis, peers=redis, broadcast=redis)
     if kind != "sqlite":
         if workers > 1:
             raise LogRefused(
@@ -65,7 +65,7 @@ def build_log(
         return LogParts(memory, accounts, accounts.rows)
     sqlite = SqliteLog(path, **options, shared=workers > 1)
     if workers > 1:
-        return LogParts(sqlite, sqlite, sqlite, sqlite, sqlite)
+        return LogParts(sqlite, sqlite, rows=sqlite, peers=sqlite, broadcast=sqlite)
     return LogParts(sqlite, sqlite, sqlite)
 
 

@@ -25,7 +25,7 @@ LOST = ErrorInfo(
 )
 """The error in the `stream.end` of an orphaned stream."""
 
-UNREADABLE = StreamEnd("interrupted", "error", None, LOST, ended_by="relay_lost")
+UNREADABLE = StreamEnd("interrupted", "error", usage=None, error=LOST, ended_by="relay_lost")
 """The end of an orphaned stream whose events cannot all be read."""
 
 REMOVED = StreamEnd("cancelled", "cancelled", ended_by="user")
@@ -51,7 +51,7 @@ def closing_events(
             return []
         blocks.note(event)
     finish_reason = blocks.finish_reason or ("cancelled" if status == "cancelled" else "error")
-    end = StreamEnd(status, finish_reason, blocks.usage, error, ended_by=ended_by)
+    end = StreamEnd(status, finish_reason, usage=blocks.usage, error=error, ended_by=ended_by)
     return [*blocks.ends(), end]
 
 

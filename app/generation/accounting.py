@@ -113,12 +113,12 @@ class Accounting:
         return ReservationRequest(
             accounts,
             self.wall() if now is None else now,
-            input_tokens,
-            output,
-            min(output, LEAST_OUTPUT),
-            chat.n or 1,
-            ceiling.input,
-            ceiling.output,
+            input_tokens=input_tokens,
+            output_tokens=output,
+            least_output_tokens=min(output, LEAST_OUTPUT),
+            choices=chat.n or 1,
+            input_nano_usd=ceiling.input,
+            output_nano_usd=ceiling.output,
             unpriced=ceiling.unpriced,
             unsized=not chat.is_plain
             and (
@@ -223,7 +223,9 @@ class Accounting:
             return chat
         asked = chat.limit is not None
         lowered = grant.output_tokens < request.output_tokens
-        ceiling = OutputCeiling(grant.output_tokens, request.choices, asked, lowered)
+        ceiling = OutputCeiling(
+            grant.output_tokens, request.choices, explicit=asked, lowered=lowered
+        )
         longest = grant.output_tokens if chat.limit is None else min(chat.limit, ceiling.tokens)
         if not isinstance(chat, TranslatedRequest):
             said = {name: getattr(chat, name) for name in ChatRequest.__struct_fields__}

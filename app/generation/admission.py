@@ -151,7 +151,7 @@ class Admission:
     def taken_by(self, address: str) -> Taken:
         """Return the numbers of an address."""
         share = self._table.get(address) or _Share()
-        return Taken(share.bodies, share.bytes, share.readers, share.streams)
+        return Taken(share.bodies, share.bytes, readers=share.readers, streams=share.streams)
 
     # Starts
 

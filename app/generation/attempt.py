@@ -217,7 +217,9 @@ class Attempt:
             return []
         parser, name = self.parser, self.target.upstream.name
         model = parser.model or self.target.model
-        target = StreamTarget(name, model, self.number, parser.upstream_id, usage)
+        target = StreamTarget(
+            name, model, attempt=self.number, upstream_id=parser.upstream_id, usage=usage
+        )
         return [redact_event(target, self.target.upstream.redact), *self._notices]
 
     def note_wait(self, error: RelayError) -> None:

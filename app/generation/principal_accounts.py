@@ -85,9 +85,9 @@ def _account(name: str, limits: UsageLimits) -> Account:
     return Account(
         name,
         limits.requests_per_minute,
-        limits.tokens_per_minute,
-        limits.streams,
-        None if limits.usd_per_day is None else to_nano(limits.usd_per_day),
-        None if limits.usd_per_month is None else to_nano(limits.usd_per_month),
+        tokens_per_minute=limits.tokens_per_minute,
+        streams=limits.streams,
+        nano_usd_per_day=None if limits.usd_per_day is None else to_nano(limits.usd_per_day),
+        nano_usd_per_month=None if limits.usd_per_month is None else to_nano(limits.usd_per_month),
         strict=bool(limits.strict),
     )

@@ -180,7 +180,7 @@ class Run:
         labels, now = self._record.labels, int(self._accounting.wall())
         model = self._route.requested_name or self._route.name
         try:
-            await self._append([StreamStart(self.stream, model, now, labels)])
+            await self._append([StreamStart(self.stream, model, created=now, labels=labels)])
         except RelayError as error:
             failure = error if isinstance(error, ServiceError) else _not_begun()
             with contextlib.suppress(RelayError):

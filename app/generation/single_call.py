@@ -214,7 +214,7 @@ async def _embed(
             await asyncio.sleep(0)
     model = upstream.redact(found.model or target.model)
     attempt.answered_model, attempt.usage = model, attempt.count()
-    return Embedded(vectors, model, found.tokens, ignored)
+    return Embedded(vectors, model, tokens=found.tokens, ignored=ignored)
 
 
 @contextlib.asynccontextmanager

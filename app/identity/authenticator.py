@@ -88,6 +88,22 @@ class Authenticator:
             RequestError: `unauthenticated`, no scheme accepts it, or it is invalid or expired.
             ServiceError: `overloaded`, it cannot be verified at present.
         """
+        principal = await self.find(credential)
+        if principal is None:
+            raise RequestError(
+                "unauthenticated",
+                "the credential is not known here: it is wrong, or was revoked; check which relay "
+                "it is for",
+            )
+        return principal
+
+    async def find(self, credential: str) -> Principal | None:
+        """Return the principal of a credential; None if no scheme accepts it.
+
+        Raises:
+            RequestError: `unauthenticated`, it is invalid or expired.
+            ServiceError: `overloaded`, it cannot be verified at present.
+        """
         for scheme in (*self._schemes, self._issuers):  # issuers accept every JWT, ours too
             principal = None if scheme is None else await scheme.verify(credential)
             if principal is None:
@@ -98,11 +114,7 @@ class Authenticator:
                     "unauthenticated", "the credential has expired; ask for a new one"
                 )
             return principal
-        raise RequestError(
-            "unauthenticated",
-            "the credential is not known here: it is wrong, or was revoked; check which relay "
-            "it is for",
-        )
+        return None
 
     def keys(self) -> tuple[Principal, ...]:
         """Return the principals of all keys; the same tuple until a key changes."""

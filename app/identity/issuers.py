@@ -153,7 +153,7 @@ class Issuers:
         principal = read_claims(
             token.claims, issuer.config, now=self._clock(), reserved=issuer.reserved
         )
-        return _Verdict(principal, principal.expires_at or 0, issuer, keys)
+        return _Verdict(principal, principal.expires_at or 0, issuer=issuer, keys=keys)
 
 
 def _parse(text: str) -> _Token | None:
@@ -175,7 +175,7 @@ def _parse(text: str) -> _Token | None:
     claims, signature = _parse_object(parts[2]), _decode(parts[3])
     if claims is None or signature is None:
         raise refusal("its claims are not a JSON object, or its signature is malformed")
-    return _Token(header, claims, text[: parts.end(2)].encode(), signature)
+    return _Token(header, claims, signed=text[: parts.end(2)].encode(), signature=signature)
 
 
 def _parse_object(part: str) -> dict[str, Any] | None:

@@ -217,4 +217,4 @@ def _build(config: KeyConfig) -> _Key:
         key_limits=config.limits,
         expires_at=expires_at,
     )
-    return _Key(config.sha256, principal, config.expires_at, created_at)
+    return _Key(config.sha256, principal, expires=config.expires_at, created_at=created_at)

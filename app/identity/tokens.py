@@ -153,9 +153,9 @@ class Tokens:
         return _Claims(
             claims.exp,
             claims.iat,
-            key,
-            tenant,
-            user,
+            key=key,
+            tenant=tenant,
+            user=user,
             models=(),
             origins=origins,
             key_id=key_id,

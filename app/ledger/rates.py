@@ -93,12 +93,12 @@ def rates(
     return Rates(
         uncached,
         _or(cached_input, uncached),
-        written,
-        _or(cache_write_1h, written),
-        _or(audio_input, uncached),
-        generated,
-        _or(reasoning, generated),
-        _or(audio_output, generated),
+        cache_write=written,
+        cache_write_1h=_or(cache_write_1h, written),
+        audio_input=_or(audio_input, uncached),
+        output=generated,
+        reasoning=_or(reasoning, generated),
+        audio_output=_or(audio_output, generated),
     )
 
 

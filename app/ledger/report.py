@@ -105,11 +105,11 @@ def overview(account: Account, state: AccountState) -> Overview:
     return Overview(
         kind,
         described.get(kind),
-        _money(state.day, account.nano_usd_per_day),
-        _money(state.month, account.nano_usd_per_month),
-        Use(state.running, account.streams),
-        Use(requests if counted else None, per_minute[0]),
-        Use(tokens if counted else None, per_minute[1]),
+        day=_money(state.day, account.nano_usd_per_day),
+        month=_money(state.month, account.nano_usd_per_month),
+        streams=Use(state.running, account.streams),
+        requests_per_minute=Use(requests if counted else None, per_minute[0]),
+        tokens_per_minute=Use(tokens if counted else None, per_minute[1]),
     )
 
 
@@ -155,11 +155,11 @@ def report(accounts: Sequence[Account], states: Sequence[AccountState], at: floa
     return Report(
         _time(at),
         describe(account),
-        _report_period(state.day, day),
-        _report_period(state.month, month),
-        state.running,
-        {limit.name: _report_limit(limit) for limit in limits},
-        nearest[1] if nearest else None,
+        today=_report_period(state.day, day),
+        month=_report_period(state.month, month),
+        streams=state.running,
+        limits={limit.name: _report_limit(limit) for limit in limits},
+        binding=nearest[1] if nearest else None,
     )
 
 
@@ -167,7 +167,7 @@ def _limits_of(account: Account, state: AccountState, at: float) -> list[_Limit]
     """Return all limits of an account, whose state is current."""
     standing = with_standing(Grant(0), account, state, ReservationRequest((), at))
     found = [
-        _Limit(name, each.limit, each.remaining, at + each.reset_s)
+        _Limit(name, each.limit, left=each.remaining, reset_at=at + each.reset_s)
         for name, each in (
             ("requests_per_minute", standing.requests),
             ("tokens_per_minute", standing.tokens),
@@ -175,7 +175,9 @@ def _limits_of(account: Account, state: AccountState, at: float) -> list[_Limit]
         if each is not None
     ]
     if account.streams is not None:
-        found.append(_Limit("streams", account.streams, account.streams - state.running, None))
+        found.append(
+            _Limit("streams", account.streams, left=account.streams - state.running, reset_at=None)
+        )
     day, month = _bounds(at)
     for name, limit, period, (_, ends_at) in (
         ("usd_per_day", account.nano_usd_per_day, state.day, day),
@@ -183,7 +185,7 @@ def _limits_of(account: Account, state: AccountState, at: float) -> list[_Limit]
     ):
         if limit is not None:
             left = limit - period.nano_usd - period.held_nano_usd
-            found.append(_Limit(name, limit, left, ends_at, is_money=True))
+            found.append(_Limit(name, limit, left=left, reset_at=ends_at, is_money=True))
     return [limit._replace(left=max(0, limit.left)) for limit in found]
 
 
@@ -205,12 +207,12 @@ def _report_period(period: Period, bounds: tuple[int, int]) -> PeriodReport:
     return PeriodReport(
         _time(bounds[0]),
         _time(bounds[1]),
-        period.requests,
-        period.input_tokens,
-        period.output_tokens,
-        to_usd(period.nano_usd),
-        to_usd(period.held_nano_usd),
-        period.unpriced,
+        requests=period.requests,
+        input_tokens=period.input_tokens,
+        output_tokens=period.output_tokens,
+        cost=to_usd(period.nano_usd),
+        held=to_usd(period.held_nano_usd),
+        unpriced=period.unpriced,
     )
 
 

@@ -226,7 +226,9 @@ def serve(
     """Serve in this process until a signal, or until the file `until` ends."""
     if until is not None:
         threading.Thread(target=_stop_at_end_of, args=(until,), daemon=True).start()
-    Process(configuration, listener, operator, lines, on_listening=on_listening).run()
+    Process(
+        configuration, listener, operator=operator, lines=lines, on_listening=on_listening
+    ).run()
 
 
 def run_workers(
@@ -259,7 +261,14 @@ def run_workers(
             "own_index": number - 1,
             "link": link,
         }
-        Process(configuration, listener, operator, lines, on_listening=on_listening, **shared).run()
+        Process(
+            configuration,
+            listener,
+            operator=operator,
+            lines=lines,
+            on_listening=on_listening,
+            **shared,
+        ).run()
 
     def reload() -> bool:
         if configuration.lost_terminal:

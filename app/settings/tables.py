@@ -208,8 +208,10 @@ def build_routes(
                 attempts=target.attempts or table.attempts or attempts,
             )
             own = {name: value for name in TIMEOUTS if (value := getattr(target, name)) is not None}
-            targets.append(Target(upstream, model, policy, own))
-        routes[table.name] = Route(table.name, tuple(targets), table.budget_s, table.record_content)
+            targets.append(Target(upstream, model, policy=policy, timeouts=own))
+        routes[table.name] = Route(
+            table.name, tuple(targets), budget_s=table.budget_s, record_content=table.record_content
+        )
     return tuple(routes.values())
 
 

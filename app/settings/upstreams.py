@@ -105,10 +105,18 @@ def build_upstreams(
                 f"{suggest(table.preset, PRESETS)}; presets: {', '.join(PRESETS)}"
             )
         preset = PRESETS.get(table.preset or name, UNKNOWN)
-        builders.append(_Builder(name, table, preset, environ, place))
+        builders.append(_Builder(name, table, preset=preset, environ=environ, place=place))
     for name, preset in PRESETS.items():
         if name not in tables and _is_added(preset, environ):
-            builders.append(_Builder(name, UpstreamTable(), preset, environ, f"upstream {name!r}"))
+            builders.append(
+                _Builder(
+                    name,
+                    UpstreamTable(),
+                    preset=preset,
+                    environ=environ,
+                    place=f"upstream {name!r}",
+                )
+            )
     safe = restricted or not settings.passthrough
     return tuple(
         one.build(options=(SAFE_WORD,) if safe else None, url_schemes=settings.url_schemes)

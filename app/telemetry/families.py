@@ -30,15 +30,15 @@ class Family(msgspec.Struct, frozen=True):
 
 
 def _counter(name: str, help: str, *labels: str) -> Family:
-    return Family(f"seseragi_{name}", "counter", help, labels)
+    return Family(f"seseragi_{name}", "counter", help=help, labels=labels)
 
 
 def _gauge(name: str, help: str, *labels: str, over: Over = "sum") -> Family:
-    return Family(f"seseragi_{name}", "gauge", help, labels, over=over)
+    return Family(f"seseragi_{name}", "gauge", help=help, labels=labels, over=over)
 
 
 def _histogram(name: str, help: str, buckets: tuple[float, ...], *labels: str) -> Family:
-    return Family(f"seseragi_{name}", "histogram", help, labels, buckets)
+    return Family(f"seseragi_{name}", "histogram", help=help, labels=labels, buckets=buckets)
 
 
 HTTP_REQUESTS: Final = _counter(

@@ -274,7 +274,7 @@ async def _read_call(reader: asyncio.StreamReader) -> Call | None:
         body = await reader.readexactly(int(headers.get("content-length", "0")))
     except asyncio.IncompleteReadError:
         return None
-    return Call(method, path, headers, body)
+    return Call(method, path, headers=headers, body=body)
 
 
 @contextlib.asynccontextmanager

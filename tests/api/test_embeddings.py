@@ -228,7 +228,7 @@ async def test_an_upstream_without_embeddings_says_so() -> None:
             response = await relay.client.post(PATH, json={"model": "openai/c", "input": "a"})
 
         assert 400 == response.status_code
-        assert "has no embeddings" in response.json()["error"]["message"]
+        assert "does not support embeddings" in response.json()["error"]["message"]
         assert not upstream.calls
 
 

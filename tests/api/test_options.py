@@ -424,7 +424,7 @@ async def test_what_the_provider_stores_is_named_only_where_that_is_allowed(
             assert allowed == bool(upstream.calls)
             assert allowed or 400 == reply.status_code
             assert allowed or f"{place}" in reply.text
-            assert allowed or f"{field!r} in options of [upstream.u]" in reply.text
+            assert allowed or f"add {field!r} to options of [upstream.u]" in reply.text
 
 
 CITED = {"type": "file_citation", "file_id": "file-1", "index": 1, "filename": "a.pdf"}

@@ -464,7 +464,7 @@ async def test_a_relay_that_asks_itself_says_so_at_once(routed):
         )
 
     assert 400 == response.status_code
-    assert "come back to the relay" in response.json()["error"]["message"]
+    assert "leads back to this relay" in response.json()["error"]["message"]
 
 
 async def test_the_way_of_a_request_is_told_on(routed):
@@ -508,7 +508,7 @@ async def test_a_ring_shows_though_a_proxy_drops_the_way(routed):
         )
 
     assert 400 == reply.status_code
-    assert "come back to the relay" in reply.json()["detail"]
+    assert "leads back to this relay" in reply.json()["detail"]
 
 
 async def test_a_ring_of_replicas_ends_after_a_few(routed):

@@ -478,7 +478,7 @@ async def test_money_is_not_spent_where_a_price_is_unknown(tmp_path):
     async with serve(tmp_path, "[limits.user]\nusd_per_day = 1\n", prices=()) as world:
         refused = await world.post("ann")
         assert (429, "budget_exceeded") == (refused.status_code, refused.json()["code"])
-        assert "write a [[price]]" in refused.json()["detail"]
+        assert "add a [[price]]" in refused.json()["detail"]
         assert 1 == len(world.noted.refusals)
         assert [] == world.upstream.calls
 

@@ -49,12 +49,15 @@ def test_an_interpreter_that_lacks_our_packages_is_named(tmp_path):
 
 
 @pytest.mark.proving
-def test_a_commit_is_measured_over_tls_too(load, core, monkeypatch):
+@pytest.mark.parametrize("together", [1, 2])
+def test_commits_are_measured_over_tls_too(load, core, monkeypatch, together):
     program("nginx")
     monkeypatch.setattr("bench.measures.DENSE_STREAMS", 20)
     parts = ("import", "rest", "dense")
-    with checked_out([]) as relays:
-        (row,) = measure(relays, load, core, Plan(rounds=1, seconds=0.5, parts=parts, tls=True))
+    plan = Plan(rounds=1, seconds=0.5, parts=parts, tls=True, together=together)
+    with checked_out(["HEAD"]) as relays:
+        rows = measure(relays, load, core, plan)
 
-    assert [] == row.complaints
-    assert {"import_modules", "rest_mib", "dense_us", "tls_dense_us"} <= row.rounds.keys()
+    assert [[], []] == [row.complaints for row in rows]
+    for row in rows:
+        assert {"import_modules", "rest_mib", "dense_us", "tls_dense_us"} <= row.rounds.keys()

@@ -47,7 +47,10 @@ def test_a_relay_that_lacks_a_figure_has_an_empty_cell():
 
 
 def test_the_noise_is_that_of_the_rounds():
-    assert "largest 42 %" in table.noise([row("a", dense_us=[10, 12, 15], flood_us=[1, 1])])[-12:]
+    text = table.noise([row("a", dense_us=[10, 12, 15], flood_us=[1, 1])])
+    assert "costs 21 % in the median, 42 % at most" in text
+    rows = [row("a", dense_us=[10, 20]), row("b", dense_us=[30, 60])]
+    assert "ratios to a 0 % in the median, 0 % at most" in table.noise(rows, "a")
     assert "one round" in table.noise([row("a", dense_us=[10])])
 
 

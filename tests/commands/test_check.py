@@ -274,7 +274,7 @@ FAILURES = [
     ("no-host", "upstream_unavailable", ["cannot be resolved", ".invalid/v1"]),
     ("nobody", "upstream_unavailable", ["cannot be reached"]),
     ("proxied", "upstream_invalid_request", ["requires a login"]),
-    ("cut", "upstream_truncated", ["before it was complete"]),
+    ("cut", "upstream_truncated", ["ended its answer early"]),
     ("broken", "upstream_unavailable", ["HTTP 500", "oops"]),
     ("strict", "upstream_invalid_request", ["Unknown field max_tokens", "quirks"]),
 ]  # fmt: skip

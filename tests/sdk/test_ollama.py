@@ -141,5 +141,5 @@ def test_options_of_the_provider_are_sent_as_the_sdk_sends_them(recorder: Record
 def test_a_call_without_object_is_refused() -> None:
     calls = [call("i", "f", "[]")]
 
-    with pytest.raises(RequestError, match="no JSON object"):
+    with pytest.raises(RequestError, match="must be a JSON object"):
         sent_by_us({"messages": [{"role": "assistant", "tool_calls": calls}]})

@@ -85,7 +85,9 @@ async def ask(target: Target, *, client: Client, limits: Limits, accounting: Acc
         charge = accounting.charge(
             target.name,
             usage,
-            request=ReservationRequest((), 0, estimate_tokens(ANSWER), MAX_TOKENS),
+            request=ReservationRequest(
+                (), 0, input_tokens=estimate_tokens(ANSWER), output_tokens=MAX_TOKENS
+            ),
             written=recorder.events,
             complete=end.status == "completed" and not attempt.parser.counted_early,
         )

@@ -272,7 +272,7 @@ class EventBuilder:
         shown = make_call_id(block) if known else call.id
         state.calls.ids.add(call.id)
         state.calls.by_block[block] = call
-        self._events.append(ToolCallStart(block, shown, call.name, choice, raw))
+        self._events.append(ToolCallStart(block, shown, name=call.name, choice=choice, raw=raw))
 
     def end_tool_call(self, choice: int, block: int | None) -> None:
         """End the tool call of a block, for formats that mark the end of the arguments."""
@@ -312,7 +312,7 @@ class EventBuilder:
         """Add an image, or a piece of a sound; return the block, which the pieces share."""
         if block is None:
             block = self._number()
-        self._events.append(Media(block, media_type, url, data, choice))
+        self._events.append(Media(block, media_type, url=url, data=data, choice=choice))
         return block
 
     def source(
@@ -384,7 +384,9 @@ class EventBuilder:
             return
         self._filters[scope, choice] = categories
         self._wait_for_answer(size(categories))
-        self._events.append(ContentFilter(scope, clean(categories), filtered, choice))
+        self._events.append(
+            ContentFilter(scope, clean(categories), filtered=filtered, choice=choice)
+        )
 
     def notice(self, code: str, message: str) -> None:
         self._wait_for_answer(len(message))
@@ -434,7 +436,7 @@ class EventBuilder:
         if status == "cancelled":
             fallback = "cancelled"
         first = next(iter(reasons.values()), None)
-        self._events.append(StreamEnd(status, first or fallback, self.counts, error))
+        self._events.append(StreamEnd(status, first or fallback, usage=self.counts, error=error))
         self.ended = True
 
     def _choice(self, index: int) -> Choice:
@@ -490,7 +492,9 @@ class EventBuilder:
             else:
                 self._end_call(index, call, whole=reason is not None)
         if reason is not None:
-            end = ChoiceEnd(reason, state.raw, state.stop_sequence, index, state.more)
+            end = ChoiceEnd(
+                reason, state.raw, stop_sequence=state.stop_sequence, choice=index, raw=state.more
+            )
             self._events.append(end)
 
     def _end_call(self, choice: int, call: Call, *, whole: bool) -> None:

@@ -114,7 +114,9 @@ def state_from(packed: bytes | None) -> AccountState:
         return AccountState()
     numbers = [int(number) for (number,) in iter_unpack("<d", packed)]
     minute = {numbers[at]: (numbers[at + 1], numbers[at + 2]) for at in range(15, len(numbers), 3)}
-    return AccountState(numbers[0], Period(*numbers[1:8]), Period(*numbers[8:15]), minute)
+    return AccountState(
+        numbers[0], Period(*numbers[1:8]), month=Period(*numbers[8:15]), spans=minute
+    )
 
 
 async def hold_of(link: Link, stream: str) -> Hold | None:

@@ -73,12 +73,12 @@ ABANDONED = 10_000
 NEVER_BEGAN = StreamEnd(
     "failed",
     "error",
-    None,
-    ErrorInfo(
+    usage=None,
+    error=ErrorInfo(
         "overloaded",
         "the event log could not be reached as the stream began; try again",
-        CODES["overloaded"].retryable,
-        2,
+        retryable=CODES["overloaded"].retryable,
+        retry_after_s=2,
     ),
     ended_by="relay",
 )

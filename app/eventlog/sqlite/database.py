@@ -67,7 +67,11 @@ class Row(NamedTuple):
 
     def state(self) -> LogState:
         return LogState(
-            self.last, self.ended_at is not None, self.started_at, self.ended_at, owner=self.owner
+            self.last,
+            self.ended_at is not None,
+            started_at=self.started_at,
+            ended_at=self.ended_at,
+            owner=self.owner,
         )
 
 

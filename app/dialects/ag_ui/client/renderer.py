@@ -102,7 +102,9 @@ class Renderer:
                 return _start_reasoning(self._messages[event.block])
             case ReasoningEnd():
                 opaque = self._opaque.pop(event.block, None)
-                signatures = SignatureFields(event.signature, event.encrypted, event.format, opaque)
+                signatures = SignatureFields(
+                    event.signature, event.encrypted, format=event.format, opaque=opaque
+                )
                 return _end_reasoning(self._messages.pop(event.block), signatures)
             case ToolCallStart():
                 return (self._start_call(event),)

@@ -162,7 +162,11 @@ class History:
                 parts.append(part)
         call = unpack_id(result.tool_use_id)
         mark = parse_mark(result.cache_control)
-        self.messages.append(ToolMessage(_simplify(parts), call, result.is_error or None, mark))
+        self.messages.append(
+            ToolMessage(
+                _simplify(parts), call, is_error=result.is_error or None, cache_control=mark
+            )
+        )
         return files
 
     def _parts(self, content: Content, *, path: str) -> list[UserPart]:
@@ -284,7 +288,11 @@ def _think(block: _Thinking) -> list[AssistantPart]:
     if packed == UNSIGNED and not block.thinking:
         return []
     if packed is not None:
-        return [ReasoningPart(block.thinking, packed.signature, packed.encrypted, packed.format)]
+        return [
+            ReasoningPart(
+                block.thinking, packed.signature, encrypted=packed.encrypted, format=packed.format
+            )
+        ]
     if not block.signature:
         return [ReasoningPart(block.thinking)] if block.thinking else []
     if not block.thinking:

@@ -159,11 +159,11 @@ def parse_request(data: bytes, *, betas: str = "") -> ParsedRequest:
     client_body = ClientBody(
         NAME,
         {name: value for name, value in fields.items() if name not in _RELAYS_OWN},
-        _headers(betas),
-        tuple(beyond),
-        tuple(ignored),
-        tuple(foreign),
-        tuple(history.shortened),
+        headers=_headers(betas),
+        beyond=tuple(beyond),
+        ignored=tuple(ignored),
+        foreign=tuple(foreign),
+        shortened=tuple(history.shortened),
     )
     chat = TranslatedRequest(
         history.messages,

@@ -185,4 +185,4 @@ def _read(source: dict[str, Any]) -> _Source:
     url, title = text_or_none(source.get("uri")), text_or_none(source.get("title"))
     names = (source.get(key) for key in ("documentName", "fileSearchStore"))
     document = next(filter(None, map(text_or_none, names)), None if url else title)
-    return _Source(url, document, title, text_or_none(source.get("text")))
+    return _Source(url, document, title=title, cited_text=text_or_none(source.get("text")))

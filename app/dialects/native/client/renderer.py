@@ -187,7 +187,16 @@ def render_result(
     last: int | None = None,
 ) -> Result:
     """Fold the events of a stream into one object; `last` is the number of the last one."""
-    result = Result(stream, "running", "", 0, event_id(stream, 0), "", [], [])
+    result = Result(
+        stream,
+        "running",
+        model="",
+        created=0,
+        last_event_id=event_id(stream, 0),
+        text="",
+        blocks=[],
+        choices=[],
+    )
     blocks: dict[int, Any] = {}
     pieces: dict[int, list[str]] = {}
     count = 0
@@ -205,7 +214,12 @@ def render_result(
                 result.blocks.append(blocks[event.block])
             case ToolCallStart():
                 blocks[event.block] = ToolCallBlock(
-                    "tool_call", event.block, event.id, event.name, "", choice=event.choice
+                    "tool_call",
+                    event.block,
+                    id=event.id,
+                    name=event.name,
+                    arguments="",
+                    choice=event.choice,
                 )
                 pieces[event.block] = []
                 result.blocks.append(blocks[event.block])

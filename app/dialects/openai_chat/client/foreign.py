@@ -113,7 +113,7 @@ class _Translation:
             if len(self._labels[CUSTOM]) > MAX_CUSTOM:
                 message = f"tools: the names of custom tools exceed {MAX_CUSTOM} characters"
                 raise RequestError("invalid_request", message)
-        return Foreign(fields, extras, tuple(self._left_out), self._labels)
+        return Foreign(fields, extras, left_out=tuple(self._left_out), labels=self._labels)
 
     def _leave_out(self, path: str, value: object) -> None:
         """Record the path of a dropped field, unless its value is empty."""

@@ -59,7 +59,7 @@ class DeltaBuilder:
                 finish = "stop"
             logprobs = self._logprobs(chat.choice, chat.logprobs) if chat.logprobs else None
             if text or finish or logprobs:
-                yield Delta(chat.choice, text, finish, logprobs)
+                yield Delta(chat.choice, text, finish_reason=finish, logprobs=logprobs)
 
     def _logprobs(self, choice: int, logprobs: dict[str, Any]) -> dict[str, Any]:
         """Return the legacy form of log probabilities: a list per kind of value."""

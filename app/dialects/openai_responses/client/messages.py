@@ -370,7 +370,9 @@ class Conversation:
         last = texts.pop() if texts else ""
         self._parts += [ReasoningPart(text) for text in texts]
         if last or packed.signature or packed.encrypted:
-            part = ReasoningPart(last, packed.signature, packed.encrypted, packed.format)
+            part = ReasoningPart(
+                last, packed.signature, encrypted=packed.encrypted, format=packed.format
+            )
             self._parts.append(part)
 
     def _take_compaction(self, item: CompactionItem, *, path: str) -> None:

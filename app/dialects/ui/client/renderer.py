@@ -155,8 +155,8 @@ class Renderer:
                 signatures = SignatureFields(
                     event.signature,
                     event.encrypted,
-                    event.format,
-                    self._open.pop(event.block) or None,
+                    format=event.format,
+                    opaque=self._open.pop(event.block) or None,
                 )
                 return (
                     {"type": "reasoning-end", "id": f"r{event.block}", **_metadata(signatures)},
