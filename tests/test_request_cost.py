@@ -1,7 +1,7 @@
-"""How much is done for one short request, counted and not timed: a guard against slow growth.
+"""How much is done for a short request and a resume, counted and not timed.
 
-Calls of functions under `app/` count, from the client's first byte until `stream.end` has
-reached it. A coroutine or generator counts once, when it begins: how often it is resumed is the
+A guard against slow growth. Calls of functions under `app/` count, from the client's first byte
+until `stream.end` has reached it. A coroutine or generator counts once, when it begins: how often it is resumed is the
 affair of the loop. The request before the counted one has filled the caches.
 """
 
@@ -9,6 +9,8 @@ import asyncio
 import dis
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
@@ -23,11 +25,17 @@ APP = str(Path(app.__file__).parent) + "/"
 TESTING = APP + "testing/"
 REPLY = chunked_head().data + chunk(text("Hello") + FINISH + DONE).data + b"0\r\n\r\n"
 
-FILES = 48
-"""Most files under `app/` that are entered before the provider is called: 47 when this was written,
+RESUME = b"GET /v1/streams/%b/events HTTP/1.1\r\nhost: localhost\r\nlast-event-id: %b.3\r\n\r\n"
+
+FILES = 47
+"""Most files under `app/` that are entered before the provider is called: 46 when this was written,
 and a timer or a slow client may add one."""
-CALLS = 600
-"""Most calls of functions in them for the whole request: 592 when this was written."""
+CALLS = 585
+"""Most calls of functions in them for the whole request: 576 when this was written."""
+
+
+RESUME_CALLS = 135
+"""Most calls to send the last events of an ended stream: 130 when this was written."""
 
 
 class Cost(NamedTuple):
@@ -43,7 +51,9 @@ def _find_start(code: CodeType) -> int:
     return next(step.offset for step in dis.get_instructions(code) if step.opname == "RESUME")
 
 
-async def count_request() -> Cost:
+@contextmanager
+def counted() -> Iterator[Counter[CodeType]]:
+    """Count the calls of functions under `app/`."""
     calls: Counter[CodeType] = Counter()
 
     def profile(frame: FrameType, event: str, _: object) -> None:
@@ -54,20 +64,38 @@ async def count_request() -> Cost:
         if frame.f_lasti == _find_start(code):
             calls[code] += 1
 
+    sys.setprofile(profile)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(None)
+
+
+async def count_request() -> Cost:
     async with open_upstream() as upstream, serve_relay(upstream) as relay:  # type: ignore[arg-type]
         await _ask(relay.port, upstream)
         await cut_off(relay, others=0)
         client = await Client.open(relay.port, b"")
-        sys.setprofile(profile)
-        try:
+        with counted() as calls:
             client.writer.write(POST)
             source = await upstream.ready.get()
             before = calls.copy()
             await _finish(client, source)
-        finally:
-            sys.setprofile(None)
         client.writer.close()
     return Cost(before, calls)
+
+
+async def count_resume() -> Counter[CodeType]:
+    async with open_upstream() as upstream, serve_relay(upstream) as relay:  # type: ignore[arg-type]
+        client = await Client.open(relay.port, POST)
+        stream = await _finish(client, await upstream.ready.get())
+        for _ in range(2):  # the first one fills the caches
+            with counted() as calls:
+                client.writer.write(RESUME % (stream, stream))
+                await client.reader.readuntil(b"stream.end")
+                await client.reader.readuntil(b"0\r\n\r\n")
+        client.writer.close()
+    return calls
 
 
 async def _ask(port: int, upstream: Lockstep) -> None:
@@ -76,11 +104,13 @@ async def _ask(port: int, upstream: Lockstep) -> None:
     client.writer.close()
 
 
-async def _finish(client: Client, source: asyncio.StreamWriter) -> None:
+async def _finish(client: Client, source: asyncio.StreamWriter) -> bytes:
+    """End the answer, and return the id of its stream."""
     source.write(REPLY)
-    await client.reader.readuntil(b"stream.end")
+    read = await client.reader.readuntil(b"stream.end")
     await client.reader.readuntil(b"0\r\n\r\n")
     source.close()
+    return read.partition(b"stream-id: ")[2].partition(b"\r\n")[0]
 
 
 def show(calls: Counter[CodeType], most: int = 60) -> str:
@@ -110,3 +140,9 @@ async def test_a_request_enters_few_files_before_the_provider_is_called() -> Non
 
     files = {code.co_filename for code in cost.before}
     assert 20 < len(files) <= FILES, f"{len(files)} files\n{show_files(cost.before)}"
+
+
+async def test_a_resume_takes_few_calls() -> None:
+    calls = await count_resume()
+
+    assert 40 < calls.total() <= RESUME_CALLS, f"{calls.total()} calls\n{show(calls)}"

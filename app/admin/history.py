@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable, Container
 from typing import Any
 
+import msgspec
+
 from ..errors import CODES, RelayError
 from ..eventlog.stream_ended import StreamEnded
 from ..telemetry.observer import AttemptFailed, Observer, Refused
@@ -49,8 +51,8 @@ class History(Observer):
         self._wall = wall
         self._counts: dict[Trouble, dict[str, Minutes]] = {"refused": {}, "failed": {}}
         self.last: deque[LastTrouble] = deque(maxlen=MAX_LAST)
-        self.recent: deque[EndedStream] = deque(maxlen=MAX_LAST)
-        """The newest last."""
+        self._recent: deque[tuple[float, StreamEnded]] = deque(maxlen=MAX_LAST)
+        """When each ended, in unix seconds; the newest last."""
         self._errors: dict[str, LastError] = {}
 
     def rename(self, names: Container[str], targets: Container[str]) -> None:
@@ -91,26 +93,36 @@ class History(Observer):
 
     def ended(self, ended: StreamEnded) -> None:
         info, end = ended.info, ended.end
-        fields = describe_stream(info)
-        self.recent.append(
-            EndedStream(
-                **fields,
-                target=cut(ended.target) if ended.target else None,
-                output_tokens=end.usage.output_tokens if end.usage else None,
-                cost=end.cost,
-                ended_at=self._wall(),
-                status=end.status,
-                code=end.error.code if end.error else None,
-                duration_s=round(ended.duration_s, 3),
-            )
-        )
+        if ended.content or ended.traced_content:  # may be large, and is not shown
+            ended = msgspec.structs.replace(ended, content=b"", traced_content=b"")
+        self._recent.append((self._wall(), ended))
         if end.error is not None and end.status in FAILED:
             error = RelayError.of(end.error)
             self._note_error(ended.target, error)
-            request_id, owner = fields["request_id"], fields["owner"]
             self._note(
-                "failed", error, info.route, request_id=request_id, owner=owner, stream=info.id
+                "failed",
+                error,
+                info.route,
+                request_id=cut(info.request_id),
+                owner=cut(info.owner),
+                stream=info.id,
             )
+
+    def list_recent(self) -> list[EndedStream]:
+        """Return the newest ended streams, the newest first."""
+        return [
+            EndedStream(
+                **describe_stream(ended.info),
+                target=cut(ended.target) if ended.target else None,
+                output_tokens=ended.end.usage.output_tokens if ended.end.usage else None,
+                cost=ended.end.cost,
+                ended_at=at,
+                status=ended.end.status,
+                code=ended.end.error.code if ended.end.error else None,
+                duration_s=round(ended.duration_s, 3),
+            )
+            for at, ended in reversed(self._recent)
+        ]
 
     def _note(self, kind: Trouble, error: RelayError, model: str, **fields: Any) -> None:
         """Count an error, and store it."""

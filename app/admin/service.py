@@ -262,7 +262,7 @@ class AdminService:
             targets=[self._health(name) for name in self._routes],
             counts=history.counts(),
             last=list(reversed(history.last)),
-            recent=list(reversed(history.recent)),
+            recent=history.list_recent(),
             rows_waiting=about.rows_waiting(),
         )
 

@@ -249,7 +249,7 @@ def test_only_what_failed_counts_as_failed():
         kept.ended(StreamEnded(info=record, end=end, target="openai/m", events=1, **times))
 
     (minutes,) = kept.counts()["failed"].values()
-    assert (2, 4, 2) == (sum(minutes.values()), len(kept.recent), len(kept.last))
+    assert (2, 4, 2) == (sum(minutes.values()), len(kept.list_recent()), len(kept.last))
     assert {"upstream_auth"} == {row.code for row in kept.last}
     blamed, unknown = kept.last_error("openai/m"), kept.last_error("made/up")
     assert (LastError(code="upstream_auth", at=NOW), None) == (blamed, unknown)

@@ -524,7 +524,7 @@ async def test_no_option_goes_round_a_limit(options):
         response = await relay.client.post("/v1/chat", json=asked)
         if "n" in options or "best_of" in options:
             assert 400 == response.status_code
-            assert "answers reserved; set `n`" in response.json()["detail"]
+            assert "reserved answers, 1; set `n`" in response.json()["detail"]
             assert not upstream.calls
             return
         (call,) = upstream.calls

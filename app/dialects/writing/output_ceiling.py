@@ -161,8 +161,8 @@ class _Bounds:
                 return value
             raise RequestError(
                 "invalid_request",
-                f"{path[:120]}: {str(value)[:40]!r} differs from the {self._choices} answers "
-                "reserved; set `n`",
+                f"{path[:120]}: {str(value)[:40]!r} differs from the number of reserved answers, "
+                f"{self._choices}; set `n`",
             )
         if plain in BUDGETS:
             return self._budget(plain, value, path=path)
