@@ -16,6 +16,22 @@ from .request import DemoRequest
 
 DROP_AFTER: Final = 40
 """Tokens of each choice that `demo-drop` sends before it loses the connection."""
+FACTS: Final = {
+    "context_length": 128_000,  # not enforced
+    "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},
+    "supported_parameters": (
+        "max_tokens",
+        "max_completion_tokens",
+        "n",
+        "response_format",
+        "seed",
+        "stop",
+        "tool_choice",
+        "tools",
+        "parallel_tool_calls",
+    ),
+}
+"""The facts of every model in the list, by which clients choose what they send."""
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
 _KEEP_ALIVE_EVERY: Final = 40.0
 _NEW_YEAR: Final = 1_767_225_600
@@ -60,7 +76,7 @@ def drops(request: DemoRequest) -> bool:
 
 def render_models() -> bytes:
     """Write the answer of `GET /v1/models`."""
-    row = {"object": "model", "created": _NEW_YEAR, "owned_by": "seseragi"}
+    row = {"object": "model", "created": _NEW_YEAR, "owned_by": "seseragi", **FACTS}
     data = [{"id": name, **row} for name in MODELS]
     return to_json({"object": "list", "data": data})
 
