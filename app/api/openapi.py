@@ -120,12 +120,20 @@ _OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         "List the input of a response", dialect=_OPENAI
     ),
     ("POST", "/v1/responses/{response_id}/cancel"): Operation("Stop a response", dialect=_OPENAI),
-    ("POST", "/v1/responses/compact"): Operation("Compact a conversation", dict, dialect=_OPENAI),
+    ("POST", "/v1/responses/compact"): Operation(
+        "Compact a conversation", CLIENT_FORMATS[_OPENAI].request_type, dialect=_OPENAI
+    ),
     ("POST", "/v1/responses/input_tokens"): Operation(
-        "Count the tokens of a request", dict, {"200": Counted}, dialect=_OPENAI
+        "Count the tokens of a request",
+        CLIENT_FORMATS[_OPENAI].request_type,
+        {"200": Counted},
+        dialect=_OPENAI,
     ),
     ("POST", "/v1/messages/count_tokens"): Operation(
-        "Count the tokens of a request", dict, {"200": Counted}, dialect="anthropic"
+        "Count the tokens of a request; `max_tokens` may be left out",
+        CLIENT_FORMATS["anthropic"].request_type,
+        {"200": Counted},
+        dialect="anthropic",
     ),
     ("GET", "/v1/ui/chat/{chat}/stream"): Operation(
         "Read the last stream of a chat",

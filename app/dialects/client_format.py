@@ -69,7 +69,7 @@ class NumberedWriter:
 
     def feed(self, event: Event) -> bytes:
         """Return the bytes of the next event's frames, which may be none."""
-        written = b""
+        written: list[bytes] = []
         for data, name in self._renderer.feed(event):
             self.count += 1
             number = self._skipped + self.count
@@ -77,15 +77,18 @@ class NumberedWriter:
                 continue
             if not data.isascii():
                 data = escape_line_ends(data)
-            written += b"%b%bdata: %b%b%d\n\n" % (
-                self._retry,
-                b"event: %b\n" % name.encode() if name else b"",
-                data,
-                self._id,
-                number,
+            written.append(
+                b"%b%bdata: %b%b%d\n\n"
+                % (
+                    self._retry,
+                    b"event: %b\n" % name.encode() if name else b"",
+                    data,
+                    self._id,
+                    number,
+                )
             )
             self._retry = b""
-        return written
+        return b"".join(written)
 
     def skip(self, count: int) -> None:
         """Skip `count` numbers: those of lost frames."""

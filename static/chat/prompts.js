@@ -6,16 +6,16 @@ import { byId, element } from '../dom.js';
 import { LANGUAGE } from './language.js';
 
 const ENGLISH = [
-  { model: 'demo', text: 'What can Seseragi do that a plain fetch cannot?' },
-  { model: 'demo', text: 'How do server-sent events work?' },
-  { model: 'demo-reasoning', text: 'A farmer, a wolf, a goat and a cabbage: how do they cross the river?' },
+  { model: 'demo', text: 'What is this, and what can I try?' },
+  { model: 'demo', text: 'これは何ですか。何を試せますか？' },
+  { model: 'demo-reasoning', text: 'Think first: how do I build a page with this?' },
   { model: 'demo-tools', text: 'What is the weather in Tokyo and Kyoto?' },
 ];
 
 const JAPANESE = [
-  { model: 'demo', text: 'ただの fetch と何が違いますか？' },
-  { model: 'demo', text: 'サーバー送信イベントはどのように動きますか？' },
-  { model: 'demo-reasoning', text: '農夫とオオカミとヤギとキャベツは、どうやって川を渡りますか？' },
+  { model: 'demo', text: 'これは何ですか。何を試せますか？' },
+  { model: 'demo', text: 'What is this, and what can I try?' },
+  { model: 'demo-reasoning', text: 'まず考えてください。これで画面を作るには？' },
   { model: 'demo-tools', text: '東京と京都の天気は？' },
 ];
 

@@ -182,7 +182,7 @@ async def test_node_clients_tell_the_right_error_and_try_once():
         EXPIRED: ("AuthenticationError", 401),
         NARROW: ("PermissionDeniedError", 403),
     }.items():
-        said = "may use" if status == 403 else "the credential "
+        said = "not allowed" if status == 403 else "the credential "
         for client, told in found[credential].items():
             if status == 403 and client in ("models", "anthropicModels"):
                 assert "answered" == told  # with those that it may use

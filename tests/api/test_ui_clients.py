@@ -144,7 +144,7 @@ async def test_stopped_answer_keeps_its_text(play):
 
 FAILURES: dict[str, tuple[list[Step], str]] = {
     "before the answer": ([head("429 Too Many"), send("{}")], "rate limit"),
-    "in the answer": ([head(), send(said("a"))], "before it was complete"),
+    "in the answer": ([head(), send(said("a"))], "ended its answer early"),
 }
 
 

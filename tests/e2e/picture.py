@@ -18,7 +18,7 @@ from tests.needs import program
 from tests.serving import serve_relay
 
 PICTURE = Path(__file__).parents[2] / "docs" / "page.png"
-PROMPT = "What can Seseragi do that a plain fetch cannot?"
+PROMPT = "What is this, and what can I try?"
 SIZE = (1200, 720)
 SHARPNESS = 1.5  # more makes a file that is too large for a README
 CUT_AT = 52

@@ -403,7 +403,7 @@ async def test_api_is_shown_as_a_page_whose_commands_run(page):
             assert 0 == process.returncode, (command, told)
         chat = docs.locator("#postV1Chat")
         assert "messages list of" in await chat.inner_text()
-        await chat.locator("summary:has-text('ChatRequestUserMessage')").first.click()
+        await chat.locator("summary:has-text('UserMessage')").first.click()
         await chat.locator(".fields .fields code:has-text('cache_control')").first.wait_for()
         await check_accessible(docs)
 

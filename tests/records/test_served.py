@@ -232,7 +232,7 @@ def show(url: str) -> "subprocess.CompletedProcess[str]":
 def test_command_records_and_shows(tmp_path):
     url = f"sqlite:///{tmp_path}/records.db"
     missing = show(url)
-    assert f"seseragi: records: there is no file '{tmp_path}/records.db' yet\n" == missing.stderr
+    assert f"seseragi: records: no file '{tmp_path}/records.db' yet\n" == missing.stderr
     assert (2, "") == (missing.returncode, missing.stdout)
     with running("--records", url, cwd=tmp_path) as (process, address):
         with ask(address, b'{"max_tokens":9,"messages":[{"role":"user","content":"hi"}]}') as reply:
