@@ -1,4 +1,4 @@
-"""The one ASGI layer: everything that requests of all routes have in common.
+"""The ASGI layer of all routes: everything that their requests have in common.
 
 It sets the request id, applies the guard, CORS and authentication, calls the endpoint, answers what
 that raises, and adds the common headers. Nothing here reads a body, except to discard it under
@@ -242,12 +242,12 @@ class RequestMiddleware:
         match error:
             case RelayError():
                 principal: Principal | None = request.scope.get(PRINCIPAL)
+                headers = None
                 if principal is None:
-                    return problems.on_relay_error(
-                        request, error, headers=challenge(error, request.scope)
-                    )
-                self._on_refused(request, principal, error)
-                return problems.on_relay_error(request, error)
+                    headers = challenge(error, request.scope)
+                else:
+                    self._on_refused(request, principal, error)
+                return problems.on_relay_error(request, error, headers=headers)
             case HTTPException():
                 return problems.on_http_error(request, error)
             case _:

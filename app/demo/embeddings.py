@@ -20,7 +20,6 @@ from .request import ApiError
 from .wire import Step
 
 MODEL: Final = "demo-embedding"
-ABOUT: Final = "Turns texts into vectors, for `POST /v1/embeddings`"
 
 DIMENSIONS: Final = 256
 MAX_TEXTS: Final = 1_000

@@ -295,18 +295,6 @@ def read_wait(headers: Mapping[str, str], *, limited: bool, now: float) -> float
     return _wait(headers, limited=limited, now=now if date is None else date)
 
 
-def parse_message(body: bytes) -> str:
-    """Parse the message of an error reply, for the operator: one line without secrets.
-
-    "" if there is none, as in an HTML page.
-    """
-    text = body.decode(errors="replace").strip()
-    try:
-        return _scrub(_text(decode(text)))
-    except ValueError:
-        return "" if text.startswith("<") else _scrub(text)
-
-
 def parse_error(document: object, *, upstream: str) -> UpstreamError:
     """Parse an error inside a stream: a text, or an object with or without an outer one."""
     code = _classify(document, status=None, words=[])
