@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any, NoReturn
 
 import structlog
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..api.operator import OperatorPaths
+from ..api.guard import OPERATOR
 from ..composition import build_metrics, build_observers, build_tracing, prepare_log
 from ..eventlog import LogUnusable
 from ..relay import Relay
@@ -80,12 +80,16 @@ def build_server(
 def _build_operator_server(relay: Relay) -> Server:
     """Build the HTTP server of the operator port, which has connections of its own."""
 
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        scope[OPERATOR] = True
+        await relay.app(scope, receive, send)
+
     async def drain() -> None:
         """Nothing: the main server decides when both end."""
 
     return _build_server(
         relay.settings,
-        OperatorPaths(relay.app),
+        app,
         most=OPERATOR_CONNECTIONS,
         each=OPERATOR_CONNECTIONS,
         others_answer=lambda: False,

@@ -357,7 +357,7 @@ def test_operator_port_has_the_operators_paths_alone(tmp_path):
         lines = map(json.loads, process.stderr)
         url = next(line for line in lines if line["event"] == "listening")["operator_url"]
 
-        answers = {}
+        answers, headers = {}, {}
         for path in ("/metrics", "/healthz", "/readyz", "/admin", "/static/admin.js", "/",
                      "/v1/models", "/v1/chat", "/v1/streams/st_none/events"):  # fmt: skip
             try:
@@ -365,11 +365,15 @@ def test_operator_port_has_the_operators_paths_alone(tmp_path):
                     answers[path] = reply.read().decode()
             except urllib.error.HTTPError as refused:
                 answers[path] = f"{refused.code} {refused.read().decode()}"
+                headers[path] = refused.headers
     elsewhere = {path for path, answer in answers.items() if "not on the operator's port" in answer}
     assert {"/", "/v1/models", "/v1/chat"} == elsewhere
     assert {*elsewhere, "/v1/streams/st_none/events"} == {
         path for path, answer in answers.items() if answer.startswith("404 ")
     }
+    for path in elsewhere:
+        assert "nosniff" == headers[path]["x-content-type-options"]
+        assert headers[path]["x-request-id"].startswith("req_")
 
 
 @pytest.mark.proving
