@@ -34,7 +34,7 @@ from .event_stream import EventStream, first_read, read_from
 from .http_settings import HttpSettings
 from .problems import failure
 from .rate_limit_headers import rate_limit_headers
-from .request import last_event_id, principal_of, root_of, streams_of
+from .request import REQUEST_HEADERS, last_event_id, principal_of, root_of, streams_of
 
 OWN: Final = ("openai_responses", "anthropic")
 """Dialects with more than one endpoint, which have modules of their own."""
@@ -97,7 +97,7 @@ class Generation:
 
     async def _post(self, request: Request) -> Response:
         cursor, key = last_event_id(request), _idempotency_key(request)
-        origin = source_of(request.scope.get("client"), request.scope["headers"])
+        origin = source_of(request.scope.get("client"), request.scope[REQUEST_HEADERS])
         streams = streams_of(self._hub, request)
         if cursor is not None:
             with self._hub.admission.receive(origin.address) as memory:

@@ -27,9 +27,9 @@ from . import problems
 from .authentication import Authentication, challenge
 from .client_connection import connection_of
 from .guard import Guard
-from .request import PRINCIPAL, path_of, root_of
+from .request import PRINCIPAL, path_of, read_headers, root_of
 
-PAGES_OWN = b"content-security-policy"
+CONTENT_SECURITY_POLICY = b"content-security-policy"
 SECURITY = (
     (b"x-content-type-options", b"nosniff"),
     # CORS overrides this for requests that use it, as by fetch, EventSource and import.
@@ -37,16 +37,19 @@ SECURITY = (
     (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
 )
-NO_PAGE = (*SECURITY, (PAGES_OWN, b"default-src 'none'; frame-ancestors 'none'"))
+NON_HTML_SECURITY = (
+    *SECURITY,
+    (CONTENT_SECURITY_POLICY, b"default-src 'none'; frame-ancestors 'none'"),
+)
 """Security headers for non-HTML responses."""
 
-NAME = b"x-request-id"
-ANTHROPICS = b"request-id"
+REQUEST_ID = b"x-request-id"
+ANTHROPIC_REQUEST_ID = b"request-id"
 """The request id for Anthropic's SDKs."""
-STREAM = b"stream-id"
-ORIGIN = b"origin"
+STREAM_ID = b"stream-id"
 VARY = b"vary"
-REQUEST_ID = re.compile(rb"[!-~]{1,128}")
+
+_VALID_ID = re.compile(rb"[!-~]{1,128}")
 
 MAX_UNREAD = 2**20
 """The most bytes of an unread body that are discarded before the answer."""
@@ -105,12 +108,12 @@ class Answer:
             self._on_answer(self._scope, message["status"])
         headers = message["headers"]
         known = dict(headers)
-        self.stream = known[STREAM].decode() if STREAM in known else None
+        self.stream = known[STREAM_ID].decode() if STREAM_ID in known else None
         message["headers"] = [
             *(_vary(headers, known) if self._varies else headers),
-            (NAME, self._request_id),
-            (ANTHROPICS, self._request_id),
-            *(SECURITY if PAGES_OWN in known else NO_PAGE),
+            (REQUEST_ID, self._request_id),
+            (ANTHROPIC_REQUEST_ID, self._request_id),
+            *(SECURITY if CONTENT_SECURITY_POLICY in known else NON_HTML_SECURITY),
         ]
 
 
@@ -161,9 +164,9 @@ Watch = Callable[[Scope, Answer], AbstractContextManager[None]]
 class RequestMiddleware:
     """The ASGI app of all routes.
 
-    The id of a request is the client's own if it sent a valid one. Every log line of the request,
-    and of the stream that it starts, has it. CORS is outside authentication, so that pages can
-    read its errors.
+    The id of a request is the client's own if it sent a valid one, else a new one. Every log line
+    of the request, and of the stream that it starts, has it. CORS is outside authentication, so
+    that pages can read its errors.
     """
 
     def __init__(
@@ -194,14 +197,17 @@ class RequestMiddleware:
                 await send({"type": "websocket.close", "code": 1008})
             return
         scope["root_path"] = root_of(scope)  # Starlette's router takes it as it is
-        request_id = _choose_id(scope["headers"])
+        headers = read_headers(scope)
+        request_id = headers.get(REQUEST_ID, (b"",))[0]
+        if _VALID_ID.fullmatch(request_id) is None:
+            request_id = b"req_" + secrets.token_hex(12).encode()
         scope["request_id"] = request_id.decode()
         # Each request has its own task, and tasks that it starts inherit this.
         structlog.contextvars.bind_contextvars(request_id=scope["request_id"])
         if connection_of(scope) is None:
             unread = UnreadBody(receive, send)
             receive, send = unread.receive, unread.send
-        has_origin = ORIGIN in dict(scope["headers"])
+        has_origin = b"origin" in headers
         scope[ANSWER] = answer = Answer(
             scope, send, request_id, varies=not has_origin, on_answer=self._on_answer
         )
@@ -272,13 +278,3 @@ def list_endpoints(routes: Sequence[BaseRoute]) -> dict[tuple[str, str], Endpoin
 
 async def _raise_not_found(scope: Scope, receive: Receive, send: Send) -> None:
     raise HTTPException(404)
-
-
-def _choose_id(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return the client's request id, or a new one."""
-    for name, value in headers:
-        if name == NAME:
-            if REQUEST_ID.fullmatch(value):
-                return value
-            break
-    return b"req_" + secrets.token_hex(12).encode()

@@ -1,5 +1,6 @@
 """One request as its handlers read it: path, query, cursor, caller, and the caller's streams."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, overload
 
 from starlette.requests import Request
@@ -14,6 +15,27 @@ if TYPE_CHECKING:
 
 PRINCIPAL: Final = "seseragi.principal"
 """The key in the scope of the principal; absent for public requests."""
+
+REQUEST_HEADERS: Final = "seseragi.headers"
+"""The key in the scope of the `Headers`."""
+
+CREDENTIALS: Final = frozenset((b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"))
+"""The headers of credentials: OpenAI's, Anthropic's, Azure's, Google's."""
+
+_READ: Final = CREDENTIALS | {b"x-request-id", b"host", b"origin", b"via", b"cdn-loop"}
+
+Headers = Mapping[bytes, tuple[bytes, ...]]
+"""The values of each header that the steps before an endpoint use."""
+
+
+def read_headers(scope: Scope) -> Headers:
+    """Read these headers, and store them in the scope for the later steps."""
+    found: dict[bytes, tuple[bytes, ...]] = {}
+    for name, value in scope["headers"]:
+        if name in _READ:
+            found[name] = (*found.get(name, ()), value)
+    scope[REQUEST_HEADERS] = found
+    return found
 
 
 def root_of(scope: Scope) -> str:

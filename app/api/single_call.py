@@ -15,7 +15,7 @@ from ..generation.via import source_of
 from .body import read_json
 from .client_connection import client_of
 from .http_settings import HttpSettings
-from .request import principal_of, streams_of
+from .request import REQUEST_HEADERS, principal_of, streams_of
 
 ESTIMATED: Final = "seseragi-estimated"
 """The header of an answer whose number of tokens nobody has counted."""
@@ -52,7 +52,7 @@ class SingleCall:
                 "Idempotency-Key: calls without a stream keep no answer to give again, and a "
                 "second one is billed again; leave the header out",
             )
-        origin = source_of(request.scope.get("client"), request.scope["headers"])
+        origin = source_of(request.scope.get("client"), request.scope[REQUEST_HEADERS])
         await streams_of(hub, request).admit(origin, key=None)
         with hub.admission.receive(origin.address) as memory:
             body = await read_json(

@@ -56,7 +56,8 @@ class Streams:
         uncounted = read_query(request, "uncounted") is not None
         if uncounted:
             check_admin(request, "uncounted: requires")
-        given = [last_event_id(request), *(read_query(request, name) for name in CURSORS)]
+        names = [name for name in CURSORS if name in request.query_params]
+        given = [last_event_id(request), *(read_query(request, name) for name in names)]
         # The newest: a client that reconnects may still have its first cursor in the URL.
         after = max((_cursor(text, client_format, stream) for text in given if text), default=None)
         if start is not None and client_format.letter:
