@@ -27,20 +27,17 @@ from ..eventlog import LogState
 from ..events import Event, StreamStart
 from ..generation.admission import address_of
 from ..generation.cassette_recorder import READ_S, follow, tape_so_far, too_large
-from ..generation.hub import Hub
 from ..generation.readers import Reader
 from ..requests import Body
-from .body import read_options
 from .client_connection import connection_of
-from .http_settings import HttpSettings
-from .request import streams_of
+from .endpoints import Endpoints, HttpParts
 
 EXAMPLE: Final = '{"follow": true}'
 MEDIA_TYPE: Final = "application/jsonl"
 
 
-class CassetteOptions(Body, frozen=True):
-    """The options of a cassette."""
+class CassetteRequest(Body, frozen=True):
+    """The options of a download."""
 
     follow: bool | None = None
     """Whether to wait for the end of a running stream, and to measure its times."""
@@ -48,24 +45,18 @@ class CassetteOptions(Body, frozen=True):
 
 log = structlog.get_logger("seseragi.cassettes")
 
-_options = msgspec.json.Decoder(CassetteOptions)
+_options = msgspec.json.Decoder(CassetteRequest)
 
 
-class CassetteDownload:
+class CassetteDownload(Endpoints):
     """The endpoint that returns cassettes."""
-
-    def __init__(self, hub: Hub, http_settings: HttpSettings) -> None:
-        self._hub = hub
-        self._http_settings = http_settings
 
     async def post(self, request: Request) -> Response:
         """Return a stream of the caller's as a cassette."""
-        streams = streams_of(self._hub, request)
+        streams = self._streams_of(request)
         stream = await streams.get(request.path_params["stream"], after=0)
         record = await stream.info()
-        options = await read_options(
-            request, self._hub, http_settings=self._http_settings, decoder=_options, example=EXAMPLE
-        )
+        options = await self._read_options(request, _options, example=EXAMPLE)
         state = stream.state
         events = await stream.events()
         model = next((one.model for one in events if isinstance(one, StreamStart)), record.route)
@@ -94,6 +85,7 @@ class _Following(StreamingResponse):
         self,
         reader: Reader,
         head: CassetteHead,
+        *,
         events: Sequence[Event],
         state: LogState,
         headers: Mapping[str, str],
@@ -137,11 +129,7 @@ def _headers(model: str) -> dict[str, str]:
     return {"cache-control": "no-store", "content-disposition": f'attachment; filename="{name}"'}
 
 
-def routes(hub: Hub, http_settings: HttpSettings) -> list[Route]:
+def routes(parts: HttpParts) -> list[Route]:
     return [
-        Route(
-            "/v1/streams/{stream}/cassette",
-            CassetteDownload(hub, http_settings).post,
-            methods=["POST"],
-        )
+        Route("/v1/streams/{stream}/cassette", CassetteDownload(parts).post, methods=["POST"]),
     ]

@@ -76,7 +76,6 @@ class EventStream(Response):
         self.background = None
         self.raw_headers = [
             *HEADERS,
-            (b"stream-id", reader.stream.encode()),
             *((name.encode(), value.encode()) for name, value in headers.items()),
         ]
         self._reader = reader
@@ -344,7 +343,7 @@ async def read_from(
         reader,
         writer,
         http_settings=http_settings,
-        headers=client_format.headers,
+        headers={"stream-id": reader.stream, **client_format.headers},
         breaks_off=client_format.breaks_off,
         snapshot=snapshot,
         begun=begun,

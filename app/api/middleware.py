@@ -16,7 +16,7 @@ from typing import Final
 
 import structlog
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -241,7 +241,7 @@ class RequestMiddleware:
                 raise
             response = self._answer_error(request, error)
             await response(scope, receive, send)
-            if not isinstance(error, RelayError | HTTPException):
+            if not isinstance(error, RelayError | HTTPException | ClientDisconnect):
                 raise  # so that the server logs it
 
     def _answer_error(self, request: Request, error: Exception) -> Response:
@@ -256,6 +256,8 @@ class RequestMiddleware:
                 return problems.on_relay_error(request, error, headers=headers)
             case HTTPException():
                 return problems.on_http_error(request, error)
+            case ClientDisconnect():
+                return Response(status_code=499)  # nginx's, which only logs show
             case _:
                 return problems.on_bug(request)
 

@@ -24,13 +24,13 @@ from ..dialects.native.client.renderer import Result
 from ..events import Event
 from ..ledger.report import Report
 from .admin import TargetCommand
-from .cassettes import CassetteOptions
+from .cassettes import CassetteRequest
 from .client_secrets import ClientSecret, SecretOptions
-from .counting import Counted
+from .counting import TokenCount
 from .generation import Accepted
 from .health import ProcessStatus
 from .request_echo import Echo
-from .share import Link, ShareOptions
+from .share import ShareLink, ShareOptions
 from .streams import CURSORS
 from .usage import MAX_NAME
 
@@ -102,11 +102,11 @@ _OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         "Stop a stream", answers={"202": Result}, query=("token",)
     ),
     ("POST", "/v1/streams/{stream}/share"): Operation(
-        "Create a link to a stream", ShareOptions, {"200": Link}
+        "Create a link to a stream", ShareOptions, {"200": ShareLink}
     ),
     ("POST", "/v1/streams/{stream}/cassette"): Operation(
         "Save a stream as a file",
-        CassetteOptions,
+        CassetteRequest,
         {
             "200": _text(
                 "application/jsonl",
@@ -126,13 +126,13 @@ _OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("POST", "/v1/responses/input_tokens"): Operation(
         "Count the tokens of a request",
         CLIENT_FORMATS[_OPENAI].request_type,
-        {"200": Counted},
+        {"200": TokenCount},
         dialect=_OPENAI,
     ),
     ("POST", "/v1/messages/count_tokens"): Operation(
         "Count the tokens of a request; `max_tokens` may be left out",
         CLIENT_FORMATS["anthropic"].request_type,
-        {"200": Counted},
+        {"200": TokenCount},
         dialect="anthropic",
     ),
     ("GET", "/v1/ui/chat/{chat}/stream"): Operation(

@@ -1,17 +1,13 @@
-"""One request as its handlers read it: path, query, cursor, caller, and the caller's streams."""
+"""One request as its handlers read it: path, query, headers, cursor and caller."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, overload
+from typing import Final, overload
 
 from starlette.requests import Request
 from starlette.types import Scope
 
 from ..errors import RequestError
 from ..identity.principal import ANYONE, Principal
-
-if TYPE_CHECKING:
-    from ..generation.hub import Hub
-    from ..generation.owned_streams import OwnedStreams
 
 PRINCIPAL: Final = "seseragi.principal"
 """The key in the scope of the principal; absent for public requests."""
@@ -102,9 +98,3 @@ def check_admin(request: Request, what: str) -> None:
             "with the role 'admin'",
         )
     raise RequestError("forbidden", f"{what} a key with the role 'admin'")
-
-
-def streams_of(hub: "Hub", request: Request) -> "OwnedStreams":
-    """Return the streams of the caller: the only way from a route to a stream."""
-    principal: Principal = request.scope[PRINCIPAL]
-    return hub.streams_of(principal, request_id=request.scope.get("request_id", ""))

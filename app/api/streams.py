@@ -13,12 +13,10 @@ from ..dialects.client_formats import CLIENT_FORMATS
 from ..dialects.native.client.renderer import Timings, render_result
 from ..errors import RequestError, ServiceError
 from ..events import StreamEnd
-from ..generation.admission import address_of
-from ..generation.hub import Hub
 from ..generation.owned_streams import OwnedStream
-from .event_stream import first_read, read_from
-from .http_settings import HttpSettings
-from .request import check_admin, last_event_id, read_query, streams_of
+from .endpoints import Endpoints, HttpParts
+from .event_stream import first_read
+from .request import check_admin, last_event_id, read_query
 
 CURSORS: Final = (
     "after",
@@ -34,12 +32,8 @@ NO_STORE: Final = {"cache-control": "no-store"}
 """No cache may store an answer; clients may store it with its tag themselves."""
 
 
-class Streams:
+class Streams(Endpoints):
     """The endpoints of streams."""
-
-    def __init__(self, hub: Hub, http_settings: HttpSettings) -> None:
-        self._hub = hub
-        self._http_settings = http_settings
 
     async def events(self, request: Request) -> Response:
         """Send the events after the cursor: replayed, live, or both."""
@@ -63,17 +57,13 @@ class Streams:
         if start is not None and client_format.letter:
             raise RequestError("invalid_request", "from=snapshot is for the native format only")
         try:
-            address = address_of(request.scope.get("client"))
-            read_after = first_read(client_format, after or 0)
-            found = await streams_of(self._hub, request).get(stream, after=read_after)
-            reader = found.attach(address, counted=not uncounted).reader
-            # A reader with a cursor has received its snapshot.
-            return await read_from(
-                reader,
+            return await self._read_stream(
+                request,
+                await self._find(request, after=first_read(client_format, after or 0)),
                 client_format,
-                after or 0,
-                http_settings=self._http_settings,
-                retry_ms=self._http_settings.retry(spread=self._hub.shutdown.draining),
+                after=after or 0,
+                counted=not uncounted,
+                # A reader with a cursor has received its snapshot.
                 snapshot=start is not None and after is None,
                 suffix=suffix is not None,
             )
@@ -113,7 +103,7 @@ class Streams:
         return Response(status_code=204, headers=NO_STORE)
 
     async def _find(self, request: Request, *, after: int | None = None) -> OwnedStream:
-        streams = streams_of(self._hub, request)
+        streams = self._streams_of(request)
         return await streams.get(request.path_params["stream"], after=after)
 
 
@@ -146,8 +136,8 @@ def _cursor(text: str, client_format: ClientFormat, stream: str) -> int:
     return number
 
 
-def routes(hub: Hub, http_settings: HttpSettings) -> list[Route]:
-    streams = Streams(hub, http_settings)
+def routes(parts: HttpParts) -> list[Route]:
+    streams = Streams(parts)
     return [
         Route("/v1/streams/{stream}/events", streams.events, methods=["GET"]),
         Route("/v1/streams/{stream}", streams.show, methods=["GET"]),

@@ -12,7 +12,7 @@ from ..identity.principal import check_may
 from ..identity.tokens import Tokens
 from ..ledger.accounts import Account
 from ..ledger.limits import UNLIMITED
-from .body import document
+from .endpoints import document
 from .request import principal_of, read_query
 
 MAX_NAME: Final = 256
