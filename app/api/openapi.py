@@ -24,7 +24,6 @@ from ..dialects.native.client.renderer import Result
 from ..events import Event
 from ..ledger.report import Report
 from .admin import TargetCommand
-from .cassettes import CassetteRequest
 from .client_secrets import ClientSecret, SecretOptions
 from .counting import TokenCount
 from .generation import Accepted
@@ -106,8 +105,7 @@ _OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     ("POST", "/v1/streams/{stream}/cassette"): Operation(
         "Save a stream as a file",
-        CassetteRequest,
-        {
+        answers={
             "200": _text(
                 "application/jsonl",
                 "JSON lines: the schema `CassetteHead`, then `{at, event}` for each event.",
