@@ -461,15 +461,6 @@ def test_models_that_a_budget_refuses_are_told_at_the_start(tmp_path, limits, mo
     assert ("a budget refuses" in line["event"]) == bool(models)
 
 
-@pytest.mark.proving
-def test_times_that_never_come_about_are_told_at_the_start(tmp_path):
-    _, line = start_with_files(tmp_path, 9999, 9999, SESERAGI_IDLE_TIMEOUT_S="600")
-
-    assert ("warning", ["idle_timeout_s = 600 > event_gap_timeout_s = 300"]) == (
-        *(line["level"], line["times"]),
-    )
-
-
 def test_version_and_help():
     version = run_here("--version", cwd=ROOT)
     shown = run_here("--help", cwd=ROOT)
