@@ -328,7 +328,7 @@ async def read_from(
             last = writer.last
             ended = ended or begun.end is not None
         if after > last or after // STRIDE != last // STRIDE:
-            raise _beyond(reader.stream, client_format, after, last, state)
+            raise _beyond(reader.stream, client_format, after=after, last=last, state=state)
     except BaseException:
         reader.leave()
         raise
@@ -351,7 +351,7 @@ async def read_from(
 
 
 def _beyond(
-    stream: str, client_format: ClientFormat, after: int, last: int, state: LogState
+    stream: str, client_format: ClientFormat, *, after: int, last: int, state: LogState
 ) -> RelayError:
     """Return the error for a cursor after the last known frame."""
     seen, latest = (frame_id(stream, client_format.letter, number) for number in (after, last))

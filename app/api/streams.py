@@ -120,7 +120,8 @@ async def _show(stream: OwnedStream) -> tuple[bytes, bool]:
 
 
 def _json(body: bytes, *, status_code: int = 200, **headers: str) -> Response:
-    return Response(body, status_code, {**NO_STORE, **headers}, "application/json")
+    all_headers = {**NO_STORE, **headers}
+    return Response(body, status_code, headers=all_headers, media_type="application/json")
 
 
 def _tags(request: Request) -> set[str]:

@@ -13,7 +13,7 @@ from ..addresses import write_url
 from ..composition import build_price_book, build_upstreams, open_cassettes
 from ..reload import Configuration, warn_of_limits
 from ..server.server import allow_files, bind
-from ..server.serving import MAX_CONNECTIONS, fail, run_workers, serve
+from ..server.serving import MAX_CONNECTIONS, Sockets, fail, run_workers, serve
 from ..settings import Settings, SettingsError
 from ..settings.access import Start, settle_identity, settle_signing_key
 from ..telemetry.logs import configure_logs
@@ -50,7 +50,7 @@ def start_relay(load: Callable[[], Settings], *, until: int | None) -> None:
     configuration = Configuration(load, loaded=loaded, start=start, settings=settings)
     announce = partial(_announce, upstreams, listener, operator, start)
     with listener, operator or contextlib.nullcontext():
-        serving = (configuration, listener, operator, lines)
+        serving = (configuration, Sockets(listener, operator), lines)
         if settings.workers == 1:
             serve(*serving, on_listening=announce, until=until)
         else:

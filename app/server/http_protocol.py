@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ..api.client_connection import CONNECTION
 from ..errors import RelayError, RequestError
+from .connection_limits import ConnectionLimits
 from .direct_writer import (
     CountingUnchunkedWriter,
     CountingWriter,
@@ -24,7 +25,6 @@ from .direct_writer import (
     UnchunkedWriter,
 )
 from .flow import Flow
-from .peers import Peers
 from .refusals import render_error, too_large, too_slow
 
 MAX_HEAD_BYTES = 128 * 1024
@@ -100,7 +100,7 @@ class Protocol(HttpToolsProtocol):
         *args: Any,
         send_timeout_s: float,
         min_reader_rate: float,
-        peers: Peers,
+        limits: ConnectionLimits,
         count_bytes: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -112,7 +112,7 @@ class Protocol(HttpToolsProtocol):
         )
         self._send_timeout_s = send_timeout_s
         self._min_reader_rate = min_reader_rate
-        self._peers = peers
+        self._limits = limits
 
     # The connection
 
@@ -143,9 +143,9 @@ class Protocol(HttpToolsProtocol):
         self._due = 0.0
         self._peer: str | None = None
         try:
-            self._peer = self._peers.enter(self.client[0] if self.client else None)
+            self._peer = self._limits.enter(self.client[0] if self.client else None)
         except RelayError as error:
-            if count := self._peers.refusals(self.loop.time()):
+            if count := self._limits.refusals(self.loop.time()):
                 log.warning("connections refused", count=count, latest=error.message)
             self._last = True
             transport.write(render_error(error))
@@ -154,7 +154,7 @@ class Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._peer is not None:
-            self._peers.leave(self._peer)
+            self._limits.leave(self._peer)
         if self._timer is not None:
             self._timer.cancel()
         self.flow.forget_reader()

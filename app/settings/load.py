@@ -30,7 +30,7 @@ _TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 _KUBERNETES = re.compile(rf"{PREFIX}(SERVICE_.*|PORT_\d+_.*)")
 
 
-class Sources(NamedTuple):
+class SettingsSources(NamedTuple):
     """The content of the file and the environment."""
 
     table: dict[str, Any]
@@ -106,13 +106,13 @@ def load_scalar(name: str, environ: Mapping[str, str], *, config: str | None = N
     return _convert(name, table[name], f"{where}{name}") if name in table else None
 
 
-def _read_sources(environ: Mapping[str, str], config: str | None) -> Sources:
+def _read_sources(environ: Mapping[str, str], config: str | None) -> SettingsSources:
     environ = {name: value for name, value in environ.items() if value.strip()}
     path = config or environ.get(CONFIG)
     if path is None and not Path(CONFIG_FILE).is_file():
-        return Sources({}, "", environ)
+        return SettingsSources({}, "", environ)
     path = path or CONFIG_FILE
-    return Sources(_read_file(path), f"{path}: ", environ)
+    return SettingsSources(_read_file(path), f"{path}: ", environ)
 
 
 def _read_file(path: str) -> dict[str, Any]:
