@@ -16,7 +16,6 @@ from tests.serving import (
     cut_off,
     events_of,
     read_messages,
-    serve_relay,
     serve_script,
     text_of,
     text_so_far,
@@ -338,16 +337,3 @@ async def test_ended_stream_has_a_tag_and_is_sent_once():
         assert (304, tag) == (head_only.status_code, head_only.headers["etag"])
         await relay.client.delete(path)
         assert 410 == (await relay.client.get(path, headers={"if-none-match": tag})).status_code
-
-
-async def test_tags_of_two_streams_differ():
-    async with serve_relay() as relay:
-        tags = set()
-        for _ in range(2):
-            reply = await relay.client.post(
-                "/v1/chat", json={**HELLO, "stream": False, "max_tokens": 1}
-            )
-            stream = await relay.client.get(f"/v1/streams/{reply.headers['stream-id']}")
-            tags.add(stream.headers["etag"])
-
-        assert 2 == len(tags)
