@@ -215,7 +215,8 @@ class RequestMiddleware:
             for watch in self._watches:
                 stack.enter_context(watch(scope, answer))
             if (error := self._guard.check(scope)) is not None:
-                await problems.refuse(error, scope, receive, answer.send)
+                refusal = problems.on_relay_error(Request(scope), error)
+                await refusal(scope, receive, answer.send)
             elif has_origin:
                 await self._with_cors(scope, receive, answer.send)
             else:

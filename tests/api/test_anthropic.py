@@ -514,20 +514,14 @@ async def test_the_models_are_listed_for_the_python_client() -> None:
     async with serve_relay() as relay, client(relay) as sdk:
         every = [model.id async for model in await sdk.models.list()]
         paged = [model.id async for model in await sdk.models.list(limit=2)]
-        before = await sdk.models.list(before_id=every[3], limit=2)
         one = await sdk.models.retrieve("demo")
         with pytest.raises(anthropic.NotFoundError):
             await sdk.models.retrieve("nope/nope")
-        with pytest.raises(anthropic.BadRequestError, match="limit"):
-            await sdk.models.list(limit=0)
-        with pytest.raises(anthropic.BadRequestError, match="unknown model"):
-            await sdk.models.list(after_id="nope")
         openai = (await relay.client.get("/v1/models")).json()
         row = (await relay.client.get("/v1/models/demo")).json()
         missing = await relay.client.get("/v1/models/nope")
 
     assert every == paged == [model["id"] for model in openai["data"]]
-    assert [model.id for model in before.data] == every[1:3]
     assert (one.id, one.type, one.lifecycle) == ("demo", "model", "active")
     assert row == openai["data"][0]
     assert missing.status_code == 404
