@@ -255,7 +255,7 @@ class EventStream(Response):
 
     async def _read_snapshot(self) -> Iterable[bytes]:
         """Return the frames of the stream so far, compacted, and advance the cursor."""
-        assert isinstance(self._writer, NativeWriter)  # noqa: S101  (no other can be asked for)
+        assert isinstance(self._writer, NativeWriter)  # noqa: S101  (a request for another is refused)
         events = await self._reader.read_all(ending=False)  # whose ids do not follow
         self._note(events)
         return starmap(self._writer.frame, compact(events))

@@ -183,10 +183,10 @@ def _page(items: list[Item], request: Request) -> dict[str, Any]:
     listed = items if order == "asc" else items[::-1]
     begin, after = 0, read_query(request, "after")
     if after:
-        places = {item.id: place for place, item in enumerate(listed)}
-        if after not in places:
+        indexes = {item.id: index for index, item in enumerate(listed)}
+        if after not in indexes:
             raise RequestError("invalid_request", f"after: there is no item {after[:80]!r}")
-        begin = places[after] + 1
+        begin = indexes[after] + 1
     end = begin + int(limit)
     data = [show_item(item) for item in listed[begin:end]]
     return {

@@ -16,13 +16,13 @@ from .endpoints import Endpoints, HttpParts
 from .request import REQUEST_HEADERS, principal_of
 
 ESTIMATED: Final = "seseragi-estimated"
-"""The header of an answer whose number of tokens nobody has counted."""
+"""The header of an answer with an estimated number of tokens."""
 
 IGNORED: Final = "seseragi-ignored"
-"""The header that names the fields of a request which its upstream was not told."""
+"""The header that names the fields of a request that were not sent to its upstream."""
 
 Work = Callable[[CallContext, RequestMemory], Coroutine[Any, Any, Response]]
-"""What a request asks for; what it takes of the memory is given back when it is done."""
+"""Makes the call of a request; the memory that it takes is released at its end."""
 
 T = TypeVar("T")
 
