@@ -91,14 +91,6 @@ async def test_each_url_has_a_token_for_what_it_does_and_headers_have_none(asked
     assert "token" not in str(reply.headers)
 
 
-async def test_content_location_has_no_token(asked):
-    accepted = (await start(asked)).json()
-    reply = await asked.by("", "GET", accepted["events_url"])
-
-    assert f"{accepted['url']}/events" == reply.headers["content-location"]
-    assert "token" not in str(reply.headers)
-
-
 async def test_cursors_and_formats_go_with_the_token(asked):
     accepted = (await start(asked)).json()
     url = accepted["events_url"]
@@ -209,13 +201,6 @@ async def test_holder_of_a_link_leaves_the_owner_a_place():
                 await attach(events),
                 await attach(events),
             ]
-
-
-async def test_page_is_told_in_its_fragment(asked):
-    accepted = (await start(asked)).json()
-    made = await share(asked, accepted["id"])
-
-    assert f"/#watch={accepted['id']}&token={made['token']}" == made["page_url"]
 
 
 async def test_links_begin_with_the_root_path():
