@@ -13,9 +13,10 @@ from ..addresses import write_url
 from ..composition import build_price_book, build_upstreams, open_cassettes
 from ..reload import Configuration, warn_of_limits
 from ..server.server import allow_files, bind
-from ..server.serving import MAX_CONNECTIONS, Sockets, fail, run_workers, serve
+from ..server.serving import MAX_CONNECTIONS, Sockets, run_workers, serve
 from ..settings import Settings, SettingsError
 from ..settings.access import Start, settle_identity, settle_signing_key
+from ..settings.convert import fail
 from ..telemetry.logs import configure_logs
 from ..upstreams.routes import Upstreams
 

@@ -14,7 +14,7 @@ import httpx2
 from ..errors import CODES
 from ..ledger.money import to_usd
 from ..settings import SettingsError, load_scalar
-from ..settings.load import CLIENT_KEY
+from ..settings.identity import CLIENT_KEY
 from .terminal import add_config, escape
 
 FOUND, NOT_FOUND, NOT_TRIED = 0, 1, 2

@@ -6,11 +6,10 @@ import gc
 import os
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -21,6 +20,7 @@ from ..eventlog import LogUnusable
 from ..relay import Relay
 from ..reload import Configuration
 from ..settings import Settings, SettingsError
+from ..settings.convert import fail
 from ..telemetry.logs import LineCounter
 from ..telemetry.shared_counters import SharedCounters
 from ..upstreams.routes import Upstreams
@@ -35,12 +35,6 @@ OPERATOR_CONNECTIONS = 100
 
 STOP_WITHIN_S = 15
 """How long a worker may take to stop when the streams have drained."""
-
-
-def fail(message: str) -> NoReturn:
-    """End the process with one line on stderr and exit code 2."""
-    print(f"seseragi: {message}", file=sys.stderr)
-    raise SystemExit(2)
 
 
 def build_server(
