@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from ..telemetry.tracing import Tracing
 
 EXPOSED_HEADERS = (
-    *("stream-id", "content-location", "location", "etag"),
+    *("stream-id", "content-location", "location"),
     # Read by official clients before they retry.
     *("retry-after", "x-should-retry", "x-request-id", "request-id"),
     *("www-authenticate", "seseragi-estimated", "seseragi-ignored"),

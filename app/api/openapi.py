@@ -92,7 +92,7 @@ _OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         query=("format", "from", "suffix", *CURSORS, "token"),
     ),
     ("GET", "/v1/streams/{stream}"): Operation(
-        "Get a stream as one object", answers={"200": Result, "304": _EMPTY}
+        "Get a stream as one object", answers={"200": Result}
     ),
     ("DELETE", "/v1/streams/{stream}"): Operation("Delete a stream", answers={"204": _EMPTY}),
     ("POST", "/v1/streams/{stream}/cancel"): Operation(

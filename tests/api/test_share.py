@@ -109,17 +109,6 @@ async def test_cursors_and_formats_go_with_the_token(asked):
         assert (200, mine.text) == (linked.status_code, linked.text)
 
 
-async def test_tag_of_a_stream_that_has_ended_holds_for_whoever_reads_it(asked):
-    accepted = (await start(asked)).json()
-    await read(asked, accepted["events_url"])
-    url = f"{accepted['url']}?token={token_of(accepted['events_url'])}"
-    tag = (await asked.by("backend", "GET", accepted["url"])).headers["etag"]
-
-    assert tag == (await asked.by("", "GET", url)).headers["etag"]
-    again = await asked.by("", "GET", url, headers={"if-none-match": tag})
-    assert 304 == again.status_code
-
-
 async def test_stream_of_nobody_has_urls_without_a_token():
     async with serve_script(SAID, default_model=M) as (relay, _):
         headers = {"prefer": "respond-async"}
