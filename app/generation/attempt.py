@@ -42,10 +42,16 @@ from ..upstreams.transport import Body, Call
 from .admission import RetainedRequest
 from .deadlines import Deadlines, Limits
 from .redaction import redact_event
-from .watch import Watch
 
 REUSE_WAIT_S = 0.2
 """The maximum seconds from the end of an answer to that of its body, to reuse the connection."""
+
+LATE_S = 0.25
+"""The delay of a timer, in seconds, that indicates a suspended process."""
+
+READ_S = 0.1
+"""Seconds for such a process to read arrived data before the deadline counts: uvloop runs timers
+before it polls sockets."""
 
 KNOWN_CALLS = 1000
 """The maximum number of a conversation's latest tool call ids that are tracked: 100 KB."""
@@ -124,7 +130,7 @@ class Attempt:
         self._headers = headers
         self._more_headers: Mapping[str, str]
         self._decoder: Decoder
-        self._watch: Watch
+        self._watch: "_Watch"
         self._sink: EventSink
         self._waiting: list[Event] = []
         """Events that the sink has not taken yet."""
@@ -177,7 +183,7 @@ class Attempt:
         upstream = self.target.upstream.name
         try:
             async with asyncio.timeout(None) as timeout:
-                with Watch(deadlines, timeout) as self._watch:
+                with _Watch(deadlines, timeout) as self._watch:
                     try:
                         body = self._body = await self._open()
                     except RelayError as error:
@@ -365,6 +371,47 @@ class Attempt:
             redact_event(event, redact) if self._quotes or isinstance(event, _QUOTING) else event
             for event in events
         ]
+
+
+class _Watch:
+    """Expires `timeout` at the next of the `deadlines`.
+
+    While tokens arrive, one timer runs and is checked when it fires; it is only set again if the
+    deadline has become earlier.
+    """
+
+    def __init__(self, deadlines: Deadlines, timeout: asyncio.Timeout) -> None:
+        self._deadlines = deadlines
+        self._timeout = timeout
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._stood_still = False
+
+    def __enter__(self) -> "_Watch":
+        self._check()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def note_bytes(self, *, events: bool, finished: bool) -> None:
+        """Record the arrival of bytes, and whether they contain events."""
+        self._stood_still = False
+        if self._deadlines.on_bytes(self._loop.time(), events=events, finished=finished):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._check()
+
+    def _check(self) -> None:
+        when, now = self._deadlines.next(), self._loop.time()
+        if when > now:
+            self._timer = self._loop.call_at(when, self._check)
+        elif now - when > LATE_S and not self._stood_still:
+            self._stood_still = True
+            self._timer = self._loop.call_later(READ_S, self._check)
+        else:
+            self._timeout.reschedule(when)
 
 
 def is_visible(event: Event) -> bool:
