@@ -126,11 +126,11 @@ class Attempt:
         """Notices about fields of the request that are dropped or changed for the target."""
         self.number = number
         self._client = client
-        self._limits = limits
+        self.limits = limits
         self._headers = headers
         self._more_headers: Mapping[str, str]
         self._decoder: Decoder
-        self._watch: "_Watch"
+        self._watch: _Watch
         self._sink: EventSink
         self._waiting: list[Event] = []
         """Events that the sink has not taken yet."""
@@ -281,7 +281,7 @@ class Attempt:
     async def _build_call(self, chat: ChatRequest) -> Call:
         request = self.target.build_request(chat, last=self._is_last)
         call = await self.target.build_call(
-            request, connect_timeout_s=self._limits.connect_timeout_s
+            request, connect_timeout_s=self.limits.connect_timeout_s
         )
         call.headers.update(self._headers)  # after signing: they need no signature
         call.headers.update(self._more_headers)
@@ -295,7 +295,7 @@ class Attempt:
         """
         self._needle = self.target.upstream.key_ending
         self._decoder = self.target.dialect.decoder(
-            max_line=self._limits.max_line, max_event=self._limits.max_event
+            max_line=self.limits.max_line, max_event=self.limits.max_event
         )
         if isinstance(body, Body):
             body.push(self._push)

@@ -112,7 +112,7 @@ class Hub:
     async def models(self) -> list[Listed]:
         """List the models, the default first."""
         parts = self._parts
-        return await parts.upstreams.models(parts.client, parts.accounting.list_price)
+        return await parts.upstreams.models(parts.client, parts.settlements.list_price)
 
     async def drain(self, drain_s: float) -> None:
         """Accept no new streams, wait for the running ones, and stop those that exceed the time."""
@@ -132,7 +132,7 @@ class Hub:
             LogUnusable: the log cannot be opened.
         """
         self._log.on_ended(self._parts.observer.ended)
-        self._log.close_by(lambda lost: self._parts.accounting.close_orphaned(lost))
+        self._log.close_by(lambda lost: self._parts.settlements.close_orphaned(lost))
         await self._log.open()
         self._parts.peers.on_stop(self._runs.obey_stop)
 
