@@ -136,12 +136,12 @@ class Attempt:
         """Events that the sink has not taken yet."""
         self._body: Body | AsyncGenerator[bytes] | None = None
         self._clock = asyncio.get_running_loop().time
-        self._asked_at = self._clock()
+        self._called_at = self._clock()
         self.deadlines: Deadlines | None = None
         """None until the attempt begins."""
         self.code: str | None = None
         """The error code of its own failure."""
-        self._needle: bytes | None
+        self._key_ending: bytes | None
         self._quotes = False
         """Whether the answer has quoted the key."""
         self.cut = False
@@ -169,7 +169,7 @@ class Attempt:
     ) -> None:
         """Call the target with additional headers; pass its events to the sink as they arrive."""
         self._sink, self._more_headers = sink, headers
-        self.deadlines, self._asked_at = deadlines, self._clock()
+        self.deadlines, self._called_at = deadlines, self._clock()
         try:
             # No deadline of the upstream may interrupt the sink at the end.
             await sink.take(await self._call(deadlines))
@@ -274,7 +274,7 @@ class Attempt:
             provider_message=redact(provider_message)[:MAX_PROVIDER_MESSAGE]
             if (provider_message := self._provider_message or self.parser.provider_message)
             else "",
-            duration_s=self._clock() - self._asked_at,
+            duration_s=self._clock() - self._called_at,
             code=self.code,
         )
 
@@ -293,7 +293,7 @@ class Attempt:
 
         Returns the last events.
         """
-        self._needle = self.target.upstream.key_ending
+        self._key_ending = self.target.upstream.key_ending
         self._decoder = self.target.dialect.decoder(
             max_line=self.limits.max_line, max_event=self.limits.max_event
         )
@@ -332,7 +332,9 @@ class Attempt:
 
     def _parse(self, piece: bytes) -> list[Event]:
         events: list[Event] = []
-        if self._needle and piece.find(self._needle) >= 0:  # 0.1 us, and "in" takes twice that
+        if (
+            self._key_ending and piece.find(self._key_ending) >= 0
+        ):  # 0.1 us, and "in" takes twice that
             self._quotes = True
         feed = self.parser.feed
         for message in self._decoder.feed(piece):

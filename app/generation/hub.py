@@ -78,15 +78,15 @@ class Hub:
 
     def load(self) -> Load:
         """Return the current load of this process."""
-        kept = self._log.size()
+        size = self._log.size()
         return Load(
             streams=len(self._runs),
             calls=self.calls.count,
             readers=self._reader_registry.count,
             draining=self.shutdown.draining,
             log_healthy=self._log.healthy(),
-            log_streams=kept.streams,
-            log_bytes=kept.bytes,
+            log_streams=size.streams,
+            log_bytes=size.bytes,
             request_bytes=self.admission.bytes,
             breakers=self.upstreams.states(now=asyncio.get_running_loop().time()),
         )

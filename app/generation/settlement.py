@@ -90,7 +90,11 @@ class Settlements:
         charge = self.price(target, counts)
         if followed or cut is None or not counts.estimated or request is None or not request.strict:
             return charge
-        return max(charge, _held(request.reservation(request.output_tokens), request), key=_weight)
+        return max(
+            charge,
+            _charge_reservation(request.reservation(request.output_tokens), request),
+            key=_weight,
+        )
 
     def _bounded(
         self,
@@ -167,7 +171,7 @@ class Settlements:
             return Closing(ended, _with_end(lost.spent, ended))
         request = ended.info.reserve
         if lost.reserved is not None:
-            charge = _held(lost.reserved, request)
+            charge = _charge_reservation(lost.reserved, request)
         elif ended.target is not None:
             counts = count_usage(
                 ended.end.usage,
@@ -375,18 +379,20 @@ def _with_end(spent: Settlement, ended: StreamEnded) -> Settlement:
     return msgspec.structs.replace(spent, row=row)
 
 
-def _held(held: Reservation, request: ReservationRequest | None) -> Charge:
+def _charge_reservation(reserved: Reservation, request: ReservationRequest | None) -> Charge:
     """Return the charge for a whole reservation; without a cost if the price is unknown."""
-    input_tokens = min(held.tokens, request.input_tokens if request is not None else 0)
+    input_tokens = min(reserved.tokens, request.input_tokens if request is not None else 0)
     counts = TokenCounts(
         input_tokens=input_tokens,
-        output_tokens=held.tokens - input_tokens,
-        total_tokens=held.tokens,
+        output_tokens=reserved.tokens - input_tokens,
+        total_tokens=reserved.tokens,
         estimated=True,
     )
     if request is None or request.unpriced:
         return Charge(counts, None)
-    return Charge(msgspec.structs.replace(counts, cost=to_usd(held.nano_usd)), held.nano_usd)
+    return Charge(
+        msgspec.structs.replace(counts, cost=to_usd(reserved.nano_usd)), reserved.nano_usd
+    )
 
 
 def _weight(charge: Charge) -> tuple[int, int]:
