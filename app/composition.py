@@ -202,7 +202,7 @@ def build_cassette_recorder(settings: Settings, folder: Folder | None) -> Casset
         folder,
         mode=settings.record_cassettes,
         keeps_requests=settings.cassette_requests,
-        apart=(DEMO.name, CASSETTE.name),
+        excluded=(DEMO.name, CASSETTE.name),
     )
 
 

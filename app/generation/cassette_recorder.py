@@ -98,7 +98,7 @@ class CassetteRecorder:
     """Finds and records the cassettes of requests in a folder.
 
     In the mode "new" a request without a cassette is recorded, in "replay" it is refused; in "off"
-    cassettes are not searched. Streams of the upstreams `excluded` are neither recorded nor replaced.
+    cassettes are not searched. Streams of `excluded` upstreams are neither recorded nor replaced.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class CassetteRecorder:
         self._folder = folder
         self._mode = mode
         self._keeps_requests = keeps_requests
-        self._apart = frozenset(excluded)
+        self._excluded = frozenset(excluded)
         self._tasks: set[asyncio.Task[None]] = set()
         """The tasks of streams that are being recorded."""
         self._saving: dict[str, asyncio.Task[None]] = {}
@@ -125,7 +125,7 @@ class CassetteRecorder:
             return await self._replay(route, target.playback)
         formats = {one for target in route.targets for one in target.dialect.passthrough}
         digest = digest_of(name, chat, formats=formats)
-        if self._mode == "off" or any(one.upstream.name in self._apart for one in route.targets):
+        if self._mode == "off" or any(one.upstream.name in self._excluded for one in route.targets):
             return Choice(route, digest)
         cassette = f"{file_name_of(name)}-{digest[:DIGITS]}"
         if (saving := self._saving.get(cassette)) is not None:
