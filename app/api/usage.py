@@ -33,7 +33,7 @@ def routes(reader: AccountReader, tokens: Tokens | None) -> list[Route]:
                 "tenant, user, key: other accounts need a key with the role 'admin'; "
                 "leave them out",
             )
-        return document(await reader.report(reader.accounts.of(principal)))
+        return document(await reader.report(reader.accounts.accounts_of(principal)))
 
     return [Route("/v1/usage", get, methods=["GET"])]
 
