@@ -15,7 +15,6 @@ from app.testing.upstream import (
     Upstream,
     event,
     head,
-    reply,
     send,
     serve_upstream,
     text,
@@ -81,45 +80,6 @@ async def test_what_has_no_place_is_left_out_with_a_notice(tmp_path: Path) -> No
     sent = upstream.calls[0].json
     assert {"role": "assistant", "content": "a"} == sent["messages"][1]
     assert "client_metadata" not in sent
-
-
-async def test_extras_are_in_the_words_of_whoever_answers(tmp_path: Path) -> None:
-    extras = {"top_k": 5, "min_p": 0.1, "verbosity": "low", "prompt_cache_key": "k"}
-    route = (("openai_chat", ""), ("ollama", ""), ("anthropic", ""))
-    async with routed(tmp_path, *route) as (relay, (chat, ollama, anthropic)):
-        chat.script = ollama.script = reply("503 Service Unavailable", "{}")
-        answer = await relay.client.post(CHAT, json={**ASK, **extras})
-
-    assert answer.status_code != 400
-    assert extras.items() <= chat.calls[0].json.items()
-    assert {"top_k": 5, "min_p": 0.1} == ollama.calls[0].json["options"]
-    assert 5 == anthropic.calls[0].json["top_k"]
-    assert not {"min_p", "verbosity", "prompt_cache_key"} & anthropic.calls[0].json.keys()
-
-
-@pytest.mark.parametrize(
-    "fields", [{"models": ["x"]}, {"service_tier": "priority"}, {"provider": {"only": ["x"]}}]
-)
-async def test_what_an_operator_has_not_allowed_is_refused(
-    fields: dict[str, Any], tmp_path: Path
-) -> None:
-    async with routed(tmp_path, ("openai_chat", "")) as (relay, (upstream,)):
-        answer = await relay.client.post(CHAT, json={**ASK, **fields})
-
-    assert 400 == answer.status_code
-    (name,) = fields
-    assert answer.json()["error"]["message"].startswith(f"{name}: upstream 'u0' does not allow it")
-    assert [] == upstream.calls
-
-
-async def test_what_an_operator_has_allowed_is_sent(tmp_path: Path) -> None:
-    line = 'options = ["safe", "models", "service_tier", "store"]'
-    fields = {"models": ["x"], "service_tier": "priority", "store": True}
-    async with routed(tmp_path, ("openai_chat", line)) as (relay, (upstream,)):
-        answer = await relay.client.post(CHAT, json={**ASK, **fields})
-
-    assert 200 == answer.status_code
-    assert fields.items() <= upstream.calls[0].json.items()
 
 
 CALLS = [
