@@ -57,10 +57,10 @@ UNREAD_S = 1.0
 """The most time for that."""
 
 
-ANSWER: Final = "seseragi.answer"
-"""The key in the scope of the `Answer`."""
+RESPONSE: Final = "seseragi.response"
+"""The key in the scope of the `SentResponse`."""
 
-OnAnswer = Callable[[Scope, int], None]
+OnResponse = Callable[[Scope, int], None]
 """Called with the status when each answer begins."""
 
 OnRefused = Callable[[Request, Principal, RelayError], None]
@@ -69,7 +69,7 @@ OnRefused = Callable[[Request, Principal, RelayError], None]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-class Answer:
+class SentResponse:
     """The answer to one request: adds the common headers, and records facts for logs and traces."""
 
     def __init__(
@@ -79,7 +79,7 @@ class Answer:
         request_id: bytes,
         *,
         varies: bool,
-        on_answer: OnAnswer | None,
+        on_answer: OnResponse | None,
     ) -> None:
         self._scope = scope
         self._send = send
@@ -157,7 +157,7 @@ class UnreadBody:
             left -= len((await self.receive()).get("body", b"")) + 1
 
 
-Watch = Callable[[Scope, Answer], AbstractContextManager[None]]
+Watch = Callable[[Scope, SentResponse], AbstractContextManager[None]]
 """Surrounds a request and its answer, to log or to trace them."""
 
 
@@ -177,7 +177,7 @@ class RequestMiddleware:
         authentication: Authentication,
         add_cors: Callable[[ASGIApp], ASGIApp],
         on_refused: OnRefused,
-        on_answer: OnAnswer | None = None,
+        on_answer: OnResponse | None = None,
         watches: Sequence[Watch] = (),
     ) -> None:
         """Serve routes; the first of the watches is the outermost."""
@@ -208,19 +208,19 @@ class RequestMiddleware:
             unread = UnreadBody(receive, send)
             receive, send = unread.receive, unread.send
         has_origin = b"origin" in headers
-        scope[ANSWER] = answer = Answer(
+        scope[RESPONSE] = sent = SentResponse(
             scope, send, request_id, varies=not has_origin, on_answer=self._on_answer
         )
         with contextlib.ExitStack() as stack:
             for watch in self._watches:
-                stack.enter_context(watch(scope, answer))
+                stack.enter_context(watch(scope, sent))
             if (error := self._guard.check(scope)) is not None:
                 refusal = problems.on_relay_error(Request(scope), error)
-                await refusal(scope, receive, answer.send)
+                await refusal(scope, receive, sent.send)
             elif has_origin:
-                await self._with_cors(scope, receive, answer.send)
+                await self._with_cors(scope, receive, sent.send)
             else:
-                await self._respond(scope, receive, answer.send)
+                await self._respond(scope, receive, sent.send)
 
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Authenticate the request and call its endpoint; answer the errors of both."""
@@ -238,7 +238,7 @@ class RequestMiddleware:
             response = await endpoint(request)
             await response(scope, receive, send)
         except Exception as error:
-            if scope[ANSWER].status is not None:  # an answer has begun
+            if scope[RESPONSE].status is not None:  # an answer has begun
                 raise
             response = self._answer_error(request, error)
             await response(scope, receive, send)
