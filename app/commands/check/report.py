@@ -18,7 +18,7 @@ VERSION: Final = 1
 Status = Literal["ok", "warning", "failed", "skipped"]
 
 
-class Finding(msgspec.Struct, frozen=True):
+class TargetProblem(msgspec.Struct, frozen=True):
     """A defect of a target, and advice."""
 
     level: Literal["failure", "warning"]
@@ -73,7 +73,7 @@ class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
     """Where they come from; None without any."""
     status: Status = "ok"
     answer: CallReport | None = None
-    problems: Sequence[Finding] = ()
+    problems: Sequence[TargetProblem] = ()
 
 
 class PlannedCalls(msgspec.Struct, frozen=True):
