@@ -29,6 +29,9 @@ SHORT = {**LONG, "max_tokens": 20}
 
 DELTA = 'data: {{"choices":[{{"delta":{{"content":"{}"}}}}]}}\n\n'
 
+PAUSE_S = 0.02
+"""Between two looks: hypercorn ends a connection of HTTP/2 after a thousand requests."""
+
 every_server = pytest.mark.parametrize("name", SERVERS)
 
 
@@ -231,6 +234,7 @@ async def check_client_that_leaves_is_noticed(served: Served) -> None:
             )
             while await started(served.client) == before:
                 assert not asking.done()
+                await asyncio.sleep(PAUSE_S)
             asking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asking
@@ -243,6 +247,7 @@ async def check_client_that_leaves_is_noticed(served: Served) -> None:
                 )
                 if "stream-id" in again.headers:
                     break
+                await asyncio.sleep(PAUSE_S)
         stream = again.headers["stream-id"]
         await until(partial(is_cancelled, served.client, stream))
         await served.client.delete(f"/v1/streams/{stream}")
