@@ -84,7 +84,7 @@ class SentResponse:
         self._scope = scope
         self._send = send
         self._request_id = request_id
-        self._varies = varies
+        self.varies = varies
         """Whether `Vary: Origin` is added here, since CORS does not see the request."""
         self._on_answer = on_answer
         self.status: int | None = None
@@ -110,7 +110,7 @@ class SentResponse:
         known = dict(headers)
         self.stream = known[STREAM_ID].decode() if STREAM_ID in known else None
         message["headers"] = [
-            *(_vary(headers, known) if self._varies else headers),
+            *(_vary(headers, known) if self.varies else headers),
             (REQUEST_ID, self._request_id),
             (ANTHROPIC_REQUEST_ID, self._request_id),
             *(SECURITY if CONTENT_SECURITY_POLICY in known else NON_HTML_SECURITY),
@@ -211,16 +211,22 @@ class RequestMiddleware:
         scope[RESPONSE] = sent = SentResponse(
             scope, send, request_id, varies=not has_origin, on_answer=self._on_answer
         )
+        if not self._watches:  # an ExitStack takes 1 KiB while a stream runs
+            await self._answer(scope, receive, sent)
+            return
         with contextlib.ExitStack() as stack:
             for watch in self._watches:
                 stack.enter_context(watch(scope, sent))
-            if (error := self._guard.check(scope)) is not None:
-                refusal = problems.on_relay_error(Request(scope), error)
-                await refusal(scope, receive, sent.send)
-            elif has_origin:
-                await self._with_cors(scope, receive, sent.send)
-            else:
-                await self._respond(scope, receive, sent.send)
+            await self._answer(scope, receive, sent)
+
+    def _answer(self, scope: Scope, receive: Receive, sent: SentResponse) -> Awaitable[None]:
+        """Answer a request that the guard lets pass, with CORS if it has an `Origin`."""
+        if (error := self._guard.check(scope)) is not None:
+            refusal = problems.on_relay_error(Request(scope), error)
+            return refusal(scope, receive, sent.send)
+        if sent.varies:
+            return self._respond(scope, receive, sent.send)
+        return self._with_cors(scope, receive, sent.send)
 
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Authenticate the request and call its endpoint; answer the errors of both."""
