@@ -21,13 +21,13 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..errors import RelayError
+from ..errors import RelayError, RequestError
 from ..identity.principal import Principal
 from . import problems
 from .authentication import Authentication, challenge
 from .client_connection import connection_of
 from .guard import Guard
-from .request import PRINCIPAL, path_of, read_headers, root_of
+from .request import HANDSHAKE, PRINCIPAL, REQUEST_HEADERS, path_of, read_headers, root_of
 
 CONTENT_SECURITY_POLICY = b"content-security-policy"
 SECURITY = (
@@ -56,6 +56,9 @@ MAX_UNREAD = 2**20
 UNREAD_S = 1.0
 """The most time for that."""
 
+
+DENIAL: Final = "websocket.http.response"
+"""The ASGI extension for an HTTP answer to a WebSocket handshake."""
 
 RESPONSE: Final = "seseragi.response"
 """The key in the scope of the `SentResponse`."""
@@ -193,9 +196,12 @@ class RequestMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            if scope["type"] == "websocket":  # there are none
+            if scope["type"] != "websocket":
+                return
+            if DENIAL not in (scope.get("extensions") or {}):
                 await send({"type": "websocket.close", "code": 1008})
-            return
+                return
+            scope, receive, send = _as_http(scope, send)
         scope["root_path"] = root_of(scope)  # Starlette's router takes it as it is
         headers = read_headers(scope)
         request_id = headers.get(REQUEST_ID, (b"",))[0]
@@ -221,7 +227,7 @@ class RequestMiddleware:
 
     def _answer(self, scope: Scope, receive: Receive, sent: SentResponse) -> Awaitable[None]:
         """Answer a request that the guard lets pass, with CORS if it has an `Origin`."""
-        if (error := self._guard.check(scope)) is not None:
+        if (error := self._guard.check(scope) or _check_upgrade(scope)) is not None:
             refusal = problems.on_relay_error(Request(scope), error)
             return refusal(scope, receive, sent.send)
         if sent.varies:
@@ -283,6 +289,31 @@ def list_endpoints(routes: Sequence[BaseRoute]) -> dict[tuple[str, str], Endpoin
             if next(one for one in routes if one.matches(scope)[0] is Match.FULL) is route:
                 found[method, route.path] = route.endpoint
     return found
+
+
+def _as_http(scope: Scope, send: Send) -> tuple[Scope, Receive, Send]:
+    """Return a WebSocket handshake as the HTTP request that it is."""
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send_denial(message: Message) -> None:
+        await send({**message, "type": f"websocket.{message['type']}"})
+
+    return {**scope, "type": "http", "method": "GET"}, receive, send_denial
+
+
+def _check_upgrade(scope: Scope) -> RelayError | None:
+    """Return the error for a WebSocket handshake, by a header that proxies pass on.
+
+    Clients that try WebSocket first then use HTTP at once, instead of trying again.
+    """
+    if HANDSHAKE not in scope[REQUEST_HEADERS] or scope["method"] != "GET":
+        return None
+    return RequestError(
+        "upgrade_required",
+        "WebSocket is not supported; send the request by HTTP, as a POST",
+    )
 
 
 async def _raise_not_found(scope: Scope, receive: Receive, send: Send) -> None:

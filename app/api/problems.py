@@ -40,6 +40,8 @@ def failure(
     all_headers = {"cache-control": "no-store", **(headers or {})}
     if error.code == "unauthenticated":  # RFC 9110, 11.6.1
         all_headers.setdefault("www-authenticate", REALM)
+    if error.code == "upgrade_required":  # RFC 9110, 15.5.22
+        all_headers["upgrade"] = "HTTP/1.1"
     if error.retry_after_s is not None:
         all_headers["retry-after"] = str(math.ceil(error.retry_after_s))
     if isinstance(error, LimitReached) and error.standing is not None:
