@@ -32,7 +32,7 @@ def routes(metrics: Metrics, reader: AccountReader) -> list[Route]:
 
 async def _read_limited(reader: AccountReader) -> list[tuple[Account, AccountState]]:
     """Return the named accounts that have limits; none while the log cannot be read."""
-    limited = [account for account in reader.list_named()[0] if account.has_limits]
+    limited = [account for account in reader.list_named()[0] if account.has_limit()]
     if not limited:
         return []
     try:

@@ -426,12 +426,12 @@ def _held(held: Reservation, request: ReservationRequest | None) -> Charge:
 
 @lru_cache(REMEMBERED)
 def _limit_money(accounts: tuple[Account, ...]) -> bool:
-    return any(account.limits_money for account in accounts)
+    return any(account.has_limit("nano_usd") for account in accounts)
 
 
 @lru_cache(REMEMBERED)
 def _limit_output(accounts: tuple[Account, ...]) -> bool:
-    return any(account.limits_output for account in accounts)
+    return any(account.has_limit("tokens", "nano_usd") for account in accounts)
 
 
 def _has_options(chat: ChatRequest) -> bool:

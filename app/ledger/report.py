@@ -11,14 +11,12 @@ from .accounts import (
     DAY_S,
     Account,
     AccountState,
-    Grant,
     Period,
-    ReservationRequest,
     day_of,
     month_of,
     month_starts_at,
-    with_standing,
 )
+from .limits import LIMITS, Limit
 from .money import to_usd
 
 
@@ -124,11 +122,9 @@ def _money(period: Period, limit: int | None) -> Money:
 class _Limit(NamedTuple):
     """A limit of an account and what is left of it, with money in nano-USD."""
 
-    name: str
+    kind: Limit
     limit: int
     left: int
-    reset_at: float | None
-    is_money: bool = False
 
     @property
     def fraction(self) -> float:
@@ -144,11 +140,11 @@ def report(accounts: Sequence[Account], states: Sequence[AccountState], at: floa
     nearest: tuple[float, Binding] | None = None
     for account, state in zip(accounts, states, strict=True):
         state.turn_to(at)
-        limits = _limits_of(account, state, at)
+        limits = _limits_of(account, state)
         for limit in limits:
             if nearest is None or limit.fraction <= nearest[0]:  # of equal ones, the caller's own
                 kind = account.name.partition(":")[0]
-                binding = Binding(kind, limit.name, reached=limit.left <= 0)
+                binding = Binding(kind, limit.kind.name, reached=limit.left <= 0)
                 nearest = (limit.fraction, binding)
     account, state = accounts[-1], states[-1]
     day, month = _bounds(at)
@@ -158,42 +154,27 @@ def report(accounts: Sequence[Account], states: Sequence[AccountState], at: floa
         today=_report_period(state.day, day),
         month=_report_period(state.month, month),
         streams=state.running,
-        limits={limit.name: _report_limit(limit) for limit in limits},
+        limits={limit.kind.name: _report_limit(limit, state, at) for limit in limits},
         binding=nearest[1] if nearest else None,
     )
 
 
-def _limits_of(account: Account, state: AccountState, at: float) -> list[_Limit]:
+def _limits_of(account: Account, state: AccountState) -> list[_Limit]:
     """Return all limits of an account, whose state is current."""
-    standing = with_standing(Grant(0), account, state, ReservationRequest((), at))
-    found = [
-        _Limit(name, each.limit, left=each.remaining, reset_at=at + each.reset_s)
-        for name, each in (
-            ("requests_per_minute", standing.requests),
-            ("tokens_per_minute", standing.tokens),
-        )
-        if each is not None
+    return [
+        _Limit(kind, limit, left=max(0, limit - state.used(kind)))
+        for kind in LIMITS
+        if (limit := getattr(account, kind.field)) is not None
     ]
-    if account.streams is not None:
-        found.append(
-            _Limit("streams", account.streams, left=account.streams - state.running, reset_at=None)
-        )
+
+
+def _report_limit(limit: _Limit, state: AccountState, at: float) -> LimitReport:
     day, month = _bounds(at)
-    for name, limit, period, (_, ends_at) in (
-        ("usd_per_day", account.nano_usd_per_day, state.day, day),
-        ("usd_per_month", account.nano_usd_per_month, state.month, month),
-    ):
-        if limit is not None:
-            left = limit - period.nano_usd - period.held_nano_usd
-            found.append(_Limit(name, limit, left=left, reset_at=ends_at, is_money=True))
-    return [limit._replace(left=max(0, limit.left)) for limit in found]
-
-
-def _report_limit(limit: _Limit) -> LimitReport:
-    reset_at = None if limit.reset_at is None else _time(limit.reset_at)
-    if limit.is_money:
-        return LimitReport(to_usd(limit.limit), to_usd(limit.left), reset_at)
-    return LimitReport(limit.limit, limit.left, reset_at)
+    resets = {"minute": at + state.clears_in(at), "day": day[1], "month": month[1]}
+    resets_at = None if limit.kind.per is None else _time(resets[limit.kind.per])
+    if limit.kind.counts == "nano_usd":
+        return LimitReport(to_usd(limit.limit), to_usd(limit.left), resets_at)
+    return LimitReport(limit.limit, limit.left, resets_at)
 
 
 def _bounds(at: float) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -18,7 +18,7 @@ from ...ledger.accounts import (
     Settlement,
     fresh_states,
     reserve,
-    with_standing,
+    with_rate_limits,
 )
 from ..stream_info import StreamInfo, unpack_info
 from ..waiting_rows import Dropped
@@ -91,7 +91,7 @@ def grant_from(reply: Sequence[int], request: ReservationRequest) -> Grant:
     for at in range(2, len(reply), 4):
         number, requests, tokens, last = reply[at : at + 4]
         state = AccountState(spans={last: (requests, tokens)})
-        grant = with_standing(grant, request.accounts[number - 1], state, request)
+        grant = with_rate_limits(grant, request.accounts[number - 1], state, request)
     return grant
 
 
