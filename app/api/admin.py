@@ -45,9 +45,9 @@ class Admin:
         self,
         service: AdminService,
         hub: Hub,
+        *,
         http_settings: HttpSettings,
         page: Path,
-        *,
         with_session: bool,
     ) -> None:
         """`with_session`: a host application identifies the user, so the page asks for no key."""

@@ -32,14 +32,14 @@ class Usage:
         principal = principal_of(request)
         check_may(principal)
         if "admin" in principal.roles:
-            return document(await self._reader.report((of or self._reader.accounts.relay(),)))
+            return document(await self._reader.usage((of or self._reader.accounts.relay(),)))
         if of is not None:
             raise RequestError(
                 "forbidden",
                 "tenant, user, key: other accounts need a key with the role 'admin'; "
                 "leave them out",
             )
-        return document(await self._reader.report(self._reader.accounts.of(principal)))
+        return document(await self._reader.usage(self._reader.accounts.of(principal)))
 
     def _read_account(self, request: Request) -> Account | None:
         """Return the account that the query names, for admins only."""

@@ -45,7 +45,7 @@ UNLIMITED = UsageLimits()
 
 
 class Limit(NamedTuple):
-    """One kind of limit. Reservations, reports and scripts of logs read them from `LIMITS`."""
+    """One kind of limit. Reservations, usage and scripts of logs read them from `LIMITS`."""
 
     name: str
     """Its field in `UsageLimits`."""

@@ -1,4 +1,4 @@
-"""Usage reports: an account's usage and remaining limits."""
+"""Usage of an account, and what is left of its limits, as operators and callers read it."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ from .limits import LIMITS, Limit
 from .money import to_usd
 
 
-class PeriodReport(msgspec.Struct, frozen=True):
+class PeriodUsage(msgspec.Struct, frozen=True):
     """A day or a month; sums of money are decimal US dollars."""
 
     began_at: str
@@ -35,7 +35,7 @@ class PeriodReport(msgspec.Struct, frozen=True):
     """The number of streams of unknown price, which `cost` excludes."""
 
 
-class LimitReport(msgspec.Struct, frozen=True):
+class LimitUsage(msgspec.Struct, frozen=True):
     """A limit, and what is left of it."""
 
     limit: int | str
@@ -53,16 +53,16 @@ class Binding(msgspec.Struct, frozen=True):
     reached: bool
 
 
-class Report(msgspec.Struct, frozen=True):
-    """The usage report of an account."""
+class AccountUsage(msgspec.Struct, frozen=True):
+    """The usage of an account."""
 
     at: str
     account: dict[str, str]
-    today: PeriodReport
-    month: PeriodReport
+    today: PeriodUsage
+    month: PeriodUsage
     streams: int
     """Running streams."""
-    limits: dict[str, LimitReport]
+    limits: dict[str, LimitUsage]
     binding: Binding | None
 
 
@@ -82,7 +82,7 @@ class Money(msgspec.Struct, frozen=True):
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """Short usage report of one account."""
+    """Short view of one account."""
 
     kind: str
     name: str | None
@@ -94,7 +94,7 @@ class Overview(msgspec.Struct, frozen=True):
 
 
 def overview(account: Account, state: AccountState) -> Overview:
-    """Return the short report of an account, from its current state."""
+    """Return the short view of an account, from its current state."""
     described = describe(account)
     kind = described["kind"]
     requests, tokens = state.last_minute()
@@ -131,8 +131,10 @@ class _Limit(NamedTuple):
         return self.left / self.limit if self.limit else 0.0
 
 
-def report(accounts: Sequence[Account], states: Sequence[AccountState], at: float) -> Report:
-    """Return the report of the last account; of the others, only whether one is the binding limit.
+def usage_of(
+    accounts: Sequence[Account], states: Sequence[AccountState], at: float
+) -> AccountUsage:
+    """Return the usage of the last account; of the others, only whether one is the binding limit.
 
     The states are advanced to the time `at`, in unix seconds.
     """
@@ -148,13 +150,13 @@ def report(accounts: Sequence[Account], states: Sequence[AccountState], at: floa
                 nearest = (limit.fraction, binding)
     account, state = accounts[-1], states[-1]
     day, month = _bounds(at)
-    return Report(
+    return AccountUsage(
         _time(at),
         describe(account),
-        today=_report_period(state.day, day),
-        month=_report_period(state.month, month),
+        today=_period_usage(state.day, day),
+        month=_period_usage(state.month, month),
         streams=state.running,
-        limits={limit.kind.name: _report_limit(limit, state, at) for limit in limits},
+        limits={limit.kind.name: _limit_usage(limit, state, at) for limit in limits},
         binding=nearest[1] if nearest else None,
     )
 
@@ -168,13 +170,13 @@ def _limits_of(account: Account, state: AccountState) -> list[_Limit]:
     ]
 
 
-def _report_limit(limit: _Limit, state: AccountState, at: float) -> LimitReport:
+def _limit_usage(limit: _Limit, state: AccountState, at: float) -> LimitUsage:
     day, month = _bounds(at)
     resets = {"minute": at + state.clears_in(at), "day": day[1], "month": month[1]}
     resets_at = None if limit.kind.per is None else _time(resets[limit.kind.per])
     if limit.kind.counts == "nano_usd":
-        return LimitReport(to_usd(limit.limit), to_usd(limit.left), resets_at)
-    return LimitReport(limit.limit, limit.left, resets_at)
+        return LimitUsage(to_usd(limit.limit), to_usd(limit.left), resets_at)
+    return LimitUsage(limit.limit, limit.left, resets_at)
 
 
 def _bounds(at: float) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -184,8 +186,8 @@ def _bounds(at: float) -> tuple[tuple[int, int], tuple[int, int]]:
     return (day * DAY_S, (day + 1) * DAY_S), (month_starts_at(month), month_starts_at(month + 1))
 
 
-def _report_period(period: Period, bounds: tuple[int, int]) -> PeriodReport:
-    return PeriodReport(
+def _period_usage(period: Period, bounds: tuple[int, int]) -> PeriodUsage:
+    return PeriodUsage(
         _time(bounds[0]),
         _time(bounds[1]),
         requests=period.requests,

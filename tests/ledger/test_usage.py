@@ -10,7 +10,7 @@ from app.ledger.accounts import Account, AccountState, Period, day_of, month_of
 from app.ledger.accounts import month_starts_at as starts_at
 from app.ledger.config import LimitsConfig
 from app.ledger.limits import UsageLimits
-from app.ledger.report import describe, report
+from app.ledger.usage import describe, usage_of
 
 pytestmark = pytest.mark.pure
 
@@ -36,7 +36,7 @@ def test_what_was_yesterday_and_last_month_counts_no_more():
         requests_per_minute=4, tokens_per_minute=10, streams=3, usd_per_day=1, usd_per_month=2
     )
     account = Account.of("user:a:b%3Ac", limits)
-    told = report([account], [state], at)
+    told = usage_of([account], [state], at)
 
     month, today = told.month, told.today
     assert ("2026-12-01T00:00:00Z", "2027-01-01T00:00:00Z") == (month.began_at, month.ends_at)
