@@ -14,7 +14,7 @@ import structlog
 from ..errors import RelayError
 from ..eventlog.stream_ended import ProviderReply, StreamEnded
 from ..eventlog.stream_info import StreamInfo
-from ..events import StreamTarget, TokenCounts
+from ..events import TokenCounts
 from ..upstreams.targets import Target
 
 log = structlog.get_logger("seseragi.telemetry")
@@ -58,18 +58,6 @@ class AttemptFailed(msgspec.Struct, frozen=True, kw_only=True):
     then: str
     """The next step, for the log line."""
     reply: ProviderReply | None = None
-
-
-class Committed(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer began: no other target is tried."""
-
-    info: StreamInfo
-    attempt: int
-    target: str
-    after_s: float
-    """Since the stream was started."""
-    answer: StreamTarget | None = None
-    """The answering model and id, as the provider states them."""
 
 
 class FirstEvent(msgspec.Struct, frozen=True):
@@ -133,10 +121,6 @@ class Observer(Protocol):
 
     def attempt_failed(self, failed: AttemptFailed) -> None:
         """Receive the failure of an attempt that another one follows."""
-        return
-
-    def committed(self, committed: Committed) -> None:
-        """Receive the beginning of an answer."""
         return
 
     def first_event(self, first: FirstEvent) -> None:

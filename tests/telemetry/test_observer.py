@@ -12,7 +12,7 @@ from app.testing.upstream import head, send, serve_upstream
 from tests.serving import chat, serve_relay
 
 METHODS = (
-    *("started", "attempt_started", "attempt_failed", "committed", "first_event", "ended"),
+    *("started", "attempt_started", "attempt_failed", "first_event", "ended"),
     *("refused", "reader_joined", "reader_left", "call_ended"),
 )
 HI = 'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
@@ -77,13 +77,12 @@ async def test_observer_is_told_of_a_stream_in_order_and_of_its_request():
 
     told = [method for method, _ in noting.told if not method.startswith(("reader", "refused"))]
     attempts = ["attempt_started", "attempt_failed", "attempt_started"]
-    assert ["started", *attempts, "committed", "first_event", "ended"] == told
+    assert ["started", *attempts, "first_event", "ended"] == told
     what = dict(noting.told)
     asked = what["attempt_started"]
     assert (what["started"].id, 2, "openai/m") == (asked.id, asked.attempt, asked.target.name)
     assert {"request-1"} == {
-        what[method].info.request_id
-        for method in ("attempt_failed", "committed", "first_event", "ended")
+        what[method].info.request_id for method in ("attempt_failed", "first_event", "ended")
     } | {what["started"].request_id}
     assert ("completed", 2, False) == (
         *(what["ended"].end.status, what["ended"].attempts),
