@@ -14,7 +14,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
-from typing import Final, NamedTuple, get_args
+from typing import Final, get_args
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
@@ -69,7 +69,6 @@ KINDS: Final = (
 
 LOAD: Final = (
     (f.STREAMS, "streams"),
-    (f.CALLS, "calls"),
     (f.READERS, "readers"),
     (f.DRAINING, "draining"),
     (f.LOG_HEALTHY, "log_healthy"),
@@ -88,13 +87,6 @@ EXPECTED_ENDS: Final = (
     ("interrupted", "producer_lost", "shutdown"),
     ("failed", "internal", "relay"),
 )
-
-
-class RecordsState(NamedTuple):
-    """Rows waiting for the records, and failed writes."""
-
-    waiting: int
-    failures: int
 
 
 class Names:
@@ -138,7 +130,7 @@ class Metrics(Observer):
         own: int = 0,
         *,
         process: int,
-        records: Callable[[], RecordsState] | None = None,
+        rows_waiting: Callable[[], int] | None = None,
     ) -> None:
         self._names = names
         self._shared_counters = tuple(shared_counters) or (SharedCounters(),)
@@ -150,8 +142,7 @@ class Metrics(Observer):
         }
         self._process = process
         self._load: Callable[[], Load] | None = None
-        self._records = records
-        self._records_failures = 0
+        self._rows_waiting = rows_waiting
         self._timer: asyncio.TimerHandle | None = None
         self._encoding = threading.Lock()
         self._begin_series()
@@ -171,7 +162,7 @@ class Metrics(Observer):
                 self._add(family, target, by=0)
         for code in CODES:
             self._add(f.REFUSALS, code, by=0)
-        for family in (f.ORPHANED, f.JOINED, f.RESUMES):
+        for family in (f.ORPHANED, f.RESUMES):
             self._add(family, by=0)
         for level in (*LEVELS, OTHER):  # all: threads log too, and only one may create series
             self._add(f.LOG_LINES, level, by=0)
@@ -248,7 +239,6 @@ class Metrics(Observer):
         self._add(f.REFUSALS, _code(refused.error.code))
 
     def reader_joined(self, readers: Readers) -> None:
-        self._add(f.JOINED)
         if readers.resumed:
             self._add(f.RESUMES)
 
@@ -296,12 +286,8 @@ class Metrics(Observer):
         self._set(f.WORKERS, to=1)
         if self._load is not None:
             self._set_load(self._load())
-        if self._records is not None:
-            state = self._records()
-            self._set(f.RECORDS_WAITING, to=state.waiting)
-            # The difference: a worker's successor continues its counters.
-            self._add(f.RECORDS_FAILURES, by=state.failures - self._records_failures)
-            self._records_failures = state.failures
+        if self._rows_waiting is not None:
+            self._set(f.RECORDS_WAITING, to=self._rows_waiting())
 
     def _set_load(self, load: Load) -> None:
         for family, field in LOAD:
@@ -409,7 +395,7 @@ class _AllWorkers(Collector):
 def _usage_of(
     accounts: Sequence[tuple[Account, AccountState]],
 ) -> Iterator[tuple[Family, tuple[str, str], float]]:
-    """Yield the usage and the limits of each account."""
+    """Yield the spending and the budgets of each account."""
     for account, state in accounts:
         for name, period, limit in (
             ("day", state.day, account.nano_usd_per_day),
@@ -417,13 +403,8 @@ def _usage_of(
         ):
             labels = (account.name, name)
             yield f.ACCOUNT_USD, labels, period.nano_usd / NANO
-            yield f.ACCOUNT_TOKENS, labels, period.input_tokens + period.output_tokens
             if limit is not None:
                 yield f.ACCOUNT_USD_LIMIT, labels, limit / NANO
-        if account.tokens_per_minute is not None:
-            labels = (account.name, "minute")
-            yield f.ACCOUNT_TOKENS, labels, state.last_minute()[1]
-            yield f.ACCOUNT_TOKENS_LIMIT, labels, account.tokens_per_minute
 
 
 def _to_metric(family: Family, rows: dict[tuple[str, ...], list[float]]) -> Metric:
