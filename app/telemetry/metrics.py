@@ -19,7 +19,6 @@ from typing import Final, get_args
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
-from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
@@ -41,7 +40,6 @@ from .observer import AttemptFailed, FirstEvent, Observer, Readers, Refused
 from .shared_counters import Series, SharedCounters
 
 PLAIN: Final = "text/plain; version=0.0.4; charset=utf-8"
-OPENMETRICS: Final = "application/openmetrics-text"
 
 NONE: Final = "none"
 """The label if there is no code, format or endpoint."""
@@ -298,16 +296,14 @@ class Metrics(Observer):
 
     # Exposition
 
-    async def render(
-        self, accept: str, accounts: Sequence[tuple[Account, AccountState]] = ()
-    ) -> tuple[bytes, str]:
-        """Return the metrics of all workers, and their content type, in an accepted format.
+    async def render(self, accounts: Sequence[tuple[Account, AccountState]] = ()) -> bytes:
+        """Return the metrics of all workers, in the format of `PLAIN`.
 
         `accounts` are those with limits: read from the log, the same in each worker.
         """
         self._publish()
         self._own.scraped_at = time.monotonic_ns()
-        return await asyncio.to_thread(self._encode, OPENMETRICS in accept, accounts)
+        return await asyncio.to_thread(self._encode, accounts)
 
     async def wait_for_scrape(self, within_s: float, *, unless: asyncio.Event) -> None:
         """Wait for the next scrape of any worker, at most `within_s`, or until `unless` is set."""
@@ -318,16 +314,11 @@ class Metrics(Observer):
             await asyncio.sleep(SCRAPE_POLL_S)
             waited += SCRAPE_POLL_S
 
-    def _encode(
-        self, as_openmetrics: bool, accounts: Sequence[tuple[Account, AccountState]]
-    ) -> tuple[bytes, str]:
+    def _encode(self, accounts: Sequence[tuple[Account, AccountState]]) -> bytes:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_AllWorkers(self._shared_counters, accounts))
         with self._encoding:  # one at a time: some thousand series take 50 ms
-            if as_openmetrics:
-                text: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]  # it has no types
-                return text, openmetrics.CONTENT_TYPE_LATEST
-            return generate_latest(registry), PLAIN
+            return generate_latest(registry)
 
 
 def _code(code: str) -> str:

@@ -29,7 +29,6 @@ from ...upstreams.targets import Target
 from .calls import ANSWER, MAX_TOKENS, ask
 from .hints import explain, find_defects
 from .report import (
-    CallReport,
     Plan,
     Problem,
     Report,
@@ -197,7 +196,7 @@ class Check:
         status: Status = "ok" if not problems else "warning"
         if any(problem.level == "failure" for problem in problems):
             status = "failed"
-        return replace(row, answer=CallReport.of(outcome), status=status, problems=problems)
+        return replace(row, answer=outcome.call, status=status, problems=problems)
 
     def _check_price(self, target: Target) -> Iterable[Problem]:
         """Yield the consequence of an unknown price."""

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from .calls import Outcome
+from .calls import Call
 
 VERSION: Final = 1
 """Version of the JSON; it grows if a field goes or changes its meaning."""
@@ -27,37 +27,6 @@ class Problem(msgspec.Struct, frozen=True):
     """The relay's error code, as in PROTOCOL.md."""
 
 
-class CallReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One call."""
-
-    http_status: int | None
-    first_event_s: float | None
-    duration_s: float
-    model: str | None
-    finish_reason: str
-    input_tokens: int | None
-    output_tokens: int | None
-    usage_from: Literal["provider", "estimate", "none"]
-    cost_usd: str | None
-    """None if the price is unknown."""
-
-    @classmethod
-    def of(cls, outcome: Outcome) -> "CallReport":
-        """Return the report of a call."""
-        counts, first_s = outcome.charge.counts, outcome.first_event_s
-        return cls(
-            http_status=outcome.reply.http_status,
-            first_event_s=None if first_s is None else round(first_s, 3),
-            duration_s=round(outcome.duration_s, 3),
-            model=outcome.model and outcome.model[:200],
-            finish_reason=outcome.end.finish_reason,
-            input_tokens=counts.input_tokens if counts else None,
-            output_tokens=counts.output_tokens if counts else None,
-            usage_from="none" if counts is None else "provider" if outcome.counted else "estimate",
-            cost_usd=counts.cost if counts else "0",
-        )
-
-
 class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
     """One target."""
 
@@ -71,7 +40,7 @@ class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
     credentials: str | None
     """Where they come from; None without any."""
     status: Status = "ok"
-    answer: CallReport | None = None
+    answer: Call | None = None
     problems: Sequence[Problem] = ()
 
 
@@ -131,7 +100,7 @@ _MARKS: Final[dict[Status, str]] = {
 }
 
 
-def _summary(call: CallReport | None) -> str:
+def _summary(call: Call | None) -> str:
     if call is None:
         return ""
     first = "" if call.first_event_s is None else f" (first event {call.first_event_s:.2f} s)"
