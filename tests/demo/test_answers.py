@@ -192,6 +192,13 @@ async def test_a_limit_cuts_the_answer_and_thoughts_count(model, name):
     assert (cut.text() == "") == (model == "demo-reasoning")
 
 
+async def test_a_limit_that_is_just_enough_does_not_cut():
+    size = len((await stream(asked())).deltas()) - 2
+
+    assert (await stream(asked(max_tokens=size))).finish_reasons() == ["stop"]
+    assert (await stream(asked(max_tokens=size - 1))).finish_reasons() == ["length"]
+
+
 @pytest.mark.parametrize("model", ["demo", "demo-reasoning", "demo-long"])
 async def test_an_answer_that_was_cut_off_goes_on(model):
     whole = await stream(asked(model))
