@@ -20,7 +20,7 @@ from ..ledger.config import LimitsConfig
 from ..ledger.limits import UNLIMITED, UsageLimits, over, smaller
 from ..ledger.prices import PriceBook
 from ..requests import ChatRequest, OutputCeiling, TranslatedRequest
-from ..telemetry.trace_context import TRACEPARENT
+from ..telemetry.observer import TRACEPARENT
 from ..upstreams.routes import Route
 from .token_usage import UNKNOWN_CONTEXT
 

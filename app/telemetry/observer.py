@@ -5,8 +5,9 @@ nor other observers.
 """
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 import structlog
@@ -16,6 +17,12 @@ from ..eventlog.stream_ended import ProviderReply, StreamEnded
 from ..eventlog.stream_info import StreamInfo
 from ..events import TokenCounts
 from ..upstreams.targets import Target
+
+TRACEPARENT: Final[ContextVar[str]] = ContextVar("seseragi_traceparent", default="")
+"""The span of the current request in the format of W3C's `traceparent`; "" without tracing.
+
+Here, since it is read without importing OpenTelemetry. Tasks that the request starts inherit it.
+"""
 
 log = structlog.get_logger("seseragi.telemetry")
 

@@ -34,6 +34,7 @@ from ..eventlog.stream_info import StreamInfo
 from ..events import TokenCounts
 from .access_logs import hide_tokens
 from .observer import (
+    TRACEPARENT,
     AttemptFailed,
     AttemptStarted,
     CallEnded,
@@ -42,7 +43,6 @@ from .observer import (
     Readers,
     Refused,
 )
-from .trace_context import TRACEPARENT
 from .tracing_content import render_messages
 
 CLOSE_S: Final = 2.0
