@@ -36,7 +36,7 @@ from ..upstreams.routes import Upstreams
 from . import families as f
 from .activity import Load
 from .families import FAMILIES, Family
-from .observer import AttemptFailed, FirstEvent, Observer, Readers, Refused
+from .observer import AttemptFailed, FirstEvent, Observer, ReaderJoined, Refused
 from .shared_counters import Series, SharedCounters
 
 PLAIN: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -236,8 +236,8 @@ class Metrics(Observer):
     def refused(self, refused: Refused) -> None:
         self._add(f.REFUSALS, _code(refused.error.code))
 
-    def reader_joined(self, readers: Readers) -> None:
-        if readers.resumed:
+    def reader_joined(self, joined: ReaderJoined) -> None:
+        if joined.resumed:
             self._add(f.RESUMES)
 
     def answered(self, endpoint: str | None, method: str, status: int) -> None:

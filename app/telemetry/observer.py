@@ -84,15 +84,12 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     error: RelayError
 
 
-class Readers(msgspec.Struct, frozen=True, kw_only=True):
-    """A reader joined or left a stream."""
+class ReaderJoined(msgspec.Struct, frozen=True):
+    """A reader joined a stream."""
 
     stream: str
-    owner: str
-    readers: int
-    """The stream's readers in this process now."""
-    resumed: bool = False
-    """Whether the reader joined with a cursor."""
+    resumed: bool
+    """Whether it joined with a cursor."""
 
 
 class Observer(Protocol):
@@ -142,12 +139,8 @@ class Observer(Protocol):
         """Receive the refusal of a request."""
         return
 
-    def reader_joined(self, readers: Readers) -> None:
+    def reader_joined(self, joined: ReaderJoined) -> None:
         """Receive a new reader of a stream."""
-        return
-
-    def reader_left(self, readers: Readers) -> None:
-        """Receive the leaving of a reader."""
         return
 
 

@@ -40,7 +40,7 @@ from .observer import (
     CallEnded,
     FirstEvent,
     Observer,
-    Readers,
+    ReaderJoined,
     Refused,
 )
 from .tracing_content import render_messages
@@ -195,11 +195,11 @@ class Tracing(Observer):
         if (span := _REQUEST.get()) is not None:
             span.set_attribute("seseragi.code", refused.error.code)
 
-    def reader_joined(self, readers: Readers) -> None:
+    def reader_joined(self, joined: ReaderJoined) -> None:
         """Link the span of a request that reads a stream to the stream's span."""
-        span, stream = _REQUEST.get(), self._streams.get(readers.stream)
+        span, stream = _REQUEST.get(), self._streams.get(joined.stream)
         if span is not None and stream is not None:
-            span.set_attribute("seseragi.stream", readers.stream)
+            span.set_attribute("seseragi.stream", joined.stream)
             span.add_link(stream.span.get_span_context())
 
     # Streams
