@@ -71,7 +71,6 @@ def total(found: Mapping[Series, float], metric: str, **labels: str) -> float:
 
 IDLE = Load(
     streams=0,
-    calls=0,
     readers=0,
     draining=False,
     log_healthy=True,
