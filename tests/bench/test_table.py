@@ -4,7 +4,6 @@ import pytest
 
 from bench import table
 from bench.__main__ import main
-from bench.load import Unavailable
 from bench.measures import Row
 from bench.relays import Relay, peer
 
@@ -32,14 +31,6 @@ def test_a_ratio_is_that_of_the_rounds_that_ran_side_by_side():
     assert "1.50x" in table.render(rows, "a")
 
 
-def test_the_noise_is_that_of_the_rounds():
-    text = table.noise([row("a", dense_us=[10, 12, 15], flood_us=[1, 1])])
-    assert "costs 21 % in the median, 42 % at most" in text
-    rows = [row("a", dense_us=[10, 20]), row("b", dense_us=[30, 60])]
-    assert "ratios to a 0 % in the median, 0 % at most" in table.noise(rows, "a")
-    assert "one round" in table.noise([row("a", dense_us=[10])])
-
-
 def test_figures_are_written_with_all_their_rounds():
     written = table.as_json(row("a", dense_us=[3, 1, 2]))
 
@@ -55,14 +46,6 @@ def test_a_peer_is_a_name_and_a_command():
         relay.name,
         relay.command,
     )
-
-
-@pytest.mark.parametrize("name", ["litellm", "portkey", "nobody"])
-def test_a_peer_that_is_not_there_is_named(name, monkeypatch):
-    monkeypatch.setenv("PATH", "")
-
-    with pytest.raises(Unavailable, match=r"litellm|gateway|nobody"):
-        peer(name)
 
 
 def test_an_unknown_part_is_named_and_the_parts_listed(capsys):
