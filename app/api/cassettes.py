@@ -18,9 +18,9 @@ from ..cassettes.cassette import (
     CassetteHead,
     file_name_of,
     make_head,
+    render_cassette,
     render_event,
     render_head,
-    render_tape,
 )
 from ..errors import RelayError
 from ..eventlog import LogState
@@ -78,7 +78,7 @@ class CassetteDownload:
                 stream.attach(address).reader, head, events=events, state=state, headers=headers
             )
         seconds = (state.ended_at or time.time()) - state.started_at
-        data = render_tape(make(measured_from=None), spread_events(events, seconds=seconds))
+        data = render_cassette(make(measured_from=None), spread_events(events, seconds=seconds))
         if len(data) > MAX_BYTES:
             raise too_large()
         return Response(data, headers=headers, media_type=MEDIA_TYPE)

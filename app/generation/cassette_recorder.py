@@ -18,7 +18,7 @@ import structlog
 from ..cassettes.cassette import (
     MAX_BYTES,
     CassetteHead,
-    Played,
+    TimedEvent,
     file_name_of,
     make_head,
     render_event,
@@ -64,14 +64,14 @@ class Choice(NamedTuple):
     """The cassette to record."""
 
 
-def spread_events(events: Sequence[Event], *, seconds: float) -> list[Played]:
+def spread_events(events: Sequence[Event], *, seconds: float) -> list[TimedEvent]:
     """Return events without measured times, spread evenly over their duration."""
-    return list(map(Played, spread(len(events), seconds), events))
+    return list(map(TimedEvent, spread(len(events), seconds), events))
 
 
 async def follow(
     read: ReadLog, before: Sequence[Event], *, started_at: float
-) -> AsyncIterator[list[Played]]:
+) -> AsyncIterator[list[TimedEvent]]:
     """Yield the events so far, then each batch as it arrives, to the end of the stream."""
     events = before
     after = cursor_after(0, events)
@@ -84,7 +84,7 @@ async def follow(
         latest = max(latest, time.time() - started_at)
         if events:
             after = cursor_after(after, events)
-            yield [Played(latest, event) for event in events]
+            yield [TimedEvent(latest, event) for event in events]
 
 
 def too_large() -> RequestError:
@@ -122,7 +122,7 @@ class CassetteRecorder:
         """
         target = route.targets[0]
         if isinstance(target, CassetteTarget):
-            return await self._replay(route, target.playback)
+            return await self._replay(route, target.options)
         formats = {one for target in route.targets for one in target.dialect.passthrough}
         digest = digest_of(name, chat, formats=formats)
         if self._mode == "off" or any(one.upstream.name in self._excluded for one in route.targets):
@@ -142,16 +142,16 @@ class CassetteRecorder:
         log.info("request replayed from its cassette", cassette=cassette, model=name)
         return choice._replace(digest=digest)
 
-    async def _replay(self, route: Route, playback: CassetteOptions) -> Choice:
+    async def _replay(self, route: Route, options: CassetteOptions) -> Choice:
         # Also loaded here, so that a broken cassette fails before the stream exists.
-        cassette = await asyncio.to_thread(self._folder.load, playback.name)
+        cassette = await asyncio.to_thread(self._folder.load, options.name)
         replaying = Route(
             route.name,
-            (CassetteTarget.of(playback),),
+            (CassetteTarget.of(options),),
             record_content=route.record_content,
             requested_name=cassette.head.model,
         )
-        return Choice(replaying, cassette=playback.name)
+        return Choice(replaying, cassette=options.name)
 
     def record(
         self, event_log: EventLog, info: StreamInfo, choice: Choice, chat: ChatRequest
