@@ -203,7 +203,7 @@ async def test_a_key_that_is_revoked_in_the_middle_is_asked_for_again(
 
 async def test_form_and_link_are_accessible(page, relay):
     async def check(*parts: str) -> None:
-        for width, height in ((1280, 800), (390, 844), (320, 256)):
+        for width, height in ((1280, 800), (320, 256)):
             await page.set_viewport_size({"width": width, "height": height})
             await check_in_light_and_dark(page)
             await check_in_view(page, *parts)
