@@ -305,9 +305,13 @@ class AccountState(msgspec.Struct):
             case "tokens", "minute":
                 return self.last_minute()[1]
             case "nano_usd", "day" | "month":
-                period = self.day if limit.per == "day" else self.month
+                period = self.period(limit)
                 return period.nano_usd + period.held_nano_usd
         raise NotImplementedError(f"{limit.name} is not counted")
+
+    def period(self, limit: Limit) -> Period:
+        """Return the period of a limit per day or month."""
+        return self.day if limit.per == "day" else self.month
 
     def clears_in(self, at: float) -> float:
         """Return the seconds until the last minute is empty, without further use."""
@@ -330,6 +334,12 @@ def month_of(day: int) -> int:
 def month_starts_at(month: int) -> int:
     """Return the start of a month, in unix seconds."""
     return int(datetime(month // 12, month % 12 + 1, 1, tzinfo=UTC).timestamp())
+
+
+def ends_at(limit: Limit, at: float) -> int:
+    """Return the end of the current day or month of a limit, in unix seconds."""
+    day = day_of(at)
+    return month_starts_at(month_of(day) + 1) if limit.per == "month" else (day + 1) * DAY_S
 
 
 def reserve(states: Mapping[str, AccountState], request: ReservationRequest) -> Grant:
@@ -434,14 +444,6 @@ def _rate_limit(
     return RateLimitState(most, max(0, most - state.used(limit)), state.clears_in(at))
 
 
-def _until_next(limit: Limit, at: float) -> float:
-    """Return the seconds until the next day or month."""
-    day = day_of(at)
-    if limit.per == "month":
-        return math.ceil(month_starts_at(month_of(day) + 1) - at)
-    return math.ceil((day + 1) * DAY_S - at)
-
-
 def _refused(
     account: Account, limit: Limit, request: ReservationRequest, state: AccountState, *, short: int
 ) -> LimitReached:
@@ -457,12 +459,11 @@ def _refused(
             when = "a minute"
             wait_s = _wait_s(state, request.at, limit.counts == "tokens", short)
         case "day" | "month":
-            held = state.day.held_nano_usd if limit.per == "day" else state.month.held_nano_usd
             when = _RESERVED
-            if held < short:  # even if running streams release all of it
+            if state.period(limit).held_nano_usd < short:  # even if streams release all of it
                 start = "at" if limit.per == "day" else "on the 1st at"
                 when = f"; the next {limit.per} begins {start} 00:00 UTC"
-                wait_s = _until_next(limit, request.at)
+                wait_s = math.ceil(ends_at(limit, request.at) - request.at)
     if limit.counts == "nano_usd":
         usd = f" of {to_usd(most)} USD" if own else ""
         message = f"{owner} budget{usd} for the {limit.per} has no room for this request{when}"

@@ -13,6 +13,7 @@ from .accounts import (
     AccountState,
     Period,
     day_of,
+    ends_at,
     month_of,
     month_starts_at,
 )
@@ -171,9 +172,10 @@ def _limits_of(account: Account, state: AccountState) -> list[_Limit]:
 
 
 def _limit_usage(limit: _Limit, state: AccountState, at: float) -> LimitUsage:
-    day, month = _bounds(at)
-    resets = {"minute": at + state.clears_in(at), "day": day[1], "month": month[1]}
-    resets_at = None if limit.kind.per is None else _time(resets[limit.kind.per])
+    resets_at = None
+    if limit.kind.per is not None:
+        in_minute = limit.kind.per == "minute"
+        resets_at = _time(at + state.clears_in(at) if in_minute else ends_at(limit.kind, at))
     if limit.kind.counts == "nano_usd":
         return LimitUsage(to_usd(limit.limit), to_usd(limit.left), resets_at)
     return LimitUsage(limit.limit, limit.left, resets_at)
