@@ -44,9 +44,9 @@ def failure(
         all_headers["upgrade"] = "HTTP/1.1"
     if error.retry_after_s is not None:
         all_headers["retry-after"] = str(math.ceil(error.retry_after_s))
-    if isinstance(error, LimitReached) and error.standing is not None:
-        requests = error.standing if error.kind == "requests" else None
-        tokens = error.standing if error.kind == "tokens" else None
+    if isinstance(error, LimitReached) and error.rate_limit is not None:
+        requests = error.rate_limit if error.limit.counts == "requests" else None
+        tokens = error.rate_limit if error.limit.counts == "tokens" else None
         all_headers |= rate_limit_headers(client_format.name, requests, tokens)
     if not error.retryable:
         # Without it the official SDKs retry every 5xx, 409 and 408.

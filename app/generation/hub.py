@@ -81,7 +81,6 @@ class Hub:
         size = self._log.size()
         return Load(
             streams=len(self._runs),
-            calls=self.calls.count,
             readers=self._reader_registry.count,
             draining=self.shutdown.draining,
             log_healthy=self._log.healthy(),

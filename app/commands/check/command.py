@@ -31,7 +31,6 @@ from ..terminal import add_config, escape
 from .calls import ANSWER, MAX_TOKENS, ask
 from .hints import explain, find_defects
 from .report import (
-    CallReport,
     CheckReport,
     PlannedCalls,
     Status,
@@ -52,7 +51,7 @@ MAX_TIMEOUT_S: Final = 3600.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the description and the arguments to a parser."""
     parser.description = (
-        "Call each target once for a short answer, and report what works, what it cost, and how "
+        "CallReport each target once for a short answer, and report what works, what it cost, and how "
         "to fix the rest. Calls to providers cost money."
     )
     parser.epilog = "exit status: 0 all work, 1 a target fails, 2 the check could not start"
@@ -161,7 +160,7 @@ class Check:
         self._gate = asyncio.Semaphore(AT_ONCE)
 
     async def run(self, selection: Selection, plan: PlannedCalls) -> CheckReport:
-        """Call all targets, some at once, and return the report."""
+        """CallReport all targets, some at once, and return the report."""
         async with self._client:
             rows = await asyncio.gather(*map(self._check, selection.targets))
         rows += map(_skip, selection.unnamed)
@@ -197,7 +196,7 @@ class Check:
         status: Status = "ok" if not problems else "warning"
         if any(problem.level == "failure" for problem in problems):
             status = "failed"
-        return replace(row, answer=CallReport.of(outcome), status=status, problems=problems)
+        return replace(row, answer=outcome.call, status=status, problems=problems)
 
     def _check_price(self, target: Target) -> Iterable[TargetProblem]:
         """Yield the consequence of an unknown price."""

@@ -57,11 +57,11 @@ def explain(target: Target, outcome: Outcome) -> TargetProblem:
 def find_defects(outcome: Outcome) -> list[TargetProblem]:
     """Return the defects of a complete answer."""
     found = []
-    if outcome.first_event_s is None:
+    if outcome.call.first_event_s is None:
         message = f"the answer is empty and ended with {outcome.end.finish_reason!r}"
         advice = "check the model, and the chat template of its server"
         found.append(TargetProblem("failure", message, advice))
-    if not outcome.counted:
+    if outcome.call.usage_from != "provider":
         message = "the provider does not report token usage"
         found.append(TargetProblem("warning", message, "costs are estimated (docs/usage.md)"))
     return found

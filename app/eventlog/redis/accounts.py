@@ -18,11 +18,12 @@ from ...ledger.accounts import (
     Settlement,
     fresh_states,
     reserve,
-    with_standing,
+    with_rate_limits,
 )
+from ...ledger.limits import LIMITS
 from ..stream_info import StreamInfo, unpack_info
 from ..waiting_rows import Dropped
-from .account_scripts import HELD, ROWS, ROWS_DROPPED, ROWS_DUE, account_key
+from .account_scripts import HELD, ROWS, ROWS_DROPPED, ROWS_DUE, USED, account_key
 from .expiry import Lease
 from .failures import asked
 from .link import Away, Link, Refused
@@ -58,20 +59,19 @@ def pack_request(info: StreamInfo, *, given: int | None = None, redis_time: bool
             *(request.input_tokens, request.output_tokens, request.least_output_tokens),
             *(request.choices, request.input_nano_usd, request.output_nano_usd),
             -1 if given is None else given,
-            [_pack_account(account) for account in request.accounts],
+            [_pack_account(account, request) for account in request.accounts],
         )
     )
 
 
-def _pack_account(account: Account) -> list[str | int]:
-    limits = (
-        account.requests_per_minute,
-        account.tokens_per_minute,
-        account.streams,
-        account.nano_usd_per_day,
-        account.nano_usd_per_month,
-    )
-    return [account_key(account.name), *(-1 if limit is None else limit for limit in limits)]
+def _pack_account(account: Account, request: ReservationRequest) -> list[object]:
+    limits = []
+    for limit in LIMITS:
+        if (most := getattr(account, limit.field)) is not None:
+            start, each = request.need(limit)
+            if start or each:
+                limits.append((most - start, each, *USED[limit]))
+    return [account_key(account.name), account.counts_minutes, limits]
 
 
 def pack_settlement(spent: Settlement) -> bytes:
@@ -91,7 +91,7 @@ def grant_from(reply: Sequence[int], request: ReservationRequest) -> Grant:
     for at in range(2, len(reply), 4):
         number, requests, tokens, last = reply[at : at + 4]
         state = AccountState(spans={last: (requests, tokens)})
-        grant = with_standing(grant, request.accounts[number - 1], state, request)
+        grant = with_rate_limits(grant, request.accounts[number - 1], state, request)
     return grant
 
 
