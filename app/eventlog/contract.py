@@ -13,8 +13,8 @@ from ..events import Event
 from ..ledger.accounts import Settlement
 from .accounts import Accounts
 from .broadcast import Broadcast
-from .peers import NoPeers, Peers
-from .recovery import Close, OnEnded
+from .peers import NoPeers, OnStop, Peers, ignore_stop
+from .recovery import Close, OnEnded, close_free, ignore_ended
 from .stream_info import Scoped, StreamInfo
 from .values import Claim, LogSize, LogState, Look
 from .waiting_rows import WaitingRows
@@ -113,16 +113,6 @@ class Events(Protocol):
         A running stream is settled like an orphaned one.
         """
 
-    def on_ended(self, ended: OnEnded) -> None:
-        """Set the callback for orphaned streams that this process ends; call before `open`.
-
-        It is called once per stream over all processes that share the log. Streams without an
-        event did not begin and are left out; removing a running stream ends it.
-        """
-
-    def close_by(self, close: Close) -> None:
-        """Set the function that prices orphaned streams; call before `open`."""
-
 
 class Names(Protocol):
     """Creating streams, and finding them by an idempotency key or a name."""
@@ -167,8 +157,19 @@ class EventLog(Events, Names, Protocol):
     storage fails.
     """
 
-    async def open(self) -> None:
-        """Open the storage; only `on_ended` and `close_by` may be called before.
+    async def open(
+        self,
+        *,
+        on_ended: OnEnded = ignore_ended,
+        close: Close = close_free,
+        on_stop: OnStop = ignore_stop,
+    ) -> None:
+        """Open the storage; no call may come before.
+
+        `on_ended` receives each orphaned stream that this process ends, once per stream over all
+        processes that share the log. Streams without an event did not begin and are left out;
+        removing a running stream ends it. `close` prices these streams. `on_stop` receives each
+        stream of this process that another one stopped, ended or removed.
 
         Raises:
             LogUnusable: the storage cannot be used.

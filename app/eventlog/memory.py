@@ -11,7 +11,8 @@ from .accounts import MemoryAccounts
 from .contract import PAGE, EventLog, Follower, Placed
 from .entries import Entries, Entry
 from .errors import expired, unknown
-from .recovery import REMOVED, Close, OnEnded, close_free, closing_of
+from .peers import OnStop, ignore_stop
+from .recovery import REMOVED, Close, OnEnded, close_free, closing_of, ignore_ended
 from .stream_info import Scoped, StreamInfo
 from .values import Claim, LogSize, Look, may_see
 
@@ -50,7 +51,7 @@ class MemoryLog(EventLog):
             wall=wall,
             on_drop=self._forget,
         )
-        self._on_ended: OnEnded = lambda ended: None
+        self._on_ended: OnEnded = ignore_ended
         self._close: Close = close_free
         self._accounts = accounts or MemoryAccounts()
         self._gone: OrderedDict[str, str] = OrderedDict()
@@ -60,8 +61,15 @@ class MemoryLog(EventLog):
         self._names: dict[str, set[Scoped]] = {}
         """The stream of each name, and the names that were bound to each stream."""
 
-    async def open(self) -> None:
-        pass
+    async def open(
+        self,
+        *,
+        on_ended: OnEnded = ignore_ended,
+        close: Close = close_free,
+        on_stop: OnStop = ignore_stop,
+    ) -> None:
+        self._on_ended = on_ended
+        self._close = close
 
     async def close(self) -> None:
         self._entries.close()
@@ -163,12 +171,6 @@ class MemoryLog(EventLog):
         self._entries.drop(stream)
         if ended is not None:
             self._on_ended(ended)
-
-    def on_ended(self, ended: OnEnded) -> None:
-        self._on_ended = ended
-
-    def close_by(self, close: Close) -> None:
-        self._close = close
 
     def _find(self, stream: str) -> Entry:
         entry = self._entries.find(stream)

@@ -73,13 +73,12 @@ async def spend(event_log: SqliteLog, prefix: str, number: int) -> None:
 async def main(path: str, prefix: str, *options: str) -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     event_log = SqliteLog(path, retention_s=1000, max_bytes=10**9, shared="shared" in options)
-    event_log.close_by(close)
     if "open" in options:
         database.RECOVERED_AT_ONCE = 2
-        await event_log.open()
+    await event_log.open(close=close)
+    if "open" in options:
         await event_log.close()
         return
-    await event_log.open()
     with contextlib.suppress(RelayError):
         await asyncio.gather(*(spend(event_log, prefix, number) for number in range(STREAMS)))
 

@@ -215,12 +215,13 @@ async def test_full_redis_takes_no_new_streams_and_stops_no_running_ones(tmp_pat
             assert [START, *deltas("a", "b"), END] == await read_all(second, "st_1")
 
 
-async def test_full_redis_takes_no_stream_from_its_owner(tmp_path):
+async def test_full_redis_takes_no_stream_from_its_owner(tmp_path, callbacks):
     """Leases are renewed, and what is lost is ended and stopped, though nothing else is taken."""
     with redis_server(tmp_path) as own:
-        async with opened(own.url, lease_s=3) as first, opened(own.url, lease_s=LEASE_S) as second:
-            stopped: list[str] = []
-            first.on_stop(lambda stream, by: stopped.append(stream))
+        async with (
+            opened(own.url, lease_s=3, **callbacks.arguments) as first,
+            opened(own.url, lease_s=LEASE_S) as second,
+        ):
             for stream in ("st_1", "st_2"):
                 await create(first, stream)
                 await first.append(stream, [START])
@@ -230,7 +231,7 @@ async def test_full_redis_takes_no_stream_from_its_owner(tmp_path):
             await until(lambda: field(own, "st_1", "lease") > until_ms)
             assert not (await second.state("st_1")).ended
             await second.ask_stop("st_2")
-            await until(lambda: "st_2" in stopped)
+            await until(lambda: ("st_2", "user") in callbacks.stopped)
             lose(own, first)
             await until_ended(second, "st_2")
             first._owner.open()

@@ -42,9 +42,9 @@ LOST_END = StreamEnd("interrupted", "error", None, LOST, ended_by="relay_lost")
 
 
 @pytest.fixture
-async def logs(server):
+async def logs(server, callbacks):
     async with (
-        opened(server.url, lease_s=STEADY_S) as first,
+        opened(server.url, lease_s=STEADY_S, **callbacks.arguments) as first,
         opened(server.url, lease_s=LEASE_S) as second,
         opened(server.url, lease_s=LEASE_S) as third,
     ):
@@ -105,14 +105,12 @@ async def test_stream_that_never_began_is_removed_with_its_key(logs, server):
     assert "st_2" == (await create(second, "st_2", key="key", digest="d")).stream
 
 
-async def test_owner_that_wakes_up_late_cannot_write(server, impatient):
-    stopped: list[tuple[str, str]] = []
+async def test_owner_that_wakes_up_late_cannot_write(server, impatient, callbacks):
     async with (
         wire_to(server.port) as wire,
-        opened(wire.url, lease_s=STEADY_S) as first,
+        opened(wire.url, lease_s=STEADY_S, **callbacks.arguments) as first,
         opened(server.url, lease_s=LEASE_S) as second,
     ):
-        first.on_stop(lambda *told: stopped.append(told))
         await create(first, "st_1")
         await first.append("st_1", HEAD)
         impatient()
@@ -126,7 +124,7 @@ async def test_owner_that_wakes_up_late_cannot_write(server, impatient):
         await first.append("st_1", deltas("b"))
         assert deltas("b") == list(await first.read("st_1", len(HEAD), timeout_s=20))
         wire.mend()
-        await until(lambda: stopped)
+        await until(lambda: callbacks.stopped)
         with pytest.raises(ServiceError, match="ended elsewhere"):
             await first.append("st_1", [END])
 
@@ -151,40 +149,34 @@ async def test_readers_of_a_fenced_owner_that_are_not_ahead_read_on(logs, server
     assert [*HEAD, TextEnd(0), ToolCallEnd(1, ""), LOST_END] == await reader
 
 
-async def test_owner_is_asked_to_stop_by_a_message(logs):
+async def test_owner_is_asked_to_stop_by_a_message(logs, callbacks):
     first, second, _ = logs
-    stopped: list[tuple[str, str]] = []
-    first.on_stop(lambda *told: stopped.append(told))
     await create(first, "st_1")
     await first.append("st_1", HEAD)
     first._owner._tasks.stop()  # it does not look for marks
     await second.ask_stop("st_1", "operator")
 
-    await until(lambda: [("st_1", "operator")] == stopped[:1])
+    await until(lambda: [("st_1", "operator")] == callbacks.stopped[:1])
 
 
 @pytest.mark.parametrize("by", ["user", "operator"])
-async def test_owner_that_missed_the_message_sees_the_mark(logs, server, by):
+async def test_owner_that_missed_the_message_sees_the_mark(logs, callbacks, by):
     first, second, _ = logs
-    stopped: list[tuple[str, str]] = []
-    first.on_stop(lambda *told: stopped.append(told))
     await create(first, "st_1")
     await first.append("st_1", HEAD)
     first._tails._tasks.stop()
     await second.ask_stop("st_1", by)
 
-    await until(lambda: [("st_1", by)] == stopped[:1])
+    await until(lambda: [("st_1", by)] == callbacks.stopped[:1])
 
 
-async def test_stream_removed_elsewhere_stops_its_producer(logs):
+async def test_stream_removed_elsewhere_stops_its_producer(logs, callbacks):
     first, second, third = logs
-    stopped: list[tuple[str, str]] = []
-    first.on_stop(lambda *told: stopped.append(told))
     await create(first, "st_1")
     await first.append("st_1", HEAD)
     reading = asyncio.create_task(third.read("st_1", len(HEAD), timeout_s=60))
     await second.delete("st_1")
-    await until(lambda: stopped)
+    await until(lambda: callbacks.stopped)
 
     assert [] == list(await asyncio.wait_for(reading, 20))
     for event_log in logs:

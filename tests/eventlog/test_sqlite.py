@@ -55,9 +55,9 @@ PROVING = pytest.mark.proving
 
 
 @pytest.fixture(params=[10, 0], ids=["from memory", "from the file"])
-async def event_log(request, path, clock: Clock, monkeypatch):
+async def event_log(request, path, clock: Clock, monkeypatch, callbacks):
     monkeypatch.setattr(sqlite, "KEEP_S", request.param)
-    async with opened(path, **LIMITS, wall=clock) as event_log:
+    async with opened(path, **LIMITS, wall=clock, **callbacks.arguments) as event_log:
         yield event_log
 
 

@@ -224,9 +224,7 @@ async def test_end_that_is_written_for_a_lost_stream_says_what_it_has_cost(path)
         await event_log.append("st_1", [BEGUN, TextDelta(0, "12345678")])
     told: list[StreamEnded] = []
     event_log = SqliteLog(path, retention_s=100, max_bytes=10**9, wall=lambda: AT)
-    event_log.close_by(close)
-    event_log.on_ended(told.append)
-    await event_log.open()
+    await event_log.open(close=close, on_ended=told.append)
     end = (await read_all(event_log, "st_1"))[-1]
     assert isinstance(end, StreamEnd)
     assert ("0.5", TokenCounts(1, 2, 3, cost="0.5")) == (end.cost, end.usage)

@@ -48,12 +48,12 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(params=[pytest.param("here", marks=pytest.mark.proving), "elsewhere"])
-async def event_log(request, path, clock):
-    async with joined(path, wall=clock) as there:
+async def event_log(request, path, clock, callbacks):
+    async with joined(path, wall=clock, **callbacks.arguments) as there:
         if request.param == "here":
             yield there
             return
-        async with joined(path, wall=clock) as here:
+        async with joined(path, wall=clock, **callbacks.arguments) as here:
             yield Elsewhere(there, here)
 
 
@@ -148,9 +148,12 @@ async def test_reader_elsewhere_is_sent_away_when_this_process_stops(path):
 
 
 async def test_process_hears_what_others_want_of_its_streams(path):
-    stopped: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
-    async with joined(path) as there, joined(path) as here:
-        there.on_stop(lambda *told: stopped.put_nowait(told))
+    stopped: asyncio.Queue[tuple[str, ...]] = asyncio.Queue()
+
+    def on_stop(*stop: str) -> None:
+        stopped.put_nowait(stop)
+
+    async with joined(path, on_stop=on_stop) as there, joined(path) as here:
         await filled(there, [START])
         for by in ("user", "operator"):
             await here.ask_stop("st_1", by)

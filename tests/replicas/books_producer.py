@@ -39,10 +39,9 @@ def spent(nano: int) -> Settlement:
     return Settlement(10, nano, nano, row=b"%d" % nano)
 
 
-def opened(url: str) -> RedisLog:
+async def opened(url: str) -> RedisLog:
     event_log = RedisLog(Address(url), retention_s=600, max_bytes=10**9)
-    event_log.close_by(close)
-    event_log.on_ended(lambda ended: None)
+    await event_log.open(close=close)
     return event_log
 
 
@@ -74,8 +73,7 @@ async def produce(event_log: RedisLog, name: str) -> None:
 
 
 async def main(url: str, name: str, streams: int) -> None:
-    event_log = opened(url)
-    await event_log.open()
+    event_log = await opened(url)
     await asyncio.gather(*(produce(event_log, f"{name}_{line}") for line in range(streams)))
 
 

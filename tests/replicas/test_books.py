@@ -120,8 +120,7 @@ async def test_books_after_kills_at_any_moment(tmp_path: Path, file: str, kills_
                 await producer.start()
                 kills["relay"] += 1
         await asyncio.gather(*(producer.kill() for producer in producers))
-        event_log = opened(url)
-        await event_log.open()
+        event_log = await opened(url)
         try:
             states = await settled(event_log)
             rows = await all_rows(event_log)
@@ -148,8 +147,7 @@ async def test_relays_that_are_killed_stopped_and_rolled_lose_and_hold_nothing(
     ways = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
     clients = await chaos(redis, tmp_path, 5, ways=ways)
     check_pairs(clients)
-    event_log = opened(f"{redis.url}?lease_s={LEASE_S}")
-    await event_log.open()
+    event_log = await opened(f"{redis.url}?lease_s={LEASE_S}")
     try:
         relay, *_ = await settled(event_log)
         assert 0 == relay.month.held_nano_usd

@@ -21,7 +21,7 @@ from ..contract import PAGE, EventLog, Follower, Placed
 from ..cursors import STRIDE, read_all
 from ..entries import Entries, Entry
 from ..errors import LogUnusable, expired
-from ..peers import OnStop
+from ..peers import OnStop, ignore_stop
 from ..recovery import (
     REMOVED,
     Close,
@@ -29,6 +29,7 @@ from ..recovery import (
     OrphanedStream,
     close_free,
     closing_of,
+    ignore_ended,
     orphan_of,
 )
 from ..stream_ended import StreamEnded
@@ -97,9 +98,6 @@ class RedisLog(EventLog):
         self._retention_s = retention_s
         self._wall = wall
         self._redis_time = redis_time
-        self._stop: OnStop = lambda stream, by: None
-        self._on_ended: OnEnded = lambda ended: None
-        self._close: Close = close_free
         self._lease = Lease(secrets.token_hex(8), s=address.lease_s, retention_s=retention_s)
         self._entries = Entries(
             keep_s=min(KEEP_S, retention_s),
@@ -112,6 +110,9 @@ class RedisLog(EventLog):
         )
         self._cutting: asyncio.TimerHandle | None = None
         self._stopping = False
+        self._on_ended: OnEnded
+        self._close: Close
+        self._on_stop: OnStop
         self._link: Link
         self._tail_link: Link
         self._owner: Owner
@@ -121,7 +122,16 @@ class RedisLog(EventLog):
         self._tails: Tails
         self._back: asyncio.Event
 
-    async def open(self) -> None:
+    async def open(
+        self,
+        *,
+        on_ended: OnEnded = ignore_ended,
+        close: Close = close_free,
+        on_stop: OnStop = ignore_stop,
+    ) -> None:
+        self._on_ended = on_ended
+        self._close = close
+        self._on_stop = on_stop
         self._back = asyncio.Event()
         self._back.set()
         self._link = Link(self._address.connect, on_up=self._on_up, on_away=self._on_away)
@@ -132,14 +142,14 @@ class RedisLog(EventLog):
             lease=self._lease,
             wall=self._wall,
             redis_time=self._redis_time,
-            on_stop=lambda stream, by: self._stop(stream, by),
+            on_stop=on_stop,
         )
         self._pages = Pages(
             self._link,
             lease=self._lease,
             wall=self._wall,
-            on_ended=lambda ended: self._on_ended(ended),
-            close=lambda orphan: self._close(orphan),
+            on_ended=on_ended,
+            close=close,
         )
         self._rows = Rows(self._link, lease=self._lease)
         self._orphans = OrphanCollector(
@@ -199,12 +209,6 @@ class RedisLog(EventLog):
 
     def size(self) -> LogSize:
         return self._entries.measure_all()
-
-    def on_ended(self, ended: OnEnded) -> None:
-        self._on_ended = ended
-
-    def on_stop(self, stop: OnStop) -> None:
-        self._stop = stop
 
     def _on_up(self) -> None:
         self._back.set()
@@ -427,12 +431,9 @@ class RedisLog(EventLog):
     def _hear(self, what: str, stream: str) -> None:
         if what == "gone":
             self._drop(stream)
-        self._stop(stream, "operator" if what == "operator" else "user")
+        self._on_stop(stream, "operator" if what == "operator" else "user")
 
     # Accounts and rows
-
-    def close_by(self, close: Close) -> None:
-        self._close = close
 
     def produced(self, stream: str) -> Sequence[Event]:
         run = self._owner.runs.get(stream)

@@ -28,16 +28,15 @@ from ..broadcast import Channel, channel_full, check_message
 from ..contract import PAGE, EventLog, Follower, Placed
 from ..entries import Entries, Entry, size_of
 from ..errors import expired, full, unknown
-from ..peers import OnStop
+from ..peers import OnStop, ignore_stop
 from ..recovery import (
     LOST,
     Close,
-    Closing,
     OnEnded,
-    OrphanedStream,
     close_free,
     closing_events,
     closing_of,
+    ignore_ended,
 )
 from ..stream_ended import StreamEnded
 from ..stream_info import Scoped, StreamInfo, pack_info
@@ -136,12 +135,12 @@ class SqliteLog(EventLog):
         """Streams whose end could not be written and is to be written later."""
         self._unwanted: set[str] = set()
         """Streams that never began and could not be removed."""
-        self._close_orphan: Close = close_free
         self._size = 0
         """Bytes of events in the file, of streams that were not removed."""
         self._due = asyncio.Event()
-        self._on_ended: OnEnded = lambda ended: None
-        self._stop: OnStop = lambda stream, by: None
+        self._on_ended: OnEnded
+        self._close_orphan: Close
+        self._on_stop: OnStop
         self._stopping = False
         self._read_here: set[str] = set()
         """Streams of other processes that have readers here."""
@@ -149,7 +148,16 @@ class SqliteLog(EventLog):
         self._writer: Writer
         self._tasks: Supervisor
 
-    async def open(self) -> None:
+    async def open(
+        self,
+        *,
+        on_ended: OnEnded = ignore_ended,
+        close: Close = close_free,
+        on_stop: OnStop = ignore_stop,
+    ) -> None:
+        self._on_ended = on_ended
+        self._close_orphan = close
+        self._on_stop = on_stop
         self._loop = asyncio.get_running_loop()
         self._writer = Writer(
             lambda works: self._database.transact(works),
@@ -175,9 +183,9 @@ class SqliteLog(EventLog):
                 self._path,
                 now=self._wall(),
                 on_orphans=self._report_orphans_soon,
-                close=self._price,
+                close=self._close_orphan,
             )
-        self._database = Database.join(self._path, close=self._price)
+        self._database = Database.join(self._path, close=self._close_orphan)
         self._size = self._database.stored_bytes()
 
     async def close(self) -> None:
@@ -384,16 +392,7 @@ class SqliteLog(EventLog):
             raise
         self._feed.stop(stream)
 
-    def on_ended(self, ended: OnEnded) -> None:
-        self._on_ended = ended
-
     # Accounts and rows
-
-    def close_by(self, close: Close) -> None:
-        self._close_orphan = close
-
-    def _price(self, orphan: OrphanedStream) -> Closing:
-        return self._close_orphan(orphan)
 
     async def read_accounts(self, names: Sequence[str]) -> list[AccountState]:
         return await self._read(lambda: self._database.accounts.accounts(names))
@@ -574,9 +573,6 @@ class SqliteLog(EventLog):
 
     # Other processes
 
-    def on_stop(self, stop: OnStop) -> None:
-        self._stop = stop
-
     async def ask_stop(self, stream: str, by: Stopper = "user") -> None:
         await self._write(partial(self._database.processes.send, by, stream))
 
@@ -613,7 +609,7 @@ class SqliteLog(EventLog):
     def _hear(self, note: Note) -> None:
         if note.what == "gone":
             self._drop(note.stream)
-        self._stop(note.stream, "operator" if note.what == "operator" else "user")
+        self._on_stop(note.stream, "operator" if note.what == "operator" else "user")
 
     def _drop(self, stream: str) -> None:
         """Drop a stream of this process that another one has removed."""
