@@ -691,6 +691,15 @@ async def test_log_is_unhealthy_from_a_failed_write_to_one_that_is_done(path):
         assert event_log.healthy()
 
 
+async def test_log_whose_connection_is_lost_is_unhealthy(path):
+    async with opened(path) as event_log:
+        await create(event_log, "st_1")
+        await event_log._writer.read(event_log._database._connection.close)
+        with pytest.raises(ServiceError, match="could not be written"):
+            await event_log.append("st_1", [START])
+        assert not event_log.healthy()
+
+
 async def test_sweep_finds_out_whether_the_file_can_be_written(path):
     async with opened(path) as event_log:
         await event_log.sweep()  # behind the first one

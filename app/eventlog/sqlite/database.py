@@ -203,9 +203,9 @@ class Database:
     def transact(self, works: Sequence[Callable[[], Any]]) -> list[Any]:
         """Do the works in one transaction: all or none."""
         self._staged.clear()
-        changes = self._connection.total_changes
         level = "FULL" if any(isinstance(work, Durable) for work in works) else "NORMAL"
         try:
+            changes = self._connection.total_changes
             if level != self._level:
                 self._execute(f"PRAGMA synchronous = {level}")
                 self._level = level
