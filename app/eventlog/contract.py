@@ -114,8 +114,13 @@ class Events(Protocol):
         """
 
 
-class Names(Protocol):
-    """Creating streams, and finding them by an idempotency key or a name."""
+class EventLog(Events, Protocol):
+    """The required part of a log: events, and streams by an idempotency key or a name.
+
+    Every call that names a stream raises `RequestError`: `not_found` if it is unknown,
+    `stream_expired` if it was removed. Every call may raise `ServiceError`: `internal` if the
+    storage fails.
+    """
 
     async def create(self, info: StreamInfo, *, over: str | None = None) -> Claim:
         """Open an empty log, bind its idempotency key, if any, and return that claim.
@@ -147,15 +152,6 @@ class Names(Protocol):
 
     async def find(self, name: Scoped, after: int = 0, *, limit: int = 0) -> Look | None:
         """Do `look` for the stream of a name; None if there is none."""
-
-
-class EventLog(Events, Names, Protocol):
-    """The events and names of streams: the required part of a log.
-
-    Every call that names a stream raises `RequestError`: `not_found` if it is unknown,
-    `stream_expired` if it was removed. Every call may raise `ServiceError`: `internal` if the
-    storage fails.
-    """
 
     async def open(
         self,

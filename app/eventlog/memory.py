@@ -56,7 +56,7 @@ class MemoryLog(EventLog):
         self._accounts = accounts or MemoryAccounts()
         self._gone: OrderedDict[str, str] = OrderedDict()
         """The owners of removed streams."""
-        self._claims: dict[Scoped, Claim] = {}
+        self._keys: dict[Scoped, Claim] = {}
         self._named: dict[Scoped, str] = {}
         self._names: dict[str, set[Scoped]] = {}
         """The stream of each name, and the names that were bound to each stream."""
@@ -93,11 +93,11 @@ class MemoryLog(EventLog):
             del self._gone[stream]  # there never was such a stream
             raise
         if key is not None:
-            self._claims[key] = Claim(stream, info.digest)
+            self._keys[key] = Claim(stream, info.digest)
         return Claim(stream, info.digest, grant)
 
     async def claimed(self, key: Scoped) -> Claim | None:
-        bound = self._claims.get(key)
+        bound = self._keys.get(key)
         return bound if bound is not None and self._entries.find(bound.stream) else None
 
     async def info(self, stream: str) -> StreamInfo:
@@ -184,8 +184,8 @@ class MemoryLog(EventLog):
         stream = entry.info.id
         self._accounts.settle(entry.info, NOTHING)  # one that never began
         key = entry.info.scoped_key
-        if key in self._claims and self._claims[key].stream == stream:
-            del self._claims[key]
+        if key in self._keys and self._keys[key].stream == stream:
+            del self._keys[key]
         for name in self._names.pop(stream, ()):
             if self._named.get(name) == stream:
                 del self._named[name]

@@ -226,12 +226,12 @@ async def test_no_reader_misses_or_doubles_while_events_are_added(event_log):
 async def test_state_tells_how_far_it_is(event_log, clock):
     start = clock.now
     await filled(event_log)
-    assert LogState(0, False, start, None) == await event_log.state("st_1")
+    assert LogState(0, False, started_at=start, ended_at=None) == await event_log.state("st_1")
     await event_log.append("st_1", [START])
-    assert LogState(1, False, start, None) == await event_log.state("st_1")
+    assert LogState(1, False, started_at=start, ended_at=None) == await event_log.state("st_1")
     clock.now += 7
     await event_log.append("st_1", [END])
-    assert LogState(2, True, start, start + 7) == await event_log.state("st_1")
+    assert LogState(2, True, started_at=start, ended_at=start + 7) == await event_log.state("st_1")
 
 
 async def test_read_at_the_end_of_an_ended_stream_does_not_wait(event_log):

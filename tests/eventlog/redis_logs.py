@@ -72,7 +72,7 @@ def freeze(event_log: RedisLog) -> None:
 def outlive(server: RedisServer, event_log: RedisLog) -> None:
     """Have what a process holds in Redis be over, as it is when it has not spoken for long."""
     server.ask("ZADD", OWNERS, "0", event_log._lease.owner)
-    for stream in event_log._owner.runs:
+    for stream in event_log._owner.streams:
         server.ask("HSET", meta_key(stream), "lease", "0")
         server.ask("ZADD", HOLDS, "XX", "0", stream)
 

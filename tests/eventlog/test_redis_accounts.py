@@ -65,7 +65,7 @@ ANSWERED = [
 def close(lost: OrphanedStream) -> Closing:
     """Cost as many nano-USD as the answer has quarters of tokens, or what was held."""
     info, end, retries = lost.ended.info, lost.ended.end, lost.ended.attempts - 1
-    end = StreamEnd(end.status, "error", None, end.error, cost=f"0.{lost.weight}")
+    end = StreamEnd(end.status, "error", error=end.error, cost=f"0.{lost.weight}")
     nano = lost.weight if lost.reserved is None else lost.reserved.nano_usd
     row = f"{info.id} {info.route} {retries} {nano}"
     return Closing(

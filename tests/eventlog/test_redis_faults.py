@@ -12,7 +12,7 @@ from app.eventlog import Claim, read_all
 from app.eventlog.redis.account_scripts import account_key
 from app.eventlog.redis.link import GRACE_S
 from app.eventlog.redis.log import RedisLog
-from app.eventlog.redis.scripts import claim_key, log_key, meta_key
+from app.eventlog.redis.scripts import idempotency_key, log_key, meta_key
 from app.eventlog.stream_info import scoped
 from app.events import Event, StreamEnd
 from tests.eventlog.contract import END, START, code_of, deltas, let_wait
@@ -307,7 +307,7 @@ async def test_stream_with_a_hole_in_it_is_gone(server):
             await second.read("st_1", 0, timeout_s=0)
 
 
-META, LOG, CLAIM = meta_key("st_1"), log_key("st_1"), claim_key(scoped("", "k"))
+META, LOG, CLAIM = meta_key("st_1"), log_key("st_1"), idempotency_key(scoped("", "k"))
 FOREIGN = {
     "a text as the stream": (META, "SET", "x"),
     "a text as the events": (LOG, "SET", "x"),

@@ -74,7 +74,7 @@ async def test_ended_streams_and_their_keys_survive(path, clock):
     clock.now += 50
     async with opened(path, wall=clock) as event_log:
         assert state == await event_log.state("st_1")
-        assert LogState(2_302, True, clock.now - 50, clock.now - 50) == state
+        assert LogState(2_302, True, started_at=state.started_at, ended_at=clock.now - 50) == state
         assert events == await read_all(event_log, "st_1")
         assert events[2_299:2_301] == await event_log.read("st_1", 2_299, timeout_s=0, limit=2)
         assert [] == await event_log.read("st_1", 2_302, timeout_s=60)
@@ -133,7 +133,9 @@ async def test_stream_that_was_running_is_ended(path, clock):
         assert [*head, *gathered, TextEnd(0)] == events[:-1]
         end = end_of(events)
         assert ("interrupted", recovery.LOST) == (end.status, end.error)
-        assert LogState(2_504, True, clock.now - 1000, clock.now) == await event_log.state("st_1")
+        assert LogState(
+            2_504, True, started_at=clock.now - 1000, ended_at=clock.now
+        ) == await event_log.state("st_1")
         assert [*head, TextEnd(0), events[-1]] == await read_all(event_log, "st_2")
         assert "stream_expired" == await code_of(event_log, "st_3")
         with pytest.raises(ValueError, match="has ended"):
@@ -323,7 +325,7 @@ async def test_pushed_events_that_the_file_refuses_fail_the_next_append(path):
         assert event_log.push("st_1", deltas("a"))
         with pytest.raises(ServiceError, match="could not be written"):
             await event_log.append("st_1", deltas("b"))
-        assert not event_log._runs["st_1"].batches
+        assert not event_log._local["st_1"].batches
         await empty_disk(event_log)
         await event_log.append("st_1", [END])
 
@@ -576,7 +578,7 @@ async def test_end_that_the_file_refused_is_shown_as_a_restart_would_make_it(pat
     head: list[Event] = [START, TextStart(0)]
     lost = [
         TextEnd(0),
-        StreamEnd("interrupted", "error", None, recovery.LOST, ended_by="relay_lost"),
+        StreamEnd("interrupted", "error", error=recovery.LOST, ended_by="relay_lost"),
     ]
     async with opened(path) as event_log:
         await filled(event_log, head)

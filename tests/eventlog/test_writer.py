@@ -85,7 +85,7 @@ async def test_writer_whose_thread_has_died_is_unhealthy(caplog, monkeypatch):
     assert writer.healthy
     hears = threading.Event()
     work = writer._thread.submit(hears.wait, 20)
-    work.add_done_callback(sys.exit)
+    work.add_done_callback(lambda _: sys.exit())
     hears.set()
     (thread,) = writer._thread._threads
     await asyncio.to_thread(thread.join, 20)

@@ -51,7 +51,7 @@ from .scripts import (
     PUBLISH,
     TELL,
     channel_keys,
-    claim_key,
+    idempotency_key,
     inbox_key,
     log_key,
     meta_key,
@@ -248,14 +248,14 @@ class RedisLog(EventLog):
         else:
             raise away("other requests with this Idempotency-Key are in the way; try again")
         if self._may_lack_keys():  # the command may have been sent again, to another Redis
-            self._owner.abandon(self._owner.runs[info.id])
+            self._owner.abandon(self._owner.streams[info.id])
             raise _unsettled()
         return self._granted(claim)
 
     def _granted(self, claim: Claim) -> Claim:
         """Return the claim of a new stream with its reservation."""
-        run = self._owner.runs.get(claim.stream)
-        return claim if run is None else claim._replace(grant=run.grant)
+        local = self._owner.streams.get(claim.stream)
+        return claim if local is None else claim._replace(grant=local.grant)
 
     async def _create(self, info: StreamInfo, **claim: str) -> str:
         return await asked(self._owner.create(info, **claim))
@@ -266,8 +266,8 @@ class RedisLog(EventLog):
         return since_s <= self._lease.settle_s
 
     async def claimed(self, key: Scoped) -> Claim | None:
-        found: bytes | None = await asked(self._link.send("GET", claim_key(key)))
-        with parsing(claim_key(key)):
+        found: bytes | None = await asked(self._link.send("GET", idempotency_key(key)))
+        with parsing(idempotency_key(key)):
             claim = None if found is None else _claim(found.decode())
         return claim if claim is not None and await self._is_kept(claim.stream) else None
 
@@ -291,15 +291,15 @@ class RedisLog(EventLog):
         return None
 
     def push(self, stream: str, events: Sequence[Event]) -> bool:
-        run = self._owner.runs.get(stream)
-        return run is not None and self._owner.push(run, events)
+        local = self._owner.streams.get(stream)
+        return local is not None and self._owner.push(local, events)
 
     async def append(
         self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
     ) -> Placed:
-        run = self._owner.runs.get(stream)
-        if run is not None and run.ended_at is None:
-            return await self._owner.append(run, events, settlement) if events else None
+        local = self._owner.streams.get(stream)
+        if local is not None and local.ended_at is None:
+            return await self._owner.append(local, events, settlement) if events else None
         if stream in self._owner.taken_over:
             raise taken_over()
         await self.state(stream)
@@ -346,17 +346,17 @@ class RedisLog(EventLog):
 
     def _whose_here(self, stream: str) -> str | None:
         """Return the owner of a stream that is in memory."""
-        run = self._owner.runs.get(stream)
-        entry = self._entries.find(stream) if run is None else run.entry
+        local = self._owner.streams.get(stream)
+        entry = self._entries.find(stream) if local is None else local.entry
         return None if entry is None else entry.info.owner
 
     def _state_here(self, stream: str) -> LogState | None:
         """Return the state of a stream in memory."""
-        run = self._owner.runs.get(stream)
-        if run is not None and run.batches:  # readers elsewhere may have seen these
-            ended_at = run.ended_at
-            state = run.entry.state()
-            return state._replace(last=run.taken, ended=ended_at is not None, ended_at=ended_at)
+        local = self._owner.streams.get(stream)
+        if local is not None and local.batches:  # readers elsewhere may have seen these
+            ended_at = local.ended_at
+            state = local.entry.state()
+            return state._replace(last=local.taken, ended=ended_at is not None, ended_at=ended_at)
         entry = self._find(stream)
         return None if entry is None else entry.state()
 
@@ -374,9 +374,9 @@ class RedisLog(EventLog):
         return Look(stream, state, events)
 
     async def delete(self, stream: str) -> None:
-        run = self._owner.runs.get(stream)
-        if run is not None and not run.taken:  # even if Redis is away
-            return self._owner.abandon(run)
+        local = self._owner.streams.get(stream)
+        if local is not None and not local.taken:  # even if Redis is away
+            return self._owner.abandon(local)
         while (found := await self._delete(stream)) == 0:
             pass  # it has begun meanwhile, which happens once
         self._drop(stream)
@@ -385,11 +385,11 @@ class RedisLog(EventLog):
 
     async def _delete(self, stream: str) -> Any:
         """Remove a stream and settle it; return the reply of DELETE."""
-        state, run = await self.state(stream), self._owner.runs.get(stream)
+        state, local = await self.state(stream), self._owner.streams.get(stream)
         settlement, seen = NOTHING, -1
         ended: StreamEnded | None = None
-        if run is not None and run.ended_at is not None:  # Redis may not have the end yet
-            settlement = run.settlement
+        if local is not None and local.ended_at is not None:  # Redis may not have the end yet
+            settlement = local.settlement
         elif not state.ended and state.last == 0:
             seen = 0
         elif not state.ended:
@@ -403,8 +403,8 @@ class RedisLog(EventLog):
         if found and found[1]:
             if ended is not None:
                 self._on_ended(ended)
-            elif run is not None:  # this counts as its end
-                run.settle()
+            elif local is not None:  # this counts as its end
+                local.settle()
         return found
 
     async def _removed(self, stream: str, state: LogState) -> OrphanedStream | None:
@@ -436,8 +436,8 @@ class RedisLog(EventLog):
     # Accounts and rows
 
     def produced(self, stream: str) -> Sequence[Event]:
-        run = self._owner.runs.get(stream)
-        return () if run is None or run.ended_at is not None else run.events()
+        local = self._owner.streams.get(stream)
+        return () if local is None or local.ended_at is not None else local.events()
 
     async def read_accounts(self, names: Sequence[str]) -> list[AccountState]:
         keys = [account_key(name) for name in names]
@@ -466,7 +466,7 @@ class RedisLog(EventLog):
             self._tell(owner.decode(errors="replace"), by, stream)
 
     def readers_here(self, stream: str) -> None:
-        if stream not in self._owner.runs:
+        if stream not in self._owner.streams:
             self._tails.readers_here(stream)
 
     def readers_gone(self, stream: str) -> None:
@@ -506,14 +506,14 @@ class RedisLog(EventLog):
 
     def _find(self, stream: str) -> Entry | None:
         entry = self._entries.find(stream)
-        run = self._owner.runs.get(stream)
-        if entry is not None or run is None:
+        local = self._owner.streams.get(stream)
+        if entry is not None or local is None:
             return entry
         # Redis is away and lacks its end, so it stays in memory for longer.
-        if run.ended_at is not None and run.ended_at <= self._wall() - self._retention_s:
+        if local.ended_at is not None and local.ended_at <= self._wall() - self._retention_s:
             self._owner.drop(stream)
-            raise expired(stream, self._retention_s, owner=run.entry.info.owner)
-        return run.entry
+            raise expired(stream, self._retention_s, owner=local.entry.info.owner)
+        return local.entry
 
     # In Redis
 

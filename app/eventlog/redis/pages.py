@@ -270,7 +270,7 @@ class Pages:
         lease, now = self._lease, self._wall()
         info = _info(stream, await self._send_info(stream), page)
         ending, closing = list[Event](), None
-        if events:  # else no provider was called: see `Run.started`
+        if events:  # else no provider was called: see `LocalStream.started`
             ending, closing = end_orphan(
                 info, events, self._close, started_at=page.started_at, ended_at=now
             )

@@ -277,7 +277,9 @@ class Database:
         ).lastrowid
         assert row is not None  # noqa: S101  (it is an INSERT)
         if key is not None:
-            self._execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (key, *claim[:2]))
+            self._execute(
+                "INSERT OR REPLACE INTO idempotency_keys VALUES (?, ?, ?)", (key, *claim[:2])
+            )
         self._execute("INSERT INTO infos VALUES (?, ?)", (row, info))
         if reserve is not None and grant is not None:
             self.accounts.store_reservation(row, reserve, grant)
@@ -318,7 +320,7 @@ class Database:
             f"SELECT {ROW} FROM streams WHERE id = ?",  # noqa: S608  (a constant)
             (id,),
         ).fetchone()
-        return None if row is None else Row(*row)
+        return None if row is None else Row._make(row)
 
     def read(self, key: int, after: int, limit: int) -> list[Event]:
         """Return filed events after the cursor: some, if there are any."""
@@ -360,8 +362,8 @@ class Database:
     def claimed(self, key: str, *, kept_after: float) -> Claim | None:
         """Return the claim of a key, if its stream is still stored."""
         bound = self._execute(
-            "SELECT claims.stream, digest FROM claims JOIN streams ON streams.id = claims.stream "
-            "WHERE claims.key = ? AND gone_at IS NULL AND (ended_at IS NULL OR ended_at > ?)",
+            "SELECT stream, digest FROM idempotency_keys AS keys JOIN streams ON id = stream "
+            "WHERE keys.key = ? AND gone_at IS NULL AND (ended_at IS NULL OR ended_at > ?)",
             (key, kept_after),
         ).fetchone()
         return None if bound is None else Claim(*bound)
@@ -439,7 +441,7 @@ class Database:
             self._execute(
                 "UPDATE streams SET gone_at = ?, size = max(size, 1) WHERE key = ?", (now, key)
             )
-            self._execute("DELETE FROM claims WHERE stream = ?", (stream,))
+            self._execute("DELETE FROM idempotency_keys WHERE stream = ?", (stream,))
             self._execute("DELETE FROM names WHERE stream = ?", (stream,))
             self.accounts.settle(key, stream, NOTHING)  # if it never began
             self.tail.stop_soon(key)
@@ -589,7 +591,7 @@ class Database:
             f"SELECT {ROW} FROM streams WHERE key IN ({marks})",  # noqa: S608  (question marks)
             [position.key for position in positions],
         )
-        rows = {row[0]: Row(*row) for row in found.fetchall()}
+        rows = {row[0]: Row._make(row) for row in found.fetchall()}
         groups: dict[tuple[int, int], list[int]] = {}
         for position in positions:
             groups.setdefault((position.process, position.at), []).append(position.key)

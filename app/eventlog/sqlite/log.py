@@ -54,8 +54,8 @@ from .database import (
     prepare,
 )
 from .feed import Feed
+from .local_stream import REMOVED, Batch, LocalStream
 from .processes import Note
-from .runs import REMOVED, Batch, Run
 from .writer import Writer
 
 KEEP_S = 10
@@ -130,8 +130,8 @@ class SqliteLog(EventLog):
             wall=wall,
             on_drop=lambda _: None,
         )
-        self._runs: dict[str, Run] = {}
-        self._owed: dict[str, Run] = {}
+        self._local: dict[str, LocalStream] = {}
+        self._owed: dict[str, LocalStream] = {}
         """Streams whose end could not be written and is to be written later."""
         self._unwanted: set[str] = set()
         """Streams that never began and could not be removed."""
@@ -240,7 +240,7 @@ class SqliteLog(EventLog):
         if row is None:
             self._entries.drop(stream)
         else:
-            self._runs[stream] = Run(row, entry, bound=key is not None, size=len(data))
+            self._local[stream] = LocalStream(row, entry, bound=key is not None, size=len(data))
             self._size += len(data)
         self._feed.rouse()
         return claim
@@ -267,13 +267,13 @@ class SqliteLog(EventLog):
             return None
 
     def push(self, stream: str, events: Sequence[Event]) -> bool:
-        run = self._runs.get(stream)
-        if run is None or not run.last or run.ending or isinstance(events[-1], StreamEnd):
+        local = self._local.get(stream)
+        if local is None or not local.last or local.ending or isinstance(events[-1], StreamEnd):
             return False
-        if run.write_error is not None or len(run.batches) >= PUSHED:
+        if local.write_error is not None or len(local.batches) >= PUSHED:
             return False
         try:
-            self._take(run, events)
+            self._take(local, events)
         except (ServiceError, ValueError):
             return False
         return True
@@ -281,37 +281,37 @@ class SqliteLog(EventLog):
     async def append(
         self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
     ) -> Placed:
-        run = self._runs.get(stream)
-        if run is None or run.ending:
+        local = self._local.get(stream)
+        if local is None or local.ending:
             await self.state(stream)
             raise ValueError(f"stream {stream} has ended; nothing can be added to it")
-        if run.write_error is not None and run.batches:
-            await run.batches[-1].wait()  # which fails, too
-        if run.write_error is not None:
-            error, run.write_error = run.write_error, None
+        if local.write_error is not None and local.batches:
+            await local.batches[-1].wait()  # which fails, too
+        if local.write_error is not None:
+            error, local.write_error = local.write_error, None
             raise error
         if not events:
             return None
         try:
-            batch = self._take(run, events, settlement)
+            batch = self._take(local, events, settlement)
         except ServiceError:
-            if run.batches:  # so that a read returns all that was taken
-                await run.batches[-1].wait()
+            if local.batches:  # so that a read returns all that was taken
+                await local.batches[-1].wait()
             raise
         await batch.wait()
         return None
 
     def _take(
-        self, run: Run, events: Sequence[Event], settlement: Settlement | None = None
+        self, local: LocalStream, events: Sequence[Event], settlement: Settlement | None = None
     ) -> Batch:
-        memory = self._entries.measure(run.stream, events)
-        batch = Batch(run, events, memory=memory, at=self._wall(), settlement=settlement)
-        run.last += len(events)
-        run.ending = batch.ends
-        run.batches.append(batch)
+        memory = self._entries.measure(local.stream, events)
+        batch = Batch(local, events, memory=memory, at=self._wall(), settlement=settlement)
+        local.last += len(events)
+        local.ending = batch.ends
+        local.batches.append(batch)
         # The upstream is called once the first event is stored.
-        work = Durable if run.bound and batch.first == 1 else partial
-        store = work(run.store, self._database, batch)
+        work = Durable if local.bound and batch.first == 1 else partial
+        store = work(local.store, self._database, batch)
         self._writer.submit(store, partial(self._stored, batch))
         return batch
 
@@ -372,22 +372,22 @@ class SqliteLog(EventLog):
                 return row, [], tail
 
     def produced(self, stream: str) -> Sequence[Event]:
-        run = self._runs.get(stream)
-        if run is None:
+        local = self._local.get(stream)
+        if local is None:
             return ()
-        waiting = (event for batch in run.batches for event in batch.events)
-        return [*run.entry.events, *waiting]
+        waiting = (event for batch in local.batches for event in batch.events)
+        return [*local.entry.events, *waiting]
 
     async def delete(self, stream: str) -> None:
         await self.state(stream)
-        run, owed = self._runs.get(stream), self._owed.get(stream)
+        local, owed = self._local.get(stream), self._owed.get(stream)
         if owed is not None:
             await self._forget(partial(self._forget_owed, stream, owed))
             return
         try:
             await self._forget(partial(self._database.forget, stream, now=self._wall()))
         except ServiceError as error:
-            if run is not None and not run.last:  # nobody will end it either
+            if local is not None and not local.last:  # nobody will end it either
                 self._on_unwanted(stream, None, error)
             raise
         self._feed.stop(stream)
@@ -454,7 +454,7 @@ class SqliteLog(EventLog):
 
     def _own_bytes(self) -> int:
         """Return the size of the streams that run here."""
-        return sum(run.size for run in (*self._runs.values(), *self._owed.values()))
+        return sum(local.size for local in (*self._local.values(), *self._owed.values()))
 
     # In memory
 
@@ -471,9 +471,9 @@ class SqliteLog(EventLog):
         """Drop streams that were removed from the file."""
         self._size -= gone.size
         for stream in gone.ids:
-            run = self._runs.pop(stream, None) or self._owed.pop(stream, None)
-            if run is not None:
-                self._size -= run.size
+            local = self._local.pop(stream, None) or self._owed.pop(stream, None)
+            if local is not None:
+                self._size -= local.size
             if self._entries.find(stream) is not None:
                 self._entries.drop(stream)
         self._report_orphans(gone.ended_streams)
@@ -485,11 +485,11 @@ class SqliteLog(EventLog):
 
     # In the writer's thread
 
-    def _forget_owed(self, stream: str, run: Run) -> Gone:
+    def _forget_owed(self, stream: str, local: LocalStream) -> Gone:
         """Remove a stream whose end could not be written, and settle it."""
-        self._database.accounts.settle(run.key, stream, run.settlement)
+        self._database.accounts.settle(local.key, stream, local.settlement)
         gone = self._database.forget(stream, now=self._wall())
-        return gone._replace(ended_streams=[run.entry.orphaned().ended] if gone.ids else [])
+        return gone._replace(ended_streams=[local.entry.orphaned().ended] if gone.ids else [])
 
     def _row(self, stream: str, owner: str | None = None) -> Row:
         row = self._database.find(stream)
@@ -511,32 +511,32 @@ class SqliteLog(EventLog):
     # After a commit
 
     def _stored(self, batch: Batch, size: int | None, error: BaseException | None) -> None:
-        run = batch.run
-        run.batches.popleft()
-        if size == REMOVED and self._runs.get(run.stream) is run:
-            self._drop(run.stream)
-        if self._runs.get(run.stream) is not run:
-            owner = run.entry.info.owner
-            batch.settle(expired(run.stream, self._retention_s, owner=owner))
+        local = batch.local
+        local.batches.popleft()
+        if size == REMOVED and self._local.get(local.stream) is local:
+            self._drop(local.stream)
+        if self._local.get(local.stream) is not local:
+            owner = local.entry.info.owner
+            batch.settle(expired(local.stream, self._retention_s, owner=owner))
         elif size is not None:
-            run.size += size
+            local.size += size
             self._size += size
-            self._entries.add(run.stream, batch.events, size=batch.memory, ended_at=batch.at)
+            self._entries.add(local.stream, batch.events, size=batch.memory, ended_at=batch.at)
             if batch.ends:
-                del self._runs[run.stream]
+                del self._local[local.stream]
             else:
-                self._file_soon(run)
+                self._file_soon(local)
             batch.settle()
-        elif batch.ends and run.write_error is None:
-            self._owed[run.stream] = run
+        elif batch.ends and local.write_error is None:
+            self._owed[local.stream] = local
             self._show_orphaned(batch)
             batch.settle(explain(error))
         else:
-            error = run.write_error = run.write_error or explain(error)
-            run.last = len(run.entry.events)
-            run.ending = False
-            if batch.settle(error) and not run.batches:
-                run.write_error = None
+            error = local.write_error = local.write_error or explain(error)
+            local.last = len(local.entry.events)
+            local.ending = False
+            if batch.settle(error) and not local.batches:
+                local.write_error = None
 
     def _show_orphaned(self, batch: Batch) -> None:
         """End a stream whose end could not be written as a restart would, by its stored events.
@@ -544,32 +544,32 @@ class SqliteLog(EventLog):
         So cursors stay true whether this end is written later or the process is killed. Its cost
         is the true one, with the part of the answer that nobody receives.
         """
-        run, refused = batch.run, batch.events[-1]
-        ending = closing_events(run.entry.events, status="interrupted", error=LOST)
+        local, refused = batch.local, batch.events[-1]
+        ending = closing_events(local.entry.events, status="interrupted", error=LOST)
         end = ending[-1]
         assert isinstance(end, StreamEnd)  # noqa: S101  (as `closing_events` says)
         assert isinstance(refused, StreamEnd)  # noqa: S101  (as `Batch.ends` says)
         ending[-1] = msgspec.structs.replace(end, usage=refused.usage, cost=refused.cost)
         size = sum(map(size_of, ending))
-        self._entries.add(run.stream, ending, size=size, ended_at=batch.at)
-        del self._runs[run.stream]
+        self._entries.add(local.stream, ending, size=size, ended_at=batch.at)
+        del self._local[local.stream]
         if batch.settlement is not None:
-            orphan = run.entry.orphaned()._replace(spent=batch.settlement)
-            run.settlement = closing_of(orphan, self._close_orphan).settlement
+            orphan = local.entry.orphaned()._replace(spent=batch.settlement)
+            local.settlement = closing_of(orphan, self._close_orphan).settlement
 
-    def _file_soon(self, run: Run) -> None:
+    def _file_soon(self, local: LocalStream) -> None:
         """File a stream that has enough unfiled events."""
-        count = len(run.entry.events) - run.filed
-        if run.filing or (count < FILED_EVENTS and run.size - run.filed_size < FILED_BYTES):
+        count = len(local.entry.events) - local.filed
+        if local.filing or (count < FILED_EVENTS and local.size - local.filed_size < FILED_BYTES):
             return
-        run.filing = True
-        run.filed_size = run.size
-        self._writer.submit(partial(run.file, self._database), partial(self._on_filed, run))
+        local.filing = True
+        local.filed_size = local.size
+        self._writer.submit(partial(local.file, self._database), partial(self._on_filed, local))
 
-    def _on_filed(self, run: Run, last: int | None, error: BaseException | None) -> None:
-        run.filing = False
+    def _on_filed(self, local: LocalStream, last: int | None, error: BaseException | None) -> None:
+        local.filing = False
         if error is None and last is not None:
-            run.filed = last
+            local.filed = last
 
     # Other processes
 
@@ -679,15 +679,15 @@ class SqliteLog(EventLog):
 
     async def _pay(self) -> None:
         """Try again to write the ends that could not be written."""
-        for stream, run in list(self._owed.items()):
+        for stream, local in list(self._owed.items()):
             with contextlib.suppress(ServiceError):
-                tell = partial(self._on_paid, stream, run)
-                await self._write(partial(run.end_late, self._database), tell)
+                tell = partial(self._on_paid, stream, local)
+                await self._write(partial(local.end_late, self._database), tell)
 
-    def _on_paid(self, stream: str, run: Run, ended: bool) -> None:
+    def _on_paid(self, stream: str, local: LocalStream, ended: bool) -> None:
         self._owed.pop(stream, None)
         if ended:
-            self._on_ended(run.entry.orphaned().ended)
+            self._on_ended(local.entry.orphaned().ended)
 
     async def _keep_swept(self) -> None:
         while True:
