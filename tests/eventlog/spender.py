@@ -30,7 +30,15 @@ def reserving(dice: random.Random) -> ReservationRequest:
     """Return what is reserved: something of the relay's and of one tenant's money."""
     tenant = dice.choice(NAMES[1:])
     accounts = (Account("relay", nano_usd_per_day=10**15), Account(tenant, streams=10**6))
-    return ReservationRequest(accounts, AT, 10, 100, 1, 1, 10, 1)
+    return ReservationRequest(
+        accounts,
+        AT,
+        input_tokens=10,
+        output_tokens=100,
+        least_output_tokens=1,
+        input_nano_usd=10,
+        output_nano_usd=1,
+    )
 
 
 def costing(nano: int) -> Settlement:

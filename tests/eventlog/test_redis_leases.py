@@ -38,7 +38,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.proving
 
 HEAD: list[Event] = [START, TextStart(0), TextDelta(0, "a"), ToolCallStart(1, "c", "f")]
-LOST_END = StreamEnd("interrupted", "error", None, LOST, ended_by="relay_lost")
+LOST_END = StreamEnd("interrupted", "error", error=LOST, ended_by="relay_lost")
 
 
 @pytest.fixture

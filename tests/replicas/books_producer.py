@@ -26,7 +26,15 @@ ACCOUNTS = (
 
 
 def asking() -> ReservationRequest:
-    return ReservationRequest(ACCOUNTS, time.time(), 10, 100, 5, 1, 10, 1)
+    return ReservationRequest(
+        ACCOUNTS,
+        time.time(),
+        input_tokens=10,
+        output_tokens=100,
+        least_output_tokens=5,
+        input_nano_usd=10,
+        output_nano_usd=1,
+    )
 
 
 def close(lost: OrphanedStream) -> Closing:

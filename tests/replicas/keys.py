@@ -124,6 +124,7 @@ class Client:
         http: httpx2.AsyncClient,
         urls: Sequence[Replica],
         asking: Asking,
+        *,
         dice: random.Random,
         progress: Progress,
     ) -> None:
@@ -315,7 +316,7 @@ class Round:
         async def come(after: int) -> None:
             if after:
                 await self._progress.more(after)
-            await Client(http, replicas, asking, dice, self._progress).live()
+            await Client(http, replicas, asking, dice=dice, progress=self._progress).live()
 
         waits = [0, *(dice.choice((0, 0, 1, 5, 20)) for _ in range(dice.randint(1, 4)))]
         await asyncio.gather(*map(come, waits))

@@ -35,6 +35,7 @@ class Client:
         self,
         http: httpx2.AsyncClient,
         replicas: list[Replica],
+        *,
         dice: random.Random,
         progress: Progress,
     ) -> None:
@@ -125,7 +126,7 @@ async def chaos(
 
         async def come(number: int) -> list[Client]:
             await until(lambda: storm.blows >= number * BLOWS // STREAMS, limit_s=120)
-            pair = [Client(http, replicas, dice, progress) for _ in range(2)]
+            pair = [Client(http, replicas, dice=dice, progress=progress) for _ in range(2)]
             await asyncio.gather(*(client.live(f"key-{number}") for client in pair))
             return pair
 
