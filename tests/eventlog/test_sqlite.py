@@ -17,7 +17,7 @@ import structlog
 from app.errors import RequestError, ServiceError
 from app.eventlog import Claim, LogState, LogUnusable, read_all, recovery
 from app.eventlog.recovery import closing_events
-from app.eventlog.sqlite import database, tail_table
+from app.eventlog.sqlite import database, owner, tail_table
 from app.eventlog.sqlite import log as sqlite
 from app.eventlog.sqlite.database import Database
 from app.eventlog.sqlite.log import SqliteLog
@@ -296,7 +296,7 @@ async def test_slow_stream_does_not_hold_the_tail_back(path, monkeypatch):
 
 
 async def test_pushed_events_are_filed_while_more_of_them_come(path, monkeypatch):
-    monkeypatch.setattr(sqlite, "FILED_EVENTS", 10)
+    monkeypatch.setattr(owner, "FILED_EVENTS", 10)
     monkeypatch.setattr(tail_table, "TAIL_ROWS", 5)
     monkeypatch.setattr(tail_table, "SWEPT_AT_ONCE", 3)
     expected: list[Event] = [START]
@@ -325,7 +325,7 @@ async def test_pushed_events_that_the_file_refuses_fail_the_next_append(path):
         assert event_log.push("st_1", deltas("a"))
         with pytest.raises(ServiceError, match="could not be written"):
             await event_log.append("st_1", deltas("b"))
-        assert not event_log._local["st_1"].batches
+        assert not event_log._owner.streams["st_1"].batches
         await empty_disk(event_log)
         await event_log.append("st_1", [END])
 
@@ -596,7 +596,7 @@ async def test_end_that_the_file_refused_is_shown_as_a_restart_would_make_it(pat
         if paid:
             await empty_disk(event_log)
             await event_log.sweep()
-            assert not event_log._owed
+            assert not event_log._owner.owed
     async with opened(path) as event_log:
         assert [*head, *lost] == await read_all(event_log, "st_1")
         assert 4 == (await event_log.state("st_1")).last
@@ -632,7 +632,7 @@ async def test_end_that_cannot_be_written_late_stops_no_sweep(path, clock, monke
             with pytest.raises(ServiceError):
                 await event_log.append(stream, [*LARGE, END])
         await empty_disk(event_log)
-        bad = event_log._owed["st_1"].key
+        bad = event_log._owner.owed["st_1"].key
         file = Database.file
 
         def refusing(self: Database, key: int, first: int, events: Any) -> None:
@@ -645,7 +645,7 @@ async def test_end_that_cannot_be_written_late_stops_no_sweep(path, clock, monke
         await event_log.sweep()
 
         assert 0 == await on_file(event_log, "SELECT count(*) FROM pages WHERE stream = 1")
-        assert ["st_1"] == list(event_log._owed)
+        assert ["st_1"] == list(event_log._owner.owed)
 
 
 async def test_sweeps_go_on_after_one_that_failed(path, monkeypatch):
@@ -792,10 +792,10 @@ async def test_request_survives_a_restart_and_counts_after_it(path, clock):
     async with opened(path, wall=clock) as event_log:
         for stream in ("st_1", "st_2"):
             assert b"x" * 1000 == (await event_log.info(stream)).request
-        assert 2000 < event_log._size < 3000
+        assert 2000 < event_log._owner.file_size < 3000
         await event_log.delete("st_1")
         await event_log.delete("st_2")
-        assert 0 == event_log._size
+        assert 0 == event_log._owner.file_size
         await event_log.sweep()
 
         assert 0 == await on_file(event_log, "SELECT count(*) FROM infos")

@@ -331,7 +331,7 @@ async def test_stream_whose_end_was_refused_costs_what_was_used(path, way):
 async def test_stream_whose_end_was_refused_is_settled_once_if_the_process_is_lost(path):
     async with opened(path, close=close_for_real) as event_log:
         await refused_end(event_log)
-        event_log._owed.clear()  # which a kill does
+        event_log._owner.owed.clear()  # which a kill does
     async with opened(path) as event_log:
         state = await state_of(event_log)
         assert (0, 0, 1) == (state.running, period(state).held_nano_usd, state.day.requests)
@@ -379,7 +379,7 @@ async def test_stream_that_could_not_begin_nor_be_removed_is_let_go_later(path):
         assert 1 == (await state_of(event_log)).running
         await event_log.sweep()
         assert 0 == (await state_of(event_log)).running
-        assert not event_log._local
+        assert not event_log._owner.streams
 
 
 async def test_failed_transaction_leaves_the_accounts_as_they_were(path):

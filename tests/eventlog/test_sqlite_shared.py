@@ -16,7 +16,7 @@ import pytest
 from app.errors import RequestError, ServiceError
 from app.eventlog import LogUnusable, read_all, recovery, tail
 from app.eventlog.sqlite import log as sqlite
-from app.eventlog.sqlite import tail_table
+from app.eventlog.sqlite import owner, tail_table
 from app.eventlog.sqlite.database import prepare
 from app.eventlog.sqlite.log import SqliteLog
 from app.events import Event, StreamEnd
@@ -93,7 +93,7 @@ async def test_events_are_there_elsewhere_within_a_tenth_of_a_second(path):
 
 
 async def test_readers_elsewhere_miss_nothing_that_is_filed_and_swept(path, monkeypatch):
-    monkeypatch.setattr(sqlite, "FILED_EVENTS", 40)
+    monkeypatch.setattr(owner, "FILED_EVENTS", 40)
     monkeypatch.setattr(tail_table, "TAIL_ROWS", 5)
     monkeypatch.setattr(tail_table, "SWEPT_AT_ONCE", 3)
     monkeypatch.setattr(tail, "RETAINED", 30)

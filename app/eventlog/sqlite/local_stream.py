@@ -96,6 +96,10 @@ class LocalStream:
     def stream(self) -> str:
         return self.entry.info.id
 
+    def events(self) -> list[Event]:
+        """Return all events that were taken, committed or not."""
+        return [*self.entry.events, *(event for batch in self.batches for event in batch.events)]
+
     # In the writer's thread
 
     def store(self, database: Database, batch: Batch) -> int | None:
