@@ -1,7 +1,6 @@
 """A Redis that goes away, hangs, forgets, is full: what producers and readers are told."""
 
 import asyncio
-import signal
 import time
 
 import pytest
@@ -287,16 +286,6 @@ async def test_unknown_is_not_said_before_owners_had_time_to_come_back(server, w
         assert "not_found" == await code_of(event_log, "st_1")
 
 
-async def test_stream_that_redis_evicted_is_gone(server):
-    async with opened(server.url) as first, opened(server.url) as second:
-        await create(first, "st_1")
-        await first.append("st_1", [START, *deltas("a", "b"), END])
-        server.ask("XDEL", "seseragi:{st_1}:log", "2-0")
-        assert [START] == await second.read("st_1", 0, timeout_s=0, limit=1)
-        with pytest.raises(RequestError, match="is gone"):
-            await second.read("st_1", 1, timeout_s=0)
-
-
 async def test_stream_with_a_hole_in_it_is_gone(server):
     """No event is shown twice, or under another's number, in the place of one that is missing."""
     async with opened(server.url) as first, opened(server.url) as second:
@@ -351,22 +340,6 @@ async def test_value_that_the_relay_has_not_written_is_told_in_one_line(
         assert "internal" == failed.value.code
         assert key in str(lines[0]) or "WRONGTYPE" in lines[0]["error"]
         assert not [line for line in lines if "exc_info" in line]
-
-
-async def test_redis_that_sleeps_is_waited_for(tmp_path, impatient):
-    with redis_server(tmp_path) as own:
-        async with opened(own.url) as first, opened(own.url) as second:
-            await create(first, "st_1")
-            await first.append("st_1", [START])
-            reading = asyncio.create_task(read_to_end(second))
-            impatient()
-            own.signal(signal.SIGSTOP)
-            await first.append("st_1", deltas("a"))
-            await until(lambda: not first.healthy())
-            own.signal(signal.SIGCONT)
-            await first.append("st_1", [END])
-
-            assert [START, *deltas("a"), END] == await reading
 
 
 @pytest.mark.parametrize("how", ["cut", "hang", "mute"])
@@ -475,10 +448,3 @@ async def test_request_is_written_again_to_a_redis_that_lost_it(server, lost):
 
         assert b"asked" == (await second.info("st_1")).request
         assert [START, *deltas("a"), END] == await read_all(second, "st_1")
-
-
-async def test_log_that_has_a_request_and_no_event_expires_by_itself(server):
-    async with opened(server.url) as first:
-        await create(first, "st_1", request=b"asked")
-
-        assert b":-1" not in server.ask("PTTL", "seseragi:{st_1}:log")

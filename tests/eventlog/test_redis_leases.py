@@ -7,7 +7,6 @@ import pytest
 from app.errors import RequestError, ServiceError
 from app.eventlog import Claim, read_all
 from app.eventlog.recovery import LOST
-from app.eventlog.redis.log import RedisLog
 from app.eventlog.stream_info import StreamInfo
 from app.events import (
     Event,
@@ -29,7 +28,6 @@ from tests.eventlog.redis_logs import (
     lose,
     opened,
     outlive,
-    pair,
     read_to_end,
 )
 from tests.redis_server import wire_to
@@ -85,15 +83,6 @@ async def test_stream_of_a_lost_owner_is_ended_once_and_well(logs, server):
         assert events[number % 6 :] == await reader
 
     assert events == await read_all(third, "st_1")
-
-
-async def test_expiry_is_noticed_by_whoever_looks(logs, server):
-    first, second, _ = logs
-    await create(first, "st_1")
-    await first.append("st_1", HEAD)
-    lose(server, first)
-
-    assert (await second.state("st_1")).ended
 
 
 async def test_stream_that_never_began_is_removed_with_its_key(logs, server):
@@ -203,27 +192,6 @@ async def test_readers_elsewhere_are_told(logs, server):
     await until(left)
 
     assert -60 < await first.reader_lease_s("st_1") < 0
-
-
-async def test_one_of_many_processes_starts_what_a_key_asks_for(server):
-    async with pair(server.url) as (first, second), opened(server.url) as third:
-        await start_by_key(first, second, third)
-
-
-async def start_by_key(*logs: RedisLog) -> None:
-    claims = await asyncio.gather(
-        *(
-            create(event_log, f"st_{number}_{turn}", key=f"key {turn}", digest=f"{number}")
-            for turn in range(30)
-            for number, event_log in enumerate(logs)
-        )
-    )
-    for turn in range(30):
-        same = claims[3 * turn : 3 * turn + 3]
-
-        assert 1 == len(set(same))
-        kept = [await code_of(logs[0], f"st_{number}_{turn}") for number in range(3)]
-        assert 1 == kept.count(None), kept
 
 
 async def test_clean_stop_gives_the_leases_back(server):

@@ -16,7 +16,6 @@ from app.errors import ServiceError
 from app.eventlog import read_all, waiting_rows
 from app.eventlog.recovery import Closing, OrphanedStream
 from app.eventlog.sqlite import accounts
-from app.eventlog.sqlite import log as sqlite
 from app.eventlog.sqlite.database import prepare
 from app.eventlog.sqlite.log import SqliteLog
 from app.eventlog.stream_ended import StreamEnded
@@ -39,7 +38,6 @@ from tests.eventlog.accounts_contract import (
     state_of,
 )
 from tests.eventlog.files import empty_disk, fail_next, fill_disk, on_file, process
-from tests.waiting import until
 
 LARGE = TextDelta(0, "x" * 100_000)
 
@@ -115,35 +113,6 @@ async def test_books_are_exact_however_often_the_process_is_killed(path):
 async def rows_of(path: Path) -> list[tuple[str, bytes]]:
     async with opened(path) as event_log:
         return await event_log.rows(limit=10**6)
-
-
-@pytest.mark.proving
-async def test_books_of_workers_are_exact_when_one_after_the_other_is_killed(path, monkeypatch):
-    monkeypatch.setattr(sqlite, "LOOK_AFTER_S", 0.05)
-    dice, said = random.Random(6), Acknowledged()
-    prepare(path, now=0, close=spender.close)
-    async with (
-        opened(path, shared=True) as here,
-        opened(path, shared=True) as third,  # both look after the others
-    ):
-        for life in range(3):
-            with (
-                process("spender", path, f"a{life}", "shared") as one,
-                process("spender", path, f"b{life}", "shared") as other,
-            ):
-                await asyncio.to_thread(said.read, one, 100 + dice.randrange(600))
-                one.kill()
-                await asyncio.to_thread(said.read, one)
-                await asyncio.to_thread(said.read, other, 100 + dice.randrange(600))
-                other.kill()
-                await asyncio.to_thread(said.read, other)
-
-            async def nothing_is_held() -> bool:
-                return not await on_file(here, "SELECT count(*) FROM reservations")
-
-            await until(nothing_is_held, limit_s=60)
-            await check(third, said)
-    assert len(said.begun) > 500
 
 
 @pytest.mark.parametrize("lines", [60, pytest.param(500, marks=pytest.mark.proving)])
