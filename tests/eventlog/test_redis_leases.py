@@ -4,14 +4,13 @@ import asyncio
 
 import pytest
 
-from app.errors import RequestError, ServiceError
+from app.errors import RequestError
 from app.eventlog import Claim, read_all
 from app.eventlog.recovery import LOST
 from app.eventlog.stream_info import StreamInfo
 from app.events import (
     Event,
     StreamEnd,
-    StreamStart,
     TextDelta,
     TextEnd,
     TextStart,
@@ -19,7 +18,7 @@ from app.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from tests.eventlog.contract import END, START, code_of, deltas, let_wait
+from tests.eventlog.contract import END, START, code_of, let_wait
 from tests.eventlog.creating import create
 from tests.eventlog.redis_logs import (
     LEASE_S,
@@ -30,7 +29,6 @@ from tests.eventlog.redis_logs import (
     outlive,
     read_to_end,
 )
-from tests.redis_server import wire_to
 from tests.waiting import until
 
 pytestmark = pytest.mark.proving
@@ -94,37 +92,6 @@ async def test_stream_that_never_began_is_removed_with_its_key(logs, server):
     assert "st_2" == (await create(second, "st_2", key="key", digest="d")).stream
 
 
-async def test_owner_that_wakes_up_late_cannot_write(server, impatient, callbacks):
-    async with (
-        wire_to(server.port) as wire,
-        opened(wire.url, lease_s=STEADY_S, **callbacks.arguments) as first,
-        opened(server.url, lease_s=LEASE_S) as second,
-    ):
-        await create(first, "st_1")
-        await first.append("st_1", HEAD)
-        impatient()
-        wire.hang()
-        outlive(server, first)
-        reading = asyncio.create_task(read_to_end(second))
-        # Two readers stay with the owner; one sees events that Redis will never have.
-        behind = asyncio.create_task(read_to_end(first, after=len(HEAD)))
-        assert [*HEAD, TextEnd(0), ToolCallEnd(1, ""), LOST_END] == await reading
-        behind.cancel()
-        await first.append("st_1", deltas("b"))
-        assert deltas("b") == list(await first.read("st_1", len(HEAD), timeout_s=20))
-        wire.mend()
-        await until(lambda: callbacks.stopped)
-        with pytest.raises(ServiceError, match="ended elsewhere"):
-            await first.append("st_1", [END])
-
-        assert await reading == await read_all(first, "st_1")
-        assert await reading == await read_all(second, "st_1")
-        for event_log in (first, second):
-            with pytest.raises(RequestError, match="kept up to event 4 only") as caught:
-                await event_log.read("st_1", len(HEAD) + 1, timeout_s=1)
-            assert "conflict" == caught.value.code
-
-
 async def test_readers_of_a_fenced_owner_that_are_not_ahead_read_on(logs, server):
     first, second, _ = logs
     await create(first, "st_1")
@@ -138,16 +105,6 @@ async def test_readers_of_a_fenced_owner_that_are_not_ahead_read_on(logs, server
     assert [*HEAD, TextEnd(0), ToolCallEnd(1, ""), LOST_END] == await reader
 
 
-async def test_owner_is_asked_to_stop_by_a_message(logs, callbacks):
-    first, second, _ = logs
-    await create(first, "st_1")
-    await first.append("st_1", HEAD)
-    first._owner._tasks.stop()  # it does not look for marks
-    await second.ask_stop("st_1", "operator")
-
-    await until(lambda: [("st_1", "operator")] == callbacks.stopped[:1])
-
-
 @pytest.mark.parametrize("by", ["user", "operator"])
 async def test_owner_that_missed_the_message_sees_the_mark(logs, callbacks, by):
     first, second, _ = logs
@@ -157,53 +114,6 @@ async def test_owner_that_missed_the_message_sees_the_mark(logs, callbacks, by):
     await second.ask_stop("st_1", by)
 
     await until(lambda: [("st_1", by)] == callbacks.stopped[:1])
-
-
-async def test_stream_removed_elsewhere_stops_its_producer(logs, callbacks):
-    first, second, third = logs
-    await create(first, "st_1")
-    await first.append("st_1", HEAD)
-    reading = asyncio.create_task(third.read("st_1", len(HEAD), timeout_s=60))
-    await second.delete("st_1")
-    await until(lambda: callbacks.stopped)
-
-    assert [] == list(await asyncio.wait_for(reading, 20))
-    for event_log in logs:
-        assert "stream_expired" == await code_of(event_log, "st_1")
-
-
-async def test_readers_elsewhere_are_told(logs, server):
-    first, second, _ = logs
-
-    async def leased() -> bool:
-        return await first.reader_lease_s("st_1") >= 0
-
-    async def left() -> bool:
-        return await first.reader_lease_s("st_1") < 0
-
-    await create(first, "st_1")
-    await first.append("st_1", HEAD)
-    assert await first.reader_lease_s("st_1") < -1000
-    second.readers_here("st_1")
-    await until(leased)
-    until_ms = field(server, "st_1", "attended")
-    await until(lambda: field(server, "st_1", "attended") >= until_ms + 1000 * LEASE_S)
-    second.readers_gone("st_1")
-    await until(left)
-
-    assert -60 < await first.reader_lease_s("st_1") < 0
-
-
-async def test_clean_stop_gives_the_leases_back(server):
-    async with opened(server.url, lease_s=60) as second:
-        async with opened(server.url, lease_s=60) as first:
-            await create(first, "st_1")
-            await first.append("st_1", [StreamStart("st_1", "demo", 0)])
-
-        async def is_ended() -> bool:
-            return (await second.state("st_1")).ended
-
-        await until(is_ended, limit_s=5)  # and not in a minute
 
 
 async def test_owner_that_slept_as_its_stream_began_has_lost_the_key(logs, server):

@@ -3,13 +3,12 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from itertools import chain, starmap
+from contextlib import asynccontextmanager
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 
 from app.errors import ServiceError
 from app.eventlog.sqlite.database import prepare
@@ -110,37 +109,6 @@ async def test_task_of_the_redis_log_that_is_struck_is_made_good(server):
             await outlive(first, second, task, error)
 
     await strike_all(REDIS, strike_with)
-
-
-@PROVING
-async def test_cancelled_task_of_the_redis_log_is_seen_and_started_again(server):
-    names = ["redis link", "redis writer", "redis leases", "redis tails", "redis watch"]
-    async with AsyncExitStack() as stack:
-        logs, tasks = [], []
-        for name in names:  # a log for each, and its task of that name
-            others = asyncio.all_tasks()
-            logs.append(await stack.enter_async_context(opened(server.url, lease_s=STEADY_S)))
-            own = asyncio.all_tasks() - others
-            tasks.append([task for task in own if task.get_name() == name])
-        with structlog.testing.capture_logs() as said:
-            for task in chain(*tasks):
-                task.cancel()
-            failing: set[int] = set()
-            for _ in range(1_000):  # in turns of the loop: it starts again after a while
-                failing |= {n for n, log in enumerate(logs) if not log.healthy()}
-                if len(failing) == len(logs):
-                    break
-                await asyncio.sleep(0)
-            else:
-                raise AssertionError(said)
-        for log in logs:
-            await until(log.healthy)
-        lives = (live(log, log, f"st_{n}") for n, log in enumerate(logs))
-        await asyncio.gather(*lives)
-
-    told = sorted((one["task"], one["error"]) for one in said if "task" in one)
-    assert sorted((task.get_name(), "CancelledError") for task in chain(*tasks)) == told
-    assert set(names) == {task for task, _ in told}
 
 
 @PROVING

@@ -60,7 +60,6 @@ class Gate(Wire):
 class Case(NamedTuple):
     name: str
     path: str
-    running: bool = False
     method: str = "GET"
     cursor: str | None = None
     status: int = 200
@@ -69,47 +68,25 @@ class Case(NamedTuple):
 
 EVENTS = "/v1/streams/{stream}/events"
 CASES = [
-    *(
-        case
-        for running in (False, True)
-        for case in (
-            Case("a resume", EVENTS, cursor="{stream}.2", running=running),
-            Case("from the start", EVENTS, running=running),
-            Case("a snapshot", f"{EVENTS}?from=snapshot", running=running),
-            Case("EventSource's query", f"{EVENTS}?lastEventId=2", running=running),
-            Case(
-                "a resume in another dialect",
-                f"{EVENTS}?format=openai_chat",
-                cursor="{stream}.c2",
-                running=running,
-            ),
-            Case("another dialect", f"{EVENTS}?format=anthropic", running=running),
-            Case(
-                "everything again", f"{EVENTS}?format=ag_ui", cursor="{stream}.g2", running=running
-            ),
-            Case("the stream as JSON", "/v1/streams/{stream}", running=running),
-            Case("HEAD", "/v1/streams/{stream}", method="HEAD", running=running),
-            Case("HEAD of the events", EVENTS, method="HEAD", running=running),
-            Case("a chat's stream", "/v1/ui/chat/chat/stream", running=running),
-            Case(
-                "POST again",
-                "/v1/chat",
-                method="POST",
-                cursor="{stream}.2",
-                running=running,
-                body=HELLO,
-            ),
-        )
-    ),
+    Case("a resume", EVENTS, cursor="{stream}.2"),
+    Case("from the start", EVENTS),
+    Case("a snapshot", f"{EVENTS}?from=snapshot"),
+    Case("EventSource's query", f"{EVENTS}?lastEventId=2"),
+    Case("a resume in another dialect", f"{EVENTS}?format=openai_chat", cursor="{stream}.c2"),
+    Case("another dialect", f"{EVENTS}?format=anthropic"),
+    Case("everything again", f"{EVENTS}?format=ag_ui", cursor="{stream}.g2"),
+    Case("the stream as JSON", "/v1/streams/{stream}"),
+    Case("HEAD", "/v1/streams/{stream}", method="HEAD"),
+    Case("HEAD of the events", EVENTS, method="HEAD"),
+    Case("a chat's stream", "/v1/ui/chat/chat/stream"),
+    Case("POST again", "/v1/chat", method="POST", cursor="{stream}.2", body=HELLO),
+]
+FORMAT = f"{EVENTS}?format=openai_chat"
+ENDED_CASES = [
     Case("nothing more", EVENTS, cursor="{last}", status=204),
-    Case(
-        "nothing more in another dialect",
-        f"{EVENTS}?format=openai_chat",
-        cursor="{stream}.c11",
-        status=204,
-    ),
+    Case("nothing more in another dialect", FORMAT, cursor="{stream}.c11", status=204),
     Case("no such event", EVENTS, cursor="{stream}.99", status=409),
-    Case("no such frame", f"{EVENTS}?format=openai_chat", cursor="{stream}.c99", status=409),
+    Case("no such frame", FORMAT, cursor="{stream}.c99", status=409),
 ]
 
 
@@ -142,7 +119,9 @@ async def first_of(relay: Relay, case: Case, *, stream: str, last: int) -> tuple
 
 
 @asynccontextmanager
-async def told_of_a_stream(redis: Any, case: Case) -> AsyncIterator[tuple[Relay, Gate, str, int]]:
+async def told_of_a_stream(
+    redis: Any, case: Case, *, running: bool
+) -> AsyncIterator[tuple[Relay, Gate, str, int]]:
     """Run an owner and another replica, which has to ask Redis of the one stream."""
     async with (
         serve_upstream() as upstream,
@@ -151,7 +130,7 @@ async def told_of_a_stream(redis: Any, case: Case) -> AsyncIterator[tuple[Relay,
         serve_relay(upstream, log=gate.url) as other,
         contextlib.AsyncExitStack() as stack,
     ):
-        upstream.script = HELD if case.running else ENDED
+        upstream.script = HELD if running else ENDED
         body = {
             "id": "chat",
             "messages": [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}],
@@ -162,8 +141,8 @@ async def told_of_a_stream(redis: Any, case: Case) -> AsyncIterator[tuple[Relay,
             stream = begun.headers["stream-id"]
         else:
             stream = await start(owner, on_disconnect="continue")
-        await text_so_far(owner, stream, "ab" if case.running else "abcdefgh")
-        if not case.running:
+        await text_so_far(owner, stream, "ab" if running else "abcdefgh")
+        if not running:
             await until(owner, stream, lambda reply: reply.json()["status"] != "running")
         state = await owner.log.state(stream)
         gate.names = [stream.encode(), name_key("ui:chat").encode()]
@@ -172,9 +151,16 @@ async def told_of_a_stream(redis: Any, case: Case) -> AsyncIterator[tuple[Relay,
         await owner.client.post(f"/v1/streams/{stream}/cancel")
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.name}{' while it runs' * c.running}")
-async def test_answer_begins_after_one_round_trip(redis, case: Case):
-    async with told_of_a_stream(redis, case) as (other, gate, stream, last):
+@pytest.mark.parametrize(
+    ("case", "running"),
+    [
+        pytest.param(case, running, id=f"{case.name}{' while it runs' * running}")
+        for running in (False, True)
+        for case in (CASES if running else CASES + ENDED_CASES)
+    ],
+)
+async def test_answer_begins_after_one_round_trip(redis, case: Case, running: bool):
+    async with told_of_a_stream(redis, case, running=running) as (other, gate, stream, last):
         gate.left = 1
         status, piece = await asyncio.wait_for(first_of(other, case, stream=stream, last=last), 20)
 
