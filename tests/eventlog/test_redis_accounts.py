@@ -384,15 +384,6 @@ async def test_a_row_is_given_to_one_process_at_a_time(server):
         assert [] == await first.rows(limit=3)
 
 
-async def test_rows_of_a_process_that_stops_are_given_to_others_at_once(server):
-    async with opened(server.url, lease_s=60) as second:
-        async with opened(server.url, lease_s=60) as first:
-            await filled(first, ["st_1", "st_2"])
-            assert 2 == len(await first.rows(limit=3))
-            await first.forget_rows(["st_1"])
-        assert [("st_2", b"st_2")] == await second.rows(limit=3)
-
-
 async def test_oldest_rows_are_dropped_and_that_is_said_once_in_a_while(server):
     async with opened(server.url) as event_log:
         fill = (

@@ -25,7 +25,7 @@ from ..waiting_rows import Dropped
 from .account_scripts import HELD, ROWS, ROWS_DROPPED, ROWS_DUE, account_key
 from .expiry import Lease
 from .failures import asked
-from .link import Away, Link, Refused
+from .link import Link
 from .scripts import HOLD, TAKE_ROWS
 
 FORGOTTEN_AT_ONCE = 1000
@@ -141,16 +141,6 @@ class Rows:
         self._taken_until = 0.0
         """Until when they are leased to this process, by the loop's clock."""
         self._dropped = Dropped()
-
-    async def close(self) -> None:
-        """Return the leased rows."""
-        if self._taken and not self._link.away:
-            back = [part for stream in self._taken for part in (0, stream)]
-            try:
-                async with asyncio.timeout(1):
-                    await self._link.send("ZADD", ROWS_DUE, "XX", *back)
-            except (Away, Refused, TimeoutError):
-                pass  # their lease runs out
 
     async def some(self, *, limit: int) -> list[tuple[str, bytes]]:
         """Return some rows, those already leased first."""

@@ -192,7 +192,6 @@ class RedisLog(EventLog):
         await self._tails.close()
         await self._orphans.close()
         await self._pages.close()
-        await self._rows.close()
         await self._close_links()
         self._entries.close()
 

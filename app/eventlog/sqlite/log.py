@@ -58,6 +58,9 @@ from .writer import Writer
 KEEP_S = 10
 """How long an ended stream stays in memory, for readers near its end."""
 
+MEMORY_BYTES = 512 * 2**20
+"""The limit of all streams in memory."""
+
 SWEEP_S = 30
 """How often expired streams are removed from the file."""
 
@@ -85,7 +88,7 @@ class SqliteLog(EventLog):
 
     Ended streams are stored for `retention_s` seconds. When the events in the file exceed
     `max_bytes`, ended streams are removed, oldest first; then `create` refuses. The same holds
-    for `max_memory_bytes`, but streams that leave the memory stay in the file. `max_stream_bytes`
+    for `MEMORY_BYTES`, but streams that leave the memory stay in the file. `max_stream_bytes`
     (of memory) and `max_stream_events` limit one stream. `wall` returns unix seconds.
 
     `shared`: the file is shared by several processes; call `prepare` before the first opens it.
@@ -97,7 +100,6 @@ class SqliteLog(EventLog):
         *,
         retention_s: float,
         max_bytes: int,
-        max_memory_bytes: int = 512 * 2**20,
         max_stream_bytes: int = 64 * 2**20,
         max_stream_events: int = 1_000_000,
         wall: Callable[[], float] = time.time,
@@ -110,7 +112,7 @@ class SqliteLog(EventLog):
         self._shared = shared
         self._entries = Entries(
             keep_s=min(KEEP_S, retention_s),
-            max_bytes=max_memory_bytes,
+            max_bytes=MEMORY_BYTES,
             max_stream_bytes=max_stream_bytes,
             max_stream_events=max_stream_events,
             now=wall,
@@ -151,7 +153,7 @@ class SqliteLog(EventLog):
         self._due.set()
         self._tasks = Supervisor()
         self._tasks.keep("event log sweeper", self._keep_swept)
-        self._feed = Feed(self._read_progress, busy=lambda: len(self._entries) > 0)
+        self._feed = Feed(self._read_progress)
         if self._shared:
             self._feed.open()
             self._tasks.keep("event log processes", self._keep_others)
@@ -233,7 +235,6 @@ class SqliteLog(EventLog):
         else:
             local = LocalStream(row, entry, bound=key is not None, size=len(data))
             self._owner.add(stream, local)
-        self._feed.rouse()
         return claim
 
     async def claimed(self, key: Scoped) -> Claim | None:
