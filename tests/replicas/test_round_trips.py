@@ -16,7 +16,7 @@ import pytest
 
 from app.eventlog.redis.scripts import LOOK, name_key
 from app.testing.upstream import DONE, FINISH, Step, head, send, serve_upstream, text
-from tests.redis_server import Wire
+from tests.redis_server import Wire, serve_wire
 from tests.replicas.test_any_replica import HELD, start
 from tests.serving import HELLO, Relay, serve_relay, text_so_far, until
 
@@ -90,21 +90,6 @@ ENDED_CASES = [
 ]
 
 
-@asynccontextmanager
-async def gate_to(port: int) -> AsyncIterator[Gate]:
-    gate = Gate(port)
-    server = await asyncio.start_server(gate._serve, "127.0.0.1", 0)
-    gate.port = server.sockets[0].getsockname()[1]
-    try:
-        yield gate
-    finally:
-        gate.left = 10**9
-        gate.cut()
-        await asyncio.sleep(0.05)  # as `wire_to` does
-        server.close()
-        await gate.close()
-
-
 async def first_of(relay: Relay, case: Case, *, stream: str, last: int) -> tuple[int, bytes]:
     """Ask and give the status and the first piece of the body, if it has one."""
     headers = {}
@@ -125,7 +110,7 @@ async def told_of_a_stream(
     """Run an owner and another replica, which has to ask Redis of the one stream."""
     async with (
         serve_upstream() as upstream,
-        gate_to(redis.port) as gate,
+        serve_wire(Gate(redis.port)) as gate,
         serve_relay(upstream, log=redis.url) as owner,
         serve_relay(upstream, log=gate.url) as other,
         contextlib.AsyncExitStack() as stack,
