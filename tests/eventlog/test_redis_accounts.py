@@ -327,22 +327,6 @@ async def test_unreadable_stream_costs_what_was_held(server):
         assert [("st_1", f"st_1 fast 0 {CEILING}")] == await rows_of(second)
 
 
-@pytest.mark.parametrize("here", [True, False])
-async def test_stream_that_is_removed_while_it_runs_is_settled_once(server, here):
-    told: list[StreamEnded] = []
-    async with pair(server.url, close=close, on_ended=told.append) as (first, second):
-        event_log = first if here else second
-        await first.create(info("st_1", asking(), route="fast"))
-        await first.append("st_1", ANSWERED)
-        await event_log.delete("st_1")
-        with pytest.raises(Exception, match=r"is gone|has ended"):
-            await first.append("st_1", [DONE], SPENT)
-
-        assert (0, 0, 1, 8) == numbers(await state_of(first))
-        assert [("st_1", "st_1 fast 1 8")] == await rows_of(second)
-        assert [("st_1", len(ANSWERED))] == [(ended.info.id, ended.events) for ended in told]
-
-
 async def test_large_amounts_are_exact(server):
     large = 2**53 - 20
     account = Account("relay", nano_usd_per_day=2**53 - 1)

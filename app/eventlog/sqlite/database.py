@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from ...events import Event, decode, encode
-from ...ledger.accounts import NOTHING, LimitReached, ReservationRequest
+from ...ledger.accounts import NOTHING, LimitReached
 from ..errors import LogUnusable
 from ..recovery import (
     REMOVED,
@@ -245,27 +245,18 @@ class Database:
     # Streams
 
     def create(
-        self,
-        claim: Claim,
-        key: str | None,
-        *,
-        now: float,
-        kept_after: float,
-        over: str | None = None,
-        owner: str = "",
-        info: bytes = b"",
-        reserve: ReservationRequest | None = None,
+        self, info: StreamInfo, packed: bytes, *, now: float, kept_after: float, over: str | None
     ) -> tuple[Claim, int | None] | LimitReached:
-        """Add a running stream, bound to an idempotency key; return the claim and its own key.
+        """Add a running stream with its packed info; return its claim and its own key.
 
-        If the idempotency key is bound to a stream that is stored and is not `over`, nothing is
+        If its idempotency key is bound to a stream that is stored and is not `over`, nothing is
         added, and that claim is returned. A `LimitReached` is returned, not raised: the same
         transaction has the work of others.
         """
+        key, reserve, grant = info.scoped_key, info.reserve, None
         bound = None if key is None else self.claimed(key, kept_after=kept_after)
         if bound is not None and bound.stream != over:
             return bound, None
-        grant = None
         if reserve is not None:
             try:
                 grant = self.accounts.reserve(reserve)
@@ -273,18 +264,19 @@ class Database:
                 return refused
         row = self._execute(
             "INSERT INTO streams (id, started_at, process, owner) VALUES (?, ?, ?, ?)",
-            (claim.stream, now, self.process, owner),
+            (info.id, now, self.process, info.owner),
         ).lastrowid
         assert row is not None  # noqa: S101  (it is an INSERT)
         if key is not None:
             self._execute(
-                "INSERT OR REPLACE INTO idempotency_keys VALUES (?, ?, ?)", (key, *claim[:2])
+                "INSERT OR REPLACE INTO idempotency_keys VALUES (?, ?, ?)",
+                (key, info.id, info.digest),
             )
-        self._execute("INSERT INTO infos VALUES (?, ?)", (row, info))
+        self._execute("INSERT INTO infos VALUES (?, ?)", (row, packed))
         if reserve is not None and grant is not None:
             self.accounts.store_reservation(row, reserve, grant)
         self.tail.start(row)
-        return claim._replace(grant=grant), row
+        return Claim(info.id, info.digest, grant), row
 
     def append(self, key: int, first: int, events: Sequence[Event]) -> int | None:
         """Add events to a running stream, the first with this number; return their size.

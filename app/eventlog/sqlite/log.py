@@ -197,7 +197,6 @@ class SqliteLog(EventLog):
 
     async def create(self, info: StreamInfo, *, over: str | None = None) -> Claim:
         stream, key = info.id, info.scoped_key
-        claim = Claim(stream, info.digest)
         if self._owner.file_size > self._max_bytes:
             await self._make_room()
             if self._owner.file_size > self._max_bytes:
@@ -209,14 +208,11 @@ class SqliteLog(EventLog):
         entry = self._entries.create(info.without_request())
         make = partial(
             self._database.create,
-            claim,
-            key,
-            over=over,
+            info,
+            data,
             now=entry.started_at,
             kept_after=entry.started_at - self._retention_s,
-            owner=info.owner,
-            info=data,
-            reserve=info.reserve,
+            over=over,
         )
         try:
             made = await self._writer.write(make)
