@@ -19,6 +19,10 @@ PAUSE_MOST_S = 1.0
 STEADY_S = 1.0
 """A restarted task that has run for so long is healthy."""
 
+CANCEL_AGAIN_S = 0.5
+"""When a task that has not ended is cancelled again: before Python 3.12 `asyncio.wait_for`, which
+redis-py uses to ask a Sentinel, loses a cancellation that comes with its result."""
+
 Work = Callable[[], Coroutine[Any, Any, object]]
 OnFailure = Callable[[BaseException], object]
 
@@ -74,8 +78,11 @@ class Supervisor:
     async def close(self) -> None:
         """Cancel all tasks and wait for their ends."""
         self.stop()
-        tasks = [kept.task for kept in self._kept if kept.task is not None]
-        await asyncio.gather(*tasks, return_exceptions=True)
+        pending = {kept.task for kept in self._kept if kept.task is not None}
+        while pending:
+            _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
+            for task in pending:
+                task.cancel()
 
     def _start(self, kept: _Supervised) -> None:
         kept.timer = None

@@ -1,6 +1,7 @@
 """Background tasks of every log that end for whatever reason: the log works again, soon."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from app.errors import ServiceError
+from app.eventlog import supervision
 from app.eventlog.sqlite.database import prepare
 from app.eventlog.supervision import PAUSE_MOST_S, PAUSE_S, Supervisor
 from app.events import Event
@@ -215,6 +217,21 @@ async def test_thread_that_cannot_be_started_fails_the_write_only(tmp_path):
         with pytest.raises(ServiceError):
             await create(log, "st_1")
         await live(log, log, "st_2")
+
+
+async def test_task_that_loses_a_cancellation_is_cancelled_again(monkeypatch):
+    """As one that connects by a Sentinel may; then closing the log waited for ever."""
+    monkeypatch.setattr(supervision, "CANCEL_AGAIN_S", 0.01)
+
+    async def work() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+        await asyncio.sleep(3600)
+
+    supervisor = Supervisor()
+    supervisor.keep("a task", work)
+    await asyncio.sleep(0)
+    await asyncio.wait_for(supervisor.close(), 20)
 
 
 async def test_task_that_returns_is_started_again_after_longer_and_longer_pauses(monkeypatch):
