@@ -48,13 +48,13 @@ class Supervisor:
     """Restarts background tasks until it is stopped."""
 
     def __init__(self) -> None:
-        self._kept: list[_Supervised] = []
+        self._supervised: list[_Supervised] = []
         self._stopped = False
 
     @property
     def healthy(self) -> bool:
         """Whether all tasks run steadily."""
-        return not any(kept.failing for kept in self._kept)
+        return not any(kept.failing for kept in self._supervised)
 
     def keep(self, name: str, work: Work, *, on_failure: OnFailure = lambda error: None) -> None:
         """Run work that should never end, and restart it if it does.
@@ -63,13 +63,13 @@ class Supervisor:
         for the task's unfinished work.
         """
         kept = _Supervised(name, work, on_failure)
-        self._kept.append(kept)
+        self._supervised.append(kept)
         self._start(kept)
 
     def stop(self) -> None:
         """Cancel all tasks for good."""
         self._stopped = True
-        for kept in self._kept:
+        for kept in self._supervised:
             if kept.timer is not None:
                 kept.timer.cancel()
             if kept.task is not None:
@@ -78,7 +78,7 @@ class Supervisor:
     async def close(self) -> None:
         """Cancel all tasks and wait for their ends."""
         self.stop()
-        pending = {kept.task for kept in self._kept if kept.task is not None}
+        pending = {kept.task for kept in self._supervised if kept.task is not None}
         while pending:
             _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
             for task in pending:

@@ -527,7 +527,7 @@ async def test_end_that_the_file_refused_is_shown_as_a_restart_would_make_it(pat
         if paid:
             await empty_disk(event_log)
             await event_log.sweep()
-            assert not event_log._owner.owed
+            assert not event_log._owner.unwritten
     async with opened(path) as event_log:
         assert [*head, *lost] == await read_all(event_log, "st_1")
         assert 4 == (await event_log.state("st_1")).last

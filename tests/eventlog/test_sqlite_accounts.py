@@ -300,7 +300,7 @@ async def test_stream_whose_end_was_refused_costs_what_was_used(path, way):
 async def test_stream_whose_end_was_refused_is_settled_once_if_the_process_is_lost(path):
     async with opened(path, close=close_for_real) as event_log:
         await refused_end(event_log)
-        event_log._owner.owed.clear()  # which a kill does
+        event_log._owner.unwritten.clear()  # which a kill does
     async with opened(path) as event_log:
         state = await state_of(event_log)
         assert (0, 0, 1) == (state.running, period(state).held_nano_usd, state.day.requests)

@@ -24,7 +24,7 @@ from ..stream_info import StreamInfo, unpack_info
 from ..waiting_rows import Dropped
 from .account_scripts import HELD, ROWS, ROWS_DROPPED, ROWS_DUE, account_key
 from .expiry import Lease
-from .failures import asked
+from .failures import result_of
 from .link import Link
 from .scripts import HOLD, TAKE_ROWS
 
@@ -151,7 +151,7 @@ class Rows:
             times = 2 * self._lease.ms
             until = self._taken_until if self._taken else now + times / 1000
             keys = [ROWS, ROWS_DUE, ROWS_DROPPED]
-            dropped, *found = await asked(self._link.run(TAKE_ROWS, keys, more, times))
+            dropped, *found = await result_of(self._link.run(TAKE_ROWS, keys, more, times))
             self._taken_until = until
             for stream, row in zip(found[::2], found[1::2], strict=True):
                 self._taken[stream.decode()] = row
@@ -160,7 +160,7 @@ class Rows:
 
     async def count(self) -> int:
         """Return how many rows wait."""
-        found: int = await asked(self._link.send("ZCARD", ROWS_DUE))
+        found: int = await result_of(self._link.send("ZCARD", ROWS_DUE))
         return found
 
     async def forget(self, streams: Sequence[str]) -> None:
@@ -169,7 +169,7 @@ class Rows:
             some = streams[at : at + FORGOTTEN_AT_ONCE]
             # In this order: TAKE_ROWS removes the rest of a row that is half removed.
             forgotten = self._link.send("HDEL", ROWS, *some)
-            await asked(self._link.send("ZREM", ROWS_DUE, *some))
-            await asked(forgotten)
+            await result_of(self._link.send("ZREM", ROWS_DUE, *some))
+            await result_of(forgotten)
             for stream in some:
                 self._taken.pop(stream, None)

@@ -39,7 +39,7 @@ from .account_scripts import account_key
 from .accounts import Rows, pack_settlement, state_from
 from .address import Address
 from .expiry import Lease
-from .failures import asked, away, conflict, parsing
+from .failures import away, conflict, parsing, result_of
 from .link import OPEN_S, Away, Link, Refused
 from .orphans import OrphanCollector
 from .owner import Owner, taken_over
@@ -159,7 +159,7 @@ class RedisLog(EventLog):
             self._tail_link,
             self._link,
             lease=self._lease,
-            on_message=self._hear,
+            on_message=self._on_message,
             on_orphan=self._pages.end_soon,
         )
         try:
@@ -257,7 +257,7 @@ class RedisLog(EventLog):
         return claim if local is None else claim._replace(grant=local.grant)
 
     async def _create(self, info: StreamInfo, **claim: str) -> str:
-        return await asked(self._owner.create(info, **claim))
+        return await result_of(self._owner.create(info, **claim))
 
     def _may_lack_keys(self) -> bool:
         """Return whether owners may be about to restore keys that Redis has lost."""
@@ -265,7 +265,7 @@ class RedisLog(EventLog):
         return since_s <= self._lease.settle_s
 
     async def claimed(self, key: Scoped) -> Claim | None:
-        found: bytes | None = await asked(self._link.send("GET", idempotency_key(key)))
+        found: bytes | None = await result_of(self._link.send("GET", idempotency_key(key)))
         with parsing(idempotency_key(key)):
             claim = None if found is None else _claim(found.decode())
         return claim if claim is not None and await self._is_kept(claim.stream) else None
@@ -276,7 +276,7 @@ class RedisLog(EventLog):
 
     async def name(self, name: Scoped, stream: str) -> None:
         await self.state(stream)
-        await asked(self._owner.name(name, stream))
+        await result_of(self._owner.name(name, stream))
 
     async def find(self, name: Scoped, after: int = 0, *, limit: int = 0) -> Look | None:
         found = await self._pages.find(name_key(name), after, limit)
@@ -319,7 +319,7 @@ class RedisLog(EventLog):
             try:
                 page = await self._pages.ask(stream, after, limit)
             except ServiceError:
-                if timeout_s > 0 and await self._bide(timeout_s):
+                if timeout_s > 0 and await self._wait_for_redis(timeout_s):
                     return ()
                 raise
             if after < page.last or page.ended_at is not None or timeout_s <= 0:
@@ -394,11 +394,11 @@ class RedisLog(EventLog):
         elif not state.ended:
             orphan = await self._removed(stream, state)
             if orphan is None:
-                return await asked(self._pages.remove_unreadable(stream, REMOVED))
+                return await result_of(self._pages.remove_unreadable(stream, REMOVED))
             ended, settlement = closing_of(orphan, self._close)
         keys = [meta_key(stream), log_key(stream)]
         spent = pack_settlement(settlement)
-        found: Any = await asked(self._link.run(DELETE, keys, self._lease.meta_ms, spent, seen))
+        found: Any = await result_of(self._link.run(DELETE, keys, self._lease.meta_ms, spent, seen))
         if found and found[1]:
             if ended is not None:
                 self._on_ended(ended)
@@ -427,7 +427,7 @@ class RedisLog(EventLog):
         """Send a process a message about a stream."""
         self._link.run(TELL, [inbox_key(owner)], INBOX_MESSAGES, INBOX_MS, what, stream)
 
-    def _hear(self, what: str, stream: str) -> None:
+    def _on_message(self, what: str, stream: str) -> None:
         if what == "gone":
             self._drop(stream)
         self._on_stop(stream, "operator" if what == "operator" else "user")
@@ -443,7 +443,7 @@ class RedisLog(EventLog):
         sent = [self._link.send("GET", key) for key in keys]
         states = []
         for key, reply in zip(keys, sent, strict=True):
-            packed = await asked(reply, what=key)
+            packed = await result_of(reply, what=key)
             with parsing(key):
                 states.append(state_from(packed))
         return states
@@ -460,7 +460,7 @@ class RedisLog(EventLog):
     # Others
 
     async def ask_stop(self, stream: str, by: Stopper = "user") -> None:
-        owner: bytes | None = await asked(self._link.run(ASK_STOP, [meta_key(stream)], by))
+        owner: bytes | None = await result_of(self._link.run(ASK_STOP, [meta_key(stream)], by))
         if owner is not None:
             self._tell(owner.decode(errors="replace"), by, stream)
 
@@ -484,16 +484,16 @@ class RedisLog(EventLog):
         published = self._link.run(
             PUBLISH, channel_keys(channel), name, message, for_ms, MAX_MESSAGES
         )
-        if not await asked(published):
+        if not await result_of(published):
             raise channel_full()
 
     async def messages(self, channel: Channel) -> dict[str, bytes]:
         kept, until = channel_keys(channel)
-        names: list[bytes] = await asked(self._link.run(MESSAGES, [until]))
+        names: list[bytes] = await result_of(self._link.run(MESSAGES, [until]))
         found: dict[str, bytes] = {}
         size = 0
         for name in names:  # one by one: streams are written over the same connection
-            (message,) = await asked(self._link.send("HMGET", kept, name))
+            (message,) = await result_of(self._link.send("HMGET", kept, name))
             size += len(message or b"")
             if size > MAX_READ_BYTES:
                 break
@@ -516,7 +516,7 @@ class RedisLog(EventLog):
 
     # In Redis
 
-    async def _bide(self, timeout_s: float) -> bool:
+    async def _wait_for_redis(self, timeout_s: float) -> bool:
         """Wait for Redis, or for owners to restore streams; False if there is no point."""
         if not self._link.away:
             await asyncio.sleep(min(timeout_s, PAUSE_S))

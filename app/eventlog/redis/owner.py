@@ -392,24 +392,24 @@ class Owner:
         lease = self._lease
         keys: list[str] = []
         parts: list[Part] = [lease.owner, lease.running_log_ms, lease.log_ms, lease.meta_ms]
-        asked: list[LocalStream] = []
+        written_streams: list[LocalStream] = []
         size = 0
         for local in streams.values():
             written = local.unsent(BYTES_AT_ONCE)
             keys += (meta_key(local.stream), log_key(local.stream))
             parts += (EPOCH, local.acked + 1, local.ending(len(written)), len(written))
             parts += written
-            asked.append(local)
+            written_streams.append(local)
             size += sum(map(len, written))
-            if len(asked) >= STREAMS_AT_ONCE or size >= BYTES_AT_ONCE:
+            if len(written_streams) >= STREAMS_AT_ONCE or size >= BYTES_AT_ONCE:
                 break
         replies = await self._link.run(APPEND, keys, *parts)
-        for local, reply in zip(asked, replies, strict=True):
+        for local, reply in zip(written_streams, replies, strict=True):
             if self.streams.get(local.stream) is local:
-                await self._hear(local, reply)
+                await self._on_reply(local, reply)
             del streams[local.stream]
 
-    async def _hear(self, local: LocalStream, reply: int | list[int]) -> None:
+    async def _on_reply(self, local: LocalStream, reply: int | list[int]) -> None:
         """Process the reply of APPEND for one stream."""
         what, number = (0, reply) if isinstance(reply, int) else reply
         if what in (0, STOP, STOP_BY_OPERATOR):
@@ -420,9 +420,9 @@ class Owner:
                 self._done(local)
             elif number < local.taken:
                 self._again(local)
-        await self._mend(local, what, number)
+        await self._on_status(local, what, number)
 
-    async def _mend(self, local: LocalStream, what: int, number: int) -> None:
+    async def _on_status(self, local: LocalStream, what: int, number: int) -> None:
         """Process a reply that is not the plain number."""
         if what in (STOP, STOP_BY_OPERATOR) and local.ended_at is None:
             self._on_stop(local.stream, "user" if what == STOP else "operator")
@@ -510,7 +510,7 @@ class Owner:
                 self._link.send("PEXPIRE", key, lease.running_ms)
         for local, reply in zip(streams, await renewed, strict=True):
             if local.stream in self.streams and reply != 0:
-                await self._mend(local, *reply)
+                await self._on_status(local, *reply)
 
 
 def _warn(local: LocalStream, what: str, **fields: object) -> None:

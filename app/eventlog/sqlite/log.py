@@ -184,7 +184,7 @@ class SqliteLog(EventLog):
     async def close(self) -> None:
         await self._tasks.close()
         await self._feed.close()
-        await self._owner.pay()
+        await self._owner.retry_unwritten()
         await self._writer.close(partial(self._database.close, now=self._wall()))
         self._entries.close()
 
@@ -328,8 +328,8 @@ class SqliteLog(EventLog):
 
     async def delete(self, stream: str) -> None:
         await self.state(stream)
-        if stream in self._owner.owed:
-            await self._forget(partial(self._owner.forget_owed, stream))
+        if stream in self._owner.unwritten:
+            await self._forget(partial(self._owner.forget_unwritten, stream))
             return
         local = self._owner.streams.get(stream)
         try:
@@ -369,7 +369,7 @@ class SqliteLog(EventLog):
             swept = await self._writer.write(self._database.tail.sweep)
         await self._writer.write(partial(self._database.tidy, now=now))
         await self._writer.write(self._database.touch)
-        await self._owner.pay()
+        await self._owner.retry_unwritten()
         for stream in list(self._unwanted):
             await self._writer.write(
                 partial(self._database.forget, stream, now=now), self._owner.drop
@@ -397,7 +397,7 @@ class SqliteLog(EventLog):
     # In memory
 
     def _find(self, stream: str) -> Entry | None:
-        return self._entries.find(stream) or self._owner.find_owed(stream)
+        return self._entries.find(stream) or self._owner.find_unwritten(stream)
 
     def _on_unwanted(self, stream: str, _: object, error: BaseException | None) -> None:
         """Remove a stream that never began later, if it could not be removed now."""
@@ -455,10 +455,10 @@ class SqliteLog(EventLog):
         if noted:
             with contextlib.suppress(RelayError):
                 for note in await self._writer.write(self._database.processes.take_notes):
-                    self._hear(note)
+                    self._on_note(note)
         return found
 
-    def _hear(self, note: Note) -> None:
+    def _on_note(self, note: Note) -> None:
         if note.what == "gone":
             self._owner.drop_removed(note.stream)
         self._on_stop(note.stream, "operator" if note.what == "operator" else "user")

@@ -54,8 +54,8 @@ class Owner:
     ) -> None:
         self.streams: dict[str, LocalStream] = {}
         """Those that run."""
-        self.owed: dict[str, LocalStream] = {}
-        """Those whose end could not be written and is to be written later."""
+        self.unwritten: dict[str, LocalStream] = {}
+        """Those whose end could not be written and is written later."""
         self.file_size = database.stored_bytes()
         """Bytes of events in the file, of streams that were not removed."""
         self._database = database
@@ -69,22 +69,22 @@ class Owner:
     @property
     def size(self) -> int:
         """The bytes in the file of the streams that run here."""
-        return sum(local.size for local in (*self.streams.values(), *self.owed.values()))
+        return sum(local.size for local in (*self.streams.values(), *self.unwritten.values()))
 
     def add(self, stream: str, local: LocalStream) -> None:
         """Add a stream that was created."""
         self.streams[stream] = local
         self.file_size += local.size
 
-    def find_owed(self, stream: str) -> Entry | None:
+    def find_unwritten(self, stream: str) -> Entry | None:
         """Return a stream whose end is not written yet.
 
         Raises:
             StreamExpired: it is older than the retention.
         """
-        if stream not in self.owed:
+        if stream not in self.unwritten:
             return None
-        entry = self.owed[stream].entry
+        entry = self.unwritten[stream].entry
         if entry.ended_at is not None and entry.ended_at <= self._wall() - self._retention_s:
             raise self._expired(stream, entry)
         return entry
@@ -93,7 +93,7 @@ class Owner:
         """Drop streams that were removed from the file."""
         self.file_size -= gone.size
         for stream in gone.ids:
-            local = self.streams.pop(stream, None) or self.owed.pop(stream, None)
+            local = self.streams.pop(stream, None) or self.unwritten.pop(stream, None)
             if local is not None:
                 self.file_size -= local.size
             if self._entries.find(stream) is not None:
@@ -174,7 +174,7 @@ class Owner:
                 self._file_soon(local)
             batch.settle()
         elif batch.ends and local.write_error is None:
-            self.owed[local.stream] = local
+            self.unwritten[local.stream] = local
             self._show_orphaned(batch)
             batch.settle(explain(error))
         else:
@@ -221,23 +221,23 @@ class Owner:
         if error is None and last is not None:
             local.filed = last
 
-    # Ends that are owed
+    # Ends that could not be written
 
-    async def pay(self) -> None:
+    async def retry_unwritten(self) -> None:
         """Try again to write the ends that could not be written."""
-        for stream, local in list(self.owed.items()):
+        for stream, local in list(self.unwritten.items()):
             with contextlib.suppress(ServiceError):
-                tell = partial(self._on_paid, stream, local)
+                tell = partial(self._on_written, stream, local)
                 await self._writer.write(partial(local.end_late, self._database), tell)
 
-    def _on_paid(self, stream: str, local: LocalStream, ended: bool) -> None:
-        self.owed.pop(stream, None)
+    def _on_written(self, stream: str, local: LocalStream, ended: bool) -> None:
+        self.unwritten.pop(stream, None)
         if ended:
             self._on_ended(local.entry.orphaned().ended)
 
-    def forget_owed(self, stream: str) -> Gone:
+    def forget_unwritten(self, stream: str) -> Gone:
         """Remove a stream whose end could not be written, and settle it; in the writer's thread."""
-        local = self.owed[stream]
+        local = self.unwritten[stream]
         self._database.accounts.settle(local.key, stream, local.settlement)
         gone = self._database.forget(stream, now=self._wall())
         return gone._replace(ended_streams=[local.entry.orphaned().ended] if gone.ids else [])
