@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from app.errors import RequestError
+from app.errors import RequestError, ServiceError
 from app.eventlog import Claim, read_all
 from app.eventlog.recovery import LOST
 from app.eventlog.stream_info import StreamInfo
@@ -18,7 +18,7 @@ from app.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from tests.eventlog.contract import END, START, code_of, let_wait
+from tests.eventlog.contract import END, START, code_of, deltas, let_wait
 from tests.eventlog.creating import create
 from tests.eventlog.redis_logs import (
     LEASE_S,
@@ -29,6 +29,7 @@ from tests.eventlog.redis_logs import (
     outlive,
     read_to_end,
 )
+from tests.redis_server import wire_to
 from tests.waiting import until
 
 pytestmark = pytest.mark.proving
@@ -90,6 +91,37 @@ async def test_stream_that_never_began_is_removed_with_its_key(logs, server):
 
     assert "stream_expired" == await code_of(second, "st_1")
     assert "st_2" == (await create(second, "st_2", key="key", digest="d")).stream
+
+
+async def test_owner_that_wakes_up_late_cannot_write(server, impatient, callbacks):
+    async with (
+        wire_to(server.port) as wire,
+        opened(wire.url, lease_s=STEADY_S, **callbacks.arguments) as first,
+        opened(server.url, lease_s=LEASE_S) as second,
+    ):
+        await create(first, "st_1")
+        await first.append("st_1", HEAD)
+        impatient()
+        wire.hang()
+        outlive(server, first)
+        reading = asyncio.create_task(read_to_end(second))
+        # Two readers stay with the owner; one sees events that Redis will never have.
+        behind = asyncio.create_task(read_to_end(first, after=len(HEAD)))
+        assert [*HEAD, TextEnd(0), ToolCallEnd(1, ""), LOST_END] == await reading
+        behind.cancel()
+        await first.append("st_1", deltas("b"))
+        assert deltas("b") == list(await first.read("st_1", len(HEAD), timeout_s=20))
+        wire.mend()
+        await until(lambda: callbacks.stopped)
+        with pytest.raises(ServiceError, match="ended elsewhere"):
+            await first.append("st_1", [END])
+
+        assert await reading == await read_all(first, "st_1")
+        assert await reading == await read_all(second, "st_1")
+        for event_log in (first, second):
+            with pytest.raises(RequestError, match="kept up to event 4 only") as caught:
+                await event_log.read("st_1", len(HEAD) + 1, timeout_s=1)
+            assert "conflict" == caught.value.code
 
 
 async def test_readers_of_a_fenced_owner_that_are_not_ahead_read_on(logs, server):
