@@ -135,6 +135,4 @@ def _try(connect: Callable[[], Connection]) -> None:
         connect()
     except TypeError as error:  # such as an unknown option
         name = re.search(r"argument '(\w+)'", str(error))
-        raise ValueError(
-            f"unknown option {name[1]!r}" if name else "it has bad options"
-        ) from None
+        raise ValueError(f"unknown option {name[1]!r}" if name else "it has bad options") from None
