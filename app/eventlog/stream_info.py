@@ -76,7 +76,8 @@ class StreamInfo(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     @property
     def size(self) -> int:
         """The estimated memory of its contents, in bytes."""
-        return _MEMORY_FACTOR * len(pack_info(self.without_request())) + len(self.request)
+        facts = msgspec.structs.replace(self, request=b"") if self.request else self
+        return _MEMORY_FACTOR * len(_encode(facts)) + len(self.request)
 
     def without_request(self) -> "StreamInfo":
         """Return the info without the stored request, which may be large."""
