@@ -281,8 +281,10 @@ def closing(lost: OrphanedStream) -> Closing:
     return Closing(lost.ended, Settlement(10, 1, lost.weight, row=row))
 
 
-async def test_a_stream_that_is_removed_while_it_runs_costs_what_was_used(event_log, accounts):
-    event_log.close_by(closing)
+async def test_a_stream_that_is_removed_while_it_runs_costs_what_was_used(
+    event_log, accounts, callbacks
+):
+    callbacks.close = closing
     await event_log.create(info("st_1", asking()))
     await event_log.append("st_1", [BEGUN, TextDelta(0, "12345678")])
     await event_log.delete("st_1")

@@ -25,8 +25,8 @@ from ..stream_info import StreamInfo, unpack_info
 from ..waiting_rows import Dropped
 from .account_scripts import HELD, ROWS, ROWS_DROPPED, ROWS_DUE, USED, account_key
 from .expiry import Lease
-from .failures import asked
-from .link import Away, Link, Refused
+from .failures import result_of
+from .link import Link
 from .scripts import HOLD, TAKE_ROWS
 
 FORGOTTEN_AT_ONCE = 1000
@@ -142,16 +142,6 @@ class Rows:
         """Until when they are leased to this process, by the loop's clock."""
         self._dropped = Dropped()
 
-    async def close(self) -> None:
-        """Return the leased rows."""
-        if self._taken and not self._link.away:
-            back = [part for stream in self._taken for part in (0, stream)]
-            try:
-                async with asyncio.timeout(1):
-                    await self._link.send("ZADD", ROWS_DUE, "XX", *back)
-            except (Away, Refused, TimeoutError):
-                pass  # their lease runs out
-
     async def some(self, *, limit: int) -> list[tuple[str, bytes]]:
         """Return some rows, those already leased first."""
         now = asyncio.get_running_loop().time()
@@ -161,7 +151,7 @@ class Rows:
             times = 2 * self._lease.ms
             until = self._taken_until if self._taken else now + times / 1000
             keys = [ROWS, ROWS_DUE, ROWS_DROPPED]
-            dropped, *found = await asked(self._link.run(TAKE_ROWS, keys, more, times))
+            dropped, *found = await result_of(self._link.run(TAKE_ROWS, keys, more, times))
             self._taken_until = until
             for stream, row in zip(found[::2], found[1::2], strict=True):
                 self._taken[stream.decode()] = row
@@ -170,7 +160,7 @@ class Rows:
 
     async def count(self) -> int:
         """Return how many rows wait."""
-        found: int = await asked(self._link.send("ZCARD", ROWS_DUE))
+        found: int = await result_of(self._link.send("ZCARD", ROWS_DUE))
         return found
 
     async def forget(self, streams: Sequence[str]) -> None:
@@ -179,7 +169,7 @@ class Rows:
             some = streams[at : at + FORGOTTEN_AT_ONCE]
             # In this order: TAKE_ROWS removes the rest of a row that is half removed.
             forgotten = self._link.send("HDEL", ROWS, *some)
-            await asked(self._link.send("ZREM", ROWS_DUE, *some))
-            await asked(forgotten)
+            await result_of(self._link.send("ZREM", ROWS_DUE, *some))
+            await result_of(forgotten)
             for stream in some:
                 self._taken.pop(stream, None)
