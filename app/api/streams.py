@@ -129,7 +129,7 @@ async def _show(stream: OwnedStream) -> tuple[bytes, bool]:
 
 
 def _json(body: bytes, *, status_code: int = 200, **headers: str) -> Response:
-    return Response(body, status_code, {**NO_STORE, **headers}, "application/json")
+    return Response(body, status_code, {**NO_STORE, **headers}, media_type="application/json")
 
 
 def _tags(request: Request) -> set[str]:

@@ -207,7 +207,7 @@ class Check:
         try:
             self._accounting.request(ANYONE, Route(target.name, (target,)), ANSWER)
         except RequestError as error:
-            yield Problem("failure", error.message, advice, error.code)
+            yield Problem("failure", error.message, advice, code=error.code)
             return
         message = f"the price of {target.name!r} is unknown, so a budget would refuse it"
         yield Problem("warning", message, advice)

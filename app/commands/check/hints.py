@@ -51,7 +51,7 @@ def explain(target: Target, outcome: Outcome) -> Problem:
     )
     said = "" if reply.provider_message in error.message else f": {reply.provider_message}"
     status = f" (HTTP {reply.http_status})" if (reply.http_status or 0) >= 400 else ""
-    return Problem("failure", f"{error.message}{said}{status}", advice, error.code)
+    return Problem("failure", f"{error.message}{said}{status}", advice, code=error.code)
 
 
 def find_defects(outcome: Outcome) -> list[Problem]:

@@ -64,9 +64,11 @@ class MessageBuilder:
             self._parts.append(TextPart(text))
 
     def add_reasoning(self, text: str, fields: SignatureFields) -> None:
-        signature = (fields.signature, fields.encrypted, fields.format)
-        if text or any(signature):
-            self._parts.append(ReasoningPart(text, *signature))
+        if text or fields.signature or fields.encrypted or fields.format:
+            part = ReasoningPart(
+                text, fields.signature, encrypted=fields.encrypted, format=fields.format
+            )
+            self._parts.append(part)
 
     def add_opaque(self, fields: SignatureFields) -> None:
         self._parts += [OpaquePart(one.format, one.data) for one in fields.opaque or ()]
@@ -98,8 +100,10 @@ def render_message(blocks: Iterable[Block], *, calls: bool) -> AssistantMessage:
             case TextBlock("refusal"):
                 parts.append(RefusalPart(block.text))
             case TextBlock():
-                signature = (block.signature, block.encrypted, block.format)
-                parts.append(ReasoningPart(block.text, *signature))
+                part = ReasoningPart(
+                    block.text, block.signature, encrypted=block.encrypted, format=block.format
+                )
+                parts.append(part)
             case ToolCallBlock():
                 calls_made.append(block)
             case Opaque() if block.block in of_calls:

@@ -249,7 +249,9 @@ def _tools(body: Request, foreign: list[str]) -> dict[str, Any]:
         if tool.allowed_callers and "direct" not in tool.allowed_callers:
             foreign.append(f"{path}: a tool for Anthropic's tools")
             continue
-        function = Function(tool.name, tool.description, tool.input_schema, tool.strict)
+        function = Function(
+            tool.name, tool.description, parameters=tool.input_schema, strict=tool.strict
+        )
         tools.append(Tool(function, cache_control=parse_mark(tool.cache_control)))
     if not tools:
         return {}

@@ -341,7 +341,9 @@ def _parse_format(
 ) -> JsonObjectFormat | JsonSchemaFormat | None:
     form = text.format if text else None
     if isinstance(form, SchemaFormat):
-        schema = JsonSchema(form.name, form.schema, form.description, form.strict)
+        schema = JsonSchema(
+            form.name, form.schema, description=form.description, strict=form.strict
+        )
         return JsonSchemaFormat(schema)
     return JsonObjectFormat() if isinstance(form, JsonFormat) else None
 

@@ -147,7 +147,7 @@ class OfferedTools:
 
     def _offer(self, client_tool: ClientTool, tool: FunctionTool, *, path: str) -> None:
         name = self.names.name_of(client_tool)
-        function = Function(name, tool.description, tool.parameters, tool.strict)
+        function = Function(name, tool.description, tool.parameters, strict=tool.strict)
         self.tools[name] = Tool(function)
         if len(self.tools) > MAX_TOOLS:
             raise RequestError(
