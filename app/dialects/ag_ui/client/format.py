@@ -9,9 +9,8 @@ import msgspec
 from ....errors import RelayError
 from ....events import Event
 from ...client_format import ClientFormat, Failure
-from .messages import RunAgentInput
 from .renderer import Renderer
-from .request import parse_request
+from .request import RunAgentInput, parse_request
 
 
 def render_result(stream: str, events: Iterable[Event]) -> Any:

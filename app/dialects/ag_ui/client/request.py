@@ -1,19 +1,22 @@
-"""Parser of the body of an AG-UI run, `RunAgentInput`, to a chat request."""
+"""Parser of the body of an AG-UI 1.0 run, `RunAgentInput`, to a chat request."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
-from ....bounds import check_parts
+from ....bounds import MAX_MESSAGES, MAX_TOOLS, check_parts
 from ....errors import RequestError
 from ....requests import (
     AudioPart,
+    Body,
     DeveloperMessage,
     FilePart,
     FileSource,
     Function,
     FunctionCall,
+    Id,
     ImagePart,
     SystemMessage,
     TextPart,
@@ -29,21 +32,116 @@ from ...answering.attachments import attach
 from ...answering.options import OPTIONS, build_chat
 from ...client_format import ParsedRequest
 from ...reasoning_signatures import parse_signature_fields
-from .messages import (
-    Activity,
-    Assistant,
-    ContentPart,
-    Context,
-    Declared,
-    Developer,
-    Message,
-    Reasoning,
-    RunAgentInput,
-    System,
-    TextContent,
-    ToolResult,
-    User,
-)
+
+
+class Loose(msgspec.Struct, frozen=True, rename="camel"):
+    """A JSON object of a message; unknown fields are ignored, as the protocol requires."""
+
+
+class Source(Loose, frozen=True):
+    type: Literal["data", "url", "file"]
+    value: str
+    mime_type: str | None = None
+
+
+class TextContent(Loose, frozen=True, tag_field="type", tag="text"):
+    text: str
+
+
+class Image(Loose, frozen=True, tag_field="type", tag="image"):
+    source: Source
+
+
+class Audio(Loose, frozen=True, tag_field="type", tag="audio"):
+    source: Source
+
+
+class Video(Loose, frozen=True, tag_field="type", tag="video"):
+    source: Source
+
+
+class Document(Loose, frozen=True, tag_field="type", tag="document"):
+    source: Source
+
+
+ContentPart = TextContent | Image | Audio | Video | Document
+
+
+class CalledFunction(Loose, frozen=True):
+    name: str
+    arguments: str
+
+
+class Call(Loose, frozen=True):
+    id: str
+    function: CalledFunction
+    encrypted_value: str | None = None
+
+
+class Developer(Loose, frozen=True, tag_field="role", tag="developer"):
+    content: str
+    name: str | None = None
+
+
+class System(Loose, frozen=True, tag_field="role", tag="system"):
+    content: str
+    name: str | None = None
+
+
+class User(Loose, frozen=True, tag_field="role", tag="user"):
+    content: str | list[ContentPart]
+    name: str | None = None
+
+
+class Assistant(Loose, frozen=True, tag_field="role", tag="assistant"):
+    content: str | None = None
+    tool_calls: list[Call] | None = None
+    encrypted_value: str | None = None
+
+
+class ToolResult(Loose, frozen=True, tag_field="role", tag="tool"):
+    content: str | list[ContentPart]
+    tool_call_id: str
+    error: str | None = None
+
+
+class Reasoning(Loose, frozen=True, tag_field="role", tag="reasoning"):
+    content: str
+    encrypted_value: str | None = None
+
+
+class Activity(Loose, frozen=True, tag_field="role", tag="activity"):
+    """The page's view of an agent's work: no content for a model."""
+
+
+Message = Developer | System | User | Assistant | ToolResult | Reasoning | Activity
+
+
+class PageTool(Loose, frozen=True):
+    """A tool that the page runs."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] | None = None
+
+
+class Context(Loose, frozen=True):
+    description: str
+    value: str
+
+
+class RunAgentInput(Body, frozen=True, rename="camel"):
+    thread_id: Id
+    run_id: Id
+    messages: Annotated[list[Message], Meta(max_length=MAX_MESSAGES)]
+    protocol_version: str | None = None
+    parent_run_id: Id | None = None
+    state: Any = None
+    tools: Annotated[list[PageTool], Meta(max_length=MAX_TOOLS)] | None = None
+    context: list[Context] | None = None
+    forwarded_props: Any = None
+    resume: list[Any] | None = None
+
 
 _decoder = msgspec.json.Decoder(RunAgentInput)
 
@@ -79,7 +177,7 @@ def parse_request(body: bytes) -> ParsedRequest:
     return ParsedRequest(chat, labels=labels)
 
 
-def _declare(tool: Declared) -> dict[str, Any]:
+def _declare(tool: PageTool) -> dict[str, Any]:
     function = Function(tool.name, tool.description or None, tool.parameters)
     declared: dict[str, Any] = msgspec.to_builtins(Tool(function))
     return declared
