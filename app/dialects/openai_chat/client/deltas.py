@@ -37,15 +37,15 @@ from ....events import (
     ToolCallStart,
     Usage,
 )
+from ...answering.custom_tools import read_input
 from ...answering.ids import public_token, show_call
 from ...answering.moderation import Moderation
 from ...answering.stream_end import render_cost
 from ...answering.token_logprobs import render_logprobs
 from ...reading.json_values import decode
 from ...reasoning_signatures import GOOGLE_SIGNATURE
-from ...writing.conversation import parse_object
 from ..reasoning_details import render_encrypted_detail, render_text_detail
-from .foreign import CUSTOM, FUNCTIONS, INPUT
+from .foreign import CUSTOM, FUNCTIONS
 
 EXTRA: Final = "seseragi"
 """The key in a call's `extra_content` for signatures of providers other than Google."""
@@ -253,7 +253,7 @@ class DeltaBuilder:
         index, has_arguments = self._calls[event.block]
         match self._special[event.block]:
             case "custom":
-                custom = {"input": _input_of(event.arguments)}
+                custom = {"input": read_input(event.arguments)}
                 call = {"index": index, "custom": custom}
                 return (Delta(event.choice, {"tool_calls": [call]}),)
             case "deprecated" if not has_arguments and event.arguments:
@@ -296,12 +296,6 @@ class DeltaBuilder:
             finish = FINISH[state.finish or end.finish_reason]
             deprecated = finish == "tool_calls" and FUNCTIONS in self.labels
             yield Delta(choice, {}, "function_call" if deprecated else finish)
-
-
-def _input_of(arguments: str) -> str:
-    """Return the input of a custom tool; models may write it without the JSON object."""
-    found = (parse_object(arguments) or {}).get(INPUT)
-    return found if isinstance(found, str) else arguments
 
 
 def _with_indices(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

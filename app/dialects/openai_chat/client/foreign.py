@@ -12,7 +12,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from ....errors import RequestError
-from ...reading.json_values import mappings, string
+from ...answering.custom_tools import build_function, encode_input
+from ...reading.json_values import mapping, mappings, string
 from ...reasoning_signatures import CLAUDE_REDACTED
 from ...writing.extras import check_extras
 
@@ -20,8 +21,6 @@ FUNCTIONS: Final = "functions"
 """The label of a request with the deprecated `functions`."""
 CUSTOM: Final = "custom_tools"
 """The label with the names of custom tools, as JSON."""
-INPUT: Final = "input"
-"""The argument that holds the input of a custom tool."""
 
 MAX_CUSTOM: Final = 4096
 """Characters of the JSON of all names of custom tools, which is stored with the stream."""
@@ -227,9 +226,8 @@ class _Translation:
         path = "messages[].tool_calls[]"
         match call:
             case {"type": "custom", "custom": {"name": str(name), "input": str(text)}}:
-                arguments = msgspec.json.encode({INPUT: text}).decode()
                 rest = {key: value for key, value in call.items() if key != "custom"}
-                function: Fields = {"name": name, "arguments": arguments}
+                function: Fields = {"name": name, "arguments": encode_input(text)}
                 return self._select(
                     {**rest, "type": "function", "function": function}, _CALL, path=path
                 )
@@ -296,17 +294,16 @@ def _as_tools(functions: Any) -> Any:
 
 
 def _as_function(name: str, custom: Fields) -> Fields:
-    """Return a function with one text argument for a custom tool; describe its grammar in text."""
-    texts = [string(custom.get("description"))]
-    match custom.get("format"):
-        case {"type": "grammar", "grammar": {"definition": str(definition), **grammar}}:
-            syntax = string(grammar.get("syntax")) or "following"
-            texts.append(f"Its input follows this grammar ({syntax}):\n{definition}")
-    properties = {INPUT: {"type": "string"}}
-    schema = {"type": "object", "properties": properties, "required": [INPUT]}
-    description = "\n\n".join(text for text in texts if text)
-    fields = {"description": description} if description else {}
-    return {"name": name, **fields, "parameters": schema}
+    form = mapping(custom.get("format"))
+    grammar = mapping(form.get("grammar"))
+    function = build_function(
+        name,
+        string(custom.get("description")),
+        syntax=string(grammar.get("syntax")),
+        grammar=string(grammar.get("definition")),
+    )
+    fields: Fields = msgspec.to_builtins(function)
+    return fields
 
 
 def _texts(parts: list[Any]) -> list[str]:

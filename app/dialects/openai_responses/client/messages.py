@@ -35,6 +35,7 @@ from ....requests import (
     convert_body,
 )
 from ...answering.assistant_message import build_message
+from ...answering.custom_tools import encode_input
 from ...reading.json_values import mappings, string
 from ...reasoning_signatures import (
     OPENAI_COMPACTION,
@@ -45,7 +46,7 @@ from ...reasoning_signatures import (
     unpack,
 )
 from ..summary import COMPACTIONS, INSTRUCTION, TRIGGER, read_summary
-from .tool_calls import INPUT, ClientTool
+from .tool_calls import ClientTool
 from .tools import OfferedTools
 
 AnswerPart = TextPart | RefusalPart | ReasoningPart | OpaquePart
@@ -86,19 +87,6 @@ class CustomCallItem(msgspec.Struct, frozen=True):
 class ResultItem(msgspec.Struct, frozen=True):
     call_id: str
     output: str | Parts
-
-
-class ShellCallItem(msgspec.Struct, frozen=True):
-    action: dict[str, Any]
-    call_id: str | None = None
-    id: str | None = None
-
-
-class ShellResultItem(msgspec.Struct, frozen=True):
-    output: str | Parts
-    call_id: str | None = None
-    id: str | None = None
-    """OpenAI's documentation refers to the call by this id."""
 
 
 class SearchItem(msgspec.Struct, frozen=True):
@@ -203,17 +191,7 @@ class Conversation:
             case "custom_tool_call":
                 custom = convert_body(item, CustomCallItem, path=path)
                 tool = ClientTool("custom", custom.name, custom.namespace)
-                arguments = msgspec.json.encode({INPUT: custom.input}).decode()
-                self._call(custom.call_id, tool, arguments)
-            case "local_shell_call":
-                shell = convert_body(item, ShellCallItem, path=path)
-                action = {k: v for k, v in shell.action.items() if k != "type" and v is not None}
-                tool = ClientTool("local_shell", "local_shell")
-                arguments = msgspec.json.encode(action).decode()
-                self._call(shell.call_id or shell.id or "", tool, arguments)
-            case "local_shell_call_output":
-                result = convert_body(item, ShellResultItem, path=path)
-                self._answer(result.call_id or result.id or "", result.output, path=path)
+                self._call(custom.call_id, tool, encode_input(custom.input))
             case "tool_search_call":
                 search = convert_body(item, SearchItem, path=path)
                 if search.execution == "client" and search.call_id:

@@ -36,6 +36,7 @@ from ....events import (
     ToolCallStart,
     Usage,
 )
+from ...answering.custom_tools import read_input
 from ...answering.ids import public_token, show_call
 from ...answering.token_logprobs import render_logprobs
 from ...reading.json_values import read_raw, string
@@ -54,7 +55,6 @@ from ...reasoning_signatures import (
 from ...writing.conversation import parse_object
 from .. import NAME
 from ..summary import pack_summary
-from .free_text import FreeText
 from .tool_calls import (
     ITEMS,
     ClientTool,
@@ -86,8 +86,8 @@ class _Item:
     """Whether a summary is open."""
     tool: ClientTool | None = None
     """The client's tool, unless it is a plain function."""
-    text: FreeText | None = None
-    """Reads the input of a custom tool from a function call's arguments."""
+    wrapped: bool = False
+    """Whether the arguments contain the input of a custom tool."""
 
 
 class Output:
@@ -333,36 +333,30 @@ class Output:
         fields = begin_call(tool or ClientTool(), id=call_id, name=event.name)
         call, added = self._begin(*ITEMS[tool.form if tool else "function"], **fields)
         call.tool = tool
-        if tool is not None and tool.form == "custom":
-            call.text = FreeText()
+        call.wrapped = tool is not None and tool.form == "custom"
         self._calls[event.block] = call
         yield added
 
     def _write_arguments(self, event: ToolCallDelta) -> Iterator[OutputEvent]:
         yield from self._close_calls("completed")
-        yield from self._write_call(self._calls[event.block], event.arguments)
+        call = self._calls[event.block]
+        if not call.wrapped:
+            yield from self._write_call(call, event.arguments)
 
     def _write_call(self, call: _Item, piece: str) -> Iterator[OutputEvent]:
         if call.tool is None or call.tool.form == "function":
             call.pieces.append(piece)
             yield "response.function_call_arguments.delta", {**call.position, "delta": piece}
-        elif call.tool.form == "custom":
-            text = piece if call.text is None else call.text.feed(piece)
-            yield from self._write_input(call, text)
+        elif call.tool.form == "custom" and piece:
+            call.pieces.append(piece)
+            yield "response.custom_tool_call_input.delta", {**call.position, "delta": piece}
         else:
             call.pieces.append(piece)  # the format has no deltas for it
 
-    def _write_input(self, call: _Item, text: str) -> Iterator[OutputEvent]:
-        if text:
-            call.pieces.append(text)
-            yield "response.custom_tool_call_input.delta", {**call.position, "delta": text}
-
     def _end_call(self, event: ToolCallEnd) -> Iterator[OutputEvent]:
         call = self._calls[event.block]
-        if call.text is not None:
-            if not call.text.fed:
-                yield from self._write_input(call, call.text.feed(event.arguments))
-            yield from self._write_input(call, call.text.close())
+        if call.wrapped:
+            yield from self._write_call(call, read_input(event.arguments))
         elif not call.pieces and event.arguments:
             free = call.tool is not None and call.tool.form == "custom"
             if not (free and event.arguments == "{}"):  # stands for no arguments
@@ -433,7 +427,7 @@ class Output:
         elif call.tool is None or call.tool.form != "custom":
             return False
         else:
-            call.text = None  # its input is not wrapped in JSON
+            call.wrapped = False
         return True
 
     def _image(self, event: Media) -> Iterator[OutputEvent]:

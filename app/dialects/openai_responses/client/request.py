@@ -297,8 +297,8 @@ class _ToolChoice:
         match choice.get("type"):
             case "function" | "custom" as form if name:
                 tool = ClientTool(form, name, space if isinstance(space, str) else None)
-            case "local_shell" | "tool_search" as form:
-                tool = ClientTool(form, form)
+            case "tool_search":
+                tool = ClientTool("tool_search", "tool_search")
             case _:
                 return None
         return self._offered.names.name_of(tool)
