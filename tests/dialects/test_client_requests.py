@@ -60,7 +60,7 @@ RESULT = {"role": "tool", "toolCallId": "c", "content": [FILE]}
 
 WRONG: dict[str, list[tuple[bytes | dict[str, Any], str]]] = {
     "openai_chat": [
-        ({"functions": 1}, "tools: expected `array | null`, got `int`"),
+        ({"functions": [{"name": "f"}]}, "functions: deprecated by OpenAI; send tools"),
         ({f"f{i}": 1 for i in range(101)}, "101 unknown fields; send at most 100"),
         ({"messages": []}, "messages: expected `array` of length >= 1"),
         ({"messages": [{"role": "function", "content": "1"}]}, "messages[0].role: invalid value 'function'"),

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
+import msgspec.inspect
 from msgspec import Meta
 
 from ....bounds import MAX_MESSAGES
@@ -141,6 +142,10 @@ class Request(ChatRequest, frozen=True):
 
 
 _decoder = msgspec.json.Decoder(Request)
+_kinds = {
+    field.name: field.type
+    for field in msgspec.inspect.type_info(Request).fields  # type: ignore[attr-defined]  # a struct
+}
 
 
 def parse_request(body: bytes) -> ParsedRequest:
@@ -153,7 +158,7 @@ def parse_request(body: bytes) -> ParsedRequest:
     try:
         request, foreign = _decoder.decode(body), None
     except msgspec.ValidationError:
-        foreign = translate(parse_fields(body), known=Request.__struct_fields__)
+        foreign = translate(parse_fields(body), kinds=_kinds)
         request = convert_body(foreign.fields, Request, path="")
     except (msgspec.DecodeError, RecursionError):
         return _reject(body)

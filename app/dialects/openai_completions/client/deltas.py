@@ -55,7 +55,7 @@ class DeltaBuilder:
                 self._offsets[chat.choice] = len(echo)
                 text = echo + text
             finish = chat.finish_reason
-            if finish == "tool_calls" or finish == "function_call":
+            if finish == "tool_calls":
                 finish = "stop"
             logprobs = self._logprobs(chat.choice, chat.logprobs) if chat.logprobs else None
             if text or finish or logprobs:
