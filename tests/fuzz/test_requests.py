@@ -287,7 +287,7 @@ CODEX = {
 
 OLDER = {
     **{"model": "demo", "prompt": ["Say hello"], "suffix": "", "max_tokens": 5, "n": 2},
-    **{"best_of": 2, "echo": True, "logprobs": 2, "logit_bias": {"1": -1}, "stop": ["\n"]},
+    **{"best_of": 2, "echo": False, "logprobs": 2, "logit_bias": {"1": -1}, "stop": ["\n"]},
     **{"stream": True, "stream_options": {"include_usage": True}, "top_k": 3, "user": "u"},
 }
 
