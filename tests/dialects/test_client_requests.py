@@ -15,20 +15,10 @@ from app.dialects.openai_responses.client.request import Request
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import CODES, RelayError, RequestError
 from app.requests import ChatRequest, TranslatedRequest
+from tests.dialects.clients import REQUESTS, TEXT, USER
 
 pytestmark = pytest.mark.pure
 
-USER = {"role": "user", "content": "Hi"}
-TEXT = {"type": "text", "text": "Hi"}
-REQUESTS: dict[str, dict[str, Any]] = {
-    "native": {"messages": [USER]},
-    "openai_chat": {"model": "m", "messages": [USER]},
-    "openai_responses": {"model": "m", "input": "Hi"},
-    "openai_completions": {"model": "m", "prompt": "Hi"},
-    "anthropic": {"model": "m", "max_tokens": 100, "messages": [USER]},
-    "ui": {"id": "chat", "messages": [{"id": "u1", "role": "user", "parts": [TEXT]}]},
-    "ag_ui": {"threadId": "t1", "runId": "r1", "messages": [{"id": "u1", **USER}]},
-}
 EVERY_FORMAT = pytest.mark.parametrize("client_format", CLIENT_FORMATS)
 
 
@@ -329,7 +319,9 @@ BODIES: dict[str, st.SearchStrategy[dict[str, Any]]] = {
 @given(data=st.data())
 def test_junk_is_a_request_or_refused(client_format: str, data: st.DataObject) -> None:
     with contextlib.suppress(RequestError):
-        chat = parse(client_format, **data.draw(BODIES[client_format])).chat
+        fields = CLIENT_FORMATS[client_format].request_type.__struct_fields__
+        bodies = BODIES.get(client_format, anything_in(*fields))
+        chat = parse(client_format, **data.draw(bodies)).chat
         assert isinstance(chat, ChatRequest)
         assert chat.messages
         if isinstance(chat, TranslatedRequest) and chat.client_body is not None:

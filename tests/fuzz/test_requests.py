@@ -22,6 +22,7 @@ from app.dialects.client_formats import CLIENT_FORMATS
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import CODES, RelayError, RequestError
 from app.requests import TranslatedRequest
+from tests.dialects.clients import REQUESTS
 from tests.dialects.cost import count_calls
 from tests.dialects.request_shapes import BUILDERS
 from tests.fuzz.mutations import SECONDS, SEED, mutate
@@ -304,7 +305,7 @@ CORPORA: dict[str, list[Any]] = {
 
 def inputs(client_format: str) -> Iterator[bytes]:
     generator = random.Random(f"{client_format} {SEED}")
-    corpus = CORPORA[client_format]
+    corpus = CORPORA.get(client_format) or [REQUESTS[client_format]]
     yield from (json.dumps(document).encode() for document in corpus)
     ends = time.monotonic() + SECONDS
     count = 0
