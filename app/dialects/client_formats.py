@@ -45,7 +45,7 @@ def client_format_of(path: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> 
 
     The headers have names in lower case.
     """
-    path = mend_path(path)
+    path = correct_path(path)
     longest = sorted(CLIENT_FORMATS.values(), key=lambda one: -len(one.path))
     client_format = next((one for one in longest if f"{path}/".startswith(f"{one.path}/")), None)
     below = _BELOW_V1.match(path)
@@ -62,7 +62,7 @@ def client_format_of(path: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> 
     return NATIVE
 
 
-def mend_path(path: str) -> str:
+def correct_path(path: str) -> str:
     """Return the intended path where a base URL has "/v1" twice, or lacks it."""
     if path.startswith("/v1/v1/"):
         return path.removeprefix("/v1")

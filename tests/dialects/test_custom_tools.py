@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.dialects.answering.custom_tools import encode_input, read_input
+from app.dialects.answering.custom_tools import decode_input, encode_input
 
 pytestmark = pytest.mark.pure
 
 
 @given(st.text())
 def test_an_input_is_read_as_it_was_written(text: str) -> None:
-    assert text == read_input(encode_input(text))
+    assert text == decode_input(encode_input(text))
 
 
 @pytest.mark.parametrize(
@@ -33,4 +33,4 @@ def test_an_input_is_read_as_it_was_written(text: str) -> None:
     ],
 )
 def test_malformed_arguments_are_read_as_they_are_meant(arguments: str, text: str) -> None:
-    assert text == read_input(arguments)
+    assert text == decode_input(arguments)

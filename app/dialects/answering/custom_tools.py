@@ -35,7 +35,7 @@ def encode_input(text: str) -> str:
     return msgspec.json.encode({INPUT: text}).decode()
 
 
-def read_input(arguments: str) -> str:
+def decode_input(arguments: str) -> str:
     """Return the input in the arguments of the function.
 
     Models also write it under another name, with raw line breaks, or without an object.

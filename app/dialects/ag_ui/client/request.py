@@ -28,96 +28,96 @@ from ....requests import (
 )
 from ....requests import Message as ChatMessage
 from ...answering.assistant_message import MessageBuilder
-from ...answering.attachments import attach
+from ...answering.attachments import build_part
 from ...answering.options import OPTIONS, build_chat
 from ...client_format import ParsedRequest
 from ...reasoning_signatures import parse_signature_fields
 
 
-class Loose(msgspec.Struct, frozen=True, rename="camel"):
+class AgUiObject(msgspec.Struct, frozen=True, rename="camel"):
     """A JSON object of a message; unknown fields are ignored, as the protocol requires."""
 
 
-class Source(Loose, frozen=True):
+class Source(AgUiObject, frozen=True):
     type: Literal["data", "url", "file"]
     value: str
     mime_type: str | None = None
 
 
-class TextContent(Loose, frozen=True, tag_field="type", tag="text"):
+class TextContent(AgUiObject, frozen=True, tag_field="type", tag="text"):
     text: str
 
 
-class Image(Loose, frozen=True, tag_field="type", tag="image"):
+class Image(AgUiObject, frozen=True, tag_field="type", tag="image"):
     source: Source
 
 
-class Audio(Loose, frozen=True, tag_field="type", tag="audio"):
+class Audio(AgUiObject, frozen=True, tag_field="type", tag="audio"):
     source: Source
 
 
-class Video(Loose, frozen=True, tag_field="type", tag="video"):
+class Video(AgUiObject, frozen=True, tag_field="type", tag="video"):
     source: Source
 
 
-class Document(Loose, frozen=True, tag_field="type", tag="document"):
+class Document(AgUiObject, frozen=True, tag_field="type", tag="document"):
     source: Source
 
 
 ContentPart = TextContent | Image | Audio | Video | Document
 
 
-class CalledFunction(Loose, frozen=True):
+class CalledFunction(AgUiObject, frozen=True):
     name: str
     arguments: str
 
 
-class Call(Loose, frozen=True):
+class Call(AgUiObject, frozen=True):
     id: str
     function: CalledFunction
     encrypted_value: str | None = None
 
 
-class Developer(Loose, frozen=True, tag_field="role", tag="developer"):
+class Developer(AgUiObject, frozen=True, tag_field="role", tag="developer"):
     content: str
     name: str | None = None
 
 
-class System(Loose, frozen=True, tag_field="role", tag="system"):
+class System(AgUiObject, frozen=True, tag_field="role", tag="system"):
     content: str
     name: str | None = None
 
 
-class User(Loose, frozen=True, tag_field="role", tag="user"):
+class User(AgUiObject, frozen=True, tag_field="role", tag="user"):
     content: str | list[ContentPart]
     name: str | None = None
 
 
-class Assistant(Loose, frozen=True, tag_field="role", tag="assistant"):
+class Assistant(AgUiObject, frozen=True, tag_field="role", tag="assistant"):
     content: str | None = None
     tool_calls: list[Call] | None = None
     encrypted_value: str | None = None
 
 
-class ToolResult(Loose, frozen=True, tag_field="role", tag="tool"):
+class ToolResult(AgUiObject, frozen=True, tag_field="role", tag="tool"):
     content: str | list[ContentPart]
     tool_call_id: str
     error: str | None = None
 
 
-class Reasoning(Loose, frozen=True, tag_field="role", tag="reasoning"):
+class Reasoning(AgUiObject, frozen=True, tag_field="role", tag="reasoning"):
     content: str
     encrypted_value: str | None = None
 
 
-class Activity(Loose, frozen=True, tag_field="role", tag="activity"):
+class Activity(AgUiObject, frozen=True, tag_field="role", tag="activity"):
     """The page's view of an agent's work: no content for a model."""
 
 
 Message = Developer | System | User | Assistant | ToolResult | Reasoning | Activity
 
 
-class PageTool(Loose, frozen=True):
+class PageTool(AgUiObject, frozen=True):
     """A tool that the page runs."""
 
     name: str
@@ -125,7 +125,7 @@ class PageTool(Loose, frozen=True):
     parameters: dict[str, Any] | None = None
 
 
-class Context(Loose, frozen=True):
+class Context(AgUiObject, frozen=True):
     description: str
     value: str
 
@@ -273,8 +273,8 @@ def _read_part(part: ContentPart, *, path: str) -> Part:
             raise RequestError("invalid_request", f"{path}.source: missing field `mimeType`")
         case "data":
             url = f"data:{media_type};base64,{source.value}"
-            return attach(url, media_type, path=path)
+            return build_part(url, media_type, path=path)
         case "url":
-            return attach(source.value, media_type, path=path)
+            return build_part(source.value, media_type, path=path)
         case "file":
             return FilePart(FileSource(file_id=source.value))

@@ -36,7 +36,7 @@ from ...reasoning_signatures import (
     unpack,
 )
 from ...writing.cache_marks import last_mark, parse_mark
-from .block_texts import render_gist
+from .block_texts import render_text
 
 Block = dict[str, Any]
 Content = str | list[Block]
@@ -110,7 +110,7 @@ _MAX_KINDS: Final = 10
 """Types of blocks in a notice."""
 
 
-class History:
+class Conversation:
     """Converts Anthropic's messages, one by one, to those of the chat request."""
 
     def __init__(self) -> None:
@@ -197,7 +197,7 @@ class History:
         """Return the text that replaces a block, and record its type."""
         if len(self.shortened) < _MAX_KINDS:
             self.shortened[kind[:60]] = None
-        return TextPart(render_gist(kind, block))
+        return TextPart(render_text(kind, block))
 
     def _document(self, block: Block, *, path: str) -> list[UserPart]:
         document = convert_body(block, _Document, path=path)

@@ -37,7 +37,7 @@ from ....events import (
     ToolCallStart,
     Usage,
 )
-from ...answering.custom_tools import read_input
+from ...answering.custom_tools import decode_input
 from ...answering.ids import public_token, show_call
 from ...answering.moderation import Moderation
 from ...answering.stream_end import render_cost
@@ -186,7 +186,7 @@ class DeltaBuilder:
                 shown = show_call(self._stream, event.id)
                 return (self._call(event, {"name": event.name, text: ""}, id=shown, type=kind),)
             case ToolCallEnd() if event.block in self._custom:
-                return (self._call(event, {"input": read_input(event.arguments)}),)
+                return (self._call(event, {"input": decode_input(event.arguments)}),)
             case ToolCallEnd():
                 _, has_arguments = self._calls[event.block]
                 if not has_arguments and event.arguments:

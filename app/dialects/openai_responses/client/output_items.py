@@ -36,7 +36,7 @@ from ....events import (
     ToolCallStart,
     Usage,
 )
-from ...answering.custom_tools import read_input
+from ...answering.custom_tools import decode_input
 from ...answering.ids import public_token, show_call
 from ...answering.token_logprobs import render_logprobs
 from ...reading.json_values import read_raw, string
@@ -356,7 +356,7 @@ class Output:
     def _end_call(self, event: ToolCallEnd) -> Iterator[OutputEvent]:
         call = self._calls[event.block]
         if call.wrapped:
-            yield from self._write_call(call, read_input(event.arguments))
+            yield from self._write_call(call, decode_input(event.arguments))
         elif not call.pieces and event.arguments:
             free = call.tool is not None and call.tool.form == "custom"
             if not (free and event.arguments == "{}"):  # stands for no arguments
