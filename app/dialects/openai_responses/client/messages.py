@@ -292,8 +292,6 @@ class Conversation:
                     found.append(TextPart(convert_body(part, _Text, path=part_path).text))
                 case "refusal":
                     found.append(RefusalPart(convert_body(part, _Refusal, path=part_path).refusal))
-                case "input_image" | "input_file" | "input_audio" as kind:
-                    raise _misplaced(kind, part_path)
                 case kind:
                     self._ignore(f"input.content.{kind}")
         return found
@@ -322,8 +320,6 @@ class Conversation:
                 case "input_audio":
                     sound = convert_body(part, _Sound, path=part_path)
                     found.append(AudioPart(sound.input_audio))
-                case "output_text" | "refusal" as kind:
-                    raise _misplaced(kind, part_path)
                 case kind:
                     self.beyond.append(f"{part_path}: a part {str(kind)[:_MAX_KIND]!r}")
         return found
@@ -401,7 +397,3 @@ def _describe_tools(tools: Parts) -> str:
     if not names:
         return "No tools were found."
     return f"These tools can be called now: {', '.join(names)}"
-
-
-def _misplaced(kind: str, path: str) -> RequestError:
-    return RequestError("invalid_request", f"{path}.type: {kind!r} is not allowed here")

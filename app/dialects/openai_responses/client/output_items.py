@@ -89,6 +89,11 @@ class _Item:
     wrapped: bool = False
     """Whether the arguments contain the input of a custom tool."""
 
+    @property
+    def part_position(self) -> dict[str, Any]:
+        """The position of the last part of a message."""
+        return {**self.position, "content_index": len(self.item["content"]) - 1}
+
 
 class Output:
     """Converts the events of choice 0 of one stream; `items` is the output so far."""
@@ -192,10 +197,13 @@ class Output:
         return [item for item in found if item is not None]
 
     def _begin(self, kind: str, letters: str, **fields: Any) -> tuple[_Item, OutputEvent]:
+        item_id = f"{letters}_{self._token}_{len(self.items)}"
+        return self._add({"id": item_id, "type": kind, **fields})
+
+    def _add(self, item: dict[str, Any]) -> tuple[_Item, OutputEvent]:
         index = len(self.items)
-        item = {"id": f"{letters}_{self._token}_{index}", "type": kind, **fields}
         self.items.append(item)
-        begun = _Item({"item_id": item["id"], "output_index": index}, item)
+        begun = _Item({"item_id": string(item.get("id")), "output_index": index}, item)
         return begun, ("response.output_item.added", {"output_index": index, "item": _copy(item)})
 
     def _done(self, at: _Item, status: ItemStatus | None = None) -> OutputEvent:
@@ -217,7 +225,7 @@ class Output:
 
     def _piece(self, at: _Item, kind: str, text: str) -> OutputEvent:
         at.pieces.append(text)
-        fields = {**at.position, "content_index": len(at.item["content"]) - 1, "delta": text}
+        fields = {**at.part_position, "delta": text}
         if kind == "output_text":
             fields["logprobs"] = []
         return f"response.{kind}.delta", fields
@@ -239,13 +247,12 @@ class Output:
             part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
         message.item["content"].append(part)
         message.block, message.pieces = event.block, []
-        position = {**message.position, "content_index": len(message.item["content"]) - 1}
-        yield "response.content_part.added", {**position, "part": _copy(part)}
+        yield "response.content_part.added", {**message.part_position, "part": _copy(part)}
 
     def _close_part(self, message: _Item) -> Iterator[OutputEvent]:
         self._write_down(message)
         part = message.item["content"][-1]
-        position = {**message.position, "content_index": len(message.item["content"]) - 1}
+        position = message.part_position
         if part["type"] == "output_text":
             fields = {"text": part["text"], "logprobs": part["logprobs"]}
             yield "response.output_text.done", {**position, **fields}
@@ -278,8 +285,7 @@ class Output:
         yield (
             "response.output_text.annotation.added",
             {
-                **message.position,
-                "content_index": len(message.item["content"]) - 1,
+                **message.part_position,
                 "annotation_index": len(part["annotations"]) - 1,
                 "annotation": annotation,
             },
@@ -397,7 +403,7 @@ class Output:
                 # A request of the provider to the client, in the same format.
                 yield from self._close_calls("completed")
                 yield from self._close_text("completed")
-                item, added = self._begin_raw(data)
+                item, added = self._add(data)
             case name if name == OPENAI_COMPACTION:
                 item, added = self._begin("compaction", "cmp", encrypted_content=event.data)
             case name if name in (OPENAI_REASONING, OPENAI_ENCRYPTED):
@@ -413,12 +419,6 @@ class Output:
         call = None if event.block is None else self._call_ids.get(event.block)
         data = pack(PackedSignature(event.format, data=event.data, call=call))
         return self._begin("reasoning", "rs", summary=[], encrypted_content=data)
-
-    def _begin_raw(self, data: dict[str, Any]) -> tuple[_Item, OutputEvent]:
-        index = len(self.items)
-        self.items.append(data)
-        begun = _Item({"item_id": string(data.get("id")), "output_index": index}, data)
-        return begun, ("response.output_item.added", {"output_index": index, "item": _copy(data)})
 
     def _describe_call(self, call: _Item, event: Opaque) -> bool:
         """Apply a detail of a call from a Responses provider; return whether it fits."""
