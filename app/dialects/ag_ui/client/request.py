@@ -168,19 +168,17 @@ def parse_request(body: bytes) -> ParsedRequest:
         # `forwardedProps` may have tools too: they are appended to those of the run.
         more = options.get("tools") or []
         if isinstance(more, list):
-            options["tools"] = [*map(_declare, run.tools), *more]
+            own = [
+                Tool(Function(one.name, one.description or None, one.parameters))
+                for one in run.tools
+            ]
+            options["tools"] = [*msgspec.to_builtins(own), *more]
     messages = Conversation(run.messages).read()
     chat = build_chat(_add_context(messages, run.context or ()), options, path="forwardedProps")
     labels = {"thread_id": run.thread_id, "run_id": run.run_id}
     if run.parent_run_id is not None:
         labels["parent_run_id"] = run.parent_run_id
     return ParsedRequest(chat, labels=labels)
-
-
-def _declare(tool: PageTool) -> dict[str, Any]:
-    function = Function(tool.name, tool.description or None, tool.parameters)
-    declared: dict[str, Any] = msgspec.to_builtins(Tool(function))
-    return declared
 
 
 def _add_context(messages: list[ChatMessage], context: Sequence[Context]) -> list[ChatMessage]:

@@ -234,18 +234,20 @@ class Conversation:
                     uses.append(convert_body(block, _ToolUse, path=where))
                 case kind if kind not in _DROPPED:
                     parts.append(self._shorten(kind, block))
-        calls = [_call(use, opaque.get(use.id)) for use in uses]
+        calls = [
+            ToolCall(
+                unpack_id(use.id),
+                FunctionCall(use.name, msgspec.json.encode(use.input).decode()),
+                opaque=opaque.get(use.id),
+            )
+            for use in uses
+        ]
         if parts or calls:
             # The calls come last, so the last mark of a call covers the message.
             mark = parse_mark(last_mark(uses))
             answer = _simplify(parts) or None
             message = AssistantMessage(answer, tool_calls=calls or None, cache_control=mark)
             self.messages.append(message)
-
-
-def _call(use: _ToolUse, opaque: list[Opaque] | None) -> ToolCall:
-    arguments = msgspec.json.encode(use.input).decode()
-    return ToolCall(unpack_id(use.id), FunctionCall(use.name, arguments), opaque=opaque)
 
 
 def _simplify(parts: list[Any]) -> Any:

@@ -247,15 +247,15 @@ class DeltaBuilder:
                 "reasoning_details": state.details,
                 "images": state.images,
             }
-            values = {name: _with_indices(rows) for name, rows in lists.items() if rows}
+            values = {
+                name: [{**row, "index": index} for index, row in enumerate(rows)]
+                for name, rows in lists.items()
+                if rows
+            }
             if values:
                 yield Delta(choice, values)
             finish = FINISH[state.finish or end.finish_reason]
             yield Delta(choice, {}, finish)
-
-
-def _with_indices(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{**row, "index": index} for index, row in enumerate(rows)]
 
 
 def _render_details(end: ReasoningEnd, text: str) -> list[dict[str, Any]]:

@@ -184,11 +184,12 @@ def parse_request(body: bytes) -> ParsedRequest:
         # `include_usage` does not exist here: usage is always sent.
         options = fields["stream_options"]
         fields["stream_options"] = {k: options[k] for k in ("include_obfuscation",) if k in options}
+    hosted = [f"tools.{kind}" for kind in dict.fromkeys(offered.hosted)][:_MAX_LISTED]
     client_body = ClientBody(
         NAME,
         {k: v for k, v in fields.items() if k not in _RELAY_FIELDS},
         beyond=(*conversation.beyond, *tool_choice.beyond),
-        ignored=_list_ignored(request, fields, [*conversation.ignored, *_list_hosted(offered)]),
+        ignored=_list_ignored(request, fields, [*conversation.ignored, *hosted]),
         foreign=tuple(conversation.foreign),
     )
     chat = TranslatedRequest(
@@ -226,10 +227,6 @@ def parse_request(body: bytes) -> ParsedRequest:
     labels = {ECHO: msgspec.json.encode(_echo(request)).decode(), **offered.label()}
     labels |= {COMPACTS: "1"} if conversation.compacts else {}
     return ParsedRequest(chat, labels | ({BACKGROUND: "1"} if request.background else {}))
-
-
-def _list_hosted(offered: OfferedTools) -> list[str]:
-    return [f"tools.{kind}" for kind in dict.fromkeys(offered.hosted)][:_MAX_LISTED]
 
 
 def _list_ignored(request: Request, fields: dict[str, Any], more: list[str]) -> tuple[str, ...]:
