@@ -283,9 +283,10 @@ def test_counts_that_are_unknown_are_zero_where_clients_need_them() -> None:
 
 
 def test_all_counts_are_told() -> None:
-    counts = e.TokenCounts(20, 5, 25, 4, 6, 3)
+    counts = e.TokenCounts(20, 5, 25, 4, 6, 3, estimated=True)
 
     assert message(*HI, usage=counts)["usage"] == {
+        "estimated": True,
         "input_tokens": 10,
         "output_tokens": 5,
         "cache_read_input_tokens": 4,

@@ -195,6 +195,11 @@ P = {"type": "custom", "name": "p"}
         ({"tools": [F], "tool_choice": {**ALLOWED, "mode": "auto"}}, None, []),
         ({"tools": [WEB], "tool_choice": "auto", "parallel_tool_calls": True}, None, []),
         ({"tools": [F, WEB], "tool_choice": "required"}, "required", ["f"]),
+        (
+            {"tools": [SEARCH], "tool_choice": {"type": "tool_search"}},
+            "tool_search",
+            ["tool_search"],
+        ),
     ],
 )
 def test_choices(fields: dict[str, Any], choice: str | None, offered: list[str]) -> None:
