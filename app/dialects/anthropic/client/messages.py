@@ -27,6 +27,7 @@ from ....requests import (
     UserMessage,
     convert_body,
 )
+from ...answering.assistant_message import AssistantPart, build_reasoning
 from ...answering.ids import unpack_id
 from ...reasoning_signatures import (
     CLAUDE_REDACTED,
@@ -102,7 +103,6 @@ class _Redacted(msgspec.Struct, frozen=True):
 
 
 UserPart = TextPart | ImagePart | FilePart
-AssistantPart = TextPart | ReasoningPart | OpaquePart
 
 _DROPPED: Final = ("fallback",)
 """Types of blocks without content for a model."""
@@ -287,16 +287,8 @@ def _text(block: Block, *, path: str) -> list[TextPart]:
 def _think(block: _Thinking) -> list[AssistantPart]:
     """Return the reasoning of a thinking block, with the signature in its provider's format."""
     packed = unpack(block.signature)
-    if packed == UNSIGNED and not block.thinking:
-        return []
-    if packed is not None:
-        return [
-            ReasoningPart(
-                block.thinking, packed.signature, encrypted=packed.encrypted, format=packed.format
-            )
-        ]
-    if not block.signature:
-        return [ReasoningPart(block.thinking)] if block.thinking else []
+    if packed is not None or not block.signature:
+        return build_reasoning(block.thinking, packed or UNSIGNED)
     if not block.thinking:
         return [OpaquePart(CLAUDE_THINKING, block.signature)]
     return [ReasoningPart(block.thinking, block.signature, format=CLAUDE_THINKING)]

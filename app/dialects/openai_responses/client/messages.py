@@ -34,7 +34,7 @@ from ....requests import (
     UserMessage,
     convert_body,
 )
-from ...answering.assistant_message import build_message
+from ...answering.assistant_message import AssistantPart, build_message, build_reasoning
 from ...answering.custom_tools import encode_input
 from ...reading.json_values import mappings, string
 from ...reasoning_signatures import (
@@ -49,7 +49,6 @@ from ..summary import COMPACTIONS, INSTRUCTION, TRIGGER, read_summary
 from .tool_calls import ClientTool
 from .tools import OfferedTools
 
-AnswerPart = TextPart | RefusalPart | ReasoningPart | OpaquePart
 InputPart = TextPart | ImagePart | AudioPart | FilePart
 
 IGNORED: Final = ("image_generation_call",)
@@ -151,7 +150,7 @@ class Conversation:
         """Whether the last item requests compaction of the preceding ones."""
         self._offered = offered
         self._messages: list[Message] = []
-        self._parts: list[AnswerPart] = []
+        self._parts: list[AssistantPart] = []
         self._calls: list[ToolCall] = []
         self._signatures: dict[str, list[Opaque]] = {}
 
@@ -281,10 +280,10 @@ class Conversation:
         kind = SystemMessage if item.role == "system" else DeveloperMessage
         self._append(kind(converted))  # type: ignore[arg-type]  # all of it is text
 
-    def _convert_answer(self, content: str | Parts, *, path: str) -> list[AnswerPart]:
+    def _convert_answer(self, content: str | Parts, *, path: str) -> list[AssistantPart]:
         if isinstance(content, str):
             return [TextPart(content)] if content else []
-        found: list[AnswerPart] = []
+        found: list[AssistantPart] = []
         for number, part in enumerate(content):
             part_path = f"{path}[{number}]"
             match part.get("type"):
@@ -343,11 +342,7 @@ class Conversation:
             self._take_opaque(packed.format or "", packed.data, call=packed.call)
         last = texts.pop() if texts else ""
         self._parts += [ReasoningPart(text) for text in texts]
-        if last or packed.signature or packed.encrypted:
-            part = ReasoningPart(
-                last, packed.signature, encrypted=packed.encrypted, format=packed.format
-            )
-            self._parts.append(part)
+        self._parts += build_reasoning(last, packed)
 
     def _take_compaction(self, item: CompactionItem, *, path: str) -> None:
         """Convert a compaction item: the relay's own summary, or a provider's."""
