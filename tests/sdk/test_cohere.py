@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from app.dialects.cohere.upstream.request import Quirks, render_request
 from app.errors import RequestError
-from tests.sdk.conversations import CITY, TURNS, call, request_of, text
+from tests.sdk.conversations import CITY, NO_PARAMETERS, TURNS, call, request_of, text
 from tests.sdk.recorder import Recorder
 
 SAMPLING = {"temperature": 0.5, "p": 0.9, "max_tokens": 100, "stop_sequences": ["END", "###"]}
@@ -52,7 +52,7 @@ def translate(words: dict[str, Any]) -> dict[str, Any]:
         for made in message.get("tool_calls", ()):
             made["function"]["arguments"] = made["function"]["arguments"] or "{}"
     for tool in words.get("tools", ()):
-        tool["function"].setdefault("parameters", {"type": "object", "properties": {}})
+        tool["function"].setdefault("parameters", NO_PARAMETERS)
     return {name: TYPES[name].validate_python(value) for name, value in words.items()}
 
 

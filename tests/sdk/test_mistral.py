@@ -7,7 +7,7 @@ import pytest
 from mistralai.client import Mistral
 
 from app.dialects.openai_chat.upstream.request import Quirks, render_request
-from tests.sdk.conversations import CITY, PDF, TURNS, request_of, text, user
+from tests.sdk.conversations import CITY, NO_PARAMETERS, PDF, TURNS, request_of, text, user
 from tests.sdk.recorder import Recorder
 
 MISTRAL = Quirks(
@@ -39,7 +39,6 @@ WORDS: dict[str, dict[str, Any]] = {
     },
 }
 """The turns in the words of the SDK, which are nearly those of `POST /v1/chat`."""
-NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
 def translate(words: dict[str, Any]) -> dict[str, Any]:
