@@ -18,8 +18,9 @@ from .. import __version__
 from ..admin.service import Command
 from ..admin.summary import Summary
 from ..cassettes.cassette import CassetteHead
-from ..dialects.client_formats import CLIENT_FORMATS, Problem, client_format_of
+from ..dialects.client_formats import CLIENT_FORMATS, client_format_of
 from ..dialects.embeddings import EmbeddingsRequest
+from ..dialects.native.client.format import Problem
 from ..dialects.native.client.renderer import Result
 from ..events import Event
 from ..ledger.usage import AccountUsage

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..dialects.client_format import ClientFormat
-from ..dialects.client_formats import client_format_of, mend_path
+from ..dialects.client_formats import client_format_of, correct_path
 from ..errors import RelayError, RequestError, ServiceError
 from ..ledger.accounts import LimitReached
 from ..telemetry.access_logs import hide_tokens
@@ -89,7 +89,7 @@ def _advise(path: str) -> str:
         return "; it is where the paths of clients begin: GET /v1/models lists the models"
     if path.startswith("/v1/v1/"):
         return "; take '/v1' off the end of the client's base URL"
-    if mend_path(path) != path:
+    if correct_path(path) != path:
         return "; add '/v1' to the end of the client's base URL"
     return ""
 

@@ -44,7 +44,8 @@ class CassetteTarget(Target, frozen=True):
 
     async def build_call(self, request: TargetRequest, *, connect_timeout_s: float) -> Call:
         """Build the call that starts the replay."""
-        return Call("POST", _URL, {}, encode_options(self.options), connect_timeout_s)
+        content = encode_options(self.options)
+        return Call("POST", _URL, {}, content=content, connect_timeout_s=connect_timeout_s)
 
     async def build_json(self, path: str, body: Mapping[str, Any]) -> Call:
         """Raise for any other call."""

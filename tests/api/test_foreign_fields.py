@@ -91,40 +91,6 @@ CALLS = [
 
 
 @pytest.mark.parametrize("streams", [True, False])
-async def test_functions_of_old_are_asked_and_answered_in_their_form(
-    streams: bool, tmp_path: Path
-) -> None:
-    history: Any = [
-        *ASK["messages"],
-        {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
-        {"role": "function", "name": "f", "content": "1"},
-    ]
-    function = {"name": "f", "parameters": {"type": "object", "properties": {}}}
-    async with routed(tmp_path, ("openai_chat", "")) as (relay, (upstream,)):
-        upstream.script = CALLS
-        asked: Any = {"model": "r", "messages": history, "functions": [function]}
-        async with openai_client(relay) as client:
-            answer: Any = await client.chat.completions.create(
-                **asked, function_call="auto", stream=streams
-            )
-            if streams:
-                choices = [chunk.choices[0] async for chunk in answer]
-                said = [c.delta.function_call for c in choices if c.delta.function_call]
-                found = (said[0].name, "".join(call.arguments for call in said))
-            else:
-                choices = answer.choices
-                called = choices[0].message.function_call
-                found = (called.name, called.arguments)
-
-    assert ("f", '{"input":"x y"}') == found
-    assert "function_call" == choices[-1].finish_reason
-    sent = upstream.calls[0].json
-    assert [{"type": "function", "function": function}] == sent["tools"]
-    assert ("assistant", "tool") == tuple(message["role"] for message in sent["messages"][1:])
-    assert not {"functions", "function_call"} & sent.keys()
-
-
-@pytest.mark.parametrize("streams", [True, False])
 async def test_custom_tools_are_answered_with_their_text(streams: bool, tmp_path: Path) -> None:
     tool: Any = {"type": "custom", "custom": {"name": "f"}}
     async with routed(tmp_path, ("openai_chat", "")) as (relay, (upstream,)):

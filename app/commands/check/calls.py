@@ -72,7 +72,7 @@ class _Recorder:
 async def ask(
     target: Target, *, client: Client, limits: Limits, settlements: Settlements
 ) -> Outcome:
-    """CallReport a target once, as a relay would, without a retry."""
+    """Call a target once, as a relay would, without a retry."""
     clock = asyncio.get_running_loop().time
     recorder = _Recorder()
     attempt = Attempt(

@@ -51,7 +51,7 @@ MAX_TIMEOUT_S: Final = 3600.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the description and the arguments to a parser."""
     parser.description = (
-        "CallReport each target once for a short answer, and report what works, what it cost, and how "
+        "Call each target once for a short answer, and report what works, what it cost, and how "
         "to fix the rest. Calls to providers cost money."
     )
     parser.epilog = "exit status: 0 all work, 1 a target fails, 2 the check could not start"
@@ -160,7 +160,7 @@ class Check:
         self._gate = asyncio.Semaphore(AT_ONCE)
 
     async def run(self, selection: Selection, plan: PlannedCalls) -> CheckReport:
-        """CallReport all targets, some at once, and return the report."""
+        """Call all targets, some at once, and return the report."""
         async with self._client:
             rows = await asyncio.gather(*map(self._check, selection.targets))
         rows += map(_skip, selection.unnamed)
