@@ -216,7 +216,8 @@ class OwnedStreams:
             ServiceError: `overloaded`, too many streams or shutting down; `rate_limited`, the
                 client has reached a limit.
         """
-        check_may(self._principal)
+        if self._principal.stream is not None:
+            check_may(self._principal)
         try:
             self._starts.admit(origin)
         except ServiceError:

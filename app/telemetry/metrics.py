@@ -41,6 +41,9 @@ from .shared_counters import Series, SharedCounters
 
 PLAIN: Final = "text/plain; version=0.0.4; charset=utf-8"
 
+NO_ROOM: Final = -1
+"""The offset of a series for which the shared counters have no room."""
+
 NONE: Final = "none"
 """The label if there is no code, format or endpoint."""
 OTHER: Final = "other"
@@ -134,7 +137,7 @@ class Metrics(Observer):
         self._shared_counters = tuple(shared_counters) or (SharedCounters(),)
         self._own = self._shared_counters[own]
         self._values = self._own.values
-        self._offsets: dict[tuple[str, ...], int | None] = {
+        self._offsets: dict[tuple[str, ...], int] = {
             (series.metric, *series.labels): offset
             for series, offset in self._own.offsets().items()
         }
@@ -167,28 +170,33 @@ class Metrics(Observer):
 
     # Counters
 
-    def _offset(self, family: Family, labels: tuple[str, ...]) -> int | None:
-        name = (family.name, *labels)
-        try:
-            return self._offsets[name]
-        except KeyError:
-            offset = self._own.allocate(Series(family.name, labels, family.size))
-            self._offsets[name] = offset
-            return offset
+    def _allocate(self, family: Family, labels: tuple[str, ...]) -> int:
+        """Return the offset of a new series, `NO_ROOM` without one."""
+        offset = self._own.allocate(Series(family.name, labels, family.size))
+        found = self._offsets[family.name, *labels] = NO_ROOM if offset is None else offset
+        return found
+
+    # These are called twenty times a stream: each looks the offset up itself.
 
     def _add(self, family: Family, *labels: str, by: float = 1) -> None:
-        offset = self._offset(family, labels)
-        if offset is not None:
+        offset = self._offsets.get((family.name, *labels))
+        if offset is None:
+            offset = self._allocate(family, labels)
+        if offset != NO_ROOM:
             self._values[offset] += by
 
     def _set(self, family: Family, *labels: str, to: float) -> None:
-        offset = self._offset(family, labels)
-        if offset is not None:
+        offset = self._offsets.get((family.name, *labels))
+        if offset is None:
+            offset = self._allocate(family, labels)
+        if offset != NO_ROOM:
             self._values[offset] = to
 
     def _observe(self, family: Family, seconds: float, *labels: str) -> None:
-        offset = self._offset(family, labels)
-        if offset is not None:
+        offset = self._offsets.get((family.name, *labels))
+        if offset is None:
+            offset = self._allocate(family, labels)
+        if offset != NO_ROOM:
             self._values[offset + bisect_left(family.buckets, seconds)] += 1
             self._values[offset + len(family.buckets) + 1] += seconds
 
