@@ -5,9 +5,9 @@ from ...upstream_format import Passthrough, UpstreamFormat
 from .. import NAME
 from .parser import Parser
 from .passthrough import finish, pass_on
-from .quirks import Quirks
 from .request import (
     IGNORED,
+    Quirks,
     find_limit,
     render_extra,
     render_request,
