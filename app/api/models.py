@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..dialects.model_facts import About, render_anthropic, render_openai
+from ..dialects.model_facts import ModelFacts, render_anthropic, render_openai
 from ..errors import RequestError
 from ..generation.hub import Hub
 from ..identity.principal import check_may
@@ -53,7 +53,7 @@ def _speaks_anthropic(request: Request) -> bool:
     return "anthropic-version" in request.headers
 
 
-def _page(models: Mapping[str, About], request: Request) -> dict[str, object]:
+def _page(models: Mapping[str, ModelFacts], request: Request) -> dict[str, object]:
     """Return at most `limit` models, after or before one of them."""
     limit = read_query(request, "limit", str(MOST))
     if not (limit.isascii() and limit.isdigit() and len(limit) < 5 and 1 <= int(limit) <= MOST):

@@ -36,7 +36,7 @@ _ANTHROPICS: Final = {"structured_outputs": "structured_outputs", "thinking": "r
 T = TypeVar("T")
 
 
-class About(msgspec.Struct, frozen=True):
+class ModelFacts(msgspec.Struct, frozen=True):
     """Facts about one model; None if unknown."""
 
     created: int | None = None
@@ -58,7 +58,7 @@ class About(msgspec.Struct, frozen=True):
     """Nano-USD for a million tokens of input and of output, from the relay's price list."""
 
 
-NOTHING: Final = About()
+NOTHING: Final = ModelFacts()
 
 
 class _ModelList(msgspec.Struct):
@@ -69,7 +69,7 @@ class _ModelList(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_ModelList)
 
 
-def parse_list(body: bytes) -> dict[str, About]:
+def parse_list(body: bytes) -> dict[str, ModelFacts]:
     """Parse a list of models, in OpenAI's form or Google's, sorted by name.
 
     Raises:
@@ -83,10 +83,10 @@ def parse_list(body: bytes) -> dict[str, About]:
     return dict(sorted(models.items()))
 
 
-def _parse(row: dict[str, Any]) -> About:
+def _parse(row: dict[str, Any]) -> ModelFacts:
     capabilities, shape = mapping(row.get("capabilities")), mapping(row.get("architecture"))
     rows = [row, *(mapping(row.get(name)) for name in ("top_provider", "metadata"))]
-    return About(
+    return ModelFacts(
         created=next(filter(None, map(_time, (row.get(name) for name in _CREATED))), None),
         name=_name(row),
         context_length=_count(rows, _INPUT) or _count([mapping(row.get("meta"))], ("n_ctx",)),
@@ -159,12 +159,12 @@ def _capabilities(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return value
 
 
-def least(abouts: Sequence[About]) -> About:
+def least(abouts: Sequence[ModelFacts]) -> ModelFacts:
     """Return the facts common to several models, any of which may answer a request."""
     if len(abouts) == 1:
         return msgspec.structs.replace(abouts[0], name=None)
     same = all(one.capabilities == abouts[0].capabilities for one in abouts)
-    return About(
+    return ModelFacts(
         created=_smallest(one.created for one in abouts),
         context_length=_smallest(one.context_length for one in abouts),
         max_output=_smallest(one.max_output for one in abouts),
@@ -195,16 +195,16 @@ def _common(lists: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
     return tuple(word for word in lists[0] or () if all(word in (one or ()) for one in lists))
 
 
-def merge(about: About, more: About) -> About:
+def merge(about: ModelFacts, more: ModelFacts) -> ModelFacts:
     """Return the facts of `about`, with unknown ones filled in from `more`."""
     fields = {
         name: getattr(more, name) if getattr(about, name) is None else getattr(about, name)
-        for name in About.__struct_fields__
+        for name in ModelFacts.__struct_fields__
     }
-    return About(**fields)
+    return ModelFacts(**fields)
 
 
-def render_openai(name: str, owner: str, about: About) -> dict[str, Any]:
+def render_openai(name: str, owner: str, about: ModelFacts) -> dict[str, Any]:
     """Return a row of OpenAI's list, with OpenRouter's fields for facts that OpenAI's lacks."""
     limits = {"context_length": about.context_length, "max_completion_tokens": about.max_output}
     shape = {"input_modalities": about.inputs, "output_modalities": about.outputs}
@@ -226,7 +226,7 @@ def _pricing(prompt: int, completion: int) -> dict[str, str]:
     return {kind: f"{Decimal(nano).scaleb(-15).normalize():f}" for kind, nano in prices.items()}
 
 
-def render_anthropic(name: str, about: About) -> dict[str, Any]:
+def render_anthropic(name: str, about: ModelFacts) -> dict[str, Any]:
     """Return a row of Anthropic's list; `created_at` is 1970 if unknown, as at Anthropic."""
     more = {
         "max_input_tokens": about.context_length,

@@ -41,7 +41,7 @@ from ..telemetry.observer import (
     FirstEvent,
     Observer,
 )
-from ..upstreams.client import Client
+from ..upstreams.client import HttpClient
 from ..upstreams.routes import Route, Upstreams
 from .accounting import Accounting
 from .admission import RequestMemory, RetainedRequest
@@ -81,7 +81,7 @@ class Run:
         *,
         route: Route,
         upstreams: Upstreams,
-        client: Client,
+        client: HttpClient,
         event_log: EventLog,
         limits: Limits,
         observer: Observer,

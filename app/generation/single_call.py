@@ -18,7 +18,7 @@ from ..requests import ChatRequest
 from ..telemetry.observer import AttemptStarted, CallEnded
 from ..upstreams.http import FAILURES, MAX_PROVIDER_MESSAGE, explain, fetch, was_sent
 from ..upstreams.targets import Target
-from ..upstreams.transport import Call
+from ..upstreams.transport import HttpCall
 from .failover import Failover
 from .metered_call import CallAttempt, CallContext, MeteredCall, count_request
 from .retry import Breaker
@@ -273,7 +273,7 @@ async def _attempt(
 async def _fetch(
     context: CallContext,
     target: Target,
-    call: Call,
+    call: HttpCall,
     attempt: CallAttempt,
     *,
     max_bytes: int,

@@ -124,12 +124,12 @@ class CredentialsSource(msgspec.Struct, frozen=True):
                 source = f" by {self.name}" if self.name else ""
                 return f"Amazon's default chain: environment, shared files, role{source}"
             case "google":
-                return "Google's Application Default Credentials"
+                return "Google's Application Default UpstreamCredentials"
             case "none":
                 return "nowhere: no key is sent"
 
 
-class Credentials(Protocol):
+class UpstreamCredentials(Protocol):
     """The credentials of an upstream."""
 
     async def headers(self, method: str, url: str, body: bytes) -> Mapping[str, str]:

@@ -97,7 +97,7 @@ _SPACE: Final = re.compile(r"[\x00-\x20]+")
 """Characters that URL parsers ignore."""
 
 
-class Foreign(NamedTuple):
+class ForeignReference(NamedTuple):
     """A URL or an object that a provider would read, though the client may not."""
 
     path: str
@@ -109,7 +109,7 @@ class Foreign(NamedTuple):
 
 def find_foreign(
     body: dict[str, Any], *, schemes: Collection[str], stored: Collection[str]
-) -> Foreign | None:
+) -> ForeignReference | None:
     """Return a URL with a scheme not in `schemes`, or an id in a field of `stored`."""
     media = {name: value for name, value in body.items() if name not in _FORMS}
 
@@ -122,7 +122,7 @@ def find_foreign(
     for path, field, url in _urls(media, with_paths=True):
         if is_foreign(field, url):
             scheme = _scheme(url)
-            return Foreign(
+            return ForeignReference(
                 _render_path(path), field, None if scheme in (None, *schemes) else scheme
             )
     return None

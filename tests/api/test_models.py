@@ -10,8 +10,7 @@ import anthropic
 import pytest
 
 from app.testing.upstream import DONE, FINISH, Step, head, reply, send, serve_upstream, text, wait
-from app.upstreams.catalog import look_up
-from app.upstreams.models import LIST_S
+from app.upstreams.models import LIST_S, look_up
 from tests.clock import Clock
 from tests.serving import HELLO, Relay, serve_relay, serve_script
 

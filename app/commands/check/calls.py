@@ -16,7 +16,7 @@ from ...generation.attempt import Attempt, is_visible
 from ...generation.deadlines import Deadlines, Limits
 from ...ledger.accounts import ReservationRequest
 from ...requests import ChatRequest, UserMessage
-from ...upstreams.client import Client
+from ...upstreams.client import HttpClient
 from ...upstreams.targets import Target
 
 MAX_TOKENS: Final = 1024
@@ -59,7 +59,9 @@ class _Recorder:
         return self.push(events)
 
 
-async def ask(target: Target, *, client: Client, limits: Limits, accounting: Accounting) -> Outcome:
+async def ask(
+    target: Target, *, client: HttpClient, limits: Limits, accounting: Accounting
+) -> Outcome:
     """Call a target once, as a relay would, without a retry."""
     clock = asyncio.get_running_loop().time
     recorder = _Recorder()

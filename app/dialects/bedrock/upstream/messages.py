@@ -69,7 +69,7 @@ class Points(NamedTuple):
         blocks.append({"cachePoint": point})
 
 
-class Names:
+class DocumentNames:
     """Unique document names of one request, limited to the characters that Bedrock allows."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ def render_system(
 
 
 def render_user(
-    message: UserMessage, *, path: str, names: Names, points: Points
+    message: UserMessage, *, path: str, names: DocumentNames, points: Points
 ) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
     content = message.content
@@ -224,7 +224,7 @@ def _render_image(part: ImagePart, *, path: str) -> dict[str, Any]:
     return {"image": {"format": _IMAGES[media_type], "source": {"bytes": data}}}
 
 
-def _render_document(part: FilePart, *, path: str, names: Names) -> dict[str, Any]:
+def _render_document(part: FilePart, *, path: str, names: DocumentNames) -> dict[str, Any]:
     parsed = parse_data_url(part.file.file_data or "")
     if parsed is None:
         subject = "a file by its id" if part.file.file_id else "a file without a data: URL"

@@ -39,7 +39,7 @@ from ...writing.exchange import ExchangeForm, arrange
 from ...writing.extras import is_claudes, render_at
 from .messages import (
     FORMAT,
-    Names,
+    DocumentNames,
     Points,
     render_assistant,
     render_system,
@@ -192,7 +192,7 @@ def _fit_effort(request: ChatRequest, *, model: str, thinks: bool) -> tuple[Chat
 def _render_messages(request: ChatRequest, *, model: str, points: Points) -> list[dict[str, Any]]:
     """Return the turns; consecutive messages of a role form one."""
     rendered: list[dict[str, Any]] = []
-    names = Names()
+    names = DocumentNames()
     for index, message in enumerate(request.messages):
         path = f"messages[{index}]"
         role = "user"

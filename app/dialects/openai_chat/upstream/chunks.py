@@ -14,7 +14,7 @@ from ...reading.finish_reasons import parse_finish
 from ...reading.json_values import count, decode, mapping, mappings, string, text_or_none
 from ...reasoning_signatures import GOOGLE_SIGNATURE
 from .request import LITELLM, LITELLM_REDACTED
-from .text_chunk import Chunk
+from .text_chunk import TextChunk
 
 MAX_CHOICES: Final = 128
 """The highest `n` that OpenAI accepts; any other index is treated as 0."""
@@ -50,7 +50,7 @@ class Deltas:
         """The ids of calls without an index, by choice and position in a delta."""
         self._tools: dict[tuple[int, int], tuple[int, dict[str, Any]]] = {}
 
-    def feed_text_chunk(self, chunk: Chunk) -> bool:
+    def feed_text_chunk(self, chunk: TextChunk) -> bool:
         """Process a text chunk as `feed` does; return False if it needs the full parser."""
         if self._thinking:
             return False

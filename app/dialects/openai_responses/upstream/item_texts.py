@@ -13,7 +13,7 @@ from ...reading.json_values import mappings, string
 
 
 @dataclass(slots=True)
-class Text:
+class ItemText:
     """A text that arrives as deltas, complete, or both."""
 
     pieces: list[str] = field(default_factory=list)
@@ -29,7 +29,7 @@ class Text:
 
 
 @dataclass(slots=True)
-class Item:
+class OutputItem:
     number: int
     """The position among all items, by start."""
     type: str
@@ -44,21 +44,21 @@ class Item:
     matched: bool = False
     """Whether the response's final list contains it."""
     block: int | None = None
-    texts: dict[str, dict[int, Text]] = field(default_factory=dict)
+    texts: dict[str, dict[int, ItemText]] = field(default_factory=dict)
     """By kind and index."""
-    loose: dict[str, dict[int, Text]] = field(default_factory=dict)
+    loose: dict[str, dict[int, ItemText]] = field(default_factory=dict)
     """Texts with deltas whose complete text has not arrived, by kind and index."""
 
     def joined(self, kind: str) -> str:
         """Return the deltas so far of all texts of a kind, joined."""
         return "".join(piece for text in self.written(kind).values() for piece in text.pieces)
 
-    def written(self, kind: str) -> dict[int, Text]:
+    def written(self, kind: str) -> dict[int, ItemText]:
         """Return the texts of a kind that have deltas, by index."""
         return {index: text for index, text in self.texts.get(kind, {}).items() if text.pieces}
 
 
-def join(texts: Iterable[Text], whole: str) -> str | None:
+def join(texts: Iterable[ItemText], whole: str) -> str | None:
     """Return the texts joined; None if they are too long to be a part of `whole`."""
     pieces: list[str] = []
     left = 4 * len(whole)  # at least one character per text; surrogate halves count twice
@@ -113,7 +113,7 @@ def read_texts(raw: dict[str, Any]) -> dict[str, str]:
             return {}
 
 
-def is_end_of(item: Item, raw: dict[str, Any], kind: str, whole: str) -> bool:
+def is_end_of(item: OutputItem, raw: dict[str, Any], kind: str, whole: str) -> bool:
     """Return whether a complete item with another index completes a started item."""
     if kind == "call":
         call_id = string(raw.get("call_id"))
@@ -128,14 +128,14 @@ def is_end_of(item: Item, raw: dict[str, Any], kind: str, whole: str) -> bool:
 class UnmatchedItems:
     """The items that the response's final list has not matched yet."""
 
-    def __init__(self, items: Iterable[Item]) -> None:
-        self._left: dict[tuple[str, str | None], deque[Item]] = {}
+    def __init__(self, items: Iterable[OutputItem]) -> None:
+        self._left: dict[tuple[str, str | None], deque[OutputItem]] = {}
         """In order, by type and call id, and by type alone."""
         for item in items:
             for key in ((item.type, item.call_id), (item.type, None)):
                 self._left.setdefault(key, deque()).append(item)
 
-    def take(self, kind: str, call_id: str) -> Item | None:
+    def take(self, kind: str, call_id: str) -> OutputItem | None:
         """Return the item for a list entry: a call by its id, otherwise the next of its type."""
         keys = [(kind, call_id), (kind, "")] if call_id else [(kind, None)]
         found = [item for item in map(self._next, keys) if item is not None]
@@ -144,7 +144,7 @@ class UnmatchedItems:
             item.matched = True
         return item
 
-    def _next(self, key: tuple[str, str | None]) -> Item | None:
+    def _next(self, key: tuple[str, str | None]) -> OutputItem | None:
         items = self._left.get(key, deque())
         while items and items[0].matched:
             items.popleft()
