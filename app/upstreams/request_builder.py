@@ -82,7 +82,7 @@ class RequestBuilder:
         if not chat.is_plain:
             self._check_read(request.body)
         if isinstance(chat, TranslatedRequest) and chat.ceiling is not None:
-            field = self._format.find_limit(self._quirks)
+            field = getattr(self._quirks, "max_tokens_field", self._format.limit)
             request = request._replace(body=bound_output(request.body, chat.ceiling, field=field))
         return request
 

@@ -18,8 +18,7 @@ from ....requests import (
     ToolMessage,
     UserMessage,
 )
-from ...upstream_format import Quirks as CommonQuirks
-from ...upstream_format import RenderedRequest
+from ...upstream_format import OPENAI_ONLY, Quirks, RenderedRequest
 from ...writing.cache_marks import is_marked
 from ...writing.claude import (
     choose_sampling,
@@ -47,25 +46,18 @@ from .messages import (
     render_user,
 )
 
-IGNORED: Final = frozenset(
-    (
-        "frequency_penalty",
-        "logprobs",
-        "max_tool_calls",
-        "parallel_tool_calls",
-        "presence_penalty",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "reasoning_summary",
-        "safety_identifier",
-        "seed",
-        "store",
-        "top_logprobs",
-        "truncation",
-        "user",
-        "verbosity",
-    )
-)
+IGNORED: Final = OPENAI_ONLY | {
+    "frequency_penalty",
+    "logprobs",
+    "parallel_tool_calls",
+    "presence_penalty",
+    "reasoning_summary",
+    "safety_identifier",
+    "seed",
+    "top_logprobs",
+    "truncation",
+    "user",
+}
 """The request fields without a counterpart in Converse."""
 
 
@@ -73,15 +65,6 @@ _FORM: Final = ExchangeForm(re.compile(r"[a-zA-Z0-9_.:-]{1,64}"), unique=True, l
 _EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
 _HIGHEST_WITHOUT_THINKING: Final = "high"
 _TIERS: Final = ("priority", "flex", "reserved")
-
-
-class Quirks(CommonQuirks, frozen=True):
-    """No quirks: there is one vendor."""
-
-
-def find_limit(quirks: Quirks) -> str:
-    """Return the path of the field that limits the output length."""
-    return "inferenceConfig.maxTokens"
 
 
 def render_request(

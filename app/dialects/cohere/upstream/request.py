@@ -19,31 +19,24 @@ from ....requests import (
     ToolMessage,
     UserMessage,
 )
+from ...upstream_format import OPENAI_ONLY, RenderedRequest
 from ...upstream_format import Quirks as CommonQuirks
-from ...upstream_format import RenderedRequest
 from ...writing.conversation import list_reasoning, refuse_choices, restrict_tools, unsupported
 from ...writing.exchange import Exchange, ExchangeForm, arrange
 from ...writing.extras import render_at
 
 FORMAT: Final = "Cohere's API"
-IGNORED: Final = frozenset(
-    (
-        "cache_control",
-        "max_tool_calls",
-        "metadata",
-        "parallel_tool_calls",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "reasoning_summary",
-        "safety_identifier",
-        "service_tier",
-        "store",
-        "top_logprobs",
-        "truncation",
-        "user",
-        "verbosity",
-    )
-)
+IGNORED: Final = OPENAI_ONLY | {
+    "cache_control",
+    "metadata",
+    "parallel_tool_calls",
+    "reasoning_summary",
+    "safety_identifier",
+    "service_tier",
+    "top_logprobs",
+    "truncation",
+    "user",
+}
 """The request fields without a counterpart; `n` above 1 is rejected."""
 
 render_extra: Final = render_at(

@@ -19,8 +19,7 @@ from ....requests import (
     ToolCall,
     ToolMessage,
 )
-from ...upstream_format import Quirks as CommonQuirks
-from ...upstream_format import RenderedRequest
+from ...upstream_format import OPENAI_ONLY, Quirks, RenderedRequest
 from ...writing.conversation import (
     join_text,
     list_reasoning,
@@ -34,22 +33,15 @@ from ...writing.exchange import Exchange, ExchangeForm, arrange
 from ...writing.extras import render_at
 
 FORMAT: Final = "Ollama's API"
-IGNORED: Final = frozenset(
-    (
-        "cache_control",
-        "max_tool_calls",
-        "metadata",
-        "parallel_tool_calls",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "reasoning_summary",
-        "safety_identifier",
-        "service_tier",
-        "store",
-        "user",
-        "verbosity",
-    )
-)
+IGNORED: Final = OPENAI_ONLY | {
+    "cache_control",
+    "metadata",
+    "parallel_tool_calls",
+    "reasoning_summary",
+    "safety_identifier",
+    "service_tier",
+    "user",
+}
 """The request fields without a counterpart; `n` above 1 is rejected."""
 
 _OPTIONS: Final = (
@@ -76,15 +68,6 @@ render_extra: Final = render_at(
 
 _THINK: Final[dict[str, bool | str]] = {"none": False, "minimal": "low", "xhigh": "max"}
 """Efforts with other names in Ollama; it supports low, medium, high and max."""
-
-
-class Quirks(CommonQuirks, frozen=True):
-    """No quirks: there is one vendor."""
-
-
-def find_limit(quirks: Quirks) -> str:
-    """Return the path of the field that limits the output length."""
-    return "options.num_predict"
 
 
 def render_request(

@@ -89,11 +89,6 @@ class Quirks(CommonQuirks, frozen=True):
     """Whether the provider supports `compaction_trigger`; otherwise the model writes a summary."""
 
 
-def find_limit(quirks: Quirks) -> str:
-    """Return the path of the field that limits the output length."""
-    return "max_output_tokens"
-
-
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> RenderedRequest:
