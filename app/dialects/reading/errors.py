@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from ...errors import UpstreamError
-from .json_values import decode, mapping, mappings, string
+from .json_values import decode_or, mapping, mappings, string
 from .split_text import well_formed
 
 MAX_WAIT_S: Final = 3600.0
@@ -275,10 +275,7 @@ def parse_failure(
     to `now`.
     """
     text = body.decode(errors="replace").strip()
-    try:
-        document = decode(text)
-    except ValueError:
-        document = None if text.startswith("<") else text  # HTML has no error code
+    document = decode_or(text, None if text.startswith("<") else text)  # HTML has no error code
     # Bedrock: "ValidationException:http://internal.amazon.com/..."
     kind = next((v for n, v in headers.items() if n.lower() == "x-amzn-errortype"), "")
     kind = kind.partition(":")[0]

@@ -47,6 +47,14 @@ def decode(text: str) -> Any:
         raise ValueError("the JSON is nested too deeply") from None
 
 
+def decode_or(text: str, default: Any) -> Any:
+    """Decode a JSON document; return `default` for any other text."""
+    try:
+        return decode(text)
+    except ValueError:
+        return default
+
+
 def _is_deep(text: str) -> bool:
     if text.count("{") + text.count("[") <= MAX_DEPTH:
         return False
@@ -107,10 +115,7 @@ def read_raw(raw: Raw | None, format: str) -> dict[str, Any] | None:
     """Return the object that `make_raw` packed; None if it is of another dialect."""
     if raw is None or raw.format != format:
         return None
-    try:
-        value = decode(raw.data)
-    except ValueError:
-        return None
+    value = decode_or(raw.data, None)
     return value if isinstance(value, dict) else None
 
 

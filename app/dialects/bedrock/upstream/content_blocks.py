@@ -9,7 +9,7 @@ from typing import Any
 
 from ...reading.bounds import ENTRY
 from ...reading.event_builder import EventBuilder
-from ...reading.json_values import count, decode, mapping, mappings, size, string, text_or_none
+from ...reading.json_values import count, decode_or, mapping, mappings, size, string, text_or_none
 from ...reading.split_text import join_base64
 from .signatures import SIGNATURE, parse_redacted
 
@@ -183,10 +183,7 @@ def _parse_input(pieces: list[Any]) -> Any:
     if len(pieces) == 1 and not isinstance(pieces[0], str):
         return pieces[0]
     text = "".join(string(piece) for piece in pieces)
-    try:
-        return decode(text or "{}")
-    except ValueError:
-        return text
+    return decode_or(text or "{}", text)
 
 
 def _join(pieces: list[str]) -> str:

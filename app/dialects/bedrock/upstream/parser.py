@@ -11,7 +11,7 @@ from ....events import TokenCounts
 from ....framing.eventstream import TRUNCATED
 from ....framing.sse import Message
 from ...reading.answer_parser import AnswerParser
-from ...reading.json_values import count, decode, mapping, mappings, short, string, text_or_none
+from ...reading.json_values import count, decode_or, mapping, mappings, short, string, text_or_none
 from .content_blocks import Blocks
 from .guardrail import parse_trace
 
@@ -44,10 +44,7 @@ class Parser(AnswerParser):
         elif kind in ("exception", "error") or name.endswith("Exception"):
             self._exception(name, message.data)
         elif name in _KNOWN:
-            try:
-                event = decode(message.data)
-            except ValueError:
-                event = None
+            event = decode_or(message.data, None)
             if isinstance(event, dict):
                 self._event(name, event)
             else:
@@ -79,20 +76,17 @@ class Parser(AnswerParser):
         self.model = short(invoked.rpartition("/")[2]) or self.model
 
     def _exception(self, name: str, data: str) -> None:
-        try:
-            fields = mapping(decode(data))
-        except ValueError:
-            fields = {}
+        fields = mapping(decode_or(data, None))
         texts = (string(fields.get(key)) for key in ("message", "originalMessage", "Message"))
         text = next(filter(None, texts), "")
         self._refuse({"error": {"code": name, "message": text}})
 
     def _document(self, data: str) -> None:
         """Handle a JSON document instead of a stream: an error, or the complete answer."""
-        try:
-            document = mapping(decode(data))
-        except ValueError:
+        document = decode_or(data, None)
+        if document is None:
             return  # truncated
+        document = mapping(document)
         kind = string(document.get("__type")) or string(
             mapping(document.get("Output")).get("__type")
         )

@@ -12,7 +12,7 @@ from ....framing.sse import Message
 from ...reading.answer_parser import AnswerParser
 from ...reading.bounds import ENTRY
 from ...reading.finish_reasons import parse_finish
-from ...reading.json_values import count, decode, mapping, mappings, short, string, text_or_none
+from ...reading.json_values import count, decode_or, mapping, mappings, short, string, text_or_none
 
 
 class Parser(AnswerParser):
@@ -28,10 +28,7 @@ class Parser(AnswerParser):
         data = message.data.strip()
         if not data or data.startswith("[DONE]"):
             return
-        try:
-            payload = decode(data)
-        except ValueError:
-            payload = data
+        payload = decode_or(data, data)
         if message.event == "error":
             self._refuse(payload)
         elif isinstance(payload, dict):

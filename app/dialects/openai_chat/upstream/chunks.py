@@ -11,7 +11,7 @@ from typing import Any, Final
 from ...reading.bounds import ENTRY
 from ...reading.event_builder import EventBuilder
 from ...reading.finish_reasons import parse_finish
-from ...reading.json_values import count, decode, mapping, mappings, string, text_or_none
+from ...reading.json_values import count, decode_or, mapping, mappings, string, text_or_none
 from ...reasoning_signatures import GOOGLE_SIGNATURE
 from .request import LITELLM, LITELLM_REDACTED
 from .text_chunk import TextChunk
@@ -338,7 +338,8 @@ class Deltas:
         """Process a tool executed by Groq, sent once at its start and again with its output."""
         values: dict[str, Any] = {}
         if arguments := tool.get("arguments"):
-            values["input"] = _parsed(arguments)
+            text = isinstance(arguments, str)
+            values["input"] = decode_or(arguments, arguments) if text else arguments
         if (output := tool.get("output")) is not None:
             values["output"] = output
         number = count(tool.get("index"))
@@ -354,11 +355,3 @@ class Deltas:
 def _google(delta: dict[str, Any]) -> dict[str, Any]:
     """Return the Google-specific fields beside a delta or a call."""
     return mapping(mapping(delta.get("extra_content")).get("google"))
-
-
-def _parsed(arguments: Any) -> Any:
-    """Return arguments, decoded if they are JSON text."""
-    try:
-        return decode(arguments) if isinstance(arguments, str) else arguments
-    except ValueError:
-        return arguments
