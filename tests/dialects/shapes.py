@@ -273,8 +273,6 @@ CONVERSE: dict[str, Shape] = {
     ),
     "calls without a name": many(lambda n: _at(n, "contentBlockDelta", delta={"toolUse": {"input": "{"}})),
     "citations without a text": many(lambda n: _at(0, "contentBlockDelta", delta={"citation": {"source": f"https://a/{n}"}})),
-    "an image in pieces": many(lambda n: _at(0, "contentBlockDelta", delta={"image": {"source": {"bytes": "AAAA"}}})),
-    "images that failed": many(lambda n: _at(0, "contentBlockDelta", delta={"image": {"error": {"message": "a"}}})),
     "results of tools": turns(
         lambda n: _at(n, "contentBlockStart", start={"toolResult": {"toolUseId": "i"}}),
         lambda n: _at(n - 1, "contentBlockDelta", delta={"toolResult": [{"text": "a"}]}),

@@ -93,7 +93,6 @@ def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         ("anthropic", "citations without a text", "4096 bytes"),
         ("anthropic", "input of a tool of the provider", "4096 bytes"),
         ("bedrock_converse", "citations without a text", "4096 bytes"),
-        ("bedrock_converse", "an image in pieces", "4096 bytes"),
         ("cohere", "one block of many numbers", "4096 bytes"),
         ("ollama", "calls", "10 tool calls"),
     ],

@@ -7,22 +7,19 @@ import pytest
 
 from app import events
 from app.dialects.bedrock.upstream.parser import Parser
-from app.events import ContentFilter, Event, ProviderTool, Source, TextDelta, TokenCounts
+from app.events import ContentFilter, Event, TextDelta, TokenCounts
 from app.framing.eventstream import TRUNCATED
 from app.framing.sse import Message
 from tests.dialects.bedrock.written import (
     BEGIN,
     BEGUN,
     EXCEPTIONS,
-    HM,
     USED,
-    called,
     delta,
     finish,
     metadata,
     stop,
 )
-from tests.dialects.blocks import call, text
 from tests.dialects.streams import body_of, check, end_of, error_of, kinds, play, recordings
 from tests.framing.frames import exception
 
@@ -182,46 +179,6 @@ def test_a_prompt_router_tells_the_model_and_not_the_account() -> None:
     parser.feed(Message("event:metadata", json.dumps({"trace": trace})))
 
     assert parser.model == "us.amazon.nova-lite-v1:0"
-
-
-WHOLE = {
-    "output": {
-        "message": {
-            "role": "assistant",
-            "content": [
-                {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "c2ln"}}},
-                {"text": "a"},
-                {"citationsContent": {"content": [{"text": "b"}], "citations": [{"source": "s"}]}},
-                {"toolUse": {"toolUseId": "t", "name": "f", "input": {"x": 1}}},
-                {
-                    "toolUse": {
-                        "toolUseId": "s",
-                        "name": "g",
-                        "input": {},
-                        "type": "server_tool_use",
-                    }
-                },
-                {"toolResult": {"toolUseId": "s", "content": [{"text": "r"}]}},
-            ],
-        }
-    },
-    "stopReason": "tool_use",
-    "usage": USED,
-}
-
-
-def test_an_answer_that_is_no_stream_is_read_too() -> None:
-    found = play([json.dumps(WHOLE).encode()], dialect="bedrock_converse")
-
-    check(found)
-    assert found == called(
-        HM,
-        text("a", block=1),
-        text("b", Source(document="s", block=2), block=2),
-        call("f", '{"x": 1}', block=3, id="t"),
-        ProviderTool(4, "g", {}),
-        ProviderTool(4, "g", output="r"),
-    )
 
 
 def test_half_a_frame_after_the_finish_is_told_as_such() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 from app.events import (
     ChoiceEnd,
     Event,
-    Media,
     Notice,
     Opaque,
     ProviderTool,
@@ -59,15 +58,6 @@ def result(index: int, *values: Any, status: str = "success") -> bytes:
 
 def thinks(index: int, **content: str) -> bytes:
     return delta(index, reasoningContent=content)
-
-
-def image(*pieces: dict[str, Any], format: str = "png") -> bytes:
-    inner = b"".join(delta(0, image=piece) for piece in pieces)
-    return start(0, image={"format": format}) + inner + stop(0)
-
-
-def drawn(data: str) -> dict[str, Any]:
-    return {"source": {"bytes": data}}
 
 
 def stopped(*parts: Part, reason: Any = "stop", raw: str = "end_turn") -> list[Event]:
@@ -207,28 +197,10 @@ MEANINGS: dict[str, tuple[list[bytes], list[Event]]] = {
         [A, delta(0, citation={}), delta(0, citation={"location": {"web": 5}})],
         stopped(text("a")),
     ),
-    "an-image": ([image(drawn("YWI="))], stopped(Media(0, "image/png", data="YWI="))),
-    "an-image-in-pieces": (
-        [image(drawn("YWI="), drawn("Yw=="), format="webp")],
-        stopped(Media(0, "image/webp", data="YWJj")),
+    "an-image": (
+        [start(0, image={"format": "png"}), delta(0, image={"source": {"bytes": "YWI="}}), stop(0)],
+        stopped(Notice("block_dropped", "the upstream sent an image: dropped")),
     ),
-    "an-image-in-odd-pieces": (
-        [image(drawn("YWI="), drawn("Y"))],
-        stopped(Media(0, "image/png", data="YWI=Y")),
-    ),
-    "an-image-in-s3": (
-        [image({"source": {"s3Location": {"uri": "s3://b/k.png"}}})],
-        stopped(Media(0, "image/png", "s3://b/k.png")),
-    ),
-    "an-image-that-failed": (
-        [image({"error": {"message": "too big"}})],
-        stopped(Notice("image_failed", "the upstream sent no image: too big")),
-    ),
-    "an-image-without-a-start": (
-        [delta(0, image=drawn("YWI=")), stop(0)],
-        stopped(Media(0, "image/png", data="YWI=")),
-    ),
-    "no-image": ([image()], stopped()),
     **{
         f"finish-{raw}": (
             [A, stop(0), finish(raw), metadata()],

@@ -11,7 +11,6 @@ from app.events import (
     Media,
     Notice,
     Opaque,
-    ProviderTool,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
@@ -349,20 +348,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
             text("c", Source(url="https://a", title="A", block=2), block=2),
         ),
     ),
-    "tools-that-the-provider-ran": (
-        [
-            chunk({"executed_tools": [{"index": 0, "type": "search", "arguments": '{"q":1}'}]}),
-            chunk({"executed_tools": [{"index": 0, "type": "search", "arguments": '{"q":1}'}]}),
-            chunk({"executed_tools": [{"index": 0, "type": "search", "output": "r"}]}),
-            chunk({"executed_tools": [{"arguments": "{", "index": None}, {"output": 1}]}, "stop"),
-        ],
-        stopped(
-            ProviderTool(0, "search", input={"q": 1}),
-            ProviderTool(0, "search", output="r"),
-            ProviderTool(0, "tool", input="{"),
-            ProviderTool(1, "tool", output=1),
-        ),
-    ),
     "usage-anywhere": (
         [
             {"usage": {"prompt_tokens": 1}},
@@ -513,14 +498,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
     "arguments-that-are-no-json": (
         [chunk(tool(0, "a", "f", '{"x":')), chunk({}, "tool_calls")],
         ended(call("f", '{"x":', id="a"), reason="tool_calls"),
-    ),
-    "the-old-function-call": (
-        [
-            chunk({"function_call": {"name": "f", "arguments": ""}}),
-            chunk({"function_call": {"arguments": "{}"}}),
-            chunk({}, "function_call"),
-        ],
-        ended(call("f", "{}"), reason="tool_calls", raw="function_call"),
     ),
     "a-custom-tool": (
         [chunk({"tool_calls": [{"id": "i", "custom": {"name": "f", "input": "x"}}]}), STOP],

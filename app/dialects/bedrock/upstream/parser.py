@@ -82,7 +82,7 @@ class Parser(AnswerParser):
         self._refuse({"error": {"code": name, "message": text}})
 
     def _document(self, data: str) -> None:
-        """Handle a JSON document instead of a stream: an error, or the complete answer."""
+        """Handle a JSON document instead of a stream: an error, or no answer at all."""
         document = decode_or(data, None)
         if document is None:
             return  # truncated
@@ -90,46 +90,12 @@ class Parser(AnswerParser):
         kind = string(document.get("__type")) or string(
             mapping(document.get("Output")).get("__type")
         )
-        if "output" in document and "stopReason" in document:
-            self._whole(document)
-        elif "error" in document:
+        if "error" in document:
             self._refuse(document)
         elif kind or not document.keys().isdisjoint(("message", "Message")):
             self._exception(kind.rpartition("#")[2], data)
         else:
-            self._fail("upstream_invalid_response", "answered with JSON that is not an answer")
-
-    def _whole(self, document: dict[str, Any]) -> None:
-        content = mapping(mapping(document.get("output")).get("message")).get("content")
-        for index, block in enumerate(mappings(content)):
-            for name, event in _events(block):
-                self._event(name, {**event, "contentBlockIndex": index})
-        self._event("messageStop", document)
-        self._event("metadata", document)
-
-
-def _events(block: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Return the stream events that are equivalent to a complete block."""
-    deltas: list[dict[str, Any]] = [block]
-    if "toolUse" in block or "toolResult" in block:
-        return [
-            ("contentBlockStart", {"start": block}),
-            ("contentBlockDelta", {"delta": _inner(block)}),
-        ]
-    if "reasoningContent" in block:
-        reasoning = mapping(block["reasoningContent"])
-        deltas = [{"reasoningContent": {**reasoning, **mapping(reasoning.get("reasoningText"))}}]
-    elif "citationsContent" in block:
-        cited = mapping(block["citationsContent"])
-        deltas = [*mappings(cited.get("content"))]
-        deltas += [{"citation": citation} for citation in mappings(cited.get("citations"))]
-    return [("contentBlockDelta", {"delta": delta}) for delta in deltas]
-
-
-def _inner(block: dict[str, Any]) -> dict[str, Any]:
-    if "toolResult" in block:
-        return {"toolResult": mapping(block["toolResult"]).get("content")}
-    return block
+            self._fail("upstream_invalid_response", "answered with JSON instead of a stream")
 
 
 def parse_usage(usage: dict[str, Any]) -> TokenCounts:
