@@ -270,7 +270,7 @@ class RequestBuilder:
             allowed = ", ".join(map(repr, schemes)) or "none"
             why = f"does not allow {found.scheme[:40]!r} URLs; allowed: {allowed} "
             why += "(setting url_schemes)"
-        raise RequestError("invalid_request", f"{found.path}: upstream {upstream.name!r} {why}")
+        raise RequestError("invalid_request", f"{found.field}: upstream {upstream.name!r} {why}")
 
 
 def _list_untranslated(client_body: ClientBody, chat: ChatRequest) -> list[str]:
