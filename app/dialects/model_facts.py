@@ -7,7 +7,7 @@ Anthropic's for Anthropic's clients.
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -29,11 +29,6 @@ _INPUT: Final = (
 _OUTPUT: Final = ("max_completion_tokens", "outputTokenLimit", "max_output_tokens", "max_tokens")
 _CREATED: Final = ("created", "created_at", "modified_at")
 _NAMES: Final = ("display_name", "displayName", "name")
-
-_MISTRALS: Final = {"function_calling": "tools", "reasoning": "reasoning"}
-_ANTHROPICS: Final = {"structured_outputs": "structured_outputs", "thinking": "reasoning"}
-
-T = TypeVar("T")
 
 
 class ModelFacts(msgspec.Struct, frozen=True):
@@ -84,17 +79,17 @@ def parse_list(body: bytes) -> dict[str, ModelFacts]:
 
 
 def _parse(row: dict[str, Any]) -> ModelFacts:
-    capabilities, shape = mapping(row.get("capabilities")), mapping(row.get("architecture"))
+    shape = mapping(row.get("architecture"))
     rows = [row, *(mapping(row.get(name)) for name in ("top_provider", "metadata"))]
     return ModelFacts(
         created=next(filter(None, map(_time, (row.get(name) for name in _CREATED))), None),
         name=_name(row),
         context_length=_count(rows, _INPUT) or _count([mapping(row.get("meta"))], ("n_ctx",)),
         max_output=_count(rows, _OUTPUT),
-        inputs=_words(shape.get("input_modalities")) or _inputs(row, capabilities),
+        inputs=_words(shape.get("input_modalities")),
         outputs=_words(shape.get("output_modalities")),
-        parameters=_words(row.get("supported_parameters")) or _parameters(row, capabilities),
-        capabilities=_capabilities(capabilities),
+        parameters=_words(row.get("supported_parameters")),
+        capabilities=_capabilities(mapping(row.get("capabilities"))),
     )
 
 
@@ -125,30 +120,7 @@ def _words(value: object) -> tuple[str, ...] | None:
     if not isinstance(value, list):
         return None
     words = [word for word in value if isinstance(word, str) and word[:MAX_WORDS] == word]
-    return tuple(words[:MAX_WORDS])
-
-
-def _inputs(row: dict[str, Any], capabilities: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the input modalities for hosts that only list whether the model accepts images."""
-    flags = [capabilities.get("vision"), row.get("supports_vision")]
-    flags.append(mapping(capabilities.get("image_input")).get("supported"))
-    images = next((flag for flag in flags if isinstance(flag, bool)), None)
-    if images is None:
-        return None
-    files = mapping(capabilities.get("pdf_input")).get("supported") is True
-    return ("text", *(("image",) if images else ()), *(("file",) if files else ()))
-
-
-def _parameters(row: dict[str, Any], capabilities: Mapping[str, Any]) -> tuple[str, ...] | None:
-    found = [word for name, word in _MISTRALS.items() if capabilities.get(name) is True]
-    if _capabilities(capabilities) is not None:
-        found = ["tools"]  # every model of Anthropic supports them
-        for name, word in _ANTHROPICS.items():
-            if mapping(capabilities.get(name)).get("supported") is True:
-                found.append(word)
-    if row.get("thinking") is True:  # Google's
-        found.append("reasoning")
-    return tuple(found) or None
+    return tuple(words[:MAX_WORDS]) or None
 
 
 def _capabilities(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -163,44 +135,20 @@ def least(abouts: Sequence[ModelFacts]) -> ModelFacts:
     """Return the facts common to several models, any of which may answer a request."""
     if len(abouts) == 1:
         return msgspec.structs.replace(abouts[0], name=None)
-    same = all(one.capabilities == abouts[0].capabilities for one in abouts)
-    return ModelFacts(
-        created=_smallest(one.created for one in abouts),
-        context_length=_smallest(one.context_length for one in abouts),
-        max_output=_smallest(one.max_output for one in abouts),
-        inputs=_common([one.inputs for one in abouts]),
-        outputs=_common([one.outputs for one in abouts]),
-        parameters=_common([one.parameters for one in abouts]),
-        capabilities=abouts[0].capabilities if same else None,
-        prices=_dearest([one.prices for one in abouts]),
-    )
-
-
-def _smallest(numbers: Iterable[int | None]) -> int | None:
-    values = list(numbers)
-    known = [value for value in values if value is not None]
-    return min(known) if known and len(known) == len(values) else None
-
-
-def _dearest(prices: Sequence[tuple[int, int] | None]) -> tuple[int, int] | None:
-    known = [one for one in prices if one is not None]
-    if not known or len(known) < len(prices):
-        return None
-    return max(one[0] for one in known), max(one[1] for one in known)
-
-
-def _common(lists: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
-    if not lists or any(words is None for words in lists):
-        return None
-    return tuple(word for word in lists[0] or () if all(word in (one or ()) for one in lists))
-
-
-def merge(about: ModelFacts, more: ModelFacts) -> ModelFacts:
-    """Return the facts of `about`, with unknown ones filled in from `more`."""
-    fields = {
-        name: getattr(more, name) if getattr(about, name) is None else getattr(about, name)
-        for name in ModelFacts.__struct_fields__
-    }
+    fields: dict[str, Any] = {}
+    for name in ModelFacts.__struct_fields__:
+        values = [getattr(one, name) for one in abouts]
+        if any(value is None for value in values):
+            continue
+        match name:
+            case "created" | "context_length" | "max_output":
+                fields[name] = min(values)
+            case "inputs" | "outputs" | "parameters":
+                fields[name] = tuple(w for w in values[0] if all(w in words for words in values))
+            case "prices":
+                fields[name] = tuple(map(max, *values))
+            case "capabilities" if all(value == values[0] for value in values):
+                fields[name] = values[0]
     return ModelFacts(**fields)
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..dialects.model_facts import NOTHING, ModelFacts, least, merge
+from ..dialects.model_facts import NOTHING, ModelFacts, least
 from ..errors import RequestError, UpstreamError
 from ..generation.deadlines import Limits
 from ..generation.retry import Breaker, Plan, Rules, State, TargetPolicy, arrange
@@ -429,7 +429,9 @@ def _list_models(
         for upstream, model in targets:
             about = lists.get(upstream.name, {}).get(model, NOTHING)
             if about.context_length is None:
-                about = merge(about, look_up(model, upstream.base_url))
+                more = look_up(model, upstream.base_url)
+                name_of, length = about.name or more.name, more.context_length
+                about = msgspec.structs.replace(about, name=name_of, context_length=length)
             prices = price_of(f"{upstream.name}/{model}")
             abouts.append(msgspec.structs.replace(about, prices=prices))
         found.append(Listed(name, owner, least(abouts) if owner == OWNER else abouts[0]))
