@@ -1,13 +1,16 @@
 """Credentials of upstreams."""
 
+import importlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Literal, Protocol
 
 import msgspec
 import structlog
 
+from ..errors import UpstreamError
 from .redaction import Redactor
 
 MAX_KEY = 65_536
@@ -127,6 +130,20 @@ class CredentialsSource(msgspec.Struct, frozen=True):
                 return "Google's Application Default UpstreamCredentials"
             case "none":
                 return "nowhere: no key is sent"
+
+
+def load_modules(package: str, names: Sequence[str], *, needs: str) -> dict[str, ModuleType]:
+    """Import modules of an optional package, by the last part of their names.
+
+    `needs` is the message of the error: who needs it, and how to install it.
+
+    Raises:
+        UpstreamError: `upstream_auth`, it is not installed.
+    """
+    try:
+        return {n.rpartition(".")[2]: importlib.import_module(f"{package}.{n}") for n in names}
+    except ImportError:
+        raise UpstreamError("upstream_auth", needs) from None
 
 
 class UpstreamCredentials(Protocol):

@@ -68,7 +68,7 @@ THINKING = {"type": "thinking", "thinking": "r"}
             [
                 {"role": "assistant", "content": "a"},
                 assistant(tool_plan="r", tool_calls=PLANNED["tool_calls"]),
-                {"role": "assistant", "content": SAID},
+                {"role": "assistant", "content": "ab"},
             ],
         ),
         (
@@ -76,7 +76,7 @@ THINKING = {"type": "thinking", "thinking": "r"}
             [
                 assistant(THINKING, TEXT),
                 assistant(THINKING, tool_calls=PLANNED["tool_calls"]),
-                assistant(THINKING, *SAID),
+                assistant(THINKING, {"type": "text", "text": "ab"}),
             ],
         ),
         (
@@ -84,7 +84,7 @@ THINKING = {"type": "thinking", "thinking": "r"}
             [
                 {"role": "assistant", "content": "a"},
                 assistant(tool_calls=PLANNED["tool_calls"]),
-                {"role": "assistant", "content": SAID},
+                {"role": "assistant", "content": "ab"},
             ],
         ),
     ],

@@ -108,7 +108,7 @@ def _list_unplaced(request: ChatRequest, *, points: Points) -> list[str]:
     if request.tier is not None and request.tier not in _TIERS:
         changes.append(f"does not support service_tier {request.tier[:80]!r}: dropped")
     marked_tool = any(tool.cache_control for tool in request.tools or ())
-    if (not points.known and is_marked(request)) or (not points.tools and marked_tool):
+    if (not points.known and is_marked(request)) or (not points.claude and marked_tool):
         changes.append("does not support cache_control for this model: dropped")
     return changes
 
@@ -116,7 +116,7 @@ def _list_unplaced(request: ChatRequest, *, points: Points) -> list[str]:
 def _find_points(model: str) -> Points:
     """Return the cache points that a model supports: Bedrock rejects others."""
     claude = _is_claude(model)
-    return Points(known=claude or "amazon.nova" in model, tools=claude, ttl=claude)
+    return Points(known=claude or "amazon.nova" in model, claude=claude)
 
 
 _render_field = render_at(
@@ -229,7 +229,7 @@ def _render_tools(request: ChatRequest, *, points: Points) -> dict[str, Any] | N
     rows: list[dict[str, Any]] = []
     for tool in request.tools:
         rows.append(_render_tool(tool))
-        if points.tools:
+        if points.claude:
             points.add(rows, tool.cache_control)
     config: dict[str, Any] = {"tools": rows}
     match request.tool_choice:

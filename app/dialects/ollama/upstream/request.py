@@ -2,8 +2,6 @@
 
 from typing import Any, Final
 
-import msgspec
-
 from ....requests import (
     AssistantMessage,
     ChatRequest,
@@ -12,20 +10,20 @@ from ....requests import (
     JsonObjectFormat,
     JsonSchemaFormat,
     Message,
-    RefusalPart,
     SystemMessage,
     TextPart,
-    Tool,
     ToolCall,
     ToolMessage,
 )
 from ...upstream_format import OPENAI_ONLY, Quirks, RenderedRequest
 from ...writing.conversation import (
     join_text,
+    join_visible,
     list_reasoning,
     parse_arguments,
     parse_data_url,
     refuse_choices,
+    render_function,
     restrict_tools,
     unsupported,
 )
@@ -146,7 +144,7 @@ def _render_image(part: ImagePart, *, path: str) -> str:
 
 
 def _render_assistant(message: AssistantMessage, *, path: str) -> dict[str, Any]:
-    rendered: dict[str, Any] = {"role": "assistant", "content": _visible_content(message)}
+    rendered: dict[str, Any] = {"role": "assistant", "content": join_visible(message)}
     thinking = "".join(part.text for part in list_reasoning(message))
     if thinking:
         rendered["thinking"] = thinking
@@ -156,17 +154,6 @@ def _render_assistant(message: AssistantMessage, *, path: str) -> dict[str, Any]
             for index, call in enumerate(message.tool_calls)
         ]
     return rendered
-
-
-def _visible_content(message: AssistantMessage) -> str:
-    """Return the visible text, including refusals."""
-    if not isinstance(message.content, list):
-        return message.content or message.refusal or ""
-    texts = [
-        part.refusal if isinstance(part, RefusalPart) else join_text([part])
-        for part in message.content
-    ]
-    return "".join(texts) or message.refusal or ""
 
 
 def _render_call(call: ToolCall, *, path: str) -> dict[str, Any]:
@@ -180,13 +167,7 @@ def _render_tools(request: ChatRequest) -> list[dict[str, Any]] | None:
         raise unsupported("tool_choice", "the demand for a tool call", format=FORMAT)
     if not request.tools or request.tool_choice == "none":
         return None
-    return [_render_tool(tool) for tool in request.tools]
-
-
-def _render_tool(tool: Tool) -> dict[str, Any]:
-    function = msgspec.to_builtins(tool.function)
-    function.pop("strict", None)
-    return {"type": "function", "function": function}
+    return [render_function(tool) for tool in request.tools]
 
 
 def _render_format(request: ChatRequest) -> Any:
@@ -200,7 +181,7 @@ def _render_format(request: ChatRequest) -> Any:
 
 
 def _render_think(effort: str | None) -> bool | str | None:
-    return effort if effort is None else _THINK.get(effort, effort)
+    return None if effort is None else _THINK.get(effort, effort)
 
 
 def _render_options(request: ChatRequest) -> dict[str, Any]:
