@@ -1,7 +1,7 @@
 """Amazon Bedrock's Converse for upstreams."""
 
 from ....framing.eventstream import Decoder
-from ...upstream_format import UpstreamFormat
+from ...upstream_format import Quirks, UpstreamFormat
 from . import request
 from .parser import Parser
 
@@ -10,7 +10,7 @@ CONVERSE = UpstreamFormat(
     decoder=Decoder,
     parser=Parser,
     render_request=request.render_request,
-    quirks=request.Quirks,
+    quirks=Quirks,
     headers={"accept": "application/vnd.amazon.eventstream"},
     models_path=None,
     ignored=request.IGNORED,

@@ -1,7 +1,7 @@
 """Ollama's native chat API for upstreams."""
 
 from ....framing.ndjson import NdjsonDecoder
-from ...upstream_format import UpstreamFormat
+from ...upstream_format import Quirks, UpstreamFormat
 from . import request
 from .parser import Parser
 
@@ -10,7 +10,7 @@ DIALECT = UpstreamFormat(
     decoder=NdjsonDecoder,
     parser=Parser,
     render_request=request.render_request,
-    quirks=request.Quirks,
+    quirks=Quirks,
     models_path="api/tags",
     ignored=request.IGNORED,
     render_extra=request.render_extra,
