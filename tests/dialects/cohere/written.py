@@ -8,7 +8,6 @@ from app.events import (
     ChoiceEnd,
     Event,
     LogProbs,
-    Notice,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
@@ -124,20 +123,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
     "logprobs": ([{**content(text="ab"), "logprobs": ITEM}, end()], [*OPEN, LogProbs(0, [ITEM]), TextEnd(0), *STOPPED]),
     "after-the-end": ([content(text="a"), end(), content(text="b"), end("ERROR", error="x")], [*text("a"), *STOPPED]),
     "half-an-emoji": ([content(text="\ud83d"), content(text="\ude00"), end()], [*text("😀"), *STOPPED]),
-    "odd-types": ([
-        {"type": "message-start", "id": 5},
-        {"type": "debug", "prompt": "x"},
-        {"type": "hologram"},
-        {"type": "content-delta", "index": "0", "delta": 5},
-        event("content-delta", 0, content=["x"]),
-        event("content-delta", 0, content={"text": 5, "thinking": []}),
-        event("tool-plan-delta", tool_plan=5),
-        event("tool-call-start", 0, tool_calls=[]),
-        event("tool-call-end", 9),
-        event("citation-start", 0, citations=[1]),
-        {**content(text="a"), "logprobs": 3},
-        end(usage=5, error="", error_type=7),
-    ], [*text("a"), Notice("tool_call_dropped", "the upstream sent a tool call without a name"), *STOPPED]),
 }  # fmt: skip
 TEXT = content(text="a")
 BEGUN = sse(TEXT)
