@@ -19,12 +19,13 @@ from .errors import RequestError
 from .eventlog import EventLog, LogParts, opening
 from .eventlog.stream_ended import StreamEnded
 from .eventlog.waiting_rows import WaitingRows
-from .generation.accounting import Accounting
 from .generation.admission import Admission, Shares
 from .generation.cassette_recorder import CassetteRecorder
 from .generation.deadlines import Limits
 from .generation.parts import Parts
+from .generation.reservation import Reservations
 from .generation.retry import Rules
+from .generation.settlement import Settlements
 from .generation.via import ViaName
 from .identity.authenticator import Authenticator
 from .identity.keys import Keys
@@ -114,19 +115,18 @@ def build_tracing(settings: Settings) -> "Tracing | None":
     return Tracing(spans=limits.spans, batch=limits.batch, delay_ms=limits.delay_ms)
 
 
-def build_accounting(
+def build_settlements(
     settings: Settings,
+    prices: PriceBook,
     recorder: "Recorder | None" = None,
     *,
-    substitutes: Substitutes = NO_SUBSTITUTES,
-) -> Accounting:
-    """Build the accounting; without a recorder, the records are never unavailable."""
-    return Accounting(
-        settings.ledger,
-        substitutes.prices or build_price_book(settings),
-        keeps_rows=substitutes.keeps_rows or settings.records is not None,
+    keeps_rows: bool = False,
+) -> Settlements:
+    """Build the settlements; without a recorder, the records are never unavailable."""
+    return Settlements(
+        prices,
+        keeps_rows=keeps_rows or settings.records is not None,
         records_away=lambda: recorder is not None and recorder.state.away_since is not None,
-        wall=substitutes.clock.wall,
     )
 
 
@@ -202,7 +202,7 @@ def build_cassette_recorder(settings: Settings, folder: Folder | None) -> Casset
         folder,
         mode=settings.record_cassettes,
         keeps_requests=settings.cassette_requests,
-        apart=(DEMO.name, CASSETTE.name),
+        excluded=(DEMO.name, CASSETTE.name),
     )
 
 
@@ -250,7 +250,7 @@ def build_parts(
     mounts: dict[str, httpx2.AsyncBaseTransport] = {"all://demo": DemoTransport()}
     if folder is not None:
         mounts[f"all://{httpx2.URL(CASSETTE.base_url).host}"] = CassetteTransport(folder)
-    clock = substitutes.clock
+    clock, prices = substitutes.clock, substitutes.prices or build_price_book(settings)
     return Parts(
         upstreams=upstreams,
         client=open_client(
@@ -269,7 +269,10 @@ def build_parts(
             max_line=settings.max_line_bytes,
             max_event=settings.max_event_bytes,
         ),
-        accounting=build_accounting(settings, recorder, substitutes=substitutes),
+        reservations=Reservations(settings.ledger.limits, prices, wall=clock.wall),
+        settlements=build_settlements(
+            settings, prices, recorder, keeps_rows=substitutes.keeps_rows
+        ),
         admission=Admission(
             Shares(
                 max_streams_per_address=settings.max_streams_per_address,
@@ -331,7 +334,7 @@ def prepare_log(settings: Settings, observers: Sequence[Observer]) -> None:
         for ended in orphans:
             fan_out.ended(ended)
 
-    close = build_accounting(settings).close_orphaned
+    close = build_settlements(settings, build_price_book(settings)).close_orphaned
     opening.prepare_log(settings.log, on_orphans=on_orphans, close=close)
 
 

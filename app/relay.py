@@ -206,7 +206,8 @@ class Relay:
         """Use reloaded settings for all later streams and calls."""
         parts = self._parts
         parts.upstreams.become(reloaded.upstreams)
-        parts.accounting = parts.accounting.with_config(reloaded.ledger, reloaded.prices)
+        parts.reservations = parts.reservations.with_limits(reloaded.ledger.limits, reloaded.prices)
+        parts.settlements = parts.settlements.with_prices(reloaded.prices)
         if self._admin_service is not None:
             self._admin_service.reconfigure()
         if self.metrics is not None:

@@ -7,18 +7,25 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.clock import SYSTEM
 from app.dialects.openai_chat.upstream.parser import Parser
 from app.eventlog import read_all
 from app.eventlog.contract import Placed
 from app.eventlog.memory import MemoryLog
+from app.eventlog.peers import NoPeers
 from app.eventlog.stream_ended import StreamEnded
 from app.eventlog.stream_info import StreamInfo
 from app.events import Event, StreamEnd
-from app.generation.accounting import Accounting
+from app.generation.admission import Admission, Shares
 from app.generation.deadlines import Limits
+from app.generation.parts import Parts
+from app.generation.reservation import Reservations
 from app.generation.run import Run
+from app.generation.settlement import Settlements
+from app.generation.start_options import StartOptions
+from app.generation.via import ViaName
 from app.ledger.accounts import Settlement
-from app.ledger.config import LedgerConfig
+from app.ledger.config import LimitsConfig
 from app.ledger.prices import PriceBook
 from app.requests import parse_chat_request
 from app.telemetry.observer import Committed, FirstEvent, Observer, Observers
@@ -84,12 +91,20 @@ async def relay(
         StreamInfo("st_x", request_id="req_1"),
         CHAT,
         route=upstreams.resolve("u/m"),
-        upstreams=upstreams,
-        client=client,
-        event_log=log,
-        limits=Limits(**limits),
-        observer=observer or Observers(),
-        accounting=Accounting(LedgerConfig(), PriceBook(())),
+        parts=Parts(
+            upstreams=upstreams,
+            client=client,
+            event_log=log,
+            peers=NoPeers(),
+            limits=Limits(**limits),
+            reservations=Reservations(LimitsConfig(), PriceBook(())),
+            settlements=Settlements(PriceBook(())),
+            admission=Admission(Shares(), max_streams=1, clock=SYSTEM.monotonic),
+            observer=observer or Observers(),
+            via_name=ViaName(),
+            clock=SYSTEM,
+        ),
+        options=StartOptions(linger_s=None),
     )
     return running
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from ..dialects.writing.token_estimate import tokens_of, weigh_event
-from ..generation.accounting import Accounting
+from ..generation.settlement import Settlements
 from ..ledger.money import to_usd
 from ..telemetry.activity import Progress
 from .snapshot import LiveStream, cut, describe_stream
@@ -47,12 +47,12 @@ class Sampler:
 
     def __init__(
         self,
-        accounting: Accounting,
+        settlements: Settlements,
         *,
         process: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._accounting = accounting
+        self._settlements = settlements
         self._process = process
         self._clock = clock
         self._samples: dict[str, _Sample] = {}
@@ -106,7 +106,7 @@ class Sampler:
         weight, weighed = sample.weight, sample.weighed
         if 0 < weighed < progress.events:
             weight = weight * progress.events // weighed
-        charge = self._accounting.estimate(
+        charge = self._settlements.estimate(
             progress.target,
             progress.usage,
             request=progress.info.reserve,

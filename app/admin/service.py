@@ -136,7 +136,7 @@ class AdminService:
         names = {*upstreams.routes, *self._routes, *(one.name for one in upstreams.all)}
         names |= {one.public_name(model) for one in upstreams.all for model in one.models}
         self._history.rename(frozenset(names), frozenset(self._routes))
-        self._sampler = Sampler(self._parts.accounting, process=self._id)
+        self._sampler = Sampler(self._parts.settlements, process=self._id)
 
     async def open(self) -> None:
         """Start polling for commands of other processes."""

@@ -26,7 +26,7 @@ from ..errors import RelayError
 from ..eventlog import LogState
 from ..events import Event, StreamStart
 from ..generation.admission import address_of
-from ..generation.cassette_recorder import READ_S, follow, tape_so_far, too_large
+from ..generation.cassette_recorder import READ_S, follow, spread_events, too_large
 from ..generation.hub import Hub
 from ..generation.readers import Reader
 from ..requests import Body
@@ -78,7 +78,7 @@ class CassetteDownload:
                 stream.attach(address).reader, head, events=events, state=state, headers=headers
             )
         seconds = (state.ended_at or time.time()) - state.started_at
-        data = render_tape(make(measured_from=None), tape_so_far(events, seconds=seconds))
+        data = render_tape(make(measured_from=None), spread_events(events, seconds=seconds))
         if len(data) > MAX_BYTES:
             raise too_large()
         return Response(data, headers=headers, media_type=MEDIA_TYPE)

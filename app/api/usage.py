@@ -39,7 +39,7 @@ class Usage:
                 "tenant, user, key: other accounts need a key with the role 'admin'; "
                 "leave them out",
             )
-        return document(await self._reader.report(self._reader.accounts.of(principal)))
+        return document(await self._reader.report(self._reader.accounts.accounts_of(principal)))
 
     def _read_account(self, request: Request) -> Account | None:
         """Return the account that the query names, for admins only."""

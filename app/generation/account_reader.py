@@ -8,7 +8,7 @@ from ..identity.principal import Principal
 from ..ledger.accounts import Account, AccountState
 from ..ledger.report import Report, report
 from .parts import Parts
-from .principal_accounts import PrincipalAccounts
+from .reservation import Reservations
 
 MAX_ACCOUNTS: Final = 200
 
@@ -26,9 +26,9 @@ class AccountReader:
         self._listed: tuple[list[Account], int] = ([], 0)
 
     @property
-    def accounts(self) -> PrincipalAccounts:
+    def accounts(self) -> Reservations:
         """The accounts of principals, with their current limits."""
-        return self._parts.accounting.accounts
+        return self._parts.reservations
 
     async def report(self, accounts: Sequence[Account]) -> Report:
         """Return the usage and the limits of a request that all these accounts pay for."""
@@ -58,7 +58,7 @@ class AccountReader:
         return await self._accounts.read_accounts([account.name for account in accounts])
 
 
-def list_named(accounts: PrincipalAccounts, keys: Sequence[Principal]) -> tuple[list[Account], int]:
+def list_named(accounts: Reservations, keys: Sequence[Principal]) -> tuple[list[Account], int]:
     """List the relay's account, and those of the tenants and keys in the settings and keys file.
 
     Accounts with their own limits come first; the number of omitted ones is returned too.

@@ -266,14 +266,14 @@ class Admission:
 class RequestMemory:
     """The memory of one request, from its first byte to its release."""
 
-    __slots__ = ("_address", "_admission", "_receiving", "_size", "kept")
+    __slots__ = ("_address", "_admission", "_receiving", "_size", "retained")
 
     def __init__(self, admission: Admission, address: str) -> None:
         self._admission = admission
         self._address = address
         self._receiving = True
         self._size = 0
-        self.kept = False
+        self.retained = False
         """Whether a stream owns it now, and will release it."""
 
     def __enter__(self) -> "RequestMemory":
@@ -285,7 +285,7 @@ class RequestMemory:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if not self.kept:
+        if not self.retained:
             self.release()
 
     def resize(self, size: int) -> None:
@@ -344,7 +344,7 @@ class RetainedRequest:
         self._chat: ChatRequest | None = chat
         self._memory = memory
         if memory is not None:
-            memory.kept = True
+            memory.retained = True
 
     @property
     def chat(self) -> ChatRequest:

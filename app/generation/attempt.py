@@ -49,10 +49,16 @@ from ..upstreams.transport import HttpBody, HttpCall
 from .admission import RetainedRequest
 from .deadlines import Deadlines, Limits
 from .redaction import redact_event
-from .watch import Watch
 
 REUSE_WAIT_S = 0.2
 """The maximum seconds from the end of an answer to that of its body, to reuse the connection."""
+
+LATE_S = 0.25
+"""The delay of a timer, in seconds, that indicates a suspended process."""
+
+READ_S = 0.1
+"""Seconds for such a process to read arrived data before the deadline counts: uvloop runs timers
+before it polls sockets."""
 
 KNOWN_CALLS = 1000
 """The maximum number of a conversation's latest tool call ids that are tracked: 100 KB."""
@@ -127,22 +133,22 @@ class Attempt:
         """Notices about fields of the request that are dropped or changed for the target."""
         self.number = number
         self._client = client
-        self._limits = limits
+        self.limits = limits
         self._headers = headers
         self._more_headers: Mapping[str, str]
         self._decoder: Decoder
-        self._watch: Watch
+        self._watch: _Watch
         self._sink: EventSink
         self._waiting: list[Event] = []
         """Events that the sink has not taken yet."""
         self._body: HttpBody | AsyncGenerator[bytes] | None = None
         self._clock = asyncio.get_running_loop().time
-        self._asked_at = self._clock()
+        self._called_at = self._clock()
         self.deadlines: Deadlines | None = None
         """None until the attempt begins."""
         self.code: str | None = None
         """The error code of its own failure."""
-        self._needle: bytes | None
+        self._key_ending: bytes | None
         self._quotes = False
         """Whether the answer has quoted the key."""
         self.cut = False
@@ -170,7 +176,7 @@ class Attempt:
     ) -> None:
         """Call the target with additional headers; pass its events to the sink as they arrive."""
         self._sink, self._more_headers = sink, headers
-        self.deadlines, self._asked_at = deadlines, self._clock()
+        self.deadlines, self._called_at = deadlines, self._clock()
         try:
             # No deadline of the upstream may interrupt the sink at the end.
             await sink.take(await self._call(deadlines))
@@ -184,7 +190,7 @@ class Attempt:
         upstream = self.target.upstream.name
         try:
             async with asyncio.timeout(None) as timeout:
-                with Watch(deadlines, timeout) as self._watch:
+                with _Watch(deadlines, timeout) as self._watch:
                     try:
                         body = self._body = await self._open()
                     except RelayError as error:
@@ -275,14 +281,14 @@ class Attempt:
             provider_message=redact(provider_message)[:MAX_PROVIDER_MESSAGE]
             if (provider_message := self._provider_message or self.parser.provider_message)
             else "",
-            duration_s=self._clock() - self._asked_at,
+            duration_s=self._clock() - self._called_at,
             code=self.code,
         )
 
     async def _build_call(self, chat: ChatRequest) -> HttpCall:
         request = self.target.build_request(chat, last=self._is_last)
         call = await self.target.build_call(
-            request, connect_timeout_s=self._limits.connect_timeout_s
+            request, connect_timeout_s=self.limits.connect_timeout_s
         )
         call.headers.update(self._headers)  # after signing: they need no signature
         call.headers.update(self._more_headers)
@@ -294,9 +300,9 @@ class Attempt:
 
         Returns the last events.
         """
-        self._needle = self.target.upstream.key_ending
+        self._key_ending = self.target.upstream.key_ending
         self._decoder = self.target.dialect.decoder(
-            max_line=self._limits.max_line, max_event=self._limits.max_event
+            max_line=self.limits.max_line, max_event=self.limits.max_event
         )
         if isinstance(body, HttpBody):
             body.push(self._push)
@@ -333,7 +339,9 @@ class Attempt:
 
     def _parse(self, piece: bytes) -> list[Event]:
         events: list[Event] = []
-        if self._needle and piece.find(self._needle) >= 0:  # 0.1 us, and "in" takes twice that
+        if (
+            self._key_ending and piece.find(self._key_ending) >= 0
+        ):  # 0.1 us, and "in" takes twice that
             self._quotes = True
         feed = self.parser.feed
         for message in self._decoder.feed(piece):
@@ -372,6 +380,47 @@ class Attempt:
             redact_event(event, redact) if self._quotes or isinstance(event, _QUOTING) else event
             for event in events
         ]
+
+
+class _Watch:
+    """Expires `timeout` at the next of the `deadlines`.
+
+    While tokens arrive, one timer runs and is checked when it fires; it is only set again if the
+    deadline has become earlier.
+    """
+
+    def __init__(self, deadlines: Deadlines, timeout: asyncio.Timeout) -> None:
+        self._deadlines = deadlines
+        self._timeout = timeout
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._stood_still = False
+
+    def __enter__(self) -> "_Watch":
+        self._check()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def note_bytes(self, *, events: bool, finished: bool) -> None:
+        """Record the arrival of bytes, and whether they contain events."""
+        self._stood_still = False
+        if self._deadlines.on_bytes(self._loop.time(), events=events, finished=finished):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._check()
+
+    def _check(self) -> None:
+        when, now = self._deadlines.next(), self._loop.time()
+        if when > now:
+            self._timer = self._loop.call_at(when, self._check)
+        elif now - when > LATE_S and not self._stood_still:
+            self._stood_still = True
+            self._timer = self._loop.call_later(READ_S, self._check)
+        else:
+            self._timeout.reschedule(when)
 
 
 def is_visible(event: Event) -> bool:

@@ -53,7 +53,8 @@ class Calls:
             kind=kind,
             headers=parts.via_name.headers(origin),
             parts=parts,
-            accounting=parts.accounting,
+            reservations=parts.reservations,
+            settlements=parts.settlements,
             spawn=self._spawn,
         )
         working = asyncio.ensure_future(work(context))

@@ -64,7 +64,7 @@ class Choice(NamedTuple):
     """The cassette to record."""
 
 
-def tape_so_far(events: Sequence[Event], *, seconds: float) -> list[Played]:
+def spread_events(events: Sequence[Event], *, seconds: float) -> list[Played]:
     """Return events without measured times, spread evenly over their duration."""
     return list(map(Played, spread(len(events), seconds), events))
 
@@ -77,7 +77,7 @@ async def follow(
     after = cursor_after(0, events)
     latest = max(time.time() - started_at, 0.0)
     if events:
-        yield tape_so_far(events, seconds=latest)
+        yield spread_events(events, seconds=latest)
     while not (events and isinstance(events[-1], StreamEnd)):
         events = await read(after)
         # A wall clock may be set back; the times of a cassette do not decrease.
@@ -98,16 +98,16 @@ class CassetteRecorder:
     """Finds and records the cassettes of requests in a folder.
 
     In the mode "new" a request without a cassette is recorded, in "replay" it is refused; in "off"
-    cassettes are not searched. Streams of the upstreams `apart` are neither recorded nor replaced.
+    cassettes are not searched. Streams of `excluded` upstreams are neither recorded nor replaced.
     """
 
     def __init__(
-        self, folder: Folder, *, mode: Mode, keeps_requests: bool, apart: Collection[str]
+        self, folder: Folder, *, mode: Mode, keeps_requests: bool, excluded: Collection[str]
     ) -> None:
         self._folder = folder
         self._mode = mode
         self._keeps_requests = keeps_requests
-        self._apart = frozenset(apart)
+        self._excluded = frozenset(excluded)
         self._tasks: set[asyncio.Task[None]] = set()
         """The tasks of streams that are being recorded."""
         self._saving: dict[str, asyncio.Task[None]] = {}
@@ -125,7 +125,7 @@ class CassetteRecorder:
             return await self._replay(route, target.playback)
         formats = {one for target in route.targets for one in target.dialect.passthrough}
         digest = digest_of(name, chat, formats=formats)
-        if self._mode == "off" or any(one.upstream.name in self._apart for one in route.targets):
+        if self._mode == "off" or any(one.upstream.name in self._excluded for one in route.targets):
             return Choice(route, digest)
         cassette = f"{file_name_of(name)}-{digest[:DIGITS]}"
         if (saving := self._saving.get(cassette)) is not None:
@@ -144,33 +144,33 @@ class CassetteRecorder:
 
     async def _replay(self, route: Route, playback: CassetteOptions) -> Choice:
         # Also loaded here, so that a broken cassette fails before the stream exists.
-        tape = await asyncio.to_thread(self._folder.load, playback.name)
+        cassette = await asyncio.to_thread(self._folder.load, playback.name)
         replaying = Route(
             route.name,
             (CassetteTarget.of(playback),),
             record_content=route.record_content,
-            requested_name=tape.head.model,
+            requested_name=cassette.head.model,
         )
         return Choice(replaying, cassette=playback.name)
 
     def record(
-        self, event_log: EventLog, record: StreamInfo, choice: Choice, chat: ChatRequest
+        self, event_log: EventLog, info: StreamInfo, choice: Choice, chat: ChatRequest
     ) -> None:
         """Record a started stream, which becomes a cassette if it completes."""
         head = make_head(
             choice.route.name,
             measured_from=1,
             request_digest=choice.digest,
-            request=request_of(record.route, chat) if self._keeps_requests else None,
+            request=request_of(info.route, chat) if self._keeps_requests else None,
         )
-        task = asyncio.create_task(self._record(event_log, record, choice.records, head))
+        task = asyncio.create_task(self._record(event_log, info, choice.records, head))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _record(
-        self, event_log: EventLog, record: StreamInfo, cassette: str, head: CassetteHead
+        self, event_log: EventLog, info: StreamInfo, cassette: str, head: CassetteHead
     ) -> None:
-        stream = record.id
+        stream = info.id
 
         async def read(after: int) -> Sequence[Event]:
             return await event_log.read(stream, after, timeout_s=READ_S)
@@ -179,7 +179,7 @@ class CassetteRecorder:
         size = len(lines[0])
         end: Event | None = None
         try:
-            async for batch in follow(read, (), started_at=record.created_at):
+            async for batch in follow(read, (), started_at=info.created_at):
                 for at, end in batch:
                     lines.append(render_event(end, at))
                     size += len(lines[-1])

@@ -60,16 +60,16 @@ class Content:
     __slots__ = ("_left_out", "_messages")
 
     def __init__(self, chat: ChatRequest) -> None:
-        kept: list[bytes] = []
+        newest: list[bytes] = []
         room = MAX_REQUEST
         for message in reversed(chat.messages):
             encoded = msgspec.json.encode(_shorten(msgspec.to_builtins(message)))
             room -= len(encoded)
             if room < 0:
                 break
-            kept.append(encoded)
-        self._messages = kept[::-1]
-        self._left_out = len(chat.messages) - len(kept)
+            newest.append(encoded)
+        self._messages = newest[::-1]
+        self._left_out = len(chat.messages) - len(newest)
 
     def pack(self, events: Sequence[Event]) -> bytes:
         """Return the content as JSON, with the answer in these events."""

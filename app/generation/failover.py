@@ -1,9 +1,11 @@
 """Failover: tries the targets of a route in turn, for a stream or a call without one.
 
-It has the plan of attempts, its deadline and the breaker of the current target. Pure: times are
-passed in, and the caller waits and calls the target. For each attempt: wait `step.wait_s`,
-`begin`, then `answered` and `completed` or `failed`, and `end`; after a failure `next`.
+It has the plan of attempts, its deadline and the breaker of the current target.
 """
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from ..errors import RelayError
 from ..upstreams.routes import Route, Upstreams
@@ -11,68 +13,99 @@ from ..upstreams.targets import Target
 from .deadlines import Limits
 from .retry import Breaker, Step
 
+T = TypeVar("T")
+
 
 class Failover:
     """The attempts of one stream or call, with `name` as its id for the breakers."""
 
-    step: Step | None
-    """The attempt to begin: None while one runs, and if no other follows."""
     target: Target
     """The target of the last step."""
+    number: int
+    """The number of that attempt, from 1 and over all targets."""
+    _due: Step | None
+    """The step to run: None while an attempt runs, and if no other follows."""
     _breaker: Breaker
 
     def __init__(
-        self, upstreams: Upstreams, route: Route, *, name: str, limits: Limits, now: float
+        self,
+        upstreams: Upstreams,
+        route: Route,
+        *,
+        name: str,
+        limits: Limits,
+        clock: Callable[[], float],
     ) -> None:
+        """Prepare the first attempt; `clock` is that of the event loop."""
         self._name = name
         self._route = route
+        self._clock = clock
         self._breakers = upstreams.breakers
-        self.deadline = now + (route.budget_s or limits.total_timeout_s)
-        """No attempt begins later."""
-        self._plan = upstreams.plan(route, now=now, deadline=self.deadline, limits=limits)
+        now = clock()
+        self._deadline = now + (route.budget_s or limits.total_timeout_s)
+        self._plan = upstreams.plan(route, now=now, deadline=self._deadline, limits=limits)
+        self._follow(self._plan.first())
 
-    def first(self) -> Step:
-        """Return the first step."""
-        return self._follow(self._plan.first())
-
-    def _follow(self, step: Step) -> Step:
-        self.step = step
+    def _follow(self, step: Step) -> None:
+        self._due = step
         self.target = self._route.targets[step.target]
-        return step
+        self.number = step.attempt
 
     @property
     def is_last(self) -> bool:
         """Whether no attempt can follow the last step."""
         return self._plan.is_last
 
-    def begin(self, now: float) -> float:
-        """Begin the attempt; return the maximum seconds of silence of its target."""
-        self.step = None
-        self._breaker = breaker = self._breakers.of(self.target)
-        return self._plan.silence_s(now, trial=breaker.begin(self._name, now))
+    @property
+    def left_s(self) -> float:
+        """The seconds until the deadline, after which no attempt begins."""
+        return max(0.0, self._deadline - self._clock())
 
-    def answered(self, now: float) -> None:
+    async def run(self, attempt: Callable[[float], Awaitable[T]]) -> T:
+        """Run attempts until none is due; return the result of the last one.
+
+        `attempt` receives the maximum seconds of silence of its `target`. It calls `answered` and
+        `completed`, or `failed`; and `next`, if another attempt may follow.
+        """
+        while True:
+            if self._due is not None and self._due.wait_s:
+                await asyncio.sleep(self._due.wait_s)
+            self._due = None
+            self._breaker = breaker = self._breakers.of(self.target)
+            now = self._clock()
+            silence_s = self._plan.silence_s(now, trial=breaker.begin(self._name, now))
+            try:
+                result = await attempt(silence_s)
+            finally:
+                self._breaker.end(self._name)
+            if self._due is None:
+                return result
+
+    def answered(self) -> None:
         """Record that an answer has begun."""
-        self._breaker.answered(self._name, now)
+        self._breaker.answered(self._name, self._clock())
 
-    def completed(self, now: float) -> None:
+    def completed(self) -> None:
         """Record that an answer is complete."""
-        self._breaker.completed(self._name, now)
+        self._breaker.completed(self._name, self._clock())
 
-    def failed(self, error: RelayError, now: float, *, fair: bool = True) -> None:
+    def failed(self, error: RelayError, *, fair: bool = True) -> None:
         """Count a failure against the target, but not a timeout that was not `fair`."""
         if fair or error.code != "upstream_timeout":
-            self._breaker.failed(self._name, error, now)
+            self._breaker.failed(self._name, error, self._clock())
 
-    def next(self, error: RelayError, now: float, *, client_retries: bool) -> Step | None:
-        """Return the step that follows a failed attempt, if any; see `Plan.next`."""
+    def next(self, error: RelayError, *, client_retries: bool) -> float | None:
+        """Prepare the attempt that follows a failed one; return the seconds until it begins.
+
+        None if no other attempt follows; see `Plan.next`.
+        """
+        now = self._clock()
         again = self._breaker.passes(now)
         step = self._plan.next(error, now, again=again, client_retries=client_retries)
-        return step if step is None else self._follow(step)
-
-    def end(self) -> None:
-        """Record the end of the last attempt."""
-        self._breaker.end(self._name)
+        if step is None:
+            return None
+        self._follow(step)
+        return step.wait_s
 
     def verdict(self, error: RelayError) -> RelayError:
         """Return one error for all failures, of which `error` is the last."""

@@ -78,15 +78,15 @@ class Hub:
 
     def load(self) -> Load:
         """Return the current load of this process."""
-        kept = self._log.size()
+        size = self._log.size()
         return Load(
             streams=len(self._runs),
             calls=self.calls.count,
             readers=self._reader_registry.count,
             draining=self.shutdown.draining,
             log_healthy=self._log.healthy(),
-            log_streams=kept.streams,
-            log_bytes=kept.bytes,
+            log_streams=size.streams,
+            log_bytes=size.bytes,
             request_bytes=self.admission.bytes,
             breakers=self.upstreams.states(now=asyncio.get_running_loop().time()),
         )
@@ -112,7 +112,7 @@ class Hub:
     async def models(self) -> list[Listed]:
         """List the models, the default first."""
         parts = self._parts
-        return await parts.upstreams.models(parts.client, parts.accounting.list_price)
+        return await parts.upstreams.models(parts.client, parts.settlements.list_price)
 
     async def drain(self, drain_s: float) -> None:
         """Accept no new streams, wait for the running ones, and stop those that exceed the time."""
@@ -132,7 +132,7 @@ class Hub:
             LogUnusable: the log cannot be opened.
         """
         self._log.on_ended(self._parts.observer.ended)
-        self._log.close_by(lambda lost: self._parts.accounting.close_orphaned(lost))
+        self._log.close_by(lambda lost: self._parts.settlements.close_orphaned(lost))
         await self._log.open()
         self._parts.peers.on_stop(self._runs.obey_stop)
 

@@ -17,20 +17,20 @@ TRIES = 3
 """How often a request may take over a key whose stream failed or never began."""
 
 
-async def claim_key(event_log: EventLog, record: StreamInfo) -> Claim:
+async def claim_key(event_log: EventLog, info: StreamInfo) -> Claim:
     """Open a stream, unless its key has one already that did not fail.
 
     Raises:
         RequestError: `idempotency_mismatch`.
         ServiceError: `overloaded`, the log is full, or the key's stream has not begun.
     """
-    claim = await event_log.create(record)
+    claim = await event_log.create(info)
     for _ in range(TRIES):
-        check_digest(claim, record.key, record.digest)
-        if claim.stream == record.id or not await may_try_again(event_log, claim.stream):
+        check_digest(claim, info.key, info.digest)
+        if claim.stream == info.id or not await may_try_again(event_log, claim.stream):
             return claim
-        claim = await event_log.create(record, over=claim.stream)
-    check_digest(claim, record.key, record.digest)
+        claim = await event_log.create(info, over=claim.stream)
+    check_digest(claim, info.key, info.digest)
     return claim
 
 

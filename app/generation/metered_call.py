@@ -23,8 +23,9 @@ from ..identity.principal import Principal
 from ..ledger.accounts import Account, ReservationRequest
 from ..ledger.money import to_nano, to_usd
 from ..upstreams.routes import Route
-from .accounting import FREE, Accounting
 from .parts import Parts
+from .reservation import Reservations
+from .settlement import FREE, Settlements
 from .token_usage import believe
 
 NOBODY: Final = "\x1fcall"
@@ -45,17 +46,18 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str]
     """Additional headers of calls to upstreams."""
     parts: Parts
-    accounting: Accounting
-    """The accounting at the begin of the call: a reload replaces that of the parts."""
+    reservations: Reservations
+    settlements: Settlements
+    """Those at the begin of the call: a reload replaces those of the parts."""
     spawn: Spawn
 
-    def record(self, route: str, reserve: ReservationRequest, *, model: str = "") -> StreamInfo:
-        """Return the record of the hidden stream.
+    def describe(self, route: str, reserve: ReservationRequest, *, model: str = "") -> StreamInfo:
+        """Return the info of the hidden stream.
 
         With a key, its own id, the log can detect a stream that never began.
         """
         stream = f"st_{secrets.token_urlsafe(16)}"
-        return self.accounting.record(
+        return self.reservations.stream_info(
             self.principal,
             stream,
             owner=NOBODY,
@@ -67,17 +69,17 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
             key=stream,
         )
 
-    async def create(self, record: StreamInfo) -> None:
-        """Make the reservation of a record.
+    async def create(self, info: StreamInfo) -> None:
+        """Make the reservation of a hidden stream.
 
         Raises:
             LimitReached: a usage limit would be exceeded.
             ServiceError: `overloaded`, the log failed.
         """
         try:
-            await self.parts.event_log.create(record)
+            await self.parts.event_log.create(info)
         except asyncio.CancelledError:
-            self.spawn(self.delete(record.id))
+            self.spawn(self.delete(info.id))
             raise
         except ServiceError as error:
             raise _unavailable(error) from None
@@ -157,18 +159,18 @@ class MeteredCall:
     def __init__(
         self, context: CallContext, route: Route, *, model: str | None, input_tokens: int
     ) -> None:
-        reserve = context.accounting.request_call(context.principal, route, input_tokens)
+        reserve = context.reservations.request_call(context.principal, route, input_tokens)
         self._context = context
-        self._record = context.record(route.name, reserve, model=model or "")
+        self._info = context.describe(route.name, reserve, model=model or "")
         self.attempts: list[CallAttempt] = []
 
     async def __aenter__(self) -> Self:
-        record = self._record
-        await self._context.create(record)
+        info = self._info
+        await self._context.create(info)
         # The log has it before any upstream is called; see `Run.begun`.
-        start = StreamStart(record.id, record.route, int(record.created_at))
+        start = StreamStart(info.id, info.route, int(info.created_at))
         try:
-            await self._context.parts.event_log.append(record.id, [start])
+            await self._context.parts.event_log.append(info.id, [start])
         except RelayError as error:
             failure = _unavailable(error)
             await self._end(failure)
@@ -188,8 +190,8 @@ class MeteredCall:
 
     async def _end(self, error: BaseException | None) -> None:
         """Settle the call, according to the error that ended it, if any."""
-        context, record, attempts = self._context, self._record, self.attempts
-        accounting = context.accounting
+        context, info, attempts = self._context, self._info, self.attempts
+        settlements = context.settlements
         if error is None:
             end = StreamEnd("completed", "stop")
         elif isinstance(error, RelayError):
@@ -199,29 +201,29 @@ class MeteredCall:
         charges: list[Charge] = []
         for attempt in attempts:
             counts = attempt.usage or attempt.count()
-            charges.append(FREE if counts is None else accounting.price(attempt.target, counts))
-        last, now = attempts[-1] if attempts else None, accounting.wall()
-        ended, settlement = accounting.close(
+            charges.append(FREE if counts is None else settlements.price(attempt.target, counts))
+        last, now = attempts[-1] if attempts else None, context.parts.clock.wall()
+        ended, settlement = settlements.close(
             StreamEnded(
-                info=record,
+                info=info,
                 end=end,
                 charges=charges or [FREE],
                 target=None if last is None else last.target,
                 answered_model=None if last is None else last.answered_model,
                 attempts=max(1, len(attempts)),
-                started_at=record.created_at,
+                started_at=info.created_at,
                 ended_at=now,
-                duration_s=now - record.created_at,
+                duration_s=now - info.created_at,
                 events=2,
             )
         )
         try:
-            await context.parts.event_log.append(record.id, [ended.end], settlement)
+            await context.parts.event_log.append(info.id, [ended.end], settlement)
         except (RequestError, ValueError):  # it was ended, and settled, by another process
             log.warning("a call was ended from outside", kind=context.kind)
         except ServiceError as failure:
             raise _unavailable(failure) from None
-        context.spawn(context.delete(record.id))  # it has no readers
+        context.spawn(context.delete(info.id))  # it has no readers
 
 
 @contextlib.asynccontextmanager
@@ -232,17 +234,17 @@ async def count_request(context: CallContext) -> AsyncIterator[None]:
         LimitReached: there are too many.
         ServiceError: `overloaded`, the log failed.
     """
-    accounts = tuple(map(_requests_only, context.accounting.accounts_of(context.principal)))
+    accounts = tuple(map(_requests_only, context.reservations.accounts_of(context.principal)))
     if not any(one.requests_per_minute is not None or one.streams is not None for one in accounts):
         yield
         return
-    reserve = ReservationRequest(accounts, context.accounting.wall(), least_output_tokens=0)
-    record = context.record("", reserve)
-    await context.create(record)
+    reserve = ReservationRequest(accounts, context.parts.clock.wall(), least_output_tokens=0)
+    info = context.describe("", reserve)
+    await context.create(info)
     try:
         yield
     finally:
-        await context.delete(record.id)
+        await context.delete(info.id)
 
 
 def _requests_only(account: Account) -> Account:

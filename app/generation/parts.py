@@ -8,9 +8,10 @@ from ..eventlog.peers import Peers
 from ..telemetry.observer import Observer
 from ..upstreams.client import HttpClient
 from ..upstreams.routes import Upstreams
-from .accounting import Accounting
 from .admission import Admission
 from .deadlines import Limits
+from .reservation import Reservations
+from .settlement import Settlements
 from .via import ViaName
 
 
@@ -22,8 +23,9 @@ class Parts(msgspec.Struct, kw_only=True):
     event_log: EventLog
     peers: Peers
     limits: Limits
-    accounting: Accounting
-    """For new streams and calls: a reload replaces it, but not that of running ones."""
+    reservations: Reservations
+    settlements: Settlements
+    """For new streams and calls: a reload replaces these two, but not those of running ones."""
     admission: Admission
     observer: Observer
     via_name: ViaName

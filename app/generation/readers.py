@@ -9,11 +9,14 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from ..errors import RelayError, ServiceError
 from ..eventlog import EventLog, Follower, LogState, Look, read_all
 from ..events import Event
+from ..telemetry.activity import ReaderCounts
 from ..telemetry.observer import Readers
 from .parts import Parts
 
@@ -93,26 +96,13 @@ class Reader:
             on_leave(self.stream, linger_s)
 
 
-class _Lingering:
-    """The linger time and the timer of a stream that is produced here."""
+class _Produced(msgspec.Struct, kw_only=True):
+    """The counts, the linger time and the timer of a stream that is produced here."""
 
-    __slots__ = ("linger_s", "readers", "resumes", "stop", "timer")
-
-    def __init__(self, linger_s: float | None, stop: Callable[[], None]) -> None:
-        self.linger_s = linger_s
-        self.stop = stop
-        self.timer: asyncio.TimerHandle | None = None
-        self.readers = self.resumes = 0
-
-
-class ReaderCounts(NamedTuple):
-    """Numbers of readers of a stream in this process."""
-
-    readers: int
-    resumes: int
-    """Readers that came with a cursor."""
-    now: int = 0
-    """Current readers."""
+    counts: ReaderCounts
+    linger_s: float | None
+    stop: Callable[[], None]
+    timer: asyncio.TimerHandle | None = None
 
 
 class ReaderRegistry:
@@ -136,25 +126,26 @@ class ReaderRegistry:
         self._readers: dict[str, int] = {}
         self._guests: Counter[str] = Counter()
         """Readers with a share link, by stream."""
-        self._produced: dict[str, _Lingering] = {}
+        self._produced: dict[str, _Produced] = {}
 
-    def begin(self, stream: str, *, linger_s: float | None, stop: Callable[[], None]) -> None:
+    def begin(
+        self,
+        stream: str,
+        counts: ReaderCounts,
+        *,
+        linger_s: float | None,
+        stop: Callable[[], None],
+    ) -> None:
         """Register a stream as produced here: `stop` is called if it has no reader for `linger_s`.
 
-        With None the stream runs to its end.
+        With None the stream runs to its end. The counts are kept current until `end`.
         """
-        self._produced[stream] = _Lingering(linger_s, stop)
+        counts.now = self._readers.get(stream, 0)
+        self._produced[stream] = _Produced(counts=counts, linger_s=linger_s, stop=stop)
 
     def end(self, stream: str) -> None:
         """Unregister a stream that is no longer produced here; its readers stay."""
         self._cancel_timer(self._produced.pop(stream))
-
-    def counts_of(self, stream: str) -> ReaderCounts:
-        """Return the reader counts of a stream that is produced here; zeros for any other."""
-        produced = self._produced.get(stream)
-        if produced is None:
-            return ReaderCounts(0, 0)
-        return ReaderCounts(produced.readers, produced.resumes, self._readers.get(stream, 0))
 
     @property
     def count(self) -> int:
@@ -223,8 +214,10 @@ class ReaderRegistry:
         leave = partial(self._leave, address, state.owner if reads else None, guest)
         if (produced := self._produced.get(stream)) is not None:
             self._cancel_timer(produced)
-            produced.readers += reads
-            produced.resumes += after > 0
+            counts = produced.counts
+            counts.readers += reads
+            counts.resumes += after > 0
+            counts.now = before + 1
         elif not before:
             self._peers.readers_here(stream)
         return Reader(
@@ -258,16 +251,16 @@ class ReaderRegistry:
             self._guests[stream] -= 1
             if not self._guests[stream]:
                 del self._guests[stream]
-        self._readers[stream] -= 1
+        left = self._readers[stream] = self._readers[stream] - 1
+        produced = self._produced.get(stream)
+        if produced is not None:
+            produced.counts.now = left
         if owner is not None:
-            self._observer.reader_left(
-                Readers(stream=stream, owner=owner, readers=self._readers[stream])
-            )
-        if self._readers[stream]:
+            self._observer.reader_left(Readers(stream=stream, owner=owner, readers=left))
+        if left:
             return
         del self._readers[stream]
         self._peers.readers_gone(stream)
-        produced = self._produced.get(stream)
         if produced is not None and produced.linger_s is not None:
             self._linger(stream, produced.linger_s if linger_s is None else linger_s)
 
@@ -293,7 +286,7 @@ class ReaderRegistry:
             self._linger(stream, linger_s, wait_s=left_s)
 
     @staticmethod
-    def _cancel_timer(produced: _Lingering) -> None:
+    def _cancel_timer(produced: _Produced) -> None:
         if produced.timer is not None:
             produced.timer.cancel()
             produced.timer = None

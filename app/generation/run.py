@@ -11,7 +11,7 @@ another attempt or an HTTP status; afterwards there is no other attempt.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from ..errors import RelayError, ServiceError, UpstreamError
-from ..eventlog import EventLog, StreamTooLong, read_all
+from ..eventlog import StreamTooLong, read_all
 from ..eventlog.recovery import closing_events
 from ..eventlog.stream_ended import StreamEnded
 from ..eventlog.stream_info import StreamInfo
@@ -32,26 +32,24 @@ from ..events import (
     StreamStart,
     StreamTarget,
 )
-from ..requests import ChatRequest
-from ..telemetry.activity import Progress
+from ..requests import ChatRequest, TranslatedRequest
+from ..telemetry.activity import Progress, ReaderCounts
 from ..telemetry.observer import (
     AttemptFailed,
     AttemptStarted,
     Committed,
     FirstEvent,
-    Observer,
 )
-from ..upstreams.client import HttpClient
-from ..upstreams.routes import Route, Upstreams
-from .accounting import Accounting
-from .admission import RequestMemory, RetainedRequest
+from ..upstreams.routes import Route
+from .admission import RetainedRequest
 from .attempt import Attempt, is_visible
-from .deadlines import Deadlines, Limits
+from .content import Content
+from .deadlines import Deadlines
 from .failover import Failover
 from .lifecycle import Input, State, after
-from .readers import ReaderCounts
-from .retry import Step
+from .parts import Parts
 from .settlement import RunSettlement
+from .start_options import StartOptions
 from .token_usage import count_input
 
 log = structlog.get_logger("seseragi.generation")
@@ -76,57 +74,49 @@ class Run:
 
     def __init__(
         self,
-        record: StreamInfo,
+        info: StreamInfo,
         request: ChatRequest,
         *,
         route: Route,
-        upstreams: Upstreams,
-        client: HttpClient,
-        event_log: EventLog,
-        limits: Limits,
-        observer: Observer,
-        accounting: Accounting,
-        reader_counts: Callable[[], ReaderCounts] = lambda: ReaderCounts(0, 0),
-        headers: Mapping[str, str] | None = None,
-        memory: RequestMemory | None = None,
-        client_retries_s: float = 0,
-        trace_content: bool = False,
+        parts: Parts,
+        options: StartOptions,
+        readers: ReaderCounts | None = None,
     ) -> None:
-        """Prepare a run; with `trace_content` observers receive the request and the answer.
-
-        For `client_retries_s` seconds the client retries retryable failures: see `StartOptions`.
-        """
-        self.stream = record.id
-        self._record = record.without_request()
-        self._observer = observer
-        self._accounting = accounting
-        self._reader_counts = reader_counts
+        """Prepare a run; `readers` are the current numbers of its readers."""
+        self.stream = info.id
+        self._info = info = info.without_request()
+        self._options = options
+        self._readers = readers = readers or ReaderCounts()
         self.begun: asyncio.Future[RelayError | None] = asyncio.Future()
         self.committed: asyncio.Future[RelayError | None] = asyncio.Future()
-        self._request = RetainedRequest(request, memory)
+        self._request = RetainedRequest(request, options.memory)
         """Present until no other attempt can follow."""
-        self._headers = headers or {}
+        self._headers = parts.via_name.headers(options.origin)
         self._route = route
-        self._client = client
-        self._log = event_log
-        self._limits = limits
+        self._client = parts.client
+        self._log = parts.event_log
+        self._limits = parts.limits
+        self._observer = parts.observer
+        self._wall = parts.clock.wall
         self._clock = clock = asyncio.get_running_loop().time
         self._started_at = clock()
-        self._client_retries_s = client_retries_s
+        records_content = route.record_content and parts.settlements.keeps_rows
         self._settlement = RunSettlement(
-            self._record,
-            request,
-            accounting=accounting,
-            produced=partial(event_log.produced, record.id),
-            reader_counts=reader_counts,
-            clock=clock,
-            record_content=route.record_content,
-            trace_content=trace_content,
+            info=info,
+            settlements=parts.settlements,
+            produced=partial(parts.event_log.produced, info.id),
+            readers=readers,
+            wall=parts.clock.wall,
+            started_at=self._started_at,
+            ceiling=request.ceiling if isinstance(request, TranslatedRequest) else None,
+            content=Content(request) if records_content or parts.trace_content else None,
+            records_content=records_content,
+            traces_content=parts.trace_content,
         )
         self._failover = Failover(
-            upstreams, route, name=self.stream, limits=limits, now=self._started_at
+            parts.upstreams, route, name=self.stream, limits=parts.limits, clock=clock
         )
-        self._attempt = self._prepare(self._failover.first())
+        self._attempt = self._prepare()
         self._state: State = "reserved"
         self._stopped: Stopped | None = None
         self._task: asyncio.Task[None] | None = None
@@ -165,8 +155,8 @@ class Run:
     async def _run(self) -> None:
         try:
             await self._begin()
-            while self._state == "begun":
-                await self._try()
+            if self._state == "begun":
+                await self._failover.run(self._try)
         except asyncio.CancelledError:
             self._note_stop(Stopped("interrupted", shut_down(), "shutdown"))
         if self._stopped is not None and self._state == "ending":
@@ -177,7 +167,7 @@ class Run:
 
         Once that event is in the log, an upstream may have been called.
         """
-        labels, now = self._record.labels, int(self._accounting.wall())
+        labels, now = self._info.labels, int(self._wall())
         model = self._route.requested_name or self._route.name
         try:
             await self._append([StreamStart(self.stream, model, created=now, labels=labels)])
@@ -221,23 +211,21 @@ class Run:
     def _enter(self, what: Input) -> None:
         self._state = after(self._state, what)
 
-    def _prepare(self, step: Step) -> Attempt:
-        """Create the attempt for a step of the plan; `_try` runs it."""
-        target = self._failover.target
+    def _prepare(self) -> Attempt:
+        """Create the attempt for the due step; `_try` runs it."""
+        failover = self._failover
         return Attempt(
-            target,
+            failover.target,
             self._request,
-            number=step.attempt,
+            number=failover.number,
             client=self._client,
-            limits=target.limits(self._limits),
+            limits=failover.target.limits(self._limits),
             headers=self._headers,
-            is_last=self._failover.is_last,
+            is_last=failover.is_last,
         )
 
-    async def _try(self) -> None:
-        """Wait as the step requires, then run the attempt that is due."""
-        if (step := self._failover.step) is not None:
-            await asyncio.sleep(step.wait_s)
+    async def _try(self, silence_s: float) -> None:
+        """Run the prepared attempt, with a maximum of seconds until its first event."""
         self._enter("attempt")
         attempt = self._attempt
         headers: dict[str, str] = {}
@@ -246,22 +234,17 @@ class Run:
                 id=self.stream, attempt=attempt.number, target=attempt.target, headers=headers
             )
         )
-        now = self._clock()
-        silence_s = self._failover.begin(now)
-        limits = attempt.target.limits(self._limits)
+        limits = attempt.limits
         if silence_s != limits.first_event_timeout_s:
             limits = msgspec.structs.replace(limits, first_event_timeout_s=silence_s)
         budget_s = self._route.budget_s
         deadlines = Deadlines(
             limits,
-            now=now,
+            now=self._clock(),
             started_at=self._started_at,
             begin_by=self._started_at + budget_s if budget_s else None,
         )
-        try:
-            await attempt.run(self, deadlines=deadlines, headers=headers)
-        finally:
-            self._failover.end()
+        await attempt.run(self, deadlines=deadlines, headers=headers)
 
     def push(self, events: Sequence[Event]) -> bool:
         """Append a batch within the read that received it: the path of nearly every token.
@@ -305,9 +288,9 @@ class Run:
         self._enter("visible")
         now = self._clock()
         self._first_event_s = now - self._started_at
-        self._failover.answered(now)
+        self._failover.answered()
         self._request.drop()
-        counts = count_input(self._attempt.parser.usage, request=self._record.reserve)
+        counts = count_input(self._attempt.parser.usage, request=self._info.reserve)
         return [*self._attempt.start(counts), *events]
 
     async def _retry(self, error: RelayError, end: StreamEnd, events: Sequence[Event]) -> bool:
@@ -318,27 +301,27 @@ class Run:
         if self._stopped is not None:
             return False
         cut = failed.cut or error.code == "upstream_truncated"
-        in_time = now - self._started_at < self._client_retries_s
-        client_retries = in_time and not cut and self._reader_counts().now > 0
-        step = self._failover.next(error, now, client_retries=client_retries)
-        if step is None:
+        in_time = now - self._started_at < self._options.client_retries_s
+        client_retries = in_time and not cut and self._readers.now > 0
+        wait_s = self._failover.next(error, client_retries=client_retries)
+        if wait_s is None:
             return False
         self._enter("retry")
-        self._settlement.charge_followed(failed, end, events)
+        self._settlement.charge_followed(failed, end, events, now=now)
         reply = failed.reply()
-        self._attempt = self._prepare(step)
+        self._attempt = self._prepare()
         target = self._attempt.target
         code = "retry" if target.name == failed.target.name else "fallback"
         what = f"asking {target.name!r} {'again' if code == 'retry' else 'instead'}"
         self._observer.attempt_failed(
             AttemptFailed(
-                info=self._record,
+                info=self._info,
                 attempt=failed.number,
                 upstream=failed.target.upstream.name,
                 target=failed.target.name,
                 error=error,
                 next_target=target.name,
-                wait_s=step.wait_s,
+                wait_s=wait_s,
                 then=what,
                 reply=reply,
             )
@@ -349,7 +332,7 @@ class Run:
     def _note(self, end: StreamEnd | None) -> None:
         """Report the end of an answer that had begun to the breaker."""
         if end is not None and end.status == "completed":
-            self._failover.completed(self._clock())
+            self._failover.completed()
         elif end is not None and end.status == "failed" and end.error is not None:
             self._blame(RelayError.of(end.error))
 
@@ -358,7 +341,7 @@ class Run:
         self._attempt.code, deadlines = error.code, self._attempt.deadlines
         if self._stopped is None:
             fair = deadlines is None or deadlines.fair
-            self._failover.failed(error, self._clock(), fair=fair)
+            self._failover.failed(error, fair=fair)
 
     async def _append(self, events: Sequence[Event]) -> None:
         """Append events that do not end the stream; if there are too many, those that fit.
@@ -390,6 +373,7 @@ class Run:
             self._attempt,
             end,
             events,
+            now=self._clock(),
             logged=self._count,
             first_event_s=self._first_event_s,
             stopped_by=None if self._stopped is None else self._stopped.by,
@@ -418,7 +402,7 @@ class Run:
         if self.committed.done():
             return
         if begins:
-            self._observer.started(self._record)
+            self._observer.started(self._info)
         answer = next((event for event in events if isinstance(event, StreamTarget)), None)
         if answer is not None:
             self.committed.set_result(None)
@@ -431,7 +415,7 @@ class Run:
         now, attempt, deadlines = self._clock(), self._attempt, self._attempt.deadlines
         began = self._first_event_s is not None
         return Progress(
-            info=self._record,
+            info=self._info,
             target=attempt.target.name,
             attempt=attempt.number,
             age_s=now - self._started_at,
@@ -449,7 +433,7 @@ class Run:
         after_s = now - self._started_at
         self._observer.committed(
             Committed(
-                info=self._record,
+                info=self._info,
                 attempt=attempt.number,
                 target=attempt.target.name,
                 after_s=after_s,
@@ -457,7 +441,7 @@ class Run:
             )
         )
         if visible:
-            self._observer.first_event(FirstEvent(self._record, self._first_event_s or after_s))
+            self._observer.first_event(FirstEvent(self._info, self._first_event_s or after_s))
 
 
 def outcome_of(end: StreamEnd) -> RelayError:

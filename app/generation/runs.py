@@ -16,7 +16,7 @@ from ..eventlog.stream_info import StreamInfo, scoped
 from ..events import Stopper
 from ..ledger.accounts import Grant
 from ..requests import ChatRequest
-from ..telemetry.activity import Progress
+from ..telemetry.activity import Progress, ReaderCounts
 from ..upstreams.routes import Route
 from .parts import Parts
 from .readers import Reader, ReaderRegistry
@@ -69,7 +69,7 @@ class Runs:
         return iter(self._runs)
 
     async def begin(
-        self, record: StreamInfo, request: ChatRequest, options: StartOptions, *, route: Route
+        self, info: StreamInfo, request: ChatRequest, options: StartOptions, *, route: Route
     ) -> Opened:
         """Run a stream that has been opened in the log and admitted; return its first reader.
 
@@ -77,42 +77,25 @@ class Runs:
             ServiceError: the relay is shutting down, or the log has refused the first event. No
                 upstream has been called, and the key is free.
         """
-        stream, origin, parts = record.id, options.origin, self._parts
+        stream, origin, parts = info.id, options.origin, self._parts
         try:
-            for name in record.names:
-                await self._log.name(scoped(record.owner, name), stream)
+            for name in info.names:
+                await self._log.name(scoped(info.owner, name), stream)
             if self._shutdown.stopping.is_set():
                 raise shutting_down()
         except BaseException:
             self._admission.leave(origin.address)
             await self._drop(stream)
             raise
-        run = Run(
-            record,
-            request,
-            route=route,
-            upstreams=parts.upstreams,
-            client=parts.client,
-            event_log=parts.event_log,
-            limits=parts.limits,
-            observer=parts.observer,
-            accounting=parts.accounting,
-            reader_counts=partial(self._reader_registry.counts_of, stream),
-            headers=parts.via_name.headers(origin),
-            memory=options.memory,
-            client_retries_s=options.client_retries_s,
-            trace_content=parts.trace_content,
-        )
+        counts = ReaderCounts()
+        run = Run(info, request, route=route, parts=parts, options=options, readers=counts)
         running = self._runs[stream] = _RunningStream(run, address=origin.address)
-        self._reader_registry.begin(
-            stream,
-            linger_s=options.linger_s,
-            stop=partial(run.stop, "cancelled", by="reader_gone"),
-        )
+        stop = partial(run.stop, "cancelled", by="reader_gone")
+        self._reader_registry.begin(stream, counts, linger_s=options.linger_s, stop=stop)
         running.task.add_done_callback(lambda _: self._ended(stream))
-        found = Look(stream, LogState(0, ended=False, owner=record.owner))
+        found = Look(stream, LogState(0, ended=False, owner=info.owner))
         reader = self._reader_registry.join(found, origin.address, reads=not options.leaves)
-        if record.key is not None or options.leaves:
+        if info.key is not None or options.leaves:
             try:
                 await self._await_start(running)
             except BaseException:

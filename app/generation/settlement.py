@@ -1,19 +1,209 @@
-"""The settlement of one run: the costs of its attempts, and its end with cost and cause."""
+"""Settlements: what streams and calls have cost, from the prices of the settings.
+
+An attempt is charged when it ends; the log stores the sum with the `stream.end`.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
+import structlog
 
+from ..dialects.writing.token_estimate import tokens_of
+from ..eventlog.recovery import Closing, OrphanedStream
 from ..eventlog.stream_ended import Charge, StreamEnded
 from ..eventlog.stream_info import StreamInfo
 from ..events import EndedBy, Event, StreamEnd, TokenCounts, Usage
-from ..ledger.accounts import Settlement
-from ..requests import ChatRequest, OutputCeiling, TranslatedRequest
-from .accounting import FREE, Accounting
+from ..ledger.accounts import Reservation, ReservationRequest, Settlement
+from ..ledger.hidden_output import HiddenRates
+from ..ledger.money import to_nano, to_usd
+from ..ledger.prices import PriceBook
+from ..requests import OutputCeiling
+from ..telemetry.activity import ReaderCounts
+from ..telemetry.row import pack_row, row_of, unpack_row, with_end
 from .attempt import Attempt
 from .content import Content
-from .readers import ReaderCounts
+from .deadlines import Silence
+from .token_usage import bound_usage, count_usage, estimate_answer
+
+log = structlog.get_logger("seseragi.accounting")
+
+FREE = Charge(None, 0)
+
+
+class Settlements:
+    """Charges attempts and settles streams; with `keeps_rows`, records are written."""
+
+    def __init__(
+        self,
+        prices: PriceBook,
+        *,
+        keeps_rows: bool = False,
+        records_away: Callable[[], bool] = lambda: False,
+        hidden: HiddenRates | None = None,
+    ) -> None:
+        self._prices = prices
+        self._hidden = HiddenRates() if hidden is None else hidden
+        self.keeps_rows = keeps_rows
+        self.records_away = records_away
+        """Whether the records are unavailable now, so that rows wait."""
+
+    def with_prices(self, prices: PriceBook) -> "Settlements":
+        """Return the settlements with reloaded prices; measured rates are shared."""
+        return Settlements(
+            prices,
+            keeps_rows=self.keeps_rows,
+            records_away=self.records_away,
+            hidden=self._hidden,
+        )
+
+    def charge(
+        self,
+        target: str,
+        reported: TokenCounts | None,
+        *,
+        request: ReservationRequest | None,
+        written: Sequence[Event] = (),
+        complete: bool = False,
+        silence: Silence | None = None,
+        followed: bool = False,
+    ) -> Charge:
+        """Return the cost of an attempt that its provider may bill.
+
+        It is based on the provider's counts; missing ones are estimated from the events that were
+        `written`. `complete`: the provider has ended the answer, and may have counted all of it.
+        `silence` is the time in which it may have generated hidden output; None for none.
+        `followed`: another attempt takes over the reservation.
+        """
+        reported = self._bounded(target, reported, request=request, written=written)
+        cut = None if complete else silence
+        counts = count_usage(
+            reported,
+            request=request,
+            answer=written,
+            complete=complete,
+            hidden=0 if cut is None else self._hidden.estimate(target, cut),
+        )
+        if silence is not None and silence.seconds and complete and not counts.estimated:
+            shown = estimate_answer(written)
+            self._hidden.measure(target, counts, shown=shown, silence=silence)
+        charge = self.price(target, counts)
+        if followed or cut is None or not counts.estimated or request is None or not request.strict:
+            return charge
+        return max(
+            charge,
+            _charge_reservation(request.reservation(request.output_tokens), request),
+            key=_weight,
+        )
+
+    def _bounded(
+        self,
+        target: str,
+        reported: TokenCounts | None,
+        *,
+        request: ReservationRequest | None,
+        written: Sequence[Event],
+    ) -> TokenCounts | None:
+        """Return a provider's counts, lowered to the possible maximum of the call."""
+        if reported is None or request is None:
+            return reported
+        price = self._prices.price_of(target)
+        bounded = bound_usage(
+            reported,
+            request=request,
+            context=None if price is None else price.context_length,
+            written=written,
+        )
+        if bounded is not reported:
+            log.warning(
+                "provider counts more than is possible",
+                upstream=target,
+                input_tokens=reported.input_tokens,
+                output_tokens=reported.output_tokens,
+                most_input_tokens=bounded.input_tokens,
+                most_output_tokens=bounded.output_tokens,
+            )
+        return bounded
+
+    def estimate(
+        self,
+        target: str,
+        reported: TokenCounts | None,
+        *,
+        request: ReservationRequest | None,
+        output_tokens: int,
+    ) -> Charge:
+        """Return the cost so far of an attempt whose answer has so many tokens."""
+        counts = count_usage(reported, request=request, answer=output_tokens, complete=False)
+        return self.price(target, counts)
+
+    def price(self, target: str, counts: TokenCounts) -> Charge:
+        """Price counts; without a known price, use the provider's own cost."""
+        price = self._prices.price_of(target)
+        if price is not None:
+            nano = price.cost(counts)
+            counts = msgspec.structs.replace(counts, cost=to_usd(nano), cost_from=None)
+            return Charge(counts, nano, price.version)
+        if counts.cost is not None and counts.cost_from == "provider":
+            return Charge(counts, to_nano(counts.cost), "provider")
+        return Charge(counts, None)
+
+    def list_price(self, target: str) -> tuple[int, int] | None:
+        """Return the prices per million input and output tokens, in nano-USD, for a short input.
+
+        Thread-safe; None if unknown.
+        """
+        price = self._prices.price_of(target)
+        if price is None:
+            return None
+        rates = price.tariff.steps[0].rates
+        return rates.input, rates.output
+
+    def close_orphaned(self, lost: OrphanedStream) -> Closing:
+        """Return the end and the settlement of an orphaned stream.
+
+        Attempts that failed before the one that answered are unknown. For a stream without an
+        answer, the input is counted, which may have been billed. A stream without stored counts
+        costs its whole reservation.
+        """
+        ended = lost.ended
+        if lost.spent is not None:
+            return Closing(ended, _with_end(lost.spent, ended))
+        request = ended.info.reserve
+        if lost.reserved is not None:
+            charge = _charge_reservation(lost.reserved, request)
+        elif ended.target is not None:
+            counts = count_usage(
+                ended.end.usage,
+                request=request,
+                answer=tokens_of(lost.weight),
+                complete=ended.end.status == "completed",
+            )
+            charge = self.price(ended.target, counts)
+        elif request is not None and ended.end.status != "completed":
+            counts = count_usage(None, request=request, answer=0, complete=False)
+            charge = Charge(counts, None if request.unpriced else request.input_nano_usd)
+        else:
+            charge = FREE
+        return self.close(msgspec.structs.replace(ended, charges=(charge,)))
+
+    def close(self, ended: StreamEnded) -> Closing:
+        """Return an ended stream with the sum of its charges, and its settlement."""
+        input_tokens = output_tokens = 0
+        nano: int | None = 0
+        known = False
+        for counts, nano_usd, _ in ended.charges:
+            nano = None if nano is None or nano_usd is None else nano + nano_usd
+            if counts is not None:
+                known = True
+                input_tokens += counts.input_tokens or 0
+                output_tokens += counts.output_tokens or 0
+        cost = to_usd(nano) if nano is not None and known else None
+        answer = ended.charges[-1].counts if ended.charges else None
+        end = msgspec.structs.replace(ended.end, usage=answer or ended.end.usage, cost=cost)
+        ended = msgspec.structs.replace(ended, end=end, nano_usd=nano)
+        row = pack_row(row_of(ended)) if self.keeps_rows else b""
+        return Closing(ended, Settlement(input_tokens, output_tokens, nano, row=row))
 
 
 class Settled(NamedTuple):
@@ -25,45 +215,39 @@ class Settled(NamedTuple):
     ended: StreamEnded
 
 
-class RunSettlement:
-    """Charges the attempts of a run, and settles its end."""
+class RunSettlement(msgspec.Struct, kw_only=True):
+    """Charges the attempts of one run, and settles its end."""
 
-    def __init__(
-        self,
-        record: StreamInfo,
-        request: ChatRequest,
-        *,
-        accounting: Accounting,
-        produced: Callable[[], Sequence[Event]],
-        reader_counts: Callable[[], ReaderCounts],
-        clock: Callable[[], float],
-        record_content: bool,
-        trace_content: bool,
-    ) -> None:
-        """Prepare it; `produced` returns the stream's events in the log."""
-        self._record = record
-        self._ceiling = _ceiling_of_budget(request)
-        self._accounting = accounting
-        self._produced = produced
-        self._reader_counts = reader_counts
-        self._clock = clock
-        self._started_at = clock()
-        self._record_content = record_content and accounting.keeps_rows
-        self._trace_content = trace_content
-        self._content = Content(request) if self._record_content or trace_content else None
-        self._followed: list[Charge] = []
-        """The charges of attempts that another one followed."""
-        self._last: Charge | None = None
+    info: StreamInfo
+    settlements: Settlements
+    produced: Callable[[], Sequence[Event]]
+    """Returns the stream's events in the log."""
+    readers: ReaderCounts
+    wall: Callable[[], float]
+    """Unix time."""
+    started_at: float
+    """By the clock of the event loop."""
+    ceiling: OutputCeiling | None
+    """The output ceiling of the request, if limits of usage set one."""
+    content: Content | None
+    """The request, if it is recorded or traced."""
+    records_content: bool
+    traces_content: bool
+    followed: list[Charge] = []
+    """The charges of attempts that another one followed."""
+    last: Charge | None = None
 
     @property
     def spent_nano_usd(self) -> int | None:
         """The cost of all attempts that another one followed; None if a price is unknown."""
-        spent = [charge.nano_usd for charge in self._followed]
+        spent = [charge.nano_usd for charge in self.followed]
         return None if None in spent else sum(nano or 0 for nano in spent)
 
-    def charge_followed(self, attempt: Attempt, end: StreamEnd, events: Sequence[Event]) -> None:
+    def charge_followed(
+        self, attempt: Attempt, end: StreamEnd, events: Sequence[Event], *, now: float
+    ) -> None:
         """Charge a failed attempt with these last events, which another one follows."""
-        self._followed.append(self._charge(attempt, end, events, followed=True))
+        self.followed.append(self._charge(attempt, end, events, now=now, followed=True))
 
     def settle(
         self,
@@ -71,43 +255,43 @@ class RunSettlement:
         end: StreamEnd,
         events: Sequence[Event],
         *,
+        now: float,
         logged: int,
         first_event_s: float | None,
         stopped_by: EndedBy | None,
     ) -> Settled:
         """Return the end of the stream: these events of its last attempt, after `logged` ones."""
-        if self._last is None:
+        if self.last is None:
             # Once: if the log refuses this end, another follows with less information.
             began, stopped = first_event_s is not None, stopped_by is not None
-            self._last = self._charge(attempt, end, events, began=began, stopped=stopped)
+            self.last = self._charge(attempt, end, events, now=now, began=began, stopped=stopped)
         end = msgspec.structs.replace(end, ended_by=self._ended_by(attempt, end, stopped_by))
         events = [*events[:-1], end]
-        counts = self._reader_counts()
         # Rows that wait for an unavailable database must be small.
-        recorded = self._record_content and not self._accounting.records_away()
+        recorded = self.records_content and not self.settlements.records_away()
         content = b""
-        if self._content is not None and (recorded or self._trace_content):
-            content = self._content.pack([*self._produced(), *events])
+        if self.content is not None and (recorded or self.traces_content):
+            content = self.content.pack([*self.produced(), *events])
         deadlines = attempt.deadlines
-        ended, settlement = self._accounting.close(
+        ended, settlement = self.settlements.close(
             StreamEnded(
-                info=self._record,
+                info=self.info,
                 end=end,
-                charges=[*self._followed, self._last],
+                charges=[*self.followed, self.last],
                 target=attempt.target.name,
                 answered_model=attempt.parser.model or attempt.target.model,
                 attempts=attempt.number,
-                started_at=self._record.created_at,
-                ended_at=self._accounting.wall(),
-                duration_s=self._clock() - self._started_at,
+                started_at=self.info.created_at,
+                ended_at=self.wall(),
+                duration_s=now - self.started_at,
                 first_event_s=first_event_s,
                 longest_gap_s=deadlines.longest_gap_s if deadlines else None,
-                readers=counts.readers,
-                resumes=counts.resumes,
+                readers=self.readers.readers,
+                resumes=self.readers.resumes,
                 events=logged + len(events),
                 reply=attempt.reply(),
                 content=content if recorded else b"",
-                traced_content=content if self._trace_content else b"",
+                traced_content=content if self.traces_content else b"",
             )
         )
         if attempt.target.replays and end.usage is not None:
@@ -124,9 +308,11 @@ class RunSettlement:
 
         The only place that decides it, except for streams with a lost producer.
         """
-        ceiling = self._ceiling
+        ceiling = self.ceiling
         if end.status == "completed":
             if end.finish_reason != "length" or ceiling is None:
+                return None
+            if ceiling.explicit and not ceiling.lowered:
                 return None
             counts = end.usage
             used = None if counts is None or counts.estimated else counts.output_tokens
@@ -148,6 +334,7 @@ class RunSettlement:
         end: StreamEnd,
         events: Sequence[Event],
         *,
+        now: float,
         began: bool = False,
         stopped: bool = False,
         followed: bool = False,
@@ -165,12 +352,12 @@ class RunSettlement:
         # A client may leave before the head, while the model thinks; a provider without a head by
         # its deadline has most likely generated nothing.
         if deadlines is not None and (deadlines.taken or stopped) and not ended_itself:
-            silence = deadlines.silence(self._clock())
-        return self._accounting.charge(
+            silence = deadlines.silence(now)
+        return self.settlements.charge(
             attempt.target.name,
             reported,
-            request=self._record.reserve,
-            written=[*self._produced(), *events],
+            request=self.info.reserve,
+            written=[*self.produced(), *events],
             complete=completed and not early,
             silence=silence,
             followed=followed,
@@ -184,7 +371,31 @@ def _with_cost(event: Usage, counts: TokenCounts | None) -> Usage:
     return msgspec.structs.replace(event, cost=counts.cost, cost_from=counts.cost_from)
 
 
-def _ceiling_of_budget(request: ChatRequest) -> OutputCeiling | None:
-    """Return the output ceiling from usage limits, unless the request asks for less."""
-    ceiling = request.ceiling if isinstance(request, TranslatedRequest) else None
-    return ceiling if ceiling is not None and (ceiling.lowered or not ceiling.explicit) else None
+def _with_end(spent: Settlement, ended: StreamEnded) -> Settlement:
+    """Return a producer's settlement with another end in its row."""
+    if not spent.row:
+        return spent
+    row = pack_row(with_end(unpack_row(spent.row), ended))
+    return msgspec.structs.replace(spent, row=row)
+
+
+def _charge_reservation(reserved: Reservation, request: ReservationRequest | None) -> Charge:
+    """Return the charge for a whole reservation; without a cost if the price is unknown."""
+    input_tokens = min(reserved.tokens, request.input_tokens if request is not None else 0)
+    counts = TokenCounts(
+        input_tokens=input_tokens,
+        output_tokens=reserved.tokens - input_tokens,
+        total_tokens=reserved.tokens,
+        estimated=True,
+    )
+    if request is None or request.unpriced:
+        return Charge(counts, None)
+    return Charge(
+        msgspec.structs.replace(counts, cost=to_usd(reserved.nano_usd)), reserved.nano_usd
+    )
+
+
+def _weight(charge: Charge) -> tuple[int, int]:
+    counts = charge.counts
+    tokens = 0 if counts is None else (counts.input_tokens or 0) + (counts.output_tokens or 0)
+    return charge.nano_usd or 0, tokens

@@ -17,11 +17,12 @@ from ..errors import RelayError, RequestError, ServiceError, UpstreamError
 from ..requests import ChatRequest
 from ..telemetry.observer import AttemptStarted, CallEnded
 from ..upstreams.http import FAILURES, MAX_PROVIDER_MESSAGE, explain, fetch, was_sent
+from ..upstreams.routes import Route
 from ..upstreams.targets import Target
 from ..upstreams.transport import HttpCall
+from .deadlines import Limits
 from .failover import Failover
 from .metered_call import CallAttempt, CallContext, MeteredCall, count_request
-from .retry import Breaker
 
 COUNT_S: Final = 10.0
 """The timeout of an upstream's token count in seconds; then the count is estimated."""
@@ -68,51 +69,55 @@ class Embedded(NamedTuple):
 
 
 async def count_tokens(context: CallContext, chat: ChatRequest) -> Counted:
-    """Count the tokens of a request, at the target that would be tried first.
+    """Count the tokens of a request, at the first target that can.
 
-    The count is estimated if that target cannot count, or fails.
+    The count is estimated if the first target has no such call, or if none succeeds.
 
     Raises:
         RequestError: `model_not_found`, `forbidden`, and errors that the upstream found in the
             request.
         LimitReached: there are too many requests.
     """
-    target = _first_target(context, chat.model)
+    route = context.parts.upstreams.resolve_for(context.principal, chat.model)
     async with count_request(context):
-        tokens = await _count(context, target, chat)
+        tokens = await _count(context, route, chat)
     if tokens is None:
         return Counted(estimate_tokens(chat), estimated=True)
     return Counted(tokens, estimated=False)
 
 
-async def _count(context: CallContext, target: Target, chat: ChatRequest) -> int | None:
-    """Return the upstream's own count, if it has one."""
-    upstream = target.upstream
-    count, now = COUNTS.get(upstream.dialect), asyncio.get_running_loop().time()
-    if count is None or context.parts.upstreams.breakers.rests_for(target.name, now):
-        return None
-    try:
-        async with _attempt(context, target, "token_count", timeout_s=COUNT_S) as attempt:
-            call = await target.build_count(chat, count)
-            body = await _fetch(context, target, call, attempt, max_bytes=COUNT_BYTES)
-        return count.read(body)
-    except RelayError as error:
-        if error.code in ("upstream_invalid_request", "context_length_exceeded"):
-            raise
-        log.info("tokens estimated", upstream=upstream.name, code=error.code)
-        return None
+async def _count(context: CallContext, route: Route, chat: ChatRequest) -> int | None:
+    """Return an upstream's own count; None if there is none.
 
+    Breakers do not learn of failures: servers without this call answer with any error.
+    """
+    limits = msgspec.structs.replace(context.parts.limits, total_timeout_s=COUNT_S)
+    failover = _failover(context, route, limits=limits)
+    clock = asyncio.get_running_loop().time
 
-def _first_target(context: CallContext, model: str | None) -> Target:
-    """Return the first target of a model now; of equal ones, the first listed."""
-    breakers, now = context.parts.upstreams.breakers, asyncio.get_running_loop().time()
+    async def attempt(silence_s: float) -> int | None:
+        target = failover.target
+        upstream, count = target.upstream, COUNTS.get(target.upstream.dialect)
+        rests_s = context.parts.upstreams.breakers.rests_for(target.name, clock())
+        if count is None or rests_s:  # all targets rest
+            return None
+        timeout_s = min(COUNT_S, failover.left_s)
+        try:
+            async with _attempt(
+                context, target, "token_count", number=failover.number, timeout_s=timeout_s
+            ) as call_attempt:
+                call = await target.build_count(chat, count)
+                body = await _fetch(context, target, call, call_attempt, max_bytes=COUNT_BYTES)
+            return count.read(body)
+        except RelayError as error:
+            if error.code in ("upstream_invalid_request", "context_length_exceeded"):
+                raise
+            following = failover.next(error, client_retries=True)
+            then = "estimated" if following is None else f"counted by {failover.target.name!r}"
+            log.info("tokens not counted", upstream=upstream.name, code=error.code, then=then)
+            return None
 
-    def key(target: Target) -> tuple[bool, int]:
-        breaker: Breaker = breakers.named(target.name)
-        rests = breakers.rests_for(target.name, now) > 0
-        return rests or not breaker.passes(now), target.policy.order
-
-    return min(context.parts.upstreams.resolve_for(context.principal, model).targets, key=key)
+    return await failover.run(attempt)
 
 
 async def embed(context: CallContext, request: Request, take: Callable[[int], None]) -> Embedded:
@@ -124,49 +129,56 @@ async def embed(context: CallContext, request: Request, take: Callable[[int], No
         LimitReached: a usage limit would be exceeded.
         RelayError: no target succeeded.
     """
-    upstreams, clock = context.parts.upstreams, asyncio.get_running_loop().time
+    upstreams = context.parts.upstreams
     route = upstreams.resolve_for(context.principal, request.model)
     tokens = estimate(request.inputs)
     async with MeteredCall(context, route, model=request.model, input_tokens=tokens) as metered:
-        now, name = clock(), secrets.token_urlsafe(16)
-        upstreams.check_awake(route, now=now)
-        failover = Failover(upstreams, route, name=name, limits=context.parts.limits, now=now)
-        step = failover.first()
-        while True:
-            await asyncio.sleep(step.wait_s)
-            target, now = failover.target, clock()
-            timeout_s = max(0.0, min(failover.begin(now), failover.deadline - now))
+        upstreams.check_awake(route, now=asyncio.get_running_loop().time())
+        failover = _failover(context, route, limits=context.parts.limits)
+
+        async def attempt(silence_s: float) -> Embedded | None:
+            target, number = failover.target, failover.number
+            timeout_s = min(silence_s, failover.left_s)
             try:
                 async with _attempt(
-                    context, target, "embeddings", number=step.attempt, timeout_s=timeout_s
-                ) as attempt:
-                    metered.attempts.append(attempt)
-                    found = await _embed(context, target, request, take, attempt)
+                    context, target, "embeddings", number=number, timeout_s=timeout_s
+                ) as call_attempt:
+                    metered.attempts.append(call_attempt)
+                    found = await _embed(context, target, request, take, call_attempt)
             except ServiceError:  # the relay's own
                 raise
             except RelayError as error:
-                now = clock()
-                failover.failed(error, now)
+                failover.failed(error)
                 # Without a cause it is an HTTP status of the upstream, which the client can handle.
                 client_retries = error.__cause__ is None and error.code != "upstream_truncated"
-                following = failover.next(error, now, client_retries=client_retries)
+                following = failover.next(error, client_retries=client_retries)
                 log.warning(
                     "call failed",
                     upstream=target.name,
-                    attempt=step.attempt,
+                    attempt=number,
                     code=error.code,
                     provider_message=error.provider_message or None,
                 )
                 if following is None:
                     raise failover.verdict(error) from None
-                step = following
-            else:
-                now = clock()
-                failover.answered(now)
-                failover.completed(now)
-                return found
-            finally:
-                failover.end()
+                return None
+            failover.answered()
+            failover.completed()
+            return found
+
+        found = await failover.run(attempt)
+        assert found is not None  # noqa: S101  (a failure without a next attempt raises)
+        return found
+
+
+def _failover(context: CallContext, route: Route, *, limits: Limits) -> Failover:
+    return Failover(
+        context.parts.upstreams,
+        route,
+        name=secrets.token_urlsafe(16),
+        limits=limits,
+        clock=asyncio.get_running_loop().time,
+    )
 
 
 async def _embed(
@@ -181,12 +193,12 @@ async def _embed(
     api = _format_for(request, target)
     fitted, ignored = _fit(request, target, api)
     field = getattr(upstream.quirks, "dimensions_field", "dimensions")
-    gate = asyncio.Semaphore(AT_ONCE)
+    slots = asyncio.Semaphore(AT_ONCE)
 
-    async def ask(start: int) -> Parsed:
+    async def fetch_part(start: int) -> Parsed:
         part = inputs[start : start + api.most]
         body = api.render(fitted, part, model=target.model, dimensions_field=field)
-        async with gate:
+        async with slots:
             call = await target.build_json(api.path, body)
             attempt.sent(start, estimate(part))
             answer = await _fetch(
@@ -201,7 +213,7 @@ async def _embed(
             raise _unreadable(target, f"{len(parsed.vectors)} vectors for {len(part)} texts")
         return parsed
 
-    found = join(await _gather(map(ask, range(0, len(inputs), api.most))))
+    found = join(await _gather(map(fetch_part, range(0, len(inputs), api.most))))
     vectors = []
     convert = as_base64 if request.base64 else as_numbers
     for number, vector in enumerate(found.vectors):

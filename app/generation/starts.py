@@ -92,7 +92,7 @@ class Starts:
             choice = await self._choose(principal, request)
             route = choice.route
             self._upstreams.check_awake(route, now=asyncio.get_running_loop().time())
-            reserve = self._parts.accounting.request(principal, route, request)
+            reserve = self._parts.reservations.request(principal, route, request)
             self._admission.enter(address)
         except RelayError:
             earlier = None if key is None else await self.claimed(owner, key)
@@ -101,7 +101,7 @@ class Starts:
             check_digest(earlier, key, digest)
             return earlier
         names = [make(stream) for make in options.names_of]
-        record = self._parts.accounting.record(
+        info = self._parts.reservations.stream_info(
             principal,
             stream,
             owner=owner,
@@ -119,7 +119,7 @@ class Starts:
         )
         claim = None
         try:
-            create = self._log.create(record) if key is None else claim_key(self._log, record)
+            create = self._log.create(info) if key is None else claim_key(self._log, info)
             claim = await create
         finally:
             if claim is None or claim.stream != stream:
@@ -127,12 +127,12 @@ class Starts:
         if claim.stream != stream:
             return claim
         if claim.grant is not None and claim.grant.output_tokens != reserve.output_tokens:
-            given = msgspec.structs.replace(reserve, output_tokens=claim.grant.output_tokens)
-            record = msgspec.structs.replace(record, reserve=given)
-        clamped = self._parts.accounting.clamp(request, reserve, claim.grant)
-        opened = await self._runs.begin(record, clamped, options, route=route)
+            reserve = msgspec.structs.replace(reserve, output_tokens=claim.grant.output_tokens)
+            info = msgspec.structs.replace(info, reserve=reserve)
+        clamped = self._parts.reservations.clamp(request, reserve, claim.grant)
+        opened = await self._runs.begin(info, clamped, options, route=route)
         if choice.records and self._cassette_recorder is not None:
-            self._cassette_recorder.record(self._log, record, choice, request)
+            self._cassette_recorder.record(self._log, info, choice, request)
         return opened._replace(grant=claim.grant, cassette=choice.cassette)
 
     def outcome_elsewhere(self, stream: str) -> "asyncio.Future[RelayError | None]":

@@ -57,25 +57,25 @@ def count_usage(
     length, unless more is visible.
     """
     reported = _NONE if reported is None else _possible(reported)
-    given, made = reported.input_tokens, reported.output_tokens
-    if not given and request is not None:
-        given = request.input_tokens
-    if not (made and complete):
+    input_tokens, output_tokens = reported.input_tokens, reported.output_tokens
+    if not input_tokens and request is not None:
+        input_tokens = request.input_tokens
+    if not (output_tokens and complete):
         written = shown = answer if isinstance(answer, int) else estimate_answer(answer)
         if hidden and request is not None:
             reserved = request.output_tokens * request.choices
             written = max(shown, min(shown + hidden, reserved))
-        if made is None or made * STALE < written:
-            made = written
-    if (given, made) == (reported.input_tokens, reported.output_tokens):
+        if output_tokens is None or output_tokens * STALE < written:
+            output_tokens = written
+    if (input_tokens, output_tokens) == (reported.input_tokens, reported.output_tokens):
         return reported
     if not complete:  # the provider's cost is for a part
         reported = msgspec.structs.replace(reported, cost=None, cost_from=None)
     return msgspec.structs.replace(
         reported,
-        input_tokens=given,
-        output_tokens=made,
-        total_tokens=(given or 0) + (made or 0),
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        total_tokens=(input_tokens or 0) + (output_tokens or 0),
         estimated=True,
     )
 
@@ -108,26 +108,31 @@ def bound_usage(
     and about the sent limit, which excludes reasoning, as at Qwen's hosts. Provider-executed tools
     cause further calls of the model.
     """
-    given, made, choices = reported.input_tokens or 0, reported.output_tokens or 0, request.choices
-    if not (0 <= given <= MOST and 0 <= made <= MOST):
+    input_tokens, output_tokens = reported.input_tokens or 0, reported.output_tokens or 0
+    choices = request.choices
+    if not (0 <= input_tokens <= MOST and 0 <= output_tokens <= MOST):
         return reported
-    width, beside = WIDTH, min(context or WIDEST, UNKNOWN_CONTEXT)
+    width, extra = WIDTH, min(context or WIDEST, UNKNOWN_CONTEXT)
     if request.unsized:
-        width, beside = MEDIA_WIDTH, context or WIDEST
-    most_given = (width * request.input_tokens + beside) * choices
-    most_made = max(context or UNKNOWN_CONTEXT, request.output_tokens) * choices
+        width, extra = MEDIA_WIDTH, context or WIDEST
+    max_input = (width * request.input_tokens + extra) * choices
+    max_output = max(context or UNKNOWN_CONTEXT, request.output_tokens) * choices
     if request.limited:
         limit = 2 * request.output_tokens * choices + SLACK
-        most_made = min(most_made, limit + (reported.reasoning_tokens or 0))
-    if given <= most_given and made <= most_made:
+        max_output = min(max_output, limit + (reported.reasoning_tokens or 0))
+    if input_tokens <= max_input and output_tokens <= max_output:
         return reported
     turns = 1 + sum(isinstance(event, ProviderTool | Source) for event in written)
-    given = min(given, most_given * turns)
-    made = min(made, most_made * turns + WIDTH * estimate_output(written))
-    if (given, made) == (reported.input_tokens or 0, reported.output_tokens or 0):
+    input_tokens = min(input_tokens, max_input * turns)
+    output_tokens = min(output_tokens, max_output * turns + WIDTH * estimate_output(written))
+    if (input_tokens, output_tokens) == (reported.input_tokens or 0, reported.output_tokens or 0):
         return reported
     return msgspec.structs.replace(
-        reported, input_tokens=given, output_tokens=made, total_tokens=given + made, estimated=True
+        reported,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        total_tokens=input_tokens + output_tokens,
+        estimated=True,
     )
 
 
@@ -146,13 +151,13 @@ def estimate_answer(events: Sequence[Event]) -> int:
 
 def _possible(reported: TokenCounts) -> TokenCounts:
     """Return counts without implausible ones."""
-    for said in msgspec.structs.astuple(reported):
-        if said.__class__ is int and said > MOST:
+    for value in msgspec.structs.astuple(reported):
+        if value.__class__ is int and value > MOST:
             break
     else:
         return reported
-    wrong = [name for name in _COUNTED if (getattr(reported, name) or 0) > MOST]
-    return msgspec.structs.replace(reported, **dict.fromkeys(wrong))
+    implausible = [name for name in _COUNTED if (getattr(reported, name) or 0) > MOST]
+    return msgspec.structs.replace(reported, **dict.fromkeys(implausible))
 
 
 _NONE = TokenCounts()

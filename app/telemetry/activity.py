@@ -32,6 +32,16 @@ class Load(msgspec.Struct, frozen=True):
     """The configured targets."""
 
 
+class ReaderCounts(msgspec.Struct):
+    """The numbers of readers of a stream in the process that produces it, kept current."""
+
+    readers: int = 0
+    resumes: int = 0
+    """Readers that came with a cursor."""
+    now: int = 0
+    """Current readers."""
+
+
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """The progress of one running stream."""
 

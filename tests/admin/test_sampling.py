@@ -9,8 +9,8 @@ from app.admin.sampling import WEIGHED, Sampler
 from app.admin.snapshot import LiveStream
 from app.eventlog.stream_info import StreamInfo
 from app.events import Event, TextDelta, TokenCounts
-from app.generation.accounting import Accounting
-from app.ledger.config import LedgerConfig, PriceConfig
+from app.generation.settlement import Settlements
+from app.ledger.config import PriceConfig
 from app.ledger.prices import PriceBook
 from app.telemetry.activity import Progress
 
@@ -63,7 +63,7 @@ def look(sampler: Sampler, *streams: Stream) -> tuple[list[LiveStream], int]:
 
 @pytest.fixture
 def sampler() -> Sampler:
-    return Sampler(Accounting(LedgerConfig(), PriceBook((PRICE,), None, free=())))
+    return Sampler(Settlements(PriceBook((PRICE,), None, free=())))
 
 
 def test_each_event_is_weighed_once(sampler):
@@ -118,8 +118,8 @@ def test_count_of_the_provider_goes_before_the_estimate(sampler):
 
 def test_rate_is_that_between_looks_at_least_a_second_apart():
     now = 100.0
-    accounting = Accounting(LedgerConfig(), PriceBook((PRICE,), None, free=()))
-    sampler = Sampler(accounting, clock=lambda: now)
+    settlements = Settlements(PriceBook((PRICE,), None, free=()))
+    sampler = Sampler(settlements, clock=lambda: now)
     stream = Stream()
     rates = []
     for later, count in ((0, 20), (0.5, 30), (0.6, 40), (1.9, 60), (0.1, 60)):

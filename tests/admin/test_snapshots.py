@@ -30,11 +30,12 @@ from app.eventlog.stream_ended import StreamEnded
 from app.eventlog.stream_info import StreamInfo
 from app.events import ErrorInfo, Status, StreamEnd
 from app.generation.account_reader import MAX_ACCOUNTS, list_named
-from app.generation.principal_accounts import PrincipalAccounts
+from app.generation.reservation import Reservations
 from app.generation.retry import State
 from app.identity.principal import Principal
 from app.ledger.config import LimitsConfig
 from app.ledger.limits import UsageLimits
+from app.ledger.prices import PriceBook
 from app.telemetry.observer import AttemptFailed, Refused
 from tests.clock import StoppedClock
 
@@ -261,7 +262,7 @@ def test_accounts_with_limits_of_their_own_come_first():
         Principal(f"t{n % 300}", key=f"k{n}", key_limits=limited if n > 990 else UsageLimits())
         for n in range(1000)
     )
-    accounts = PrincipalAccounts(LimitsConfig(tenants={"big": limited}))
+    accounts = Reservations(LimitsConfig(tenants={"big": limited}), PriceBook(()))
     listed, more = list_named(accounts, keys)
 
     names = [account.name for account in listed]

@@ -31,9 +31,8 @@ from app.events import (
     ToolCallStart,
     Usage,
 )
-from app.generation.accounting import Accounting
+from app.generation.settlement import Settlements
 from app.ledger.accounts import Reservation
-from app.ledger.config import LedgerConfig
 from app.ledger.prices import PriceBook
 from app.telemetry.row import unpack_row
 from tests.dialects.streams import check
@@ -158,22 +157,22 @@ def test_finish_reason_of_another_choice_is_not_the_streams() -> None:
 
 def test_relay_counts_what_was_held_where_nothing_else_is_known():
     """As close_orphaned is told of it."""
-    accounting = Accounting(LedgerConfig(), PriceBook(()), keeps_rows=True)
+    settlements = Settlements(PriceBook(()), keeps_rows=True)
     end = StreamEnd("interrupted", "error")
     kept = info("st_1", asking())
     lost = orphan_of(kept, (), end, started_at=AT, ended_at=AT + 1)
     lost = lost._replace(reserved=Reservation(110, 2 * 110))
-    closing = accounting.close_orphaned(lost)
+    closing = settlements.close_orphaned(lost)
     spent = closing.settlement
     assert (10, 100, 220) == (spent.input_tokens, spent.output_tokens, spent.nano_usd)
     assert ("0.00000022", True) == (closing.ended.end.cost, closing.ended.end.usage.estimated)  # type: ignore[union-attr]
     row = unpack_row(spent.row)
     assert (220, "estimate", True) == (row.nano_usd, row.usage_from, row.lost)
 
-    free = accounting.close_orphaned(lost._replace(reserved=Reservation(110, 0)))
+    free = settlements.close_orphaned(lost._replace(reserved=Reservation(110, 0)))
     assert 0 == free.settlement.nano_usd
     unknown = info("st_1", asking(unpriced=True))
-    unpriced = accounting.close_orphaned(
+    unpriced = settlements.close_orphaned(
         lost._replace(ended=msgspec.structs.replace(lost.ended, info=unknown))
     )
     assert None is unpriced.settlement.nano_usd

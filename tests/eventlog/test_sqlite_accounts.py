@@ -21,9 +21,8 @@ from app.eventlog.sqlite.database import prepare
 from app.eventlog.sqlite.log import SqliteLog
 from app.eventlog.stream_ended import StreamEnded
 from app.events import StreamEnd, TextDelta, TokenCounts
-from app.generation.accounting import Accounting
+from app.generation.settlement import Settlements
 from app.ledger.accounts import Account, AccountState, LimitReached, Settlement
-from app.ledger.config import LedgerConfig
 from app.ledger.prices import PriceBook
 from app.telemetry.row import StreamRow, pack_row, unpack_row
 from tests.eventlog import files, spender
@@ -282,7 +281,7 @@ USED_UP = Settlement(10, 20, 30_000, row=pack_row(ROW))
 
 
 def close_for_real(lost: OrphanedStream) -> Closing:
-    return Accounting(LedgerConfig(), PriceBook(()), keeps_rows=True).close_orphaned(lost)
+    return Settlements(PriceBook(()), keeps_rows=True).close_orphaned(lost)
 
 
 async def refused_end(event_log: SqliteLog) -> None:

@@ -4,10 +4,9 @@ import pytest
 
 from app.eventlog.stream_ended import Charge
 from app.events import TokenCounts
-from app.generation.accounting import Accounting
 from app.generation.deadlines import Silence
+from app.generation.settlement import Settlements
 from app.ledger.accounts import ReservationRequest
-from app.ledger.config import LedgerConfig
 from app.ledger.hidden_output import DEFAULT_RATE, MAX_RATE, MAX_TARGETS, HiddenRates
 from app.ledger.prices import PriceBook
 
@@ -88,14 +87,14 @@ def test_the_target_that_was_measured_last_is_kept():
 
 
 def test_measured_rates_outlive_reloaded_settings():
-    before = Accounting(LedgerConfig(), PriceBook(()))
+    before = Settlements(PriceBook(()))
     whole = TokenCounts(output_tokens=20_000, reasoning_tokens=20_000)
     request = ReservationRequest((), 0, input_tokens=1, output_tokens=10_000)
 
-    def cut(accounting: Accounting) -> Charge:
-        return accounting.charge("a", None, request=request, silence=SECOND)
+    def cut(settlements: Settlements) -> Charge:
+        return settlements.charge("a", None, request=request, silence=SECOND)
 
     first = cut(before)
     before.charge("a", whole, request=None, complete=True, silence=Silence(100, 100))
 
-    assert first != cut(before) == cut(before.with_config(LedgerConfig(), PriceBook(())))
+    assert first != cut(before) == cut(before.with_prices(PriceBook(())))

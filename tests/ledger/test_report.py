@@ -4,11 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.generation.principal_accounts import PrincipalAccounts
+from app.generation.reservation import Reservations
 from app.identity.principal import Principal
 from app.ledger.accounts import Account, AccountState, Period, day_of, month_of
 from app.ledger.accounts import month_starts_at as starts_at
 from app.ledger.config import LimitsConfig
+from app.ledger.prices import PriceBook
 from app.ledger.report import describe, report
 
 pytestmark = pytest.mark.pure
@@ -45,12 +46,12 @@ def test_what_was_yesterday_and_last_month_counts_no_more():
 
 
 def test_nobodys_account_has_the_name_of_anothers():
-    accounts = PrincipalAccounts(LimitsConfig())
+    accounts = Reservations(LimitsConfig(), PriceBook(()))
     odd = ["a", "a:b", "a%3Ab", "b", ":", "a/b", "relay", "é", "a b"]
     made: dict[str, str] = {}
     for tenant in (*odd, ""):
         for user in odd:
-            account = accounts.of(Principal(tenant, user))[-1]
+            account = accounts.accounts_of(Principal(tenant, user))[-1]
             assert account.name not in made
             made[account.name] = user
             assert {"kind": "user", "tenant": tenant, "user": user} == describe(account)

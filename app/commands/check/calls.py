@@ -10,10 +10,10 @@ from ...dialects.writing.token_estimate import estimate_tokens
 from ...errors import ServiceError
 from ...eventlog.stream_ended import Charge, ProviderReply
 from ...events import Event, StreamEnd
-from ...generation.accounting import FREE, Accounting
 from ...generation.admission import RetainedRequest
 from ...generation.attempt import Attempt, is_visible
 from ...generation.deadlines import Deadlines, Limits
+from ...generation.settlement import FREE, Settlements
 from ...ledger.accounts import ReservationRequest
 from ...requests import ChatRequest, UserMessage
 from ...upstreams.client import HttpClient
@@ -60,7 +60,7 @@ class _Recorder:
 
 
 async def ask(
-    target: Target, *, client: HttpClient, limits: Limits, accounting: Accounting
+    target: Target, *, client: HttpClient, limits: Limits, settlements: Settlements
 ) -> Outcome:
     """Call a target once, as a relay would, without a retry."""
     clock = asyncio.get_running_loop().time
@@ -84,7 +84,7 @@ async def ask(
     refused = attempt.parser.refused and recorder.first_at is None
     charge = FREE
     if usage is not None or (attempt.billable and not refused):
-        charge = accounting.charge(
+        charge = settlements.charge(
             target.name,
             usage,
             request=ReservationRequest(

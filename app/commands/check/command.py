@@ -14,8 +14,9 @@ from ...composition import build_price_book
 from ...demo import DemoTransport
 from ...dialects.writing.token_estimate import estimate_tokens
 from ...errors import RequestError
-from ...generation.accounting import Accounting
 from ...generation.deadlines import Limits
+from ...generation.reservation import Reservations
+from ...generation.settlement import Settlements
 from ...identity.principal import ANYONE
 from ...ledger.money import to_nano, to_usd
 from ...ledger.prices import PriceBook
@@ -143,7 +144,8 @@ class Check:
     """One run of the check."""
 
     def __init__(self, settings: Settings, book: PriceBook, *, timeout_s: float) -> None:
-        self._accounting = Accounting(settings.ledger, book)
+        self._reservations = Reservations(settings.ledger.limits, book)
+        self._settlements = Settlements(book)
         self._book = book
         self._limits = Limits(
             connect_timeout_s=min(settings.connect_timeout_s, timeout_s),
@@ -188,7 +190,7 @@ class Check:
         limits = replace(limits, first_event_timeout_s=least)
         async with self._gate:
             outcome = await ask(
-                target, client=self._client, limits=limits, accounting=self._accounting
+                target, client=self._client, limits=limits, settlements=self._settlements
             )
         completed = outcome.end.status == "completed"
         problems = find_defects(outcome) if completed else [explain(target, outcome)]
@@ -205,7 +207,7 @@ class Check:
             return
         advice = f'write a [[price]] with target = "{target.name}" (docs/prices.md)'
         try:
-            self._accounting.request(ANYONE, Route(target.name, (target,)), ANSWER)
+            self._reservations.request(ANYONE, Route(target.name, (target,)), ANSWER)
         except RequestError as error:
             yield Problem("failure", error.message, advice, error.code)
             return
