@@ -150,13 +150,6 @@ def test_converse_takes_no_more_effort_than_the_model_thinks(
     assert changes == ([] if effort == sent else told)
 
 
-def test_what_is_no_object_lets_nobody_think() -> None:
-    for fields in (5, {}, {"thinking": 5}):
-        options: dict[str, Any] = {"additionalModelRequestFields": fields}
-        request = parse({"temperature": 0, "provider_options": options})
-        assert converse.render_request(request, model=OLD).changes == []
-
-
 def test_claude_5_thinks_unasked() -> None:
     request = parse({"reasoning_effort": "max"})
     assert converse.render_request(request, model=NEW).body["outputConfig"] == {"effort": "max"}

@@ -56,7 +56,6 @@ PARTS = assistant(
     part("refusal", refusal="b"),
     said(""),
 )
-SAID = [TEXT, said("b")]
 THINKING = {"type": "thinking", "thinking": "r"}
 
 
@@ -91,15 +90,3 @@ THINKING = {"type": "thinking", "thinking": "r"}
 )
 def test_reasoning_goes_back_as_the_model_takes_it(way: str, sent: list[Any]) -> None:
     assert messages(THOUGHT, PLANNED, PARTS, send_reasoning=way) == sent
-
-
-def test_a_refusal_was_said() -> None:
-    assert messages(
-        assistant(refusal="no"),
-        {"role": "assistant", "content": [], "refusal": "no"},
-        {"role": "assistant", "content": ""},
-    ) == [
-        {"role": "assistant", "content": "no"},
-        {"role": "assistant", "content": "no"},
-        assistant(),
-    ]
