@@ -86,8 +86,6 @@ def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         ("openai_chat", "annotations", "30 sources"),
         ("openai_chat", "log probabilities without a text", "4096 bytes"),
         ("openai_chat", "verdicts", "4096 bytes"),
-        ("openai_responses", "items of no type", "4096 bytes"),
-        ("openai_responses", "annotations of texts that are none", "4096 bytes"),
         ("openai_responses", "pieces of code", "4096 bytes"),
         ("anthropic", "blocks that never end", "4096 bytes"),
         ("anthropic", "citations without a text", "4096 bytes"),
