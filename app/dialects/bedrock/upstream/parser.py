@@ -103,17 +103,13 @@ def parse_usage(usage: dict[str, Any]) -> TokenCounts:
     fresh = count(usage.get("inputTokens"))
     cached = count(usage.get("cacheReadInputTokens"))
     written = count(usage.get("cacheWriteInputTokens"))
+    rows = mappings(usage.get("cacheDetails"))[:CACHES]
+    one_hour = [count(row.get("inputTokens")) or 0 for row in rows if row.get("ttl") == "1h"]
     return TokenCounts(
         input_tokens=None if fresh is None else fresh + (cached or 0) + (written or 0),
         output_tokens=count(usage.get("outputTokens")),
         total_tokens=count(usage.get("totalTokens")),
         cached_input_tokens=cached,
         cache_write_tokens=written,
-        cache_write_1h_tokens=_one_hour_tokens(usage.get("cacheDetails")),
+        cache_write_1h_tokens=sum(one_hour) or None,
     )
-
-
-def _one_hour_tokens(details: object) -> int | None:
-    """Return the number of tokens written to the cache for an hour."""
-    rows = [row for row in mappings(details)[:CACHES] if row.get("ttl") == "1h"]
-    return sum(count(row.get("inputTokens")) or 0 for row in rows) or None

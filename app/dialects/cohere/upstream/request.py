@@ -27,7 +27,7 @@ from ...writing.conversation import (
     restrict_tools,
     unsupported,
 )
-from ...writing.exchange import Exchange, ExchangeForm, arrange
+from ...writing.exchange import ExchangeForm, arrange
 from ...writing.extras import render_at
 
 FORMAT: Final = "Cohere's API"
@@ -51,6 +51,7 @@ render_extra: Final = render_at(
     }
 )
 
+_FORM: Final = ExchangeForm(files=False, images=False)
 _NO_PARAMETERS: Final = {"type": "object", "properties": {}}
 BUDGETS: Final = {"minimal": 512, "low": 1024, "medium": 4096}
 """Thinking tokens by effort. Cohere has no limit by default, nor do higher efforts."""
@@ -79,7 +80,7 @@ def render_request(
     request = restrict_tools(request)
     reasoning = (quirks or Quirks()).send_reasoning
     tools = request.tools or []
-    messages, changes = _arrange(request)
+    messages, changes = arrange(request.messages, _FORM)
     body: dict[str, Any] = {
         "messages": [
             _render_message(message, path=f"messages[{index}]", reasoning=reasoning)
@@ -102,10 +103,6 @@ def render_request(
     body = {key: value for key, value in body.items() if value is not None}
     body |= {**(request.provider_options or {}), "model": model, "stream": True}
     return RenderedRequest(body, changes)
-
-
-def _arrange(request: ChatRequest) -> Exchange:
-    return arrange(request.messages, ExchangeForm(files=False, images=False))
 
 
 def _render_message(message: Message, *, path: str, reasoning: str) -> dict[str, Any]:

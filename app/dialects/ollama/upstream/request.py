@@ -27,7 +27,7 @@ from ...writing.conversation import (
     restrict_tools,
     unsupported,
 )
-from ...writing.exchange import Exchange, ExchangeForm, arrange
+from ...writing.exchange import ExchangeForm, arrange
 from ...writing.extras import render_at
 
 FORMAT: Final = "Ollama's API"
@@ -42,6 +42,7 @@ IGNORED: Final = OPENAI_ONLY | {
 }
 """The request fields without a counterpart; `n` above 1 is rejected."""
 
+_FORM: Final = ExchangeForm(files=False, links=False)
 _OPTIONS: Final = (
     "min_p",
     "mirostat",
@@ -81,7 +82,7 @@ def render_request(
     """
     refuse_choices(request, format=FORMAT)
     request = restrict_tools(request)
-    messages, changes = _arrange(request)
+    messages, changes = arrange(request.messages, _FORM)
     names: dict[str, str] = {}
     body: dict[str, Any] = {
         "messages": [
@@ -90,7 +91,7 @@ def render_request(
         ],
         "tools": _render_tools(request),
         "format": _render_format(request),
-        "think": _render_think(request.reasoning_effort),
+        "think": _THINK.get(request.reasoning_effort or "", request.reasoning_effort),
         "logprobs": request.logprobs,
         "top_logprobs": request.top_logprobs,
         "truncate": None if request.truncation is None else request.truncation == "auto",
@@ -101,10 +102,6 @@ def render_request(
     if isinstance(options.get("options"), dict):
         options["options"] = {**body.get("options", {}), **options["options"]}
     return RenderedRequest({**body, **options, "model": model, "stream": True}, changes)
-
-
-def _arrange(request: ChatRequest) -> Exchange:
-    return arrange(request.messages, ExchangeForm(files=False, links=False))
 
 
 def _render_message(message: Message, *, path: str, names: dict[str, str]) -> dict[str, Any]:
@@ -178,10 +175,6 @@ def _render_format(request: ChatRequest) -> Any:
             return "json" if wanted.schema is None else wanted.schema
         case _:
             return None
-
-
-def _render_think(effort: str | None) -> bool | str | None:
-    return None if effort is None else _THINK.get(effort, effort)
 
 
 def _render_options(request: ChatRequest) -> dict[str, Any]:
