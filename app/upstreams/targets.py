@@ -74,7 +74,13 @@ class Target(msgspec.Struct, frozen=True, dict=True):
             RequestError: `model_not_found`, the model's name does not fit into a path.
             UpstreamError: `upstream_auth`, there are no credentials.
         """
-        call = await self._build_post(self.dialect.path, request.body)
+        url = f"{self.upstream.base_url}/{self.dialect.path}"
+        call = await build(
+            self.upstream,
+            "POST",
+            url.replace(MODEL, _as_segment(self.model)),
+            content=msgspec.json.encode(request.body),
+        )
         if request.headers:
             _add_headers(call, request.headers)
         return call._replace(connect_timeout_s=connect_timeout_s)
@@ -115,13 +121,10 @@ class Target(msgspec.Struct, frozen=True, dict=True):
             RequestError: `model_not_found`, the model's name does not fit into a path.
             UpstreamError: `upstream_auth`, there are no credentials.
         """
-        call = await self._build_post(path, body)
+        url = f"{self.upstream.base_url}/{path}".replace(MODEL, _as_segment(self.model))
+        call = await build(self.upstream, "POST", url, content=msgspec.json.encode(body))
         call.headers["accept"] = "application/json"
         return call
-
-    async def _build_post(self, path: str, body: Mapping[str, Any]) -> HttpCall:
-        url = f"{self.upstream.base_url}/{path}".replace(MODEL, _as_segment(self.model))
-        return await build(self.upstream, "POST", url, content=msgspec.json.encode(body))
 
 
 def _add_headers(call: HttpCall, headers: Mapping[str, str]) -> None:
