@@ -227,7 +227,7 @@ def started(
         try:
             _wait(process, port, folder / "log", relay.name)
             headers = tuple(_filled(header, words) for header in relay.headers)
-            yield Target(port, process.pid, relay.path, relay.model, headers)
+            yield Target(port, process.pid, relay.path, model=relay.model, headers=headers)
         finally:
             _stop(process)
 

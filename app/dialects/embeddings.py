@@ -249,13 +249,9 @@ class _Values(msgspec.Struct):
     values: Raw
 
 
-class _GeminiUsage(msgspec.Struct, rename="camel"):
-    prompt_token_count: Any = None
-
-
 class _GeminiAnswer(msgspec.Struct, rename="camel"):
     embeddings: list[_Values]
-    usage_metadata: _GeminiUsage | None = None
+    usage_metadata: Any = None
 
 
 _gemini = msgspec.json.Decoder(_GeminiAnswer)
@@ -278,8 +274,8 @@ def _render_gemini(
 
 def _parse_gemini(body: bytes) -> Parsed:
     answer = _gemini.decode(body)
-    usage = answer.usage_metadata or _GeminiUsage()
-    return Parsed([row.values for row in answer.embeddings], count(usage.prompt_token_count))
+    usage = mapping(answer.usage_metadata)
+    return Parsed([row.values for row in answer.embeddings], count(usage.get("promptTokenCount")))
 
 
 _GEMINI: Final = Format(
@@ -291,13 +287,9 @@ _GEMINI: Final = Format(
 )
 
 
-class _Statistics(msgspec.Struct):
-    token_count: Any = None
-
-
 class _Embeddings(msgspec.Struct):
     values: Raw
-    statistics: _Statistics | None = None
+    statistics: Any = None
 
 
 class _Prediction(msgspec.Struct):
@@ -323,7 +315,7 @@ def _render_vertex(
 
 def _parse_vertex(body: bytes) -> Parsed:
     rows = [one.embeddings for one in _vertex.decode(body).predictions]
-    tokens = [count((row.statistics or _Statistics()).token_count) for row in rows]
+    tokens = [count(mapping(row.statistics).get("token_count")) for row in rows]
     return Parsed([row.values for row in rows], _sum(tokens))
 
 
@@ -343,17 +335,9 @@ class _CohereVectors(msgspec.Struct):
     float: list[Raw]
 
 
-class _Billed(msgspec.Struct):
-    input_tokens: Any = None
-
-
-class _CohereMeta(msgspec.Struct):
-    billed_units: _Billed | None = None
-
-
 class _CohereAnswer(msgspec.Struct):
     embeddings: _CohereVectors
-    meta: _CohereMeta | None = None
+    meta: Any = None
 
 
 _cohere = msgspec.json.Decoder(_CohereAnswer)
@@ -378,8 +362,8 @@ def _render_bedrock_cohere(request: Request, inputs: Sequence[str], **_: object)
 
 def _parse_cohere(body: bytes) -> Parsed:
     answer = _cohere.decode(body)
-    billed = (answer.meta and answer.meta.billed_units) or _Billed()
-    return Parsed(answer.embeddings.float, count(billed.input_tokens))
+    billed = mapping(mapping(answer.meta).get("billed_units"))
+    return Parsed(answer.embeddings.float, count(billed.get("input_tokens")))
 
 
 _COHERE_FIELDS: Final = frozenset(("input_type", "truncate"))

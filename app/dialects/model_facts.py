@@ -7,7 +7,7 @@ Anthropic's for Anthropic's clients.
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -30,13 +30,8 @@ _OUTPUT: Final = ("max_completion_tokens", "outputTokenLimit", "max_output_token
 _CREATED: Final = ("created", "created_at", "modified_at")
 _NAMES: Final = ("display_name", "displayName", "name")
 
-_MISTRALS: Final = {"function_calling": "tools", "reasoning": "reasoning"}
-_ANTHROPICS: Final = {"structured_outputs": "structured_outputs", "thinking": "reasoning"}
 
-T = TypeVar("T")
-
-
-class About(msgspec.Struct, frozen=True):
+class ModelFacts(msgspec.Struct, frozen=True):
     """Facts about one model; None if unknown."""
 
     created: int | None = None
@@ -58,7 +53,7 @@ class About(msgspec.Struct, frozen=True):
     """Nano-USD for a million tokens of input and of output, from the relay's price list."""
 
 
-NOTHING: Final = About()
+NOTHING: Final = ModelFacts()
 
 
 class _ModelList(msgspec.Struct):
@@ -69,7 +64,7 @@ class _ModelList(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_ModelList)
 
 
-def parse_list(body: bytes) -> dict[str, About]:
+def parse_list(body: bytes) -> dict[str, ModelFacts]:
     """Parse a list of models, in OpenAI's form or Google's, sorted by name.
 
     Raises:
@@ -83,18 +78,18 @@ def parse_list(body: bytes) -> dict[str, About]:
     return dict(sorted(models.items()))
 
 
-def _parse(row: dict[str, Any]) -> About:
-    capabilities, shape = mapping(row.get("capabilities")), mapping(row.get("architecture"))
+def _parse(row: dict[str, Any]) -> ModelFacts:
+    shape = mapping(row.get("architecture"))
     rows = [row, *(mapping(row.get(name)) for name in ("top_provider", "metadata"))]
-    return About(
+    return ModelFacts(
         created=next(filter(None, map(_time, (row.get(name) for name in _CREATED))), None),
         name=_name(row),
         context_length=_count(rows, _INPUT) or _count([mapping(row.get("meta"))], ("n_ctx",)),
         max_output=_count(rows, _OUTPUT),
-        inputs=_words(shape.get("input_modalities")) or _inputs(row, capabilities),
+        inputs=_words(shape.get("input_modalities")),
         outputs=_words(shape.get("output_modalities")),
-        parameters=_words(row.get("supported_parameters")) or _parameters(row, capabilities),
-        capabilities=_capabilities(capabilities),
+        parameters=_words(row.get("supported_parameters")),
+        capabilities=_capabilities(mapping(row.get("capabilities"))),
     )
 
 
@@ -125,30 +120,7 @@ def _words(value: object) -> tuple[str, ...] | None:
     if not isinstance(value, list):
         return None
     words = [word for word in value if isinstance(word, str) and word[:MAX_WORDS] == word]
-    return tuple(words[:MAX_WORDS])
-
-
-def _inputs(row: dict[str, Any], capabilities: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the input modalities for hosts that only list whether the model accepts images."""
-    flags = [capabilities.get("vision"), row.get("supports_vision")]
-    flags.append(mapping(capabilities.get("image_input")).get("supported"))
-    images = next((flag for flag in flags if isinstance(flag, bool)), None)
-    if images is None:
-        return None
-    files = mapping(capabilities.get("pdf_input")).get("supported") is True
-    return ("text", *(("image",) if images else ()), *(("file",) if files else ()))
-
-
-def _parameters(row: dict[str, Any], capabilities: Mapping[str, Any]) -> tuple[str, ...] | None:
-    found = [word for name, word in _MISTRALS.items() if capabilities.get(name) is True]
-    if _capabilities(capabilities) is not None:
-        found = ["tools"]  # every model of Anthropic supports them
-        for name, word in _ANTHROPICS.items():
-            if mapping(capabilities.get(name)).get("supported") is True:
-                found.append(word)
-    if row.get("thinking") is True:  # Google's
-        found.append("reasoning")
-    return tuple(found) or None
+    return tuple(words[:MAX_WORDS]) or None
 
 
 def _capabilities(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -159,52 +131,28 @@ def _capabilities(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return value
 
 
-def least(abouts: Sequence[About]) -> About:
+def least(abouts: Sequence[ModelFacts]) -> ModelFacts:
     """Return the facts common to several models, any of which may answer a request."""
     if len(abouts) == 1:
         return msgspec.structs.replace(abouts[0], name=None)
-    same = all(one.capabilities == abouts[0].capabilities for one in abouts)
-    return About(
-        created=_smallest(one.created for one in abouts),
-        context_length=_smallest(one.context_length for one in abouts),
-        max_output=_smallest(one.max_output for one in abouts),
-        inputs=_common([one.inputs for one in abouts]),
-        outputs=_common([one.outputs for one in abouts]),
-        parameters=_common([one.parameters for one in abouts]),
-        capabilities=abouts[0].capabilities if same else None,
-        prices=_dearest([one.prices for one in abouts]),
-    )
+    fields: dict[str, Any] = {}
+    for name in ModelFacts.__struct_fields__:
+        values = [getattr(one, name) for one in abouts]
+        if any(value is None for value in values):
+            continue
+        match name:
+            case "created" | "context_length" | "max_output":
+                fields[name] = min(values)
+            case "inputs" | "outputs" | "parameters":
+                fields[name] = tuple(w for w in values[0] if all(w in words for words in values))
+            case "prices":
+                fields[name] = tuple(map(max, *values))
+            case "capabilities" if all(value == values[0] for value in values):
+                fields[name] = values[0]
+    return ModelFacts(**fields)
 
 
-def _smallest(numbers: Iterable[int | None]) -> int | None:
-    values = list(numbers)
-    known = [value for value in values if value is not None]
-    return min(known) if known and len(known) == len(values) else None
-
-
-def _dearest(prices: Sequence[tuple[int, int] | None]) -> tuple[int, int] | None:
-    known = [one for one in prices if one is not None]
-    if not known or len(known) < len(prices):
-        return None
-    return max(one[0] for one in known), max(one[1] for one in known)
-
-
-def _common(lists: Sequence[tuple[str, ...] | None]) -> tuple[str, ...] | None:
-    if not lists or any(words is None for words in lists):
-        return None
-    return tuple(word for word in lists[0] or () if all(word in (one or ()) for one in lists))
-
-
-def merge(about: About, more: About) -> About:
-    """Return the facts of `about`, with unknown ones filled in from `more`."""
-    fields = {
-        name: getattr(more, name) if getattr(about, name) is None else getattr(about, name)
-        for name in About.__struct_fields__
-    }
-    return About(**fields)
-
-
-def render_openai(name: str, owner: str, about: About) -> dict[str, Any]:
+def render_openai(name: str, owner: str, about: ModelFacts) -> dict[str, Any]:
     """Return a row of OpenAI's list, with OpenRouter's fields for facts that OpenAI's lacks."""
     limits = {"context_length": about.context_length, "max_completion_tokens": about.max_output}
     shape = {"input_modalities": about.inputs, "output_modalities": about.outputs}
@@ -226,7 +174,7 @@ def _pricing(prompt: int, completion: int) -> dict[str, str]:
     return {kind: f"{Decimal(nano).scaleb(-15).normalize():f}" for kind, nano in prices.items()}
 
 
-def render_anthropic(name: str, about: About) -> dict[str, Any]:
+def render_anthropic(name: str, about: ModelFacts) -> dict[str, Any]:
     """Return a row of Anthropic's list; `created_at` is 1970 if unknown, as at Anthropic."""
     more = {
         "max_input_tokens": about.context_length,

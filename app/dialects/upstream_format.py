@@ -14,6 +14,12 @@ MODEL: Final = "{model}"
 """The placeholder for the model's name in a path or a base URL."""
 
 
+OPENAI_ONLY: Final = frozenset(
+    ("max_tool_calls", "prompt_cache_key", "prompt_cache_retention", "store", "verbosity")
+)
+"""The fields of a chat request that only OpenAI's formats have."""
+
+
 class Decoder(Protocol):
     """The framing of one body: `feed` bytes as they arrive, `close` at the end of input."""
 
@@ -116,10 +122,6 @@ def _render_none(name: str, value: Any, *, quirks: Any) -> dict[str, Any] | None
     return None
 
 
-def _limit_by_max_tokens(quirks: Any) -> str:
-    return "max_tokens"
-
-
 class RenderedRequest(NamedTuple):
     """A chat request in an upstream's format."""
 
@@ -167,7 +169,8 @@ class UpstreamFormat(NamedTuple):
     render_extra: Callable[..., dict[str, Any] | None] = _render_none
     """(name, value, *, quirks) of a Chat Completions field that the chat request lacks, to the
     equivalent fields of this format, or None."""
-    find_limit: Callable[[Any], str] = _limit_by_max_tokens
-    """(quirks) to the path of the field that limits the output length, steps separated by dots."""
+    limit: str = "max_tokens"
+    """The path of the field that limits the output length, steps separated by dots, unless a quirk
+    `max_tokens_field` names it."""
     passthrough: Mapping[str, Passthrough] = {}
     """By client format: its passthrough, instead of rendering the chat request."""

@@ -35,10 +35,17 @@ from ..events import (
 )
 from ..framing.sse import FramingError
 from ..requests import AssistantMessage, ChatRequest
-from ..upstreams.client import Client
-from ..upstreams.http import FAILURES, MAX_PROVIDER_MESSAGE, Head, explain, open_stream, was_sent
+from ..upstreams.client import HttpClient
+from ..upstreams.http import (
+    FAILURES,
+    MAX_PROVIDER_MESSAGE,
+    HttpHead,
+    explain,
+    open_stream,
+    was_sent,
+)
 from ..upstreams.targets import Target
-from ..upstreams.transport import Body, Call
+from ..upstreams.transport import HttpBody, HttpCall
 from .admission import RetainedRequest
 from .deadlines import Deadlines, Limits
 from .redaction import redact_event
@@ -111,7 +118,7 @@ class Attempt:
         request: RetainedRequest,
         *,
         number: int,
-        client: Client,
+        client: HttpClient,
         limits: Limits,
         headers: Mapping[str, str],
         is_last: bool,
@@ -134,7 +141,7 @@ class Attempt:
         self._sink: EventSink
         self._waiting: list[Event] = []
         """Events that the sink has not taken yet."""
-        self._body: Body | AsyncGenerator[bytes] | None = None
+        self._body: HttpBody | AsyncGenerator[bytes] | None = None
         self._clock = asyncio.get_running_loop().time
         self._called_at = self._clock()
         self.deadlines: Deadlines | None = None
@@ -148,7 +155,7 @@ class Attempt:
         """Whether it failed without an error from the provider: no connection, or silence."""
         self.billable = False
         """Whether the provider may bill it: it received the request and has not refused it."""
-        self.head: Head | None = None
+        self.head: HttpHead | None = None
         """The head of the provider's reply, once it arrived."""
         self.late = False
         """Whether one of the relay's deadlines ended it."""
@@ -236,7 +243,7 @@ class Attempt:
             now = time.time()
             error.retry_after_s = read_wait(self.head.headers, limited=limited, now=now)
 
-    async def _open(self) -> Body | AsyncGenerator[bytes]:
+    async def _open(self) -> HttpBody | AsyncGenerator[bytes]:
         request = self._request
         call = await self._build_call(request.chat)
         reasoned = _has_reasoning(request.chat)
@@ -262,7 +269,7 @@ class Attempt:
             request.drop()
         return reply.body
 
-    def _on_head(self, head: Head) -> None:
+    def _on_head(self, head: HttpHead) -> None:
         self.head = head
 
     def reply(self) -> ProviderReply:
@@ -278,7 +285,7 @@ class Attempt:
             code=self.code,
         )
 
-    async def _build_call(self, chat: ChatRequest) -> Call:
+    async def _build_call(self, chat: ChatRequest) -> HttpCall:
         request = self.target.build_request(chat, last=self._is_last)
         call = await self.target.build_call(
             request, connect_timeout_s=self.limits.connect_timeout_s
@@ -288,7 +295,7 @@ class Attempt:
         self._notices = request.notices
         return call
 
-    async def _read(self, body: Body | AsyncGenerator[bytes]) -> list[Event]:
+    async def _read(self, body: HttpBody | AsyncGenerator[bytes]) -> list[Event]:
         """Move bytes to the parser until the end of the answer or of the body.
 
         Returns the last events.
@@ -297,7 +304,7 @@ class Attempt:
         self._decoder = self.target.dialect.decoder(
             max_line=self.limits.max_line, max_event=self.limits.max_event
         )
-        if isinstance(body, Body):
+        if isinstance(body, HttpBody):
             body.push(self._push)
         async for piece in body:
             if piece:
@@ -311,12 +318,12 @@ class Attempt:
         end = self.parser.close(tail, strange=self._decoder.strange)
         return self._forget() + self._redacted(end)
 
-    def _read_rest(self, body: Body | AsyncGenerator[bytes]) -> None:
+    def _read_rest(self, body: HttpBody | AsyncGenerator[bytes]) -> None:
         """Parse the bytes before the body's failure, and a message that lacks only its end."""
         if self.parser.ended:
             return
         with contextlib.suppress(FramingError):
-            if isinstance(body, Body) and (piece := body.left()):
+            if isinstance(body, HttpBody) and (piece := body.left()):
                 self._waiting += self._parse(piece)
             tail = self._decoder.close()
             if tail is not None and is_object(tail.data):
@@ -431,7 +438,7 @@ def is_object(text: str) -> bool:
 
 async def _finish_body(pieces: AsyncIterator[bytes]) -> None:
     """Read to the end of a body whose answer has ended, so that its connection can be reused."""
-    if isinstance(pieces, Body) and pieces.at_end:
+    if isinstance(pieces, HttpBody) and pieces.at_end:
         return
     with contextlib.suppress(TimeoutError, *FAILURES):
         async with asyncio.timeout(REUSE_WAIT_S):

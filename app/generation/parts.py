@@ -6,7 +6,7 @@ from ..clock import Clock
 from ..eventlog import EventLog
 from ..eventlog.peers import Peers
 from ..telemetry.observer import Observer
-from ..upstreams.client import Client
+from ..upstreams.client import HttpClient
 from ..upstreams.routes import Upstreams
 from .admission import Admission
 from .deadlines import Limits
@@ -19,7 +19,7 @@ class Parts(msgspec.Struct, kw_only=True):
     """Collaborators of every stream and call."""
 
     upstreams: Upstreams
-    client: Client
+    client: HttpClient
     event_log: EventLog
     peers: Peers
     limits: Limits

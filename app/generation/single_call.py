@@ -19,7 +19,7 @@ from ..telemetry.observer import AttemptStarted, CallEnded
 from ..upstreams.http import FAILURES, MAX_PROVIDER_MESSAGE, explain, fetch, was_sent
 from ..upstreams.routes import Route
 from ..upstreams.targets import Target
-from ..upstreams.transport import Call
+from ..upstreams.transport import HttpCall
 from .deadlines import Limits
 from .failover import Failover
 from .metered_call import CallAttempt, CallContext, MeteredCall, count_request
@@ -285,7 +285,7 @@ async def _attempt(
 async def _fetch(
     context: CallContext,
     target: Target,
-    call: Call,
+    call: HttpCall,
     attempt: CallAttempt,
     *,
     max_bytes: int,

@@ -17,13 +17,13 @@ from ..upstreams.aws import AwsCredentials
 from ..upstreams.cassettes import CASSETTE
 from ..upstreams.credentials import (
     Auth,
-    Credentials,
     CredentialsSource,
     Key,
     KeyFile,
     KeyUnusable,
     NoCredentials,
     Secret,
+    UpstreamCredentials,
     check_key,
 )
 from ..upstreams.endpoints import Upstream
@@ -239,7 +239,7 @@ class _Builder(NamedTuple):
             )
         return value
 
-    def _find_credentials(self, *, needed: bool) -> tuple[Credentials, CredentialsSource]:
+    def _find_credentials(self, *, needed: bool) -> tuple[UpstreamCredentials, CredentialsSource]:
         """Return the credentials and their source; `needed`: whether a key is required."""
         table, preset, place = self.table, self.preset, self.place
         if table.key_env and table.key_file:
@@ -275,14 +275,16 @@ class _Builder(NamedTuple):
             )
         return self._without_key(preset.without_key)
 
-    def _read_key_file(self, path: str, auth: Auth) -> tuple[Credentials, CredentialsSource]:
+    def _read_key_file(
+        self, path: str, auth: Auth
+    ) -> tuple[UpstreamCredentials, CredentialsSource]:
         place = f"{self.place}.key_file"
         try:
             return Key(KeyFile(path), auth), CredentialsSource("file", path, place)
         except KeyUnusable as error:
             raise SettingsError(f"{place}: {error}") from None
 
-    def _without_key(self, auth: Auth) -> tuple[Credentials, CredentialsSource]:
+    def _without_key(self, auth: Auth) -> tuple[UpstreamCredentials, CredentialsSource]:
         profile = self.table.profile
         try:
             match auth:

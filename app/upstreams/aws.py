@@ -6,16 +6,15 @@ credentials and renews expiring ones.
 """
 
 import asyncio
-import importlib
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from types import ModuleType
 from typing import Any
 
 import structlog
 
 from ..errors import UpstreamError
+from .credentials import load_modules
 from .redaction import Redactor
 
 SERVICE = "bedrock"
@@ -41,7 +40,11 @@ class AwsCredentials:
     ) -> None:
         self._region = region
         self._profile = profile
-        self._botocore = _load()
+        self._botocore = load_modules(
+            "botocore",
+            ("auth", "awsrequest", "exceptions", "session"),
+            needs='AWS credentials need botocore; in the checkout: pip install ".[bedrock]"',
+        )
         self._open_session = open_session or self._botocore["session"].Session
         self._found: Any = None
         """botocore's credentials, once found."""
@@ -93,15 +96,3 @@ class AwsCredentials:
             )
         self._redactor.add(*filter(None, (keys.secret_key, keys.token, keys.access_key)))
         return keys
-
-
-def _load() -> dict[str, ModuleType]:
-    """Import the modules of botocore that are used."""
-    names = ("auth", "awsrequest", "exceptions", "session")
-    try:
-        return {name: importlib.import_module(f"botocore.{name}") for name in names}
-    except ImportError:
-        raise UpstreamError(
-            "upstream_auth",
-            'AWS credentials need botocore; in the checkout: pip install ".[bedrock]"',
-        ) from None

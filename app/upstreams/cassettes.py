@@ -15,7 +15,7 @@ from ..requests import ChatRequest
 from .endpoints import Upstream
 from .request_builder import TargetRequest
 from .targets import Target
-from .transport import Call
+from .transport import HttpCall
 
 CASSETTE: Final = Upstream("cassette", "http://cassette.invalid", dialect="native")
 """The upstream of all cassettes: `cassette/NAME`, with options as in `cassette/NAME?speed=0`."""
@@ -36,18 +36,18 @@ class CassetteTarget(Target, frozen=True):
     @classmethod
     def of(cls, options: CassetteOptions) -> "CassetteTarget":
         """Return the target that replays a cassette."""
-        return cls(CASSETTE, options.name, TargetPolicy(attempts=1), {}, options)
+        return cls(CASSETTE, options.name, TargetPolicy(attempts=1), options=options)
 
     def build_request(self, chat: ChatRequest, *, last: bool = True) -> TargetRequest:
         """Return an empty request: the recorded answer does not depend on it."""
         return TargetRequest({})
 
-    async def build_call(self, request: TargetRequest, *, connect_timeout_s: float) -> Call:
+    async def build_call(self, request: TargetRequest, *, connect_timeout_s: float) -> HttpCall:
         """Build the call that starts the replay."""
         content = encode_options(self.options)
-        return Call("POST", _URL, {}, content=content, connect_timeout_s=connect_timeout_s)
+        return HttpCall("POST", _URL, {}, content=content, connect_timeout_s=connect_timeout_s)
 
-    async def build_json(self, path: str, body: Mapping[str, Any]) -> Call:
+    async def build_json(self, path: str, body: Mapping[str, Any]) -> HttpCall:
         """Raise for any other call."""
         raise RequestError("invalid_request", "model: cassettes only support streams")
 

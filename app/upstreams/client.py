@@ -11,14 +11,14 @@ import certifi
 import httpx2
 from httpx_aiohttp.httpx2 import Httpx2AiohttpClient
 
-from .transport import Call, Reply, Transport, read_pieces, reused
+from .transport import HttpCall, HttpReply, Transport, read_pieces, reused
 
 
 def open_client(
     *, connect_timeout_s: float, mounts: Mapping[str, httpx2.AsyncBaseTransport]
-) -> "Client":
+) -> "HttpClient":
     """Open the HTTP client of all upstreams; `mounts` are transports for URL patterns."""
-    return Client(
+    return HttpClient(
         mounts=dict(mounts),
         verify=open_trust(),
         timeout=httpx2.Timeout(None, connect=connect_timeout_s, pool=connect_timeout_s),
@@ -49,8 +49,8 @@ def _is_store(folder: str | None) -> bool:
     return bool(folder) and any(Path(str(folder)).glob("*.0"))
 
 
-class Client(Httpx2AiohttpClient):
-    """Client on `Transport`, also with proxies from the environment; calls use `open`."""
+class HttpClient(Httpx2AiohttpClient):
+    """A client on `Transport`, also with proxies from the environment; calls use `open`."""
 
     def _init_transport(  # type: ignore[override]  # called with keywords only
         self, *, transport: httpx2.AsyncBaseTransport | None = None, **settings: Any
@@ -68,7 +68,7 @@ class Client(Httpx2AiohttpClient):
             proxy = httpx2.Proxy(proxy.url, headers={"authorization": f"Basic {login}"})
         return Transport(proxy=proxy, **settings)
 
-    async def open(self, call: Call) -> Reply:
+    async def open(self, call: HttpCall) -> HttpReply:
         """Send a call and return the reply, regardless of its status, once its head arrived.
 
         It bypasses httpx2's redirects, cookies and hooks, which calls to upstreams do not use,
@@ -80,7 +80,7 @@ class Client(Httpx2AiohttpClient):
         request = httpx2.Request(call.method, call.url, headers=call.headers, content=call.content)
         reused.set(False)
         response = await transport.handle_async_request(request)  # of a mounted transport
-        return Reply(response.status_code, response.headers, read_pieces(response))
+        return HttpReply(response.status_code, response.headers, read_pieces(response))
 
 
 class _NoTransport(httpx2.AsyncBaseTransport):

@@ -1,13 +1,16 @@
 """Credentials of upstreams."""
 
+import importlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Literal, Protocol
 
 import msgspec
 import structlog
 
+from ..errors import UpstreamError
 from .redaction import Redactor
 
 MAX_KEY = 65_536
@@ -124,12 +127,26 @@ class CredentialsSource(msgspec.Struct, frozen=True):
                 source = f" by {self.name}" if self.name else ""
                 return f"Amazon's default chain: environment, shared files, role{source}"
             case "google":
-                return "Google's Application Default Credentials"
+                return "Google's Application Default UpstreamCredentials"
             case "none":
                 return "nowhere: no key is sent"
 
 
-class Credentials(Protocol):
+def load_modules(package: str, names: Sequence[str], *, needs: str) -> dict[str, ModuleType]:
+    """Import modules of an optional package, by the last part of their names.
+
+    `needs` is the message of the error: who needs it, and how to install it.
+
+    Raises:
+        UpstreamError: `upstream_auth`, it is not installed.
+    """
+    try:
+        return {n.rpartition(".")[2]: importlib.import_module(f"{package}.{n}") for n in names}
+    except ImportError:
+        raise UpstreamError("upstream_auth", needs) from None
+
+
+class UpstreamCredentials(Protocol):
     """The credentials of an upstream."""
 
     async def headers(self, method: str, url: str, body: bytes) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ from functools import cached_property
 import msgspec
 
 from ..dialects.upstream_format import Quirks
-from .credentials import Credentials, CredentialsSource, Key, NoCredentials
+from .credentials import CredentialsSource, Key, NoCredentials, UpstreamCredentials
 from .reasoning_fields import ReasoningFields
 from .redaction import MIN_ENCODED, Redactor
 
@@ -28,7 +28,7 @@ class Upstream(msgspec.Struct, frozen=True, dict=True):
     name: str
     base_url: str
     dialect: str = "openai_chat"
-    credentials: Credentials = NoCredentials()
+    credentials: UpstreamCredentials = NoCredentials()
     query: Mapping[str, str] = {}
     headers: Mapping[str, str] = {}
     quirks: Quirks | None = None

@@ -6,16 +6,15 @@ so that runs in a thread, once for all waiting requests.
 """
 
 import asyncio
-import importlib
 import logging
 from collections.abc import Mapping
 from functools import partial
-from types import ModuleType
 from typing import Any
 
 import structlog
 
 from ..errors import UpstreamError
+from .credentials import load_modules
 from .redaction import Redactor
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
@@ -40,7 +39,11 @@ class GoogleCredentials:
     """
 
     def __init__(self) -> None:
-        self._google = _load()
+        self._google = load_modules(
+            "google",
+            ("auth", "auth.credentials", "auth.exceptions", "auth.transport.requests"),
+            needs='Google credentials need google-auth; in the checkout: pip install ".[vertex]"',
+        )
         self._found: Any = None
         """google-auth's credentials, once found."""
         self._refreshing: asyncio.Task[None] | None = None
@@ -95,17 +98,3 @@ class GoogleCredentials:
                 self._found = None  # read a replaced file again
             return
         self._redactor.add(self._found.token)
-
-
-def _load() -> dict[str, ModuleType]:
-    """Import the modules of google-auth that are used."""
-    names = ("auth", "auth.credentials", "auth.exceptions", "auth.transport.requests")
-    try:
-        return {
-            name.rpartition(".")[2]: importlib.import_module(f"google.{name}") for name in names
-        }
-    except ImportError:
-        raise UpstreamError(
-            "upstream_auth",
-            'Google credentials need google-auth; in the checkout: pip install ".[vertex]"',
-        ) from None

@@ -14,8 +14,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 from ..dialects.reading.errors import parse_failure
 from ..errors import UpstreamError
 from ..framing.sse import FramingError
-from .client import Client
-from .transport import Call, Reply, reused
+from .client import HttpClient
+from .transport import HttpCall, HttpReply, reused
 
 MAX_FAILURE_BYTES = 64 * 1024
 """The maximum bytes of an error reply, raw and decoded."""
@@ -52,7 +52,7 @@ FAILURES = (httpx2.HTTPError, aiohttp.ClientError, OSError, FramingError)
 """Errors of a call beside `UpstreamError`; `explain` translates them."""
 
 
-class Head(NamedTuple):
+class HttpHead(NamedTuple):
     """The head of a reply, with the id to quote to the provider's support."""
 
     status: int
@@ -61,7 +61,7 @@ class Head(NamedTuple):
     """The provider's id of the call; "" without one."""
 
     @classmethod
-    def of(cls, reply: Reply) -> "Head":
+    def of(cls, reply: HttpReply) -> "HttpHead":
         """Return the head of a reply."""
         for name in REQUEST_IDS:
             value = reply.headers.get(name)
@@ -71,12 +71,12 @@ class Head(NamedTuple):
 
 
 async def open_stream(
-    client: Client,
-    call: Call,
+    client: HttpClient,
+    call: HttpCall,
     *,
     upstream: str,
-    on_head: Callable[[Head], None] = lambda _: None,
-) -> Reply:
+    on_head: Callable[[HttpHead], None] = lambda _: None,
+) -> HttpReply:
     """Make a call and return a streaming reply, whose body the caller closes.
 
     `on_head` receives the head of every reply, errors included.
@@ -86,7 +86,7 @@ async def open_stream(
         FAILURES: the connection failed.
     """
     reply = await _send(client, call)
-    on_head(Head.of(reply))
+    on_head(HttpHead.of(reply))
     try:
         await _check(reply, upstream)
     except BaseException:
@@ -96,8 +96,8 @@ async def open_stream(
 
 
 async def fetch(
-    client: Client,
-    call: Call,
+    client: HttpClient,
+    call: HttpCall,
     *,
     upstream: str,
     max_bytes: int,
@@ -137,7 +137,7 @@ async def fetch(
     return bytes(body)
 
 
-async def _send(client: Client, call: Call) -> Reply:
+async def _send(client: HttpClient, call: HttpCall) -> HttpReply:
     """Make a call; retry it if a pooled connection turns out to be closed.
 
     A server that closed an idle connection resets a request on it at once. One that took the
@@ -158,7 +158,7 @@ async def _send(client: Client, call: Call) -> Reply:
     return await client.open(call)
 
 
-async def _check(reply: Reply, upstream: str) -> None:
+async def _check(reply: HttpReply, upstream: str) -> None:
     if reply.status >= 400:
         body = _decode_some(await _read_some(reply), reply.coding)
         now = time.time()
@@ -178,7 +178,7 @@ async def _check(reply: Reply, upstream: str) -> None:
     )
 
 
-async def _read_some(reply: Reply) -> bytes:
+async def _read_some(reply: HttpReply) -> bytes:
     """Read the start of an error reply, which may break off or be endless."""
     body = bytearray()
     with contextlib.suppress(TimeoutError, *FAILURES):

@@ -97,11 +97,9 @@ _SPACE: Final = re.compile(r"[\x00-\x20]+")
 """Characters that URL parsers ignore."""
 
 
-class Foreign(NamedTuple):
+class ForeignReference(NamedTuple):
     """A URL or an object that a provider would read, though the client may not."""
 
-    path: str
-    """The path in the body."""
     field: str
     scheme: str | None
     """The URL's scheme; None for a stored object."""
@@ -109,22 +107,14 @@ class Foreign(NamedTuple):
 
 def find_foreign(
     body: dict[str, Any], *, schemes: Collection[str], stored: Collection[str]
-) -> Foreign | None:
+) -> ForeignReference | None:
     """Return a URL with a scheme not in `schemes`, or an id in a field of `stored`."""
-    media = {name: value for name, value in body.items() if name not in _FORMS}
-
-    def is_foreign(field: str, url: str) -> bool:
+    for field, url in _urls({name: value for name, value in body.items() if name not in _FORMS}):
         scheme = _scheme(url)
-        return scheme not in (None, *schemes) or (field in stored and _is_stored(field, url))
-
-    if not any(is_foreign(field, url) for _, field, url in _urls(media, with_paths=False)):
-        return None  # nearly always; without paths it takes half the time
-    for path, field, url in _urls(media, with_paths=True):
-        if is_foreign(field, url):
-            scheme = _scheme(url)
-            return Foreign(
-                _render_path(path), field, None if scheme in (None, *schemes) else scheme
-            )
+        if scheme not in (None, *schemes):
+            return ForeignReference(field, scheme)
+        if field in stored and _is_stored(field, url):
+            return ForeignReference(field, None)
     return None
 
 
@@ -142,51 +132,31 @@ def _scheme(url: str) -> str | None:
     return scheme if _SCHEME.fullmatch(scheme) else None
 
 
-Path = tuple[str | int, Any] | None
-"""The last step of a path, and the steps before it."""
-
-
-def _urls(media: dict[str, Any], *, with_paths: bool) -> Iterator[tuple[Path, str, str]]:
-    """Yield every URL, and data and ids in the same fields, with its field.
-
-    With `with_paths`, also yield its path.
-    """
-    left: list[tuple[Any, Path]] = [(media, None)]
+def _urls(media: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield every URL, and data and ids in the same fields, with its field."""
+    left: list[Any] = [media]
     while left:
-        value, path = left.pop()
+        value = left.pop()
         if isinstance(value, list):
-            for index, item in enumerate(value):
-                if type(item) is dict or type(item) is list:
-                    left.append((item, (index, path) if with_paths else None))
+            left += [item for item in value if type(item) is dict or type(item) is list]
             continue
         for name, inner in value.items():
             if name in _DIRECT:
-                yield from _direct(name, inner, path)
+                yield from _direct(name, inner)
             elif name == "url" and type(inner) is str and value.get("type") == "url":
-                yield (name, path), name, inner
-            if type(inner) is dict:
-                if name not in _OPAQUE and name != "input":
-                    left.append((inner, (name, path) if with_paths else None))
-            elif type(inner) is list and name not in _OPAQUE:
-                left.append((inner, (name, path) if with_paths else None))
+                yield name, inner
+            if name not in _OPAQUE and (
+                type(inner) is list or (type(inner) is dict and name != "input")
+            ):
+                left.append(inner)
 
 
-def _direct(field: str, value: Any, path: Path) -> Iterator[tuple[Path, str, str]]:
+def _direct(field: str, value: Any) -> Iterator[tuple[str, str]]:
     """Yield the URLs of a field: a string, an object, or a list of them."""
-    path = (field, path)
-    for index, item in enumerate(value if isinstance(value, list) else (value,)):
-        where = (index, path) if isinstance(value, list) else path
+    for item in value if isinstance(value, list) else (value,):
         if isinstance(item, str):
-            yield where, field, item
+            yield field, item
         elif isinstance(item, dict):
             for name in item.keys() & _WITHIN:
                 if isinstance(item[name], str):
-                    yield (name, where), field, item[name]
-
-
-def _render_path(path: Path) -> str:
-    steps: list[str] = []
-    while path is not None:
-        step, path = path
-        steps.append(f"[{step}]" if isinstance(step, int) else f".{step}")
-    return "".join(reversed(steps)).removeprefix(".")[:200]
+                    yield field, item[name]

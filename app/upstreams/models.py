@@ -1,14 +1,18 @@
-"""Cache of the model lists of upstreams."""
+"""Facts about upstreams' models: their cached lists, and genai-prices, if it is installed.
+
+Only the bundled snapshot of genai-prices is used; it is never updated over the network.
+"""
 
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
+from functools import lru_cache
 
-from ..dialects.model_facts import About, parse_list
+from ..dialects.model_facts import NOTHING, ModelFacts, parse_list
 from ..dialects.upstream_format import MODEL
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
 from ..errors import RelayError
-from .client import Client
+from .client import HttpClient
 from .endpoints import Upstream
 from .http import FAILURES
 from .targets import build
@@ -27,10 +31,10 @@ class ModelLists:
     """The cached model lists of all upstreams."""
 
     def __init__(self) -> None:
-        self._cache: dict[str, tuple[float, Mapping[str, About]]] = {}
+        self._cache: dict[str, tuple[float, Mapping[str, ModelFacts]]] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def get(self, client: Client, upstream: Upstream) -> Mapping[str, About]:
+    async def get(self, client: HttpClient, upstream: Upstream) -> Mapping[str, ModelFacts]:
         """Return an upstream's models, from the cache while it is fresh.
 
         After a failure, return the last list, or an empty one.
@@ -38,7 +42,7 @@ class ModelLists:
         async with self._locks[upstream.name]:  # concurrent callers share one request
             return await self._refresh(client, upstream)
 
-    async def _refresh(self, client: Client, upstream: Upstream) -> Mapping[str, About]:
+    async def _refresh(self, client: HttpClient, upstream: Upstream) -> Mapping[str, ModelFacts]:
         fresh_until, models = self._cache.get(upstream.name, (0.0, {}))
         now = asyncio.get_running_loop().time()
         lists = upstream.lists_models and UPSTREAM_FORMATS[upstream.dialect].models_path is not None
@@ -54,7 +58,7 @@ class ModelLists:
         return models
 
 
-async def _fetch(client: Client, upstream: Upstream) -> dict[str, About]:
+async def _fetch(client: HttpClient, upstream: Upstream) -> dict[str, ModelFacts]:
     """Fetch an upstream's model list, in OpenAI's format or Google's.
 
     Raises:
@@ -76,3 +80,17 @@ async def _fetch(client: Client, upstream: Upstream) -> dict[str, About]:
     finally:
         await reply.body.aclose()
     return parse_list(bytes(body))
+
+
+@lru_cache(4096)
+def look_up(model: str, base_url: str) -> ModelFacts:
+    """Return the known properties of a model at a base URL; the first call may be slow."""
+    try:
+        from genai_prices.data_snapshot import get_snapshot
+    except ImportError:
+        return NOTHING
+    try:
+        _, found = get_snapshot().find_provider_model(model, None, None, base_url)
+    except LookupError:
+        return NOTHING
+    return ModelFacts(name=found.name, context_length=found.context_window)

@@ -117,6 +117,12 @@ OWN: Final[Mapping[str, str]] = {
 that only concern the client.
 """
 
+
+def _under(path: str, names: str) -> str:
+    """Return the options with these names below a path."""
+    return "".join(f" {path}.{name}" for name in names.split())
+
+
 SAFE: Final[Mapping[str, str]] = {
     "openai_chat": (
         # Sampling.
@@ -149,57 +155,22 @@ SAFE: Final[Mapping[str, str]] = {
     "bedrock_converse": (
         "inferenceConfig outputConfig toolConfig.toolChoice toolConfig.tools.toolSpec"
         " toolConfig.tools.cachePoint requestMetadata additionalModelResponseFieldPaths"
-        + "".join(
-            f" additionalModelRequestFields.{name}"
-            for name in (
-                "enable_thinking",
-                "frequency_penalty",
-                "inferenceConfig.topK",
-                "logit_bias",
-                "min_p",
-                "output_config",
-                "presence_penalty",
-                "reasoningConfig",
-                "reasoning_config",
-                "reasoning_effort",
-                "repetition_penalty",
-                "safety_mode",
-                "seed",
-                "thinking",
-                "topK",
-                "top_k",
-            )
+        + _under(
+            "additionalModelRequestFields",
+            "enable_thinking frequency_penalty inferenceConfig.topK logit_bias min_p "
+            "output_config presence_penalty reasoningConfig reasoning_config reasoning_effort "
+            "repetition_penalty safety_mode seed thinking topK top_k",
         )
     ),
     "gemini": (
         "safetySettings toolConfig tools.functionDeclarations"
-        + "".join(
-            f" generationConfig.{name}"
-            for name in (
-                "_responseJsonSchema",
-                "audioTimestamp",
-                "enableAffectiveDialog",
-                "enableEnhancedCivicAnswers",
-                "frequencyPenalty",
-                "imageConfig",
-                "logprobs",
-                "maxOutputTokens",
-                "mediaResolution",
-                "presencePenalty",
-                "responseFormat",
-                "responseJsonSchema",
-                "responseLogprobs",
-                "responseMimeType",
-                "responseModalities",
-                "responseSchema",
-                "seed",
-                "speechConfig",
-                "stopSequences",
-                "temperature",
-                "thinkingConfig",
-                "topK",
-                "topP",
-            )
+        + _under(
+            "generationConfig",
+            "_responseJsonSchema audioTimestamp enableAffectiveDialog "
+            "enableEnhancedCivicAnswers frequencyPenalty imageConfig logprobs maxOutputTokens "
+            "mediaResolution presencePenalty responseFormat responseJsonSchema "
+            "responseLogprobs responseMimeType responseModalities responseSchema seed "
+            "speechConfig stopSequences temperature thinkingConfig topK topP",
         )
     ),
     "cohere": (
@@ -209,26 +180,11 @@ SAFE: Final[Mapping[str, str]] = {
     ),
     "ollama": (
         "think format logprobs top_logprobs truncate shift"
-        + "".join(
-            f" options.{name}"
-            for name in (
-                "frequency_penalty",
-                "min_p",
-                "mirostat*",
-                "num_keep",
-                "num_predict",
-                "penalize_newline",
-                "presence_penalty",
-                "repeat_last_n",
-                "repeat_penalty",
-                "seed",
-                "stop",
-                "temperature",
-                "tfs_z",
-                "top_k",
-                "top_p",
-                "typical_p",
-            )
+        + _under(
+            "options",
+            "frequency_penalty min_p mirostat* num_keep num_predict penalize_newline "
+            "presence_penalty repeat_last_n repeat_penalty seed stop temperature tfs_z top_k "
+            "top_p typical_p",
         )
     ),
 }

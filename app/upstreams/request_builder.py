@@ -82,7 +82,7 @@ class RequestBuilder:
         if not chat.is_plain:
             self._check_read(request.body)
         if isinstance(chat, TranslatedRequest) and chat.ceiling is not None:
-            field = self._format.find_limit(self._quirks)
+            field = getattr(self._quirks, "max_tokens_field", self._format.limit)
             request = request._replace(body=bound_output(request.body, chat.ceiling, field=field))
         return request
 
@@ -270,7 +270,7 @@ class RequestBuilder:
             allowed = ", ".join(map(repr, schemes)) or "none"
             why = f"does not allow {found.scheme[:40]!r} URLs; allowed: {allowed} "
             why += "(setting url_schemes)"
-        raise RequestError("invalid_request", f"{found.path}: upstream {upstream.name!r} {why}")
+        raise RequestError("invalid_request", f"{found.field}: upstream {upstream.name!r} {why}")
 
 
 def _list_untranslated(client_body: ClientBody, chat: ChatRequest) -> list[str]:

@@ -14,17 +14,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..dialects.model_facts import NOTHING, About, least, merge
+from ..dialects.model_facts import NOTHING, ModelFacts, least
 from ..errors import RequestError, UpstreamError
 from ..generation.deadlines import Limits
 from ..generation.retry import Breaker, Plan, Rules, State, TargetPolicy, arrange
 from ..identity.principal import Principal
 from .cassettes import CASSETTE, PREFIX, find_cassette
 from .cassettes import public_name as cassette_name
-from .catalog import look_up
-from .client import Client
+from .client import HttpClient
 from .endpoints import Upstream
-from .models import ModelLists
+from .models import ModelLists, look_up
 from .targets import Target
 
 MAX_BREAKERS = 10_000
@@ -77,7 +76,7 @@ class Listed(NamedTuple):
 
     name: str
     owner: str
-    about: About
+    about: ModelFacts
 
 
 class Breakers:
@@ -335,7 +334,7 @@ class Upstreams:
             (name, self.breakers.state(name, now)) for name in sorted(self.configured_targets())
         ]
 
-    async def models(self, client: Client, price_of: PriceOf) -> list[Listed]:
+    async def models(self, client: HttpClient, price_of: PriceOf) -> list[Listed]:
         """List the models with their facts, the default first.
 
         An upstream without configured models is queried; if it does not answer, it lists none,
@@ -366,7 +365,7 @@ class Upstreams:
             found += [Listed(f"{PREFIX}{name}", CASSETTE.name, NOTHING) for name in names]
         return found
 
-    async def _fetch_lists(self, client: Client) -> dict[str, Mapping[str, About]]:
+    async def _fetch_lists(self, client: HttpClient) -> dict[str, Mapping[str, ModelFacts]]:
         """Query the upstreams whose model lists add facts to the settings."""
         of_routes = {t.upstream.name for route in self.routes.values() for t in route.targets}
         queried = [
@@ -421,7 +420,7 @@ class _Row(NamedTuple):
 
 
 def _list_models(
-    rows: Mapping[str, _Row], lists: Mapping[str, Mapping[str, About]], price_of: PriceOf
+    rows: Mapping[str, _Row], lists: Mapping[str, Mapping[str, ModelFacts]], price_of: PriceOf
 ) -> list[Listed]:
     """Return each model with its facts."""
     found = []
@@ -430,7 +429,9 @@ def _list_models(
         for upstream, model in targets:
             about = lists.get(upstream.name, {}).get(model, NOTHING)
             if about.context_length is None:
-                about = merge(about, look_up(model, upstream.base_url))
+                more = look_up(model, upstream.base_url)
+                name_of, length = about.name or more.name, more.context_length
+                about = msgspec.structs.replace(about, name=name_of, context_length=length)
             prices = price_of(f"{upstream.name}/{model}")
             abouts.append(msgspec.structs.replace(about, prices=prices))
         found.append(Listed(name, owner, least(abouts) if owner == OWNER else abouts[0]))

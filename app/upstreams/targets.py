@@ -17,7 +17,7 @@ from ..generation.retry import TargetPolicy
 from ..requests import ChatRequest
 from .endpoints import Upstream
 from .request_builder import RequestBuilder, TargetRequest
-from .transport import Call
+from .transport import HttpCall
 
 
 class Target(msgspec.Struct, frozen=True, dict=True):
@@ -67,7 +67,7 @@ class Target(msgspec.Struct, frozen=True, dict=True):
         """
         return self._request_builder.build(chat, last=last)
 
-    async def build_call(self, request: TargetRequest, *, connect_timeout_s: float) -> Call:
+    async def build_call(self, request: TargetRequest, *, connect_timeout_s: float) -> HttpCall:
         """Build the streaming call of a request.
 
         Raises:
@@ -85,7 +85,7 @@ class Target(msgspec.Struct, frozen=True, dict=True):
             _add_headers(call, request.headers)
         return call._replace(connect_timeout_s=connect_timeout_s)
 
-    async def build_count(self, chat: ChatRequest, count: Count) -> Call:
+    async def build_count(self, chat: ChatRequest, count: Count) -> HttpCall:
         """Build the call that counts the tokens of a chat request.
 
         Raises:
@@ -114,7 +114,7 @@ class Target(msgspec.Struct, frozen=True, dict=True):
         """List the provider fields that the upstream does not accept from clients."""
         return sorted(self._request_builder.list_refused(fields))
 
-    async def build_json(self, path: str, body: Mapping[str, Any]) -> Call:
+    async def build_json(self, path: str, body: Mapping[str, Any]) -> HttpCall:
         """Build a call with a JSON reply, at a path of this dialect that may contain `MODEL`.
 
         Raises:
@@ -127,7 +127,7 @@ class Target(msgspec.Struct, frozen=True, dict=True):
         return call
 
 
-def _add_headers(call: Call, headers: Mapping[str, str]) -> None:
+def _add_headers(call: HttpCall, headers: Mapping[str, str]) -> None:
     """Append a client's headers to those of the settings."""
     for name, value in headers.items():
         own = call.headers.get(name)
@@ -141,14 +141,14 @@ def _as_segment(model: str) -> str:
     return quote(model, safe="@")  # unquoted in the SDKs: versions of Vertex AI
 
 
-async def build(upstream: Upstream, method: str, url: str, *, content: bytes = b"") -> Call:
+async def build(upstream: Upstream, method: str, url: str, *, content: bytes = b"") -> HttpCall:
     """Build a call to an upstream, with its credentials.
 
     Raises:
         UpstreamError: `upstream_auth`, there are no credentials.
     """
     parsed = _parse_url(url, *upstream.query.items())
-    return Call(
+    return HttpCall(
         method,
         parsed,
         content=content,

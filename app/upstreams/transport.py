@@ -1,6 +1,6 @@
 """aiohttp connections behind httpx2's interface, and response bodies with push delivery.
 
-The path of a token starts here: `Connection.data_received`, `Body.arrived`, and the sink that
+The path of a token starts here: `Connection.data_received`, `HttpBody.arrived`, and the sink that
 the body pushes to.
 """
 
@@ -60,7 +60,7 @@ class Connection(ResponseHandler):
     malformed chunks would wait forever, though the connection is closed.
     """
 
-    body: "Body | None" = None
+    body: "HttpBody | None" = None
     """The body that is being read."""
     served = False
     """Whether a request was sent on it."""
@@ -162,7 +162,7 @@ class Connection(ResponseHandler):
             self.body.arrived()
 
 
-class Body(httpx2.AsyncByteStream):
+class HttpBody(httpx2.AsyncByteStream):
     """The body of a response; each step returns all bytes since the last.
 
     After `push` set a sink, pieces go to it within the read that brought them: no task wakes
@@ -203,7 +203,7 @@ class Body(httpx2.AsyncByteStream):
         """Return the bytes that are buffered after the reader stopped waiting."""
         return self._read(4 * BURST)
 
-    def __aiter__(self) -> "Body":
+    def __aiter__(self) -> "HttpBody":
         return self
 
     async def __anext__(self) -> bytes:
@@ -258,7 +258,7 @@ class Body(httpx2.AsyncByteStream):
         self._response.release()
 
 
-class Call(NamedTuple):
+class HttpCall(NamedTuple):
     """One HTTP call."""
 
     method: str
@@ -269,13 +269,13 @@ class Call(NamedTuple):
     connect_timeout_s: float | None = None
 
 
-class Reply(NamedTuple):
+class HttpReply(NamedTuple):
     """The response to a call, once its head arrived."""
 
     status: int
     headers: Mapping[str, str]
     """With names in any case."""
-    body: Body | AsyncGenerator[bytes]
+    body: HttpBody | AsyncGenerator[bytes]
     """As sent; the caller closes it."""
 
     @property
@@ -294,7 +294,7 @@ class _Response(aiohttp.ClientResponse):
 
 
 class PooledResponse:
-    """A response on a pooled connection, with what `Body` needs of aiohttp's own."""
+    """A response on a pooled connection, with what `HttpBody` needs of aiohttp's own."""
 
     __slots__ = ("connection", "content")
 
@@ -366,7 +366,7 @@ class Transport(AiohttpTransport):
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), response_class=_Response
         )
 
-    async def open(self, call: Call) -> Reply:
+    async def open(self, call: HttpCall) -> HttpReply:
         """Send a call and return the reply once its head arrived.
 
         Equals `handle_async_request` without httpx2's request and response objects: saves
@@ -402,10 +402,10 @@ class Transport(AiohttpTransport):
         assert isinstance(response, _Response)  # noqa: S101  (for mypy)
         status, headers = response.status, response.headers
         response.forget_head()
-        return Reply(status, headers, Body(response))
+        return HttpReply(status, headers, HttpBody(response))
 
 
-async def _exchange(link: aiohttp.connector.Connection, call: Call) -> Reply:
+async def _exchange(link: aiohttp.connector.Connection, call: HttpCall) -> HttpReply:
     """Send a call over a pooled connection, and return the reply once its head arrived."""
     protocol = link.protocol
     assert protocol is not None  # noqa: S101  (for mypy)
@@ -418,10 +418,10 @@ async def _exchange(link: aiohttp.connector.Connection, call: Call) -> Reply:
         except HttpProcessingError as error:
             raise httpx2.RemoteProtocolError("not HTTP") from error
         if not 100 <= message.code < 200 or message.code == 101:
-            return Reply(message.code, message.headers, Body(PooledResponse(link, content)))
+            return HttpReply(message.code, message.headers, HttpBody(PooledResponse(link, content)))
 
 
-def _render_head(call: Call) -> bytes:
+def _render_head(call: HttpCall) -> bytes:
     headers = {"host": call.url.netloc.decode(), **call.headers}
     lines = [
         f"{call.method} {call.url.raw_path.decode()} HTTP/1.1",

@@ -35,20 +35,11 @@ LINE_ENDS = [
     Case("crlf", b"data: a\r\n\r\n", [A]),
     Case("lf-then-cr-are-two-ends", b"data: a\n\r", [A]),
     Case("cr-then-crlf-are-two-ends", b"data: a\r\r\n", [A]),
-    Case("lf-then-crlf-are-two-ends", b"data: a\n\r\n", [A]),
     Case("crlf-then-lf-are-two-ends", b"data: a\r\n\n", [A]),
-    Case("crlf-then-cr-are-two-ends", b"data: a\r\n\r", [A]),
     Case("crlf-is-one-end", b"data: a\r\ndata: b\r\n\r\n", [message("a\nb")]),
-    Case("cr-joins-then-crlf", b"data: a\rdata: b\r\n\r\n", [message("a\nb")]),
-    Case("three-ends-in-one-event", b"data: a\ndata: b\rdata: c\r\n\r\n", [message("a\nb\nc")]),
     Case("another-end-for-each-event", b"data: a\n\ndata: b\r\rdata: a\r\n\r\n", [A, B, A]),
-    Case("lf-cr-lf-between-events", b"data: a\n\r\ndata: b\n\r\n", [A, B]),
-    Case("cr-cr-lf-between-events", b"data: a\r\r\ndata: b\r\r\n", [A, B]),
-    Case("lf-cr-between-events", b"data: a\n\rdata: b\n\r", [A, B]),
-    Case("cr-lf-lf-between-events", b"data: a\r\n\ndata: b\r\n\n", [A, B]),
     Case("cr-then-lf-after-blank-line", b"data: a\n\r\r\n\ndata: b\n\n", [A, B]),
     Case("blank-lines-of-lf", b"\n\n\ndata: a\n\n\n\n\ndata: b\n\n\n", [A, B]),
-    Case("blank-lines-of-cr", b"\r\r\rdata: a\r\r\r\r\rdata: b\r\r\r", [A, B]),
     Case("blank-lines-of-crlf", b"\r\n\r\ndata: a\r\n\r\n\r\n\r\ndata: b\r\n\r\n\r\n", [A, B]),
     Case("nothing-but-line-ends", b"\n\r\r\n\n\r\n\r\r\r\n\n", []),
     Case("cr-inside-a-name-ends-the-line", b"da\rta: a\n\ndata: b\n\n", [B]),
@@ -56,7 +47,6 @@ LINE_ENDS = [
     Case("lf-inside-a-value-ends-the-line", b"data: a\nb\n\n", [A]),
     Case("escaped-line-ends-are-text", rb"data: a\r\n\n" + b"\n\n", [message(r"a\r\n\n")]),
     Case("a-space-does-not-make-a-blank-line", b"data: a\n \ndata: b\n\n", [message("a\nb")]),
-    Case("a-tab-does-not-make-a-blank-line", b"data: a\r\t\rdata: b\r\r", [message("a\nb")]),
 ]
 
 NOT_LINE_ENDS = [
@@ -90,24 +80,16 @@ BYTE_ORDER_MARK = [
     Case("bom-only-one-dropped", BOM + BOM + b"data: a\n\ndata: b\n\n", [B]),
     Case("bom-alone", BOM, []),
     Case("bom-then-lf", BOM + b"\ndata: a\n\n", [A]),
-    Case("bom-then-cr", BOM + b"\rdata: a\r\r", [A]),
-    Case("bom-then-crlf", BOM + b"\r\ndata: a\r\n\r\n", [A]),
-    Case("bom-then-comment", BOM + b": c\ndata: a\n\n", [A]),
     Case("bom-then-unfinished", BOM + b"data: a", [], A),
     Case("bom-after-lf-kept", b"\n" + BOM + b"data: a\n\ndata: b\n\n", [B]),
-    Case("bom-after-cr-kept", b"\r" + BOM + b"data: a\n\ndata: b\n\n", [B]),
     Case("bom-after-space-kept", b" " + BOM + b"\ndata: a\n\n", [A]),
     Case("bom-in-the-second-event-kept", b"data: a\n\n" + BOM + b"data: a\n\ndata: b\n\n", [A, B]),
     Case("bom-in-data-kept", b"data: " + BOM + b"a\n\n", [message("\ufeffa")]),
-    Case("bom-in-data-after-bom-kept", BOM + b"data:" + BOM + b"\n\n", [message("\ufeff")]),
     Case("bom-makes-no-blank-line", b"data: a\n" + BOM + b"\ndata: b\n\n", [message("a\nb")]),
     Case("bom-first-byte-only", b"\xefdata: a\n\ndata: b\n\n", [B]),
     Case("bom-first-two-bytes-only", b"\xef\xbbdata: a\n\ndata: b\n\n", [B]),
-    Case("bom-first-byte-then-lf", b"\xef\ndata: a\n\n", [A]),
-    Case("bom-first-two-bytes-then-cr", b"\xef\xbb\rdata: a\n\n", [A]),
     Case("bom-first-byte-alone", b"\xef", []),
     Case("bom-first-two-bytes-alone", b"\xef\xbb", []),
-    Case("bom-first-byte-then-bom", b"\xef" + BOM + b"data: a\n\ndata: b\n\n", [B]),
     Case("bom-last-byte-wrong", b"\xef\xbb\xbedata: a\n\ndata: b\n\n", [B]),
     Case("bom-of-utf-16-kept", b"\xff\xfedata: a\n\ndata: b\n\n", [B]),
 ]
@@ -116,62 +98,41 @@ COMMENTS = [
     Case("comment", b": c\ndata: a\n\n", [A]),
     Case("comment-without-space", b":c\ndata: a\n\n", [A]),
     Case("comment-of-a-colon", b":\ndata: a\n\n", [A]),
-    Case("comment-of-a-colon-and-space", b": \ndata: a\n\n", [A]),
-    Case("comment-of-colons", b":::\ndata: a\n\n", [A]),
     Case("comment-that-looks-like-data", b":data: b\n: data: b\ndata: a\n\n", [A]),
     Case("comment-between-data", b"data: a\n: c\ndata: b\n\n", [message("a\nb")]),
-    Case("comment-after-data", b"data: a\n: c\n\n", [A]),
     Case("comment-keeps-the-event-type", b"event: e\n:\ndata: a\n\n", [message("a", event="e")]),
     Case("comments-dispatch-nothing", b": c\n\n: c\n\n:\n\n", []),
     Case("comment-is-no-blank-line", b"data: a\n:\n", [], A),
     Case("comment-with-bad-utf-8", b": \xff\xe2\x82\ndata: a\n\n", [A]),
-    Case("comment-with-nul", b":\0\ndata: a\n\n", [A]),
-    Case("comments-with-each-line-end", b": c\r: c\r\n: c\ndata: a\r:\r\n\n", [A]),
 ]
 
 FIELDS = [
     Case("no-space", b"data:a\n\n", [A]),
     Case("one-space-dropped", b"data: a\n\n", [A]),
     Case("second-space-kept", b"data:  a\n\n", [message(" a")]),
-    Case("third-space-kept", b"data:   a\n\n", [message("  a")]),
     Case("value-of-one-space", b"data: \n\n", [message("")]),
-    Case("value-of-two-spaces", b"data:  \n\n", [message(" ")]),
     Case("tab-kept", b"data:\ta\n\n", [message("\ta")]),
-    Case("tab-after-space-kept", b"data: \ta\n\n", [message("\ta")]),
-    Case("space-after-tab-kept", b"data:\t a\n\n", [message("\t a")]),
     Case("no-break-space-kept", b"data:\xc2\xa0a\n\n", [message("\xa0a")]),
-    Case("ideographic-space-kept", b"data:\xe3\x80\x80a\n\n", [message("\u3000a")]),
     Case("trailing-space-kept", b"data: a \n\n", [message("a ")]),
-    Case("trailing-tab-kept", b"data: a\t\r\n\r\n", [message("a\t")]),
     Case("colon-in-value", b"data: a:b\n\n", [message("a:b")]),
-    Case("colon-first-in-value", b"data::a\n\n", [message(":a")]),
-    Case("colon-after-space-in-value", b"data: :a\n\n", [message(":a")]),
     Case("colon-and-space-in-value", b"data:: a\n\n", [message(": a")]),
-    Case("colon-last-in-value", b"data: a:\n\n", [message("a:")]),
-    Case("value-like-a-field", b"data: data: a\n\n", [message("data: a")]),
     Case("data-without-colon", b"data\n\n", [message("")]),
     Case("event-without-colon", b"event: e\nevent\ndata: a\n\n", [A]),
     Case("id-without-colon", b"id: 1\ndata: a\n\nid\ndata: b\n\n", [message("a", id="1"), B]),
     Case("retry-without-colon", b"retry: 5\nretry\ndata: a\n\n", [message("a", retry=5)]),
     Case("unknown-without-colon", b"a\ndata: a\n\n", [A]),
     Case("upper-case-data", b"DATA: b\ndata: a\n\n", [A]),
-    Case("title-case-data", b"Data: b\n\ndata: a\n\n", [A]),
-    Case("upper-case-last-letter", b"datA: b\ndatA\ndata: a\n\n", [A]),
     Case("upper-case-event", b"Event: e\nEVENT: e\ndata: a\n\n", [A]),
     Case("upper-case-id", b"ID: 1\nId: 1\niD: 1\ndata: a\n\n", [A]),
     Case("upper-case-retry", b"Retry: 5\nRETRY: 5\ndata: a\n\n", [A]),
     Case("space-before-name", b" data: b\ndata: a\n event: e\n id: 1\n retry: 5\n\n", [A]),
-    Case("tab-before-name", b"\tdata: b\ndata: a\n\n", [A]),
     Case("space-after-name", b"data : b\ndata: a\nevent : e\nid : 1\nretry : 5\n\n", [A]),
-    Case("space-after-name-without-colon", b"data \ndata: a\n\n", [A]),
     Case("unknown-field", b"error: b\ndata: a\nfoo:\n\n", [A]),
     Case("unknown-fields-dispatch-nothing", b"foo: b\n\nbar\n\n", []),
     Case("name-cut-short", b"dat: b\neven: e\ni: 1\nretr: 5\ndata: a\n\n", [A]),
     Case("name-too-long", b"data1: b\nevents: e\nids: 1\nretry-after: 5\ndata: a\n\n", [A]),
     Case("name-with-nul", b"data\0: b\nda\0ta: b\n\0data: b\ndata: a\n\n", [A]),
     Case("name-with-bad-utf-8", b"data\xff: b\n\xe2\x82data: b\nda\x80ta: b\ndata: a\n\n", [A]),
-    Case("name-in-quotes", b'"data": b\ndata: a\n\n', [A]),
-    Case("name-of-full-width-letters", b"\xef\xbd\x84ata: b\ndata: a\n\n", [A]),
     Case("full-width-colon", b"data\xef\xbc\x9a b\ndata: a\n\n", [A]),
     Case(
         "no-space-in-any-field",
@@ -187,38 +148,19 @@ FIELDS = [
 
 DATA = [
     Case("two-lines-joined", b"data: a\ndata: b\n\n", [message("a\nb")]),
-    Case(
-        "lines-joined-over-other-fields",
-        b"data: a\nid: 1\nx\ndata: b\n\n",
-        [message("a\nb", id="1")],
-    ),
     Case("first-line-empty", b"data\ndata: a\n\n", [message("\na")]),
     Case("last-line-empty", b"data: a\ndata:\n\n", [message("a\n")]),
-    Case("middle-line-empty", b"data: a\ndata: \ndata: b\n\n", [message("a\n\nb")]),
     Case("empty-lines-only", b"data\ndata:\ndata: \n\n", [message("\n\n")]),
     Case("empty-data-dispatched", b"data:\n\n", [message("")]),
-    Case("empty-data-each-dispatched", b"data\n\ndata\n\n", [message(""), message("")]),
     Case("data-forgotten-after-dispatch", b"data: a\n\n\ndata: b\n\n", [A, B]),
     Case("no-data-no-dispatch", b"event: e\nid: 1\nretry: 5\n\n", []),
-    Case("json-without-space", b'data:{"a": [1, "b"]}\n\n', [message('{"a": [1, "b"]}')]),
     Case("done-marker", b"data: [DONE]\n\n", [message("[DONE]")]),
     Case("nul-kept", b"data: \0a\0\0b\0\n\n", [message("\0a\0\0b\0")]),
-    Case(
-        "control-characters-kept",
-        b"data: \x01\x08\x1b[0m\x7f\n\n",
-        [message("\x01\x08\x1b[0m\x7f")],
-    ),
-    Case("two-byte-character", b"data: \xc3\xa9\n\n", [message("é")]),
     Case("three-byte-characters", b"data: \xe3\x81\x9b\xe3\x81\x9b\n\n", [message("せせ")]),
     Case("four-byte-character", b"data: \xf0\x9f\x8c\x8a\r\n\r\n", [message("🌊")]),
     Case("last-code-point", b"data: \xf4\x8f\xbf\xbf\n\n", [message("\U0010ffff")]),
-    Case("last-below-the-surrogates", b"data: \xed\x9f\xbf\n\n", [message("\ud7ff")]),
     Case("first-above-the-surrogates", b"data: \xee\x80\x80\n\n", [message("\ue000")]),
-    Case("non-characters-kept", b"data: \xef\xbf\xbe\xef\xb7\x90\n\n", [message("\ufffe\ufdd0")]),
     Case("replacement-character-kept", b"data: \xef\xbf\xbd\n\n", [message("\ufffd")]),
-    Case(
-        "joined-emoji", b"data: \xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x92\xbb\n\n", [message("👩‍💻")]
-    ),
     Case("long-line", b"data: " + b"a" * 500 + b"\n\n", [message("a" * 500)]),
     Case("many-lines", b"data:a\n" * 80 + b"\n", [message("\n".join("a" * 80))]),
     Case("many-events", b"data:a\n\n" * 60, [A] * 60),
@@ -227,80 +169,52 @@ DATA = [
 EVENT = [
     Case("event-named", b"event: e\ndata: a\n\n", [message("a", event="e")]),
     Case("event-named-message", b"event: message\ndata: a\n\n", [A]),
-    Case("event-after-data", b"data: a\nevent: e\n\n", [message("a", event="e")]),
     Case("event-last-wins", b"event: e\nevent: f\ndata: a\n\n", [message("a", event="f")]),
     Case("event-empty-is-message", b"event:\ndata: a\n\n", [A]),
-    Case("event-of-a-space-is-message", b"event: \ndata: a\n\n", [A]),
     Case("event-empty-undoes-a-name", b"event: e\nevent:\ndata: a\n\n", [A]),
     Case(
         "event-reset-by-dispatch", b"event: e\ndata: a\n\ndata: b\n\n", [message("a", event="e"), B]
     ),
     Case("event-reset-without-data", b"event: e\n\ndata: a\n\n", [A]),
-    Case("event-reset-without-data-by-cr", b"event: e\r\rdata: a\r\r", [A]),
     Case("event-second-space-kept", b"event:  e \ndata: a\n\n", [message("a", event=" e ")]),
-    Case("event-with-colon", b"event: e:f\ndata: a\n\n", [message("a", event="e:f")]),
-    Case("event-with-nul", b"event: e\0\ndata: a\n\n", [message("a", event="e\0")]),
     Case("event-not-ascii", b"event: \xe6\xb3\xa2\ndata: a\n\n", [message("a", event="波")]),
     Case("event-bad-utf-8", b"event: e\xe6\xb3\ndata: a\n\n", [message("a", event="e\ufffd")]),
 ]
 
 ID = [
     Case("id-set", b"id: 1\ndata: a\n\n", [message("a", id="1")]),
-    Case("id-after-data", b"data: a\nid: 1\n\n", [message("a", id="1")]),
     Case("id-last-wins", b"id: 1\nid: 2\ndata: a\n\n", [message("a", id="2")]),
     Case(
         "id-stays", b"id: 1\ndata: a\n\ndata: b\n\n", [message("a", id="1"), message("b", id="1")]
     ),
-    Case("id-stays-over-blank-lines", b"id: 1\n\n\n: c\n\ndata: a\n\n", [message("a", id="1")]),
     Case(
         "id-changes",
         b"data: a\n\nid: 1\ndata: a\n\nid: 2\ndata: b\n\n",
         [A, message("a", id="1"), message("b", id="2")],
     ),
     Case("id-empty-resets", b"id: 1\ndata: a\n\nid:\ndata: b\n\n", [message("a", id="1"), B]),
-    Case("id-of-a-space-resets", b"id: 1\ndata: a\n\nid: \ndata: b\n\n", [message("a", id="1"), B]),
     Case("id-reset-without-data", b"id: 1\n\nid\n\ndata: a\n\n", [A]),
     Case("id-with-nul-ignored", b"id: 1\0\ndata: a\n\n", [A]),
-    Case("id-with-nul-first-ignored", b"id:\x001\ndata: a\n\n", [A]),
-    Case("id-of-nul-ignored", b"id: 1\nid: \0\ndata: a\n\n", [message("a", id="1")]),
     Case(
         "id-with-nul-keeps-the-old",
         b"id: 1\ndata: a\n\nid: 2\x003\ndata: b\n\n",
         [message("a", id="1"), message("b", id="1")],
     ),
-    Case("id-after-one-with-nul", b"id: 1\0\nid: 2\ndata: a\n\n", [message("a", id="2")]),
     Case(
         "id-with-overlong-nul-set",
         b"id: 1\xc0\x80\ndata: a\n\n",
         [message("a", id="1\ufffd\ufffd")],
     ),
     Case("id-is-text", b"id: 007 \ndata: a\n\n", [message("a", id="007 ")]),
-    Case("id-second-space-kept", b"id:  1\ndata: a\n\n", [message("a", id=" 1")]),
-    Case("id-with-colon", b"id: s:1\ndata: a\n\n", [message("a", id="s:1")]),
-    Case("id-not-ascii", b"id: \xe2\x80\xa6\xe2\x80\xa6\ndata: a\n\n", [message("a", id="……")]),
     Case("id-bad-utf-8", b"id: 1\xff\ndata: a\n\n", [message("a", id="1\ufffd")]),
 ]
 
 RETRY = [
     Case("retry-set", b"retry: 1500\ndata: a\n\n", [message("a", retry=1500)]),
-    Case("retry-after-data", b"data: a\nretry: 5\n\n", [message("a", retry=5)]),
     Case("retry-zero", b"retry: 0\ndata: a\n\n", [message("a", retry=0)]),
-    Case("retry-zeros", b"retry: 000\ndata: a\n\n", [message("a", retry=0)]),
     Case("retry-leading-zeros", b"retry: 0090\ndata: a\n\n", [message("a", retry=90)]),
     Case(
-        "retry-many-leading-zeros",
-        b"retry:" + b"0" * 5000 + b"7\ndata: a\n\n",
-        [message("a", retry=7)],
-    ),
-    Case("retry-longest", b"retry: 2147483647\ndata: a\n\n", [message("a", retry=LONGEST_DELAY)]),
-    Case(
         "retry-over-longest", b"retry: 2147483648\ndata: a\n\n", [message("a", retry=LONGEST_DELAY)]
-    ),
-    Case(
-        "retry-11-digits", b"retry: 10000000000\ndata: a\n\n", [message("a", retry=LONGEST_DELAY)]
-    ),
-    Case(
-        "retry-12-digits", b"retry: 100000000000\ndata: a\n\n", [message("a", retry=LONGEST_DELAY)]
     ),
     Case(
         "retry-5000-digits",
@@ -317,7 +231,6 @@ RETRY = [
         b"data: a\n\nretry: 5\ndata: a\n\nretry: 6\ndata: b\n\n",
         [A, message("a", retry=5), message("b", retry=6)],
     ),
-    Case("retry-last-wins", b"retry: 5\nretry: 6\ndata: a\n\n", [message("a", retry=6)]),
     Case("retry-without-data-holds", b"retry: 5\n\ndata: a\n\n", [message("a", retry=5)]),
     *[
         Case(
@@ -401,26 +314,15 @@ UTF_8 = [
     Case("utf-8-good-after-cut", b"data: \xe3\x81\xe3\x81\x9b\n\n", [message("\ufffdせ")]),
     Case("utf-8-good-after-continuation", b"data: \x9b\xe3\x81\x9b\n\n", [message("\ufffdせ")]),
     Case("utf-8-extra-continuation", b"data: \xe3\x81\x9b\x9b\n\n", [message("せ\ufffd")]),
-    Case("utf-8-cut-by-a-space", b"data: \xf0\x9f \x8c\x8a\n\n", [message("\ufffd \ufffd\ufffd")]),
     Case("utf-8-cut-by-a-line-end", b"data: \xe3\x81\ndata: \x9b\n\n", [message("\ufffd\n\ufffd")]),
     Case("utf-8-cut-by-a-blank-line", b"data: \xe3\n\ndata: a\n\n", [message("\ufffd"), A]),
-    Case("utf-8-latin-1-text", b"data: caf\xe9 \xfc\n\n", [message("caf\ufffd \ufffd")]),
-    Case(
-        "utf-8-of-many-kinds",
-        b"data: x\xf0\x90\x80\xe2\x84\xc3y\x90z\x8f\xbfw\n\n",
-        [message("x\ufffd\ufffd\ufffdy\ufffdz\ufffd\ufffdw")],
-    ),
 ]
 
 UNFINISHED = [
     Case("end-inside-a-line", b"data: a", [], A),
     Case("end-after-lf", b"data: a\n", [], A),
-    Case("end-after-cr", b"data: a\r", [], A),
-    Case("end-after-crlf", b"data: a\r\n", [], A),
     Case("end-between-cr-and-lf-of-the-blank-line", b"data: a\r\n\r", [A]),
     Case("end-inside-a-character", b"data: a\xe3\x81", [], message("a\ufffd")),
-    Case("end-inside-a-second-line", b"data: a\ndata: b", [], message("a\nb")),
-    Case("end-after-a-second-line", b"data: a\r\ndata: b\r\n", [], message("a\nb")),
     Case("end-inside-a-second-event", b"data: a\n\ndata: b", [A], B),
     Case("end-after-a-complete-event", b"data: a\n\n\n", [A]),
     Case("end-inside-the-name-data", b"data: a\n\ndat", [A]),
@@ -428,16 +330,11 @@ UNFINISHED = [
     Case("end-after-the-colon", b"data:", [], message("")),
     Case("end-after-the-space", b"data: ", [], message("")),
     Case("end-after-empty-data", b"data\n", [], message("")),
-    Case("end-inside-the-name-of-a-second-line", b"data: a\ndat", [], A),
     Case("end-inside-a-comment", b"data: a\n: c", [], A),
-    Case("end-inside-a-comment-alone", b": c", []),
     Case("end-after-a-comment-alone", b": c\n", []),
     Case("end-with-event-only", b"event: e\n", []),
     Case("end-with-id-only", b"id: 1\n", []),
     Case("end-with-retry-only", b"retry: 5\n", []),
-    Case("end-with-event-and-id-only", b"event: e\nid: 1", []),
-    Case("end-with-unknown-only", b"error: e", []),
-    Case("end-with-event-after-an-event", b"data: a\n\nevent: e\nid: 1\n", [A]),
     Case(
         "end-with-all-fields",
         b"event: e\nid: 1\nretry: 5\ndata: a",
@@ -445,82 +342,9 @@ UNFINISHED = [
         message("a", event="e", id="1", retry=5),
     ),
     Case("end-with-the-id-before", b"id: 1\n\ndata: a\n", [], message("a", id="1")),
-    Case("end-inside-event", b"data: a\nevent: e", [], message("a", event="e")),
     Case("end-after-done", b"data: a\n\ndata: [DONE]", [A], message("[DONE]")),
-    Case("end-after-done-and-lf", b"data: a\n\ndata: [DONE]\n", [A], message("[DONE]")),
 ]
 
-LONG = b"x" * 2000
-
-# What the suites of browsers and of other clients try that no rule above is alone in.
-TOGETHER = [
-    Case(
-        "comments-long-and-short-between-data",
-        b"data:1\r:\0\n:\r\ndata:2\n:" + LONG + b"\rdata:3\n:data:no\r:" + LONG + b"\ndata:4\n\n",
-        [message("1\n2\n3\n4")],
-    ),
-    Case(
-        "unfinished-event-changes-neither-id-nor-retry-of-the-one-before",
-        b"retry:1000\ndata:a\n\nid:1\nretry:2000\ndata:b",
-        [message("a", retry=1000)],
-        message("b", id="1", retry=2000),
-    ),
-    Case(
-        "data-empty-in-each-way",
-        b"data:\n\ndata\ndata\n\ndata:a\n\n",
-        [message(""), message("\n"), A],
-    ),
-    Case(
-        "event-empty-between-names",
-        b"event: \ndata:a\n\nevent:e\ndata:a\n\nevent\ndata:b\n\n",
-        [A, message("a", event="e"), B],
-    ),
-    Case(
-        "id-not-ascii-stays-until-reset",
-        b"id:\xe2\x80\xa6\ndata:a\n\ndata:b\n\nid\ndata:a\n\ndata:b\n\n",
-        [message("a", id="\u2026"), message("b", id="\u2026"), A, B],
-    ),
-    *[
-        Case(
-            f"id-with-nul-{name}-leaves-the-old",
-            b"id:1\ndata:a\n\nid:" + value + b"\ndata:b\n\n",
-            [message("a", id="1"), message("b", id="1")],
-        )
-        for name, value in [
-            ("alone", b"\0"),
-            ("after-a-space", b" \0"),
-            ("twice", b"\0\0"),
-            ("first", b"\x002"),
-            ("last", b"2\0"),
-            ("inside", b"2\x003"),
-        ]
-    ],
-    Case(
-        "names-nearly-data",
-        b"data:\0\ndata:  2\rData:no\ndata\0:no\ndata:1\r\0data:no\nda-ta:no\rdata_5\n"
-        b"data:3\rdata:\r\n data:no\ndata:4\n\n",
-        [message("\0\n 2\n1\n3\n\n4")],
-    ),
-    Case(
-        "retry-leading-zero-then-bad-ones",
-        b"retry:03000\nretry:1000x\nretry\nretry:\ndata:a\n\n",
-        [message("a", retry=3000)],
-    ),
-    Case(
-        "unknown-fields-among-data",
-        b"data:a\n data\ndata\nfoobar:xxx\njustsometext\n:comment\ndata:b\n\n",
-        [message("a\n\nb")],
-    ),
-    Case("spaces-first-in-values", b"data:\ta\rdata: \ndata:b\n\n", [message("\ta\n\nb")]),
-    Case("line-ends-of-all-kinds", b"data:a\r\ndata\ndata:b\r\n\r", [message("a\n\nb")]),
-    Case("nul-then-blank-lines", b"data:\0\n\n\n\n", [message("\0")]),
-    Case("name-and-utf-8", b"event:\xe2\x80\xa6\ndata:\xe2\x80\xa6\n\n", [message("…", event="…")]),
-    Case(
-        "long-lines-of-each-field",
-        b"id:" + LONG + b"\nevent:" + LONG + b"\ndata:a\n\n",
-        [message("a", event="x" * 2000, id="x" * 2000)],
-    ),
-]
 
 GROUPS = {
     "line ends": LINE_ENDS,
@@ -534,6 +358,5 @@ GROUPS = {
     "retry": RETRY,
     "UTF-8": UTF_8,
     "unfinished": UNFINISHED,
-    "together": TOGETHER,
 }
 CASES = [case for group in GROUPS.values() for case in group]

@@ -140,37 +140,6 @@ def test_decoders_share_nothing() -> None:
     assert [message("a", event="e", id="1", retry=5)] == first.feed(b"\n")
 
 
-class Curious(Decoder):
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[bytes] = []
-
-    def unknown_line(self, line: bytes) -> None:
-        self.seen.append(line)
-
-
-@pytest.mark.parametrize(
-    ("wire", "unknown"),
-    [
-        (b"error: a\r\nfoo:bar: \nx\r", [b"error: a", b"foo:bar: ", b"x"]),
-        (b" Data\n : a\nDATA: a\n", [b" Data", b" : a", b"DATA: a"]),
-        (b"\xff: a\n\xef\xbb", [b"\xff: a", b"\xef\xbb"]),
-        (b"data: a\nevent\nid: 1\0\nretry: x\n: c\n:\n\n\r\n", []),
-        (BOM, []),
-        (BOM + BOM, [BOM]),
-    ],
-    ids=repr,
-)
-def test_only_lines_of_unknown_fields_reach_unknown_line(wire: bytes, unknown: list[bytes]) -> None:
-    for pieces in chunkings(wire):
-        decoder = Curious()
-        for piece in pieces:
-            decoder.feed(piece)
-        decoder.close()
-
-        assert (pieces, decoder.seen) == (pieces, unknown)
-
-
 # Limits
 
 

@@ -5,8 +5,7 @@ from typing import Any
 import openai
 import pytest
 
-from app.dialects.openai_responses.upstream.quirks import Quirks
-from app.dialects.openai_responses.upstream.request import render_request
+from app.dialects.openai_responses.upstream.request import Quirks, render_request
 from app.errors import RequestError
 from tests.sdk import conversations as c
 from tests.sdk.conversations import CITY, PDF, PICTURE, PNG, TURNS, request_of

@@ -4,7 +4,7 @@ import pytest
 
 from app.settings import load_settings
 from app.upstreams.aws import AwsCredentials
-from app.upstreams.credentials import Credentials, CredentialsSource, Key, NoCredentials
+from app.upstreams.credentials import CredentialsSource, Key, NoCredentials, UpstreamCredentials
 from app.upstreams.google import GoogleCredentials
 
 pytestmark = pytest.mark.pure
@@ -26,7 +26,7 @@ def load(tmp_path):
     return load
 
 
-def key_of(credentials: Credentials) -> tuple[str, str]:
+def key_of(credentials: UpstreamCredentials) -> tuple[str, str]:
     assert isinstance(credentials, Key)
     return credentials.auth, credentials.secret.reveal()
 

@@ -101,7 +101,7 @@ async def test_what_arrives_is_what_was_signed(model: str) -> None:
     chat = parse_chat_request('{"messages": [{"role": "user", "content": "せ"}]}'.encode())
     with serve_recorder() as server:
         credentials = AwsCredentials("us-east-1")
-        upstream = Upstream("b", server.url, "bedrock_converse", credentials)
+        upstream = Upstream("b", server.url, "bedrock_converse", credentials=credentials)
         async with open_client(connect_timeout_s=5, mounts={}) as http:
             target = Target(upstream, model)
             request = await target.build_call(target.build_request(chat), connect_timeout_s=5)

@@ -113,10 +113,6 @@ async def test_what_a_dialect_has_no_place_for_is_left_out_and_told(dialect: str
     assert "dropped" in message
 
 
-async def test_where_any_field_is_taken_a_chat_upstream_is_sent_any() -> None:
-    assert 1 == (await sent(target("openai_chat", None), flavour=1))["flavour"]
-
-
 BEYOND = {
     "models": ["x"], "provider": {"order": ["x"]}, "api_base": "http://x", "mcp_servers": [1],
     "previous_response_id": "resp_1", "Stream": False,
@@ -133,12 +129,6 @@ async def test_what_would_reach_beyond_the_answer_is_refused_by_its_name(
             await sent(target(dialect, options), **{name: value})
 
         assert caught.value.message.startswith(name)
-
-
-async def test_what_the_settings_allow_is_sent() -> None:
-    to = target("openai_chat", ("safe", "models"))
-
-    assert ["x"] == (await sent(to, models=["x"]))["models"]
 
 
 @pytest.mark.parametrize("dialect", [d for d in UPSTREAM_FORMATS if d != "openai_chat"])
@@ -173,15 +163,6 @@ async def test_a_host_that_refuses_what_it_does_not_know_is_sent_what_it_knows(n
         "enable_thinking, flavour" in message
         for message in told(to, flavour=1, enable_thinking=True)
     )
-
-
-async def test_an_effort_in_another_form_is_one_to_a_host_without_that_form() -> None:
-    to = target("openai_chat", None, **quirks_of("openai"))
-    body = await sent(to, reasoning={"effort": "low"})
-
-    assert "low" == body["reasoning_effort"]
-    assert "reasoning" not in body
-    assert [] == told(to, reasoning={"effort": "low"})
 
 
 TIERS = [
@@ -226,15 +207,6 @@ VERBOSE = [("openai_chat", "verbosity"), ("openai_responses", "text.verbosity")]
 @pytest.mark.parametrize(("dialect", "path"), VERBOSE)
 async def test_verbosity_stands_where_the_dialect_has_it(dialect: str, path: str) -> None:
     assert "low" == found(await sent(target(dialect), verbosity="low"), path)
-
-
-FORM = {"type": "json_schema", "json_schema": {"name": "n", "schema": {}}}
-
-
-async def test_verbosity_leaves_the_form_of_the_answer() -> None:
-    text = (await sent(target("openai_responses"), verbosity="low", response_format=FORM))["text"]
-
-    assert ("low", "json_schema") == (text["verbosity"], text["format"]["type"])
 
 
 NAMED = {"type": "function", "function": {"name": "f"}}

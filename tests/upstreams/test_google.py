@@ -30,7 +30,7 @@ def token_of(number: int) -> str:
 
 @dataclass
 class Tokens:
-    """A token server, and a metadata server: each token it gives is another."""
+    """A token server: each token it gives is another."""
 
     port: int = 0
     life_s: int = 3600
@@ -50,12 +50,8 @@ class Tokens:
             return self.error
         if path.endswith("/token") or "/token?" in path:
             number = sum("/token" in one for one in self.asked)
-            kinds = {
-                "token_type": "Bearer",
-                "issued_token_type": "urn:ietf:params:oauth:token-type:access_token",
-            }
-            return {"access_token": token_of(number), "expires_in": self.life_s, **kinds}
-        return {"default": {"email": "me@x", "scopes": [], "aliases": ["default"]}, "email": "me@x"}
+            return {"access_token": token_of(number), "expires_in": self.life_s}
+        raise AssertionError(path)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
@@ -68,11 +64,9 @@ class Tokens:
                 self.begun.set()
                 await self.gate.wait()
             body = json.dumps(self.answer(path))
-            if path.endswith(("universe-domain", "universe_domain")):
-                body = "googleapis.com"
             writer.write(
                 f"HTTP/1.1 {self.status}\r\ncontent-type: application/json\r\n"
-                f"metadata-flavor: Google\r\nconnection: close\r\n"
+                f"connection: close\r\n"
                 f"content-length: {len(body)}\r\n\r\n{body}".encode()
             )
         writer.close()
@@ -131,16 +125,6 @@ def user(tokens: Tokens) -> dict[str, str]:
     }
 
 
-def workload(tokens: Tokens) -> dict[str, Any]:
-    return {
-        "type": "external_account",
-        "audience": "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/x",
-        "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
-        "token_url": tokens.url,
-        "credential_source": {"file": "subject.txt"},
-    }
-
-
 Kind = Callable[[Tokens], dict[str, Any]]
 
 
@@ -148,7 +132,6 @@ Kind = Callable[[Tokens], dict[str, Any]]
 def install(tmp_path, monkeypatch):
     """Make a file of credentials those of the machine."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "subject.txt").write_text("subject-token")
 
     def put(tokens: Tokens, kind: Kind = service_account) -> None:
         monkeypatch.setattr("google.oauth2.credentials._GOOGLE_OAUTH2_TOKEN_ENDPOINT", tokens.url)
@@ -162,7 +145,7 @@ async def ask(credentials: GoogleCredentials) -> Mapping[str, str]:
     return await credentials.headers("POST", "https://aiplatform.googleapis.com/v1", b"{}")
 
 
-@pytest.mark.parametrize("kind", [service_account, user, workload])
+@pytest.mark.parametrize("kind", [service_account, user])
 async def test_file_of_credentials_gives_a_token(kind, install):
     async with serve_tokens() as tokens:
         install(tokens, kind)
@@ -170,20 +153,6 @@ async def test_file_of_credentials_gives_a_token(kind, install):
 
     assert f"Bearer {token_of(1)}" == headers["authorization"]
     assert ("q-1" if kind is user else None) == headers.get("x-goog-user-project")
-
-
-async def test_metadata_server_gives_a_token(monkeypatch):
-    async with serve_tokens() as tokens:
-        host = f"127.0.0.1:{tokens.port}"
-        monkeypatch.delenv("NO_GCE_CHECK")
-        monkeypatch.setenv("GCE_METADATA_HOST", host)
-        monkeypatch.setenv("GCE_METADATA_IP", host)
-        metadata = "google.auth.compute_engine._metadata"
-        monkeypatch.setattr(f"{metadata}._GCE_METADATA_HOST", host)
-        headers = await ask(GoogleCredentials())
-
-    assert headers["authorization"] in [f"Bearer {token_of(number)}" for number in range(9)]
-    assert any("service-accounts" in path for path in tokens.asked)
 
 
 async def test_token_is_kept(install):

@@ -12,7 +12,7 @@ from app.upstreams.client import open_client
 from app.upstreams.endpoints import Upstream
 from app.upstreams.routes import MAX_NAME, Upstreams
 from app.upstreams.targets import Target
-from app.upstreams.transport import Call
+from app.upstreams.transport import HttpCall
 from tests.sdk.recorder import serve_recorder
 
 CHAT = parse_chat_request(b'{"messages": [{"role": "user", "content": "x"}]}')
@@ -32,7 +32,7 @@ HOSTILE = (
 )
 
 
-async def build_call(target: Target) -> Call:
+async def build_call(target: Target) -> HttpCall:
     return await target.build_call(target.build_request(CHAT), connect_timeout_s=5)
 
 

@@ -16,7 +16,6 @@ from app.upstreams.targets import Target
 pytestmark = pytest.mark.pure
 
 TARGET = Target(Upstream("u", "http://127.0.0.1:9", "anthropic"), "m")
-OLLAMA = Target(Upstream("u", "http://127.0.0.1:9", "ollama"), "m")
 OWN = {"first_event_timeout_s": 200.0}
 
 
@@ -75,11 +74,6 @@ def test_fields_without_a_place_are_told_once_and_together() -> None:
 )
 def test_a_field_that_says_what_holds_anyway_is_not_told(fields: dict[str, object]) -> None:
     assert [] == told(TARGET, **fields)
-
-
-def test_parallel_calls_hold_anyway_unless_they_are_forbidden() -> None:
-    assert [] == told(OLLAMA, parallel_tool_calls=True)
-    assert "parallel_tool_calls" in told(OLLAMA, parallel_tool_calls=False)[0]
 
 
 def test_what_would_be_refused_is_told_by_the_model_that_would() -> None:

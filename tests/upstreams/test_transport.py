@@ -9,7 +9,7 @@ import pytest
 
 from app.testing.upstream import Hold, Step, Until, chunk, chunked_head, send, serve_upstream
 from app.upstreams.client import open_client
-from app.upstreams.transport import BURST, Body, Call, _render_head
+from app.upstreams.transport import BURST, HttpBody, HttpCall, _render_head
 from tests.waiting import until
 
 END = send("0\r\n\r\n")
@@ -42,8 +42,10 @@ async def read(
 
     async with serve_upstream() as upstream, open_client(connect_timeout_s=5, mounts={}) as client:
         upstream.script = script
-        body = (await client.open(Call("POST", httpx2.URL(upstream.base_url), {}, b"{}"))).body
-        assert isinstance(body, Body)
+        body = (
+            await client.open(HttpCall("POST", httpx2.URL(upstream.base_url), {}, content=b"{}"))
+        ).body
+        assert isinstance(body, HttpBody)
         if sink is not None:
             body.push(offer)
         try:
@@ -119,7 +121,9 @@ async def test_what_a_taker_raises_comes_out_of_the_step() -> None:
 async def test_a_body_that_is_left_lets_go_of_its_connection() -> None:
     async with serve_upstream() as upstream, open_client(connect_timeout_s=5, mounts={}) as client:
         upstream.script = [chunked_head(), chunk("a"), Hold()]
-        body = (await client.open(Call("POST", httpx2.URL(upstream.base_url), {}, b"{}"))).body
+        body = (
+            await client.open(HttpCall("POST", httpx2.URL(upstream.base_url), {}, content=b"{}"))
+        ).body
         assert b"a" == await anext(body)
         await body.aclose()
 
@@ -129,8 +133,10 @@ async def test_a_body_that_is_left_lets_go_of_its_connection() -> None:
 async def test_who_waits_no_longer_gets_what_has_come() -> None:
     async with serve_upstream() as upstream, open_client(connect_timeout_s=5, mounts={}) as client:
         upstream.script = [chunked_head(), chunk("x" * BURST), chunk("y" * BURST), Hold()]
-        body = (await client.open(Call("POST", httpx2.URL(upstream.base_url), {}, b"{}"))).body
-        assert isinstance(body, Body)
+        body = (
+            await client.open(HttpCall("POST", httpx2.URL(upstream.base_url), {}, content=b"{}"))
+        ).body
+        assert isinstance(body, HttpBody)
         assert b"x" == (await anext(body))[:1]
 
         left = bytearray()
@@ -167,7 +173,7 @@ def fields(head: bytes) -> tuple[bytes, dict[bytes, bytes]]:
     return first, {name.lower(): value.strip() for name, _, value in pairs}
 
 
-async def ask(call: Call, *, times: int) -> Recorder:
+async def ask(call: HttpCall, *, times: int) -> Recorder:
     recorder = Recorder()
     server = await asyncio.start_server(recorder.serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
@@ -175,7 +181,7 @@ async def ask(call: Call, *, times: int) -> Recorder:
     async with server, open_client(connect_timeout_s=5, mounts={}) as client:
         for _ in range(times):
             reply = await client.open(call._replace(url=url))
-            assert isinstance(reply.body, Body)
+            assert isinstance(reply.body, HttpBody)
             assert b"{}" == b"".join([piece async for piece in reply.body])
             await reply.body.aclose()
     return recorder
@@ -192,7 +198,7 @@ async def test_pooled_connection_is_sent_the_same_request(
     if content:
         headers["content-type"] = "application/json"
     url = httpx2.URL(f"http://127.0.0.1:1{path}")
-    recorder = await ask(Call(method, url, headers, content), times=3)
+    recorder = await ask(HttpCall(method, url, headers, content=content), times=3)
 
     first, second, third = map(fields, recorder.heads)
     assert 1 == recorder.connections
@@ -200,7 +206,7 @@ async def test_pooled_connection_is_sent_the_same_request(
 
 
 async def test_pooled_connection_takes_no_line_end_in_a_header() -> None:
-    call = Call("GET", httpx2.URL("http://127.0.0.1:1/"), {"x": "a\r\nhost: b"})
+    call = HttpCall("GET", httpx2.URL("http://127.0.0.1:1/"), {"x": "a\r\nhost: b"})
 
     with pytest.raises(ValueError, match="line end"):
         _render_head(call)
@@ -228,7 +234,9 @@ async def test_connection_with_an_unsent_request_is_not_used_again() -> None:
     url = httpx2.URL(f"http://127.0.0.1:{port}/")
     async with server, open_client(connect_timeout_s=5, mounts={}) as client:
         for content, status in ((b"{}", 200), (big, 429), (b"{}", 200)):
-            reply = await asyncio.wait_for(client.open(Call("POST", url, {}, content)), 5)
+            reply = await asyncio.wait_for(
+                client.open(HttpCall("POST", url, {}, content=content)), 5
+            )
             assert status == reply.status
             assert b"{}" == b"".join([piece async for piece in reply.body])
             await reply.body.aclose()

@@ -16,7 +16,7 @@ from ...generation.deadlines import Deadlines, Limits
 from ...generation.settlement import FREE, Settlements
 from ...ledger.accounts import ReservationRequest
 from ...requests import ChatRequest, UserMessage
-from ...upstreams.client import Client
+from ...upstreams.client import HttpClient
 from ...upstreams.targets import Target
 
 MAX_TOKENS: Final = 1024
@@ -70,7 +70,7 @@ class _Recorder:
 
 
 async def ask(
-    target: Target, *, client: Client, limits: Limits, settlements: Settlements
+    target: Target, *, client: HttpClient, limits: Limits, settlements: Settlements
 ) -> Outcome:
     """Call a target once, as a relay would, without a retry."""
     clock = asyncio.get_running_loop().time

@@ -15,7 +15,7 @@ from ...framing.sse import Message
 from .bounds import LARGE, MAX_VALUES, Excess
 from .errors import parse_error, parse_finish_error
 from .event_builder import EventBuilder
-from .json_values import decode
+from .json_values import decode_or
 
 
 class AnswerParser:
@@ -136,11 +136,7 @@ class AnswerParser:
 
     def _tail(self, tail: Message) -> None:
         """Parse an unterminated message: by default only a JSON object."""
-        try:
-            whole = isinstance(decode(tail.data), dict)
-        except ValueError:
-            return
-        if whole:
+        if isinstance(decode_or(tail.data, None), dict):
             self._message(tail)
 
     def _is_whole(self) -> bool:
@@ -163,6 +159,15 @@ class AnswerParser:
         error = parse_error(document, upstream=self._upstream)
         self.provider_message = error.provider_message
         self._end_with(error)
+
+    def _refuse_body(self, document: object, expected: str) -> None:
+        """Fail if the whole body is one JSON document, such as {"detail": "..."}."""
+        if self._fed or self._builder.ended or not isinstance(document, dict | list):
+            return
+        if isinstance(document, dict) and document.keys().isdisjoint(("message", "detail", "msg")):
+            self._fail("upstream_invalid_response", f"answered with JSON that is not {expected}")
+        else:
+            self._refuse(document)
 
     def _garbage(self) -> None:
         """Handle a message that is not a JSON object: it fails an unfinished answer."""

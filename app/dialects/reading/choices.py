@@ -19,7 +19,7 @@ from ...events import (
     TextStart,
 )
 from .split_text import Halves
-from .tool_calls import Calls
+from .tool_calls import ChoiceCalls
 
 
 class Kind(NamedTuple):
@@ -48,12 +48,12 @@ class Block:
 
 
 @dataclass(slots=True)
-class Choice:
+class ChoiceState:
     open: Block | None = None
     texts: int = 0
     """The number of text blocks so far."""
     last_reasoning: int | None = None
-    calls: Calls = field(default_factory=Calls)
+    calls: ChoiceCalls = field(default_factory=ChoiceCalls)
     logprobs: list[Any] = field(default_factory=list)
     """The log probabilities of tokens whose block has not begun."""
     buffered: int = 0

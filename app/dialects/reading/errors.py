@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from ...errors import UpstreamError
-from .json_values import decode, mapping, mappings, string
+from .json_values import decode_or, mapping, mappings, string
 from .split_text import well_formed
 
 MAX_WAIT_S: Final = 3600.0
@@ -247,6 +247,7 @@ _STATUSES: Final = {
     **dict.fromkeys((409, 424, 425, 499), "upstream_unavailable"),
 }
 
+_LITELLM: Final = "llm_provider-"
 _NAME: Final = re.compile(r"[A-Za-z_][\w.\[\]-]{0,99}", re.ASCII)
 
 _AGAIN: Final = re.compile(r"try again in ((?:[0-9]{1,9}(?:\.[0-9]{1,9})?(?:ms|h|m|s)){1,3})\b")
@@ -275,10 +276,7 @@ def parse_failure(
     to `now`.
     """
     text = body.decode(errors="replace").strip()
-    try:
-        document = decode(text)
-    except ValueError:
-        document = None if text.startswith("<") else text  # HTML has no error code
+    document = decode_or(text, None if text.startswith("<") else text)  # HTML has no error code
     # Bedrock: "ValidationException:http://internal.amazon.com/..."
     kind = next((v for n, v in headers.items() if n.lower() == "x-amzn-errortype"), "")
     kind = kind.partition(":")[0]
@@ -290,7 +288,9 @@ def parse_failure(
 def read_wait(headers: Mapping[str, str], *, limited: bool, now: float) -> float | None:
     """Parse the wait that a reply's headers request, in seconds."""
     headers = {name.lower(): value for name, value in headers.items()}
-    headers = _of_provider(headers) | headers
+    # LiteLLM forwards the headers of the provider behind it under other names.
+    behind = {n: v for n, v in headers.items() if n.startswith(_LITELLM)}
+    headers = {n.removeprefix(_LITELLM): v for n, v in behind.items()} | headers
     date = _read_date(headers.get("date", ""))
     return _wait(headers, limited=limited, now=now if date is None else date)
 
@@ -418,12 +418,6 @@ def _wait(headers: Mapping[str, str], *, limited: bool, now: float) -> float | N
     if seconds <= 0 and limited:
         seconds = max((_duration(v) or _until(v, now=now) for v in _resets(headers)), default=0)
     return _bounded(seconds)
-
-
-def _of_provider(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that LiteLLM forwards from the provider behind it."""
-    prefix = "llm_provider-"
-    return {n.removeprefix(prefix): v for n, v in headers.items() if n.startswith(prefix)}
 
 
 def _resets(headers: Mapping[str, str]) -> Iterator[str]:

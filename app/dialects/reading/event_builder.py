@@ -50,11 +50,11 @@ from .bounds import (
     MAX_WORD,
     Excess,
 )
-from .choices import REASONING, REFUSAL, TEXT, Block, Choice, Kind
+from .choices import REASONING, REFUSAL, TEXT, Block, ChoiceState, Kind
 from .finish_reasons import parse_finish
 from .json_values import clean, size
 from .split_text import well_formed
-from .tool_calls import Call
+from .tool_calls import CallState
 
 
 class _FewEvents(list[Event]):
@@ -77,7 +77,7 @@ class EventBuilder:
         self.known_calls: Collection[str] = ()
         """The ids of calls in earlier answers, which this answer may not reuse."""
         self._events: list[Event] = []
-        self._choices: dict[int, Choice] = {}
+        self._choices: dict[int, ChoiceState] = {}
         self._blocks = 0
         self._calls = 0
         self._reserved = 0
@@ -260,11 +260,13 @@ class EventBuilder:
         calls.note(call, call.block)
         return call.block
 
-    def _await_name(self, call: Call, size: int) -> None:
+    def _await_name(self, call: CallState, size: int) -> None:
         call.buffered += ENTRY + size
         self.reserve(ENTRY + size)
 
-    def _begin_call(self, choice: int, state: Choice, call: Call, raw: Raw | None) -> None:
+    def _begin_call(
+        self, choice: int, state: ChoiceState, call: CallState, raw: Raw | None
+    ) -> None:
         self.end_text(choice)
         self.release(call.buffered)
         call.block = block = self._number()
@@ -453,10 +455,10 @@ class EventBuilder:
         self._events.append(StreamEnd(status, first or fallback, usage=self.counts, error=error))
         self.ended = True
 
-    def _choice(self, index: int) -> Choice:
+    def _choice(self, index: int) -> ChoiceState:
         state = self._choices.get(index)
         if state is None:
-            state = self._choices[index] = Choice()
+            state = self._choices[index] = ChoiceState()
         return state
 
     def _wait_for_answer(self, size: int) -> None:
@@ -497,7 +499,7 @@ class EventBuilder:
             state.buffered = 0
         return block
 
-    def _end_choice(self, index: int, state: Choice, *, reason: FinishReason | None) -> None:
+    def _end_choice(self, index: int, state: ChoiceState, *, reason: FinishReason | None) -> None:
         self.end_text(index)
         for call in state.calls.all:
             if call.block is None:
@@ -511,7 +513,7 @@ class EventBuilder:
             )
             self._events.append(end)
 
-    def _end_call(self, choice: int, call: Call, *, whole: bool) -> None:
+    def _end_call(self, choice: int, call: CallState, *, whole: bool) -> None:
         if call.ended or call.block is None:
             return
         call.ended = True

@@ -9,9 +9,7 @@ _RAW: Final[dict[FinishReason, tuple[str, ...]]] = {
         "stop",
         "end_turn",
         "stop_sequence",
-        "STOP",
         "COMPLETE",
-        "STOP_SEQUENCE",
         "completed",
         "eos",
         "eos_token",
@@ -19,12 +17,11 @@ _RAW: Final[dict[FinishReason, tuple[str, ...]]] = {
     "length": (
         "length",
         "max_tokens",
-        "MAX_TOKENS",
         "max_output_tokens",
         "model_length",
         "model_context_window_exceeded",
     ),
-    "tool_calls": ("tool_calls", "function_call", "tool_use", "TOOL_CALL", "FUNCTION_CALL"),
+    "tool_calls": ("tool_calls", "function_call", "tool_use", "TOOL_CALL"),
     "content_filter": (
         "content_filter",
         "content_filtered",
@@ -49,7 +46,6 @@ _RAW: Final[dict[FinishReason, tuple[str, ...]]] = {
     "pause": ("pause_turn", "compaction", "CONTINUATION"),
     "error": (
         "error",
-        "ERROR",
         "TIMEOUT",
         "failed",
         "insufficient_system_resource",
@@ -64,13 +60,13 @@ _RAW: Final[dict[FinishReason, tuple[str, ...]]] = {
         "ERROR_LIMIT",
     ),
 }
-REASONS: Final = {raw: reason for reason, raws in _RAW.items() for raw in raws}
+_REASONS: Final = {raw.lower(): reason for reason, raws in _RAW.items() for raw in raws}
 
 
 def parse_finish(raw: str) -> FinishReason:
-    """Map a provider's finish reason; an unlisted one is "unknown", never "stop".
+    """Map a provider's finish reason in any case; an unlisted one is "unknown", never "stop".
 
     Gemini's Chat Completions route sends "content_filter: PROHIBITED_CONTENT".
     """
-    general, _, special = raw.partition(": ")
-    return REASONS.get(special) or REASONS.get(general, "unknown")
+    general, _, special = raw.lower().partition(": ")
+    return _REASONS.get(special) or _REASONS.get(general, "unknown")

@@ -24,6 +24,7 @@ MAX_NAME: Final = 255
 
 _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 _NO_BRACKET: Final = re.compile(r"[^][{}]+")
+_INVALID: Final = object()
 _STEPS: Final = {"{": 1, "[": 1, "}": -1, "]": -1}
 
 
@@ -33,18 +34,28 @@ def decode(text: str) -> Any:
     Raises:
         ValueError: it is not JSON, or nested too deeply.
     """
+    value = decode_or(text, _INVALID)
+    if value is _INVALID:
+        raise ValueError("not JSON, or nested too deeply")
+    return value
+
+
+def decode_or(text: str, default: Any) -> Any:
+    """Decode a JSON document; return `default` for any other text, or one nested too deeply."""
     if len(text) > 2 * MAX_DEPTH and _is_deep(text):
-        raise ValueError("the JSON is nested too deeply")
+        return default
     try:
         return msgspec.json.decode(text)
+    except UnicodeEncodeError:
+        return default
     except (msgspec.DecodeError, RecursionError):
         pass
     # msgspec rejects half a surrogate pair, which hosts send when they split an emoji,
     # and the NaN and Infinity of Python servers; the standard library accepts both.
     try:
         return json.loads(text, parse_float=_finite, parse_constant=_finite)
-    except RecursionError:
-        raise ValueError("the JSON is nested too deeply") from None
+    except (ValueError, RecursionError):
+        return default
 
 
 def _is_deep(text: str) -> bool:
@@ -107,10 +118,7 @@ def read_raw(raw: Raw | None, format: str) -> dict[str, Any] | None:
     """Return the object that `make_raw` packed; None if it is of another dialect."""
     if raw is None or raw.format != format:
         return None
-    try:
-        value = decode(raw.data)
-    except ValueError:
-        return None
+    value = decode_or(raw.data, None)
     return value if isinstance(value, dict) else None
 
 

@@ -13,7 +13,7 @@ from .split_text import Halves
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class CallState:
     """A tool call so far; `block` is None until its name is known."""
 
     id: str = ""
@@ -55,22 +55,22 @@ class Call:
         return bool(self.pieces) and not self.free and not self.is_whole()
 
 
-class Calls:
+class ChoiceCalls:
     """The tool calls of one choice, in the order in which they began."""
 
     def __init__(self) -> None:
-        self.all: list[Call] = []
-        self.by_block: dict[int, Call] = {}
+        self.all: list[CallState] = []
+        self.by_block: dict[int, CallState] = {}
         """The calls with a block, by its number."""
         self.ids: set[str] = set()
         """The ids of those with a block."""
-        self._by_index: dict[int, Call] = {}
-        self._by_id: dict[str, Call] = {}
-        self._changed: dict[int, Call] = {}
+        self._by_index: dict[int, CallState] = {}
+        self._by_id: dict[str, CallState] = {}
+        self._changed: dict[int, CallState] = {}
         """Those that changed since `torn` was last computed, by block."""
         self._torn: set[int] = set()
 
-    def find(self, *, index: int | None, id: str, name: str, piece: str) -> Call:
+    def find(self, *, index: int | None, id: str, name: str, piece: str) -> CallState:
         """Find the call that a fragment belongs to, or begin it.
 
         Raises:
@@ -78,7 +78,7 @@ class Calls:
         """
         call = self._known(index=index, id=id, name=name, piece=piece)
         if call is None:
-            call = Call()
+            call = CallState()
             self.all.append(call)
         if index is not None:
             self._by_index[index] = call
@@ -88,7 +88,7 @@ class Calls:
             self._by_id.setdefault(id, call)
         return call
 
-    def note(self, call: Call, block: int) -> None:
+    def note(self, call: CallState, block: int) -> None:
         """Record that a call has begun or changed."""
         self._changed[block] = call
 
@@ -101,7 +101,7 @@ class Calls:
             self._changed = {}
         return bool(self._torn)
 
-    def _known(self, *, index: int | None, id: str, name: str, piece: str) -> Call | None:
+    def _known(self, *, index: int | None, id: str, name: str, piece: str) -> CallState | None:
         if index is not None:
             call = self._by_index.get(index)
             if call is not None and _is_another(call, id=id, name=name, piece=piece):
@@ -112,7 +112,7 @@ class Calls:
         return self.all[-1] if self.all and not name else None
 
 
-def _is_another(call: Call, *, id: str, name: str, piece: str) -> bool:
+def _is_another(call: CallState, *, id: str, name: str, piece: str) -> bool:
     """Return whether a fragment with the index of `call` begins a new call.
 
     Some hosts repeat id and name on every fragment, others send every call as index 0.

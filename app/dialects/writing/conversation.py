@@ -18,7 +18,9 @@ from ...requests import (
     ChatRequest,
     FunctionCall,
     ReasoningPart,
+    RefusalPart,
     TextPart,
+    Tool,
 )
 from ..reading.json_values import decode
 
@@ -96,6 +98,24 @@ def join_text(content: str | Sequence[object] | None) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     return "".join(part.text for part in content if isinstance(part, TextPart))
+
+
+def join_visible(message: AssistantMessage) -> str:
+    """Return the visible text of an assistant message, including refusals."""
+    if not isinstance(message.content, list):
+        return message.content or message.refusal or ""
+    texts = [
+        part.refusal if isinstance(part, RefusalPart) else join_text([part])
+        for part in message.content
+    ]
+    return "".join(texts) or message.refusal or ""
+
+
+def render_function(tool: Tool, **defaults: Any) -> dict[str, Any]:
+    """Return a tool in the form of Chat Completions, without `strict`."""
+    function = {**defaults, **msgspec.to_builtins(tool.function)}
+    function.pop("strict", None)
+    return {"type": "function", "function": function}
 
 
 def parse_arguments(call: FunctionCall, *, path: str) -> dict[str, Any]:

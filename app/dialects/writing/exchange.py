@@ -148,7 +148,7 @@ def _leave_out_files(messages: list[Message], changes: list[str]) -> list[Messag
         if not isinstance(message, UserMessage) or isinstance(message.content, str):
             rest.append(message)
             continue
-        left = [part for part in message.content if not _is_optional(part)]
+        left = [p for p in message.content if not (isinstance(p, FilePart) and p.optional)]
         if len(left) == len(message.content):
             rest.append(message)
             continue
@@ -159,10 +159,6 @@ def _leave_out_files(messages: list[Message], changes: list[str]) -> list[Messag
         return messages
     changes.append("does not support files: dropped those with a text instead")
     return rest
-
-
-def _is_optional(part: _Part) -> bool:
-    return isinstance(part, FilePart) and bool(part.optional)
 
 
 class _Arranged:

@@ -96,7 +96,7 @@ def test_there_is_no_text_without_text() -> None:
     )
 
     assert found == [
-        {"role": "user", "content": [text("a\n\n"), text("b")]},
+        {"role": "user", "content": [text("a"), text("b")]},
         {"role": "assistant", "content": [text("c"), use("i")]},
     ]
 

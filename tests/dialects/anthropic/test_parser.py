@@ -15,15 +15,14 @@ from app.events import (
     ReasoningStart,
     StreamEnd,
     TokenCounts,
-    ToolCallEnd,
     Usage,
 )
 from app.framing.sse import Message
 from tests.dialects import streams
-from tests.dialects.anthropic.written import DONE, STOP, WHOLE, head, last, sse, start, text
+from tests.dialects.anthropic.written import STOP, WHOLE, head, last, sse, start, text
 from tests.dialects.blocks import call as called
 from tests.dialects.blocks import text as said
-from tests.dialects.streams import CUT, check, end_of, error_of, failed, kinds, outcome
+from tests.dialects.streams import check, end_of, error_of, kinds
 
 pytestmark = pytest.mark.pure
 
@@ -97,39 +96,6 @@ def test_a_whole_message_is_an_answer() -> None:
         *(ChoiceEnd("tool_calls", "tool_use"), Usage(3, 1, 4)),
         StreamEnd("completed", "tool_calls", TokenCounts(3, 1, 4)),
     ]
-
-
-def test_a_cut_before_the_stop_is_a_failure_with_its_reason() -> None:
-    assert outcome(play([sse(*DONE)], cut=CUT)) == failed("upstream_timeout")
-
-
-def test_a_call_that_is_cut_does_not_look_like_one_without_arguments() -> None:
-    found = play([sse(head(), start(0, "tool_use", id="i", name="f", input={}))], cut=CUT)
-
-    assert ToolCallEnd(0, "") in found
-
-
-def parser_after(*payloads: Any) -> Parser:
-    parser = Parser(upstream="u")
-    for payload in payloads:
-        parser.feed(Message("message", json.dumps(payload)))
-    return parser
-
-
-def test_a_stream_is_not_finished_before_its_stop() -> None:
-    parser = parser_after(*DONE)
-    assert not parser.finished
-    assert not parser.ended
-    parser.feed(Message("message_stop", json.dumps(STOP)))
-    assert parser.ended
-
-
-def test_the_names_come_from_the_head() -> None:
-    assert parser_after().upstream_id is None
-    parser = parser_after(head("msg_1"), *text(0, "a"))
-    assert (parser.upstream_id, parser.model) == ("msg_1", "m")
-    parser = parser_after({**WHOLE, "id": "", "model": 5})
-    assert (parser.upstream_id, parser.model) == (None, None)
 
 
 def test_an_error_says_what_the_caller_can_mend() -> None:

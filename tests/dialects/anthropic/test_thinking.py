@@ -124,7 +124,7 @@ def test_converse_is_sent_what_claude_takes(row: Row) -> None:
         sent = {}
 
     assert found == sent
-    assert converse.render_request(request, model=name, quirks=converse.Quirks()).changes == told
+    assert converse.render_request(request, model=name).changes == told
 
 
 NAMES = {"temperature": "temperature", "top_p": "topP"}
@@ -146,15 +146,8 @@ def test_converse_takes_no_more_effort_than_the_model_thinks(
     told = [f"does not support reasoning_effort {effort!r}: sent {sent!r}"]
 
     assert converse.render_request(request, model=OLD).body["outputConfig"] == {"effort": sent}
-    changes = converse.render_request(request, model=OLD, quirks=converse.Quirks()).changes
+    changes = converse.render_request(request, model=OLD).changes
     assert changes == ([] if effort == sent else told)
-
-
-def test_what_is_no_object_lets_nobody_think() -> None:
-    for fields in (5, {}, {"thinking": 5}):
-        options: dict[str, Any] = {"additionalModelRequestFields": fields}
-        request = parse({"temperature": 0, "provider_options": options})
-        assert converse.render_request(request, model=OLD, quirks=converse.Quirks()).changes == []
 
 
 def test_claude_5_thinks_unasked() -> None:

@@ -19,7 +19,6 @@ citations = some(
     sourceContent=many(some(text=strings)),
     location=locations,
 )
-sources = some(bytes=strings | st.just("YWI="), s3Location=some(uri=strings))
 deltas = some(
     text=strings,
     toolUse=some(input=strings | st.sampled_from(("{", "}", "{}"))),
@@ -28,7 +27,6 @@ deltas = some(
     ),
     citation=citations,
     toolResult=many(some(text=strings, json=junk)),
-    image=some(source=sources, error=some(message=strings)),
 )
 findings = some(type=strings, match=strings, action=st.sampled_from(("NONE", "BLOCKED")))
 assessments = st.dictionaries(
@@ -55,9 +53,6 @@ bodies = {
 }
 known = st.sampled_from(sorted(bodies)).flatmap(lambda name: bodies[name].map(lambda b: (name, b)))
 wholes = some(
-    output=some(message=some(content=many(deltas | starts))),
-    stopReason=reasons,
-    usage=usages,
     message=strings,
     error=junk,
 )

@@ -8,7 +8,6 @@ import pytest
 from app.dialects.anthropic.upstream.bedrock_invoke import Decoder
 from app.framing.eventstream import Decoder as EventStreamDecoder
 from app.framing.sse import FramingError, Message
-from tests.dialects.streams import error_of, play
 from tests.framing.frames import error, event, exception, frame, text
 
 pytestmark = pytest.mark.pure
@@ -58,31 +57,7 @@ def test_frames_are_unwrapped(wire: bytes, messages: list[Message]) -> None:
     assert decoder.close() is None
 
 
-def test_a_body_of_json_is_given_at_the_end() -> None:
-    decoder = Decoder()
-
-    assert decoder.feed(b'{"message": "no"}') == []
-    assert decoder.close() == Message("message", '{"message": "no"}')
-
-
 def test_limits_and_broken_frames_are_the_event_streams() -> None:
     assert issubclass(Decoder, EventStreamDecoder)
     with pytest.raises(FramingError, match="limit of 3 bytes"):
         Decoder(max_event=3).feed(wrapped(b"{}"))
-
-
-@pytest.mark.parametrize(
-    ("body", "code"),
-    [
-        (b'{"message": "The security token included is invalid"}', "upstream_auth"),
-        (wrapped(b"{") + wrapped(b"{}"), "upstream_invalid_response"),
-        (exception("validationException", {"message": "no"}), "upstream_invalid_request"),
-        (exception("throttlingException", {"message": "no"}), "upstream_rate_limited"),
-        (exception("modelTimeoutException", {"message": "no"}), "upstream_timeout"),
-        (exception("internalServerException", {}), "upstream_unavailable"),
-        (b"", "upstream_truncated"),
-    ],
-)
-def test_failures(body: bytes, code: str) -> None:
-    failed = error_of(play([body], dialect="bedrock_anthropic"))
-    assert failed.code == code

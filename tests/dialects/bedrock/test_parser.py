@@ -7,24 +7,16 @@ import pytest
 
 from app import events
 from app.dialects.bedrock.upstream.parser import Parser
-from app.events import ContentFilter, Event, ProviderTool, Source, TextDelta, TokenCounts
+from app.events import ContentFilter, Event, TokenCounts
 from app.framing.eventstream import TRUNCATED
 from app.framing.sse import Message
 from tests.dialects.bedrock.written import (
-    BEGIN,
     BEGUN,
-    EXCEPTIONS,
-    HM,
     USED,
-    called,
-    delta,
     finish,
     metadata,
-    stop,
 )
-from tests.dialects.blocks import call, text
 from tests.dialects.streams import body_of, check, end_of, error_of, kinds, play, recordings
-from tests.framing.frames import exception
 
 pytestmark = pytest.mark.pure
 
@@ -42,35 +34,6 @@ def test_usage_counts_the_cache_into_the_input() -> None:
     assert end_of(found).usage == TokenCounts(111, 2, 113, 10, 100)
 
 
-def test_a_malformed_answer_has_its_usage() -> None:
-    end = end_of(read(BEGUN, finish("malformed_tool_use"), metadata()))
-
-    assert end.usage == TokenCounts(1, 2, 3)
-
-
-@pytest.mark.parametrize(("name", "payload", "code"), EXCEPTIONS)
-def test_nothing_is_told_after_an_exception(name: str, payload: Any, code: str) -> None:
-    found = read(BEGUN, exception(name, payload), delta(0, text="b"), finish())
-    last = ("upstream_invalid_request", "context_length_exceeded", "upstream_auth")
-
-    assert TextDelta(0, "b") not in found
-    assert error_of(found).retryable == (code not in last)
-
-
-def test_an_exception_after_the_finish_keeps_the_finish() -> None:
-    found = read(BEGUN, finish("max_tokens"), exception("x", {}))
-
-    assert end_of(found).status == "failed"
-    assert end_of(found).finish_reason == "length"
-
-
-def test_an_exception_without_json_is_one_too() -> None:
-    parser = Parser(upstream="u")
-    found = parser.feed(Message("exception:throttlingException", "<html>"))
-
-    assert error_of(found).code == "upstream_rate_limited"
-
-
 @pytest.mark.parametrize("data", ["", "[1]", '{"a', "5"])
 def test_a_payload_that_is_no_object_fails_an_answer_that_is_not_finished(data: str) -> None:
     parser = Parser(upstream="u")
@@ -82,84 +45,6 @@ def test_a_payload_that_is_no_object_fails_an_answer_that_is_not_finished(data: 
     found = parser.feed(Message("event:metadata", data)) + parser.close(None)
     assert kinds(found)[0] == "notice"
     assert end_of(found).status == "completed"
-
-
-GUARDRAIL = {
-    "actionReason": "Guardrail blocked.",
-    "modelOutput": ["the secret is 42"],
-    "inputAssessment": {
-        "g": {
-            "topicPolicy": {
-                "topics": [{"name": "money", "type": "DENY", "action": "BLOCKED", "detected": True}]
-            },
-            "wordPolicy": {
-                "customWords": [{"match": "bad", "action": "BLOCKED"}],
-                "managedWordLists": [{"match": "worse", "type": "PROFANITY", "action": "NONE"}],
-            },
-        }
-    },
-    "outputAssessments": {
-        "g": [
-            {
-                "contentPolicy": {
-                    "filters": [{"type": "HATE", "confidence": "LOW", "action": "NONE"}]
-                },
-                "sensitiveInformationPolicy": {
-                    "piiEntities": [{"match": "a@b.c", "type": "EMAIL", "action": "ANONYMIZED"}],
-                    "regexes": [{"name": "n", "regex": "x+", "match": "xx", "action": "NONE"}],
-                },
-                "invocationMetrics": {"usage": {"topicPolicyUnits": 1}},
-            }
-        ]
-    },
-}
-
-
-def test_a_guardrails_trace_is_told_without_what_it_hid() -> None:
-    found = read(
-        BEGIN,
-        delta(0, text="Sorry."),
-        stop(0),
-        finish("guardrail_intervened"),
-        metadata(trace={"guardrail": GUARDRAIL}),
-    )
-
-    money = {"type": "DENY", "name": "money", "action": "BLOCKED", "detected": True}
-    assert [e for e in found if isinstance(e, ContentFilter)] == [
-        ContentFilter(
-            "prompt",
-            {
-                "topicPolicy": {"filtered": True, "findings": [money]},
-                "wordPolicy": {
-                    "filtered": True,
-                    "findings": [{"action": "BLOCKED"}, {"type": "PROFANITY", "action": "NONE"}],
-                },
-            },
-            True,
-        ),
-        ContentFilter(
-            "completion",
-            {
-                "contentPolicy": {
-                    "filtered": False,
-                    "findings": [{"type": "HATE", "action": "NONE", "confidence": "LOW"}],
-                },
-                "sensitiveInformationPolicy": {
-                    "filtered": True,
-                    "findings": [
-                        {"type": "EMAIL", "action": "ANONYMIZED"},
-                        {"name": "n", "action": "NONE"},
-                    ],
-                },
-            },
-            True,
-        ),
-    ]
-    assert end_of(found).finish_reason == "content_filter"
-    assert TextDelta(0, "Sorry.") in found
-    whole = b"".join(events.encode(e) for e in found).decode()
-    for hidden in ("42", "bad", "worse", "a@b.c", "xx", "x+"):
-        assert hidden not in whole
 
 
 @pytest.mark.parametrize("row", recordings("bedrock_converse", "guard"))
@@ -182,46 +67,6 @@ def test_a_prompt_router_tells_the_model_and_not_the_account() -> None:
     parser.feed(Message("event:metadata", json.dumps({"trace": trace})))
 
     assert parser.model == "us.amazon.nova-lite-v1:0"
-
-
-WHOLE = {
-    "output": {
-        "message": {
-            "role": "assistant",
-            "content": [
-                {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "c2ln"}}},
-                {"text": "a"},
-                {"citationsContent": {"content": [{"text": "b"}], "citations": [{"source": "s"}]}},
-                {"toolUse": {"toolUseId": "t", "name": "f", "input": {"x": 1}}},
-                {
-                    "toolUse": {
-                        "toolUseId": "s",
-                        "name": "g",
-                        "input": {},
-                        "type": "server_tool_use",
-                    }
-                },
-                {"toolResult": {"toolUseId": "s", "content": [{"text": "r"}]}},
-            ],
-        }
-    },
-    "stopReason": "tool_use",
-    "usage": USED,
-}
-
-
-def test_an_answer_that_is_no_stream_is_read_too() -> None:
-    found = play([json.dumps(WHOLE).encode()], dialect="bedrock_converse")
-
-    check(found)
-    assert found == called(
-        HM,
-        text("a", block=1),
-        text("b", Source(document="s", block=2), block=2),
-        call("f", '{"x": 1}', block=3, id="t"),
-        ProviderTool(4, "g", {}),
-        ProviderTool(4, "g", output="r"),
-    )
 
 
 def test_half_a_frame_after_the_finish_is_told_as_such() -> None:

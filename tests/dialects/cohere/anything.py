@@ -40,20 +40,11 @@ payloads = st.fixed_dictionaries(
 ends = st.fixed_dictionaries(
     {"type": st.just("message-end"), "delta": some(finish_reason=reasons, usage=usages)}
 )
-wholes = some(
-    id=strings,
-    finish_reason=reasons,
-    usage=usages,
-    logprobs=many(junk),
-    message=some(
-        content=many(pieces), tool_plan=strings, tool_calls=many(calls), citations=many(citations)
-    ),
-)
 errors = st.fixed_dictionaries({"error": junk}) | st.fixed_dictionaries({"message": junk})
 messages = st.builds(
     Message,
     st.sampled_from(("message",) * 8 + ("error", "content-delta", "message-end")),
-    (payloads | payloads | payloads | ends | wholes | errors | junk).map(json.dumps)
+    (payloads | payloads | payloads | ends | errors | junk).map(json.dumps)
     | strings
     | st.just("[DONE]"),
 )

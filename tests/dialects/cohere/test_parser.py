@@ -1,76 +1,13 @@
 """Cohere's events as no recording has them: bodies written by hand, and what they mean."""
 
-import json
-
 import pytest
 
-from app.dialects.cohere.upstream.parser import Parser, parse_usage
+from app.dialects.cohere.upstream.parser import parse_usage
 from app.events import (
-    ChoiceEnd,
-    Source,
-    StreamEnd,
-    TextDelta,
-    TextEnd,
-    TextStart,
     TokenCounts,
-    Usage,
 )
-from app.framing.sse import Message
-from tests.dialects.blocks import reasoning, text
-from tests.dialects.cohere.written import CALLED, ITEM, START, WHOLE, called, end, sse
-from tests.dialects.streams import check, error_of, play
 
 pytestmark = pytest.mark.pure
-
-
-def test_a_type_may_stand_in_the_event_alone() -> None:
-    body = b'event: content-delta\ndata: {"delta":{"message":{"content":{"text":"a"}}}}\n\n'
-    found = play([body, b'event: message-end\ndata: {"delta":{}}\n\n'], dialect="cohere")
-
-    assert found == [*text("a"), ChoiceEnd("unknown"), StreamEnd("completed", "unknown")]
-
-
-def test_an_answer_that_does_not_stream_is_read() -> None:
-    found = play([json.dumps(WHOLE).encode()], dialect="cohere")
-
-    check(found)
-    counts = TokenCounts(1, 2, 3)
-    assert found == [
-        *reasoning("p"),
-        *reasoning("t", block=1),
-        TextStart(2),
-        TextDelta(2, "ab"),
-        Source(document="d", start=0, end=2, block=2),
-        TextEnd(2),
-        ChoiceEnd("stop", "COMPLETE"),
-        Usage(1, 2, 3),
-        StreamEnd("completed", "stop", counts),
-    ]
-
-
-def test_a_whole_call_is_read() -> None:
-    function = {"name": "f", "arguments": '{"a":1}'}
-    call = {"id": "i", "type": "function", "function": function}
-    body = {"finish_reason": "TOOL_CALL", "message": {"tool_calls": [call]}, "logprobs": [ITEM, 5]}
-    found = play([json.dumps(body, indent=1).encode()], dialect="cohere")
-
-    assert found == [*called("f", '{"a":1}'), *CALLED]
-
-
-def test_the_provider_says_why_a_call_is_broken() -> None:
-    found = play(
-        [sse(end("ERROR", error="try again", error_type="INVALID_TOOL_GENERATION"))],
-        dialect="cohere",
-    )
-    error = error_of(found)
-    assert error.message == "upstream 'u' produced a broken tool call; try again: try again"
-
-
-def test_the_answer_has_a_name_and_no_model() -> None:
-    parser = Parser(upstream="u")
-    parser.feed(Message("message-start", json.dumps(START)))
-
-    assert (parser.upstream_id, parser.model, parser.finished) == ("m", None, False)
 
 
 def test_billed_units_are_no_tokens() -> None:

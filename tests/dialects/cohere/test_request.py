@@ -56,7 +56,6 @@ PARTS = assistant(
     part("refusal", refusal="b"),
     said(""),
 )
-SAID = [TEXT, said("b")]
 THINKING = {"type": "thinking", "thinking": "r"}
 
 
@@ -68,7 +67,7 @@ THINKING = {"type": "thinking", "thinking": "r"}
             [
                 {"role": "assistant", "content": "a"},
                 assistant(tool_plan="r", tool_calls=PLANNED["tool_calls"]),
-                {"role": "assistant", "content": SAID},
+                {"role": "assistant", "content": "ab"},
             ],
         ),
         (
@@ -76,7 +75,7 @@ THINKING = {"type": "thinking", "thinking": "r"}
             [
                 assistant(THINKING, TEXT),
                 assistant(THINKING, tool_calls=PLANNED["tool_calls"]),
-                assistant(THINKING, *SAID),
+                assistant(THINKING, {"type": "text", "text": "ab"}),
             ],
         ),
         (
@@ -84,22 +83,10 @@ THINKING = {"type": "thinking", "thinking": "r"}
             [
                 {"role": "assistant", "content": "a"},
                 assistant(tool_calls=PLANNED["tool_calls"]),
-                {"role": "assistant", "content": SAID},
+                {"role": "assistant", "content": "ab"},
             ],
         ),
     ],
 )
 def test_reasoning_goes_back_as_the_model_takes_it(way: str, sent: list[Any]) -> None:
     assert messages(THOUGHT, PLANNED, PARTS, send_reasoning=way) == sent
-
-
-def test_a_refusal_was_said() -> None:
-    assert messages(
-        assistant(refusal="no"),
-        {"role": "assistant", "content": [], "refusal": "no"},
-        {"role": "assistant", "content": ""},
-    ) == [
-        {"role": "assistant", "content": "no"},
-        {"role": "assistant", "content": "no"},
-        assistant(),
-    ]

@@ -6,26 +6,17 @@ from typing import Any
 import pytest
 
 from app.events import (
-    ChoiceEnd,
-    ContentFilter,
     Event,
     Notice,
     Source,
-    StreamEnd,
     TextDelta,
     TokenCounts,
-    Usage,
 )
 from tests.dialects.gemini.written import (
     BLOCK,
     MEANINGS,
-    STOP,
     WHOLE,
-    call,
-    candidate,
     chunk,
-    more,
-    partial,
     sse,
     text,
 )
@@ -39,7 +30,6 @@ from tests.dialects.streams import (
     kinds,
     play,
     recordings,
-    tool_calls,
 )
 
 pytestmark = pytest.mark.pure
@@ -62,77 +52,11 @@ def test_an_array_means_what_its_elements_mean_as_events() -> None:
         assert expected == play([array(*chunks)], dialect="gemini")
 
 
-def test_candidates_are_choices() -> None:
-    found = read(
-        {"candidates": [candidate(text("a")), candidate(text("b"), index=1)]},
-        {"candidates": [candidate(text("c"), index=1, finish="MAX_TOKENS")]},
-        {"candidates": [candidate(call("f"), finish="STOP")]},
-        choices=2,
-    )
-
-    assert [joined(found, TextDelta, choice) for choice in (0, 1)] == ["a", "bc"]
-    assert [e for e in found if isinstance(e, ChoiceEnd)] == [
-        ChoiceEnd("tool_calls", "STOP"),
-        ChoiceEnd("length", "MAX_TOKENS", choice=1),
-    ]
-    assert end_of(found) == StreamEnd("completed", "tool_calls")
-
-
 def test_the_finish_message_says_what_was_malformed() -> None:
     found = read(chunk(finish="MALFORMED_FUNCTION_CALL", finishMessage="Malformed call: f(("))
     error = error_of(found)
     assert error.message.endswith("try again: Malformed call: f((")
     assert "notice" not in kinds(found)
-
-
-def test_a_call_in_pieces_may_begin_and_end_with_values() -> None:
-    found = read(
-        chunk(call("f", partialArgs=[partial("$.a", boolValue=True)], willContinue=True)),
-        chunk(call(partialArgs=[partial("$.b", nullValue="NULL_VALUE")])),
-        chunk(call("g", partialArgs=[partial("$.a", numberValue=1.5)])),
-        STOP,
-    )
-
-    assert [c["arguments"] for c in tool_calls(found)] == ['{"a":true,"b":null}', '{"a":1.5}']
-
-
-def test_calls_in_pieces_of_two_candidates_are_told_apart() -> None:
-    both: list[Any] = [
-        {"candidates": [candidate(part, index=n) for n, part in enumerate(parts)]}
-        for parts in (
-            (call("f", willContinue=True), call("g", willContinue=True)),
-            tuple(
-                call(partialArgs=[partial("$.a", stringValue=x)], willContinue=True) for x in "xy"
-            ),
-            (call(), call()),
-        )
-    ]
-    found = read(*both, {"candidates": [candidate(finish="STOP", index=n) for n in (0, 1)]})
-
-    assert [(c["name"], c["arguments"]) for c in tool_calls(found)] == [
-        ("f", '{"a":"x"}'),
-        ("g", '{"a":"y"}'),
-    ]
-    assert end_of(found).status == "completed"
-
-
-@pytest.mark.parametrize("finish", ["STOP", "MAX_TOKENS"])
-def test_a_call_that_was_not_closed_is_torn(finish: str) -> None:
-    found = read(
-        chunk(call("f", willContinue=True)),
-        more(partial("$.a", stringValue="x")),
-        chunk(finish=finish),
-    )
-
-    assert end_of(found).status == ("failed" if finish == "STOP" else "completed")
-    assert tool_calls(found)[0]["arguments"] == '{"a":"x'
-
-
-def test_a_call_that_was_only_begun_does_not_look_like_one_without_arguments() -> None:
-    found = read(chunk(call("f", willContinue=True)), STOP)
-
-    assert tool_calls(found)[0]["arguments"] == "{"
-    assert end_of(found).status == "failed"
 
 
 USAGES = [
@@ -192,29 +116,6 @@ def test_usage(usage: dict[str, int], counts: TokenCounts | None) -> None:
     assert ("usage" in kinds(found)) == (counts is not None)
 
 
-def test_the_last_usage_counts() -> None:
-    usages = [{"promptTokenCount": 1}, {"promptTokenCount": 2, "candidatesTokenCount": 5}]
-    found = read(*({**chunk(text("a"), finish="STOP"), "usageMetadata": u} for u in usages))
-
-    assert [e for e in found if isinstance(e, Usage)] == [Usage(2, 5)]
-
-
-@pytest.mark.parametrize("reason", ["SAFETY", "OTHER", "PROHIBITED_CONTENT", "JAILBREAK", "NEW"])
-def test_a_blocked_prompt_is_a_failure(reason: str) -> None:
-    feedback = {"blockReason": reason, "safetyRatings": [{"category": "H", "blocked": True}]}
-    found = read({"promptFeedback": feedback, "usageMetadata": {"promptTokenCount": 5}})
-
-    verdict = {"H": {"filtered": True}, reason: {"filtered": True}}
-    assert found[0] == ContentFilter("prompt", verdict, True)
-    end = end_of(found)
-    assert found[1] == ChoiceEnd("content_filter", reason)
-    assert (end.status, end.finish_reason) == ("failed", "content_filter")
-    assert end.usage == TokenCounts(5)
-    error = error_of(found)
-    assert (error.code, error.retryable) == ("content_filtered", False)
-    assert error.message.endswith(f"content filter: {reason}")
-
-
 def test_a_block_and_a_malformed_call_say_how_they_ended() -> None:
     assert end_of(read(chunk(text("a")), BLOCK)).finish_reason == "content_filter"
     assert end_of(read(chunk(finish="MALFORMED_FUNCTION_CALL"))).finish_reason == "error"
@@ -223,12 +124,6 @@ def test_a_block_and_a_malformed_call_say_how_they_ended() -> None:
 def test_an_empty_answer_may_be_tried_again_and_late_garbage_is_noted() -> None:
     assert error_of(play([b""], dialect="gemini")).retryable
     assert "notice" in kinds(play([sse(WHOLE) + b"data: 5\n\n"], dialect="gemini"))
-
-
-def test_the_reason_for_a_block_may_be_in_words() -> None:
-    feedback = {"blockReason": "MODEL_ARMOR", "blockReasonMessage": "Blocked by policy."}
-    error = error_of(read({"promptFeedback": feedback}))
-    assert error.message.endswith(": Blocked by policy.")
 
 
 EXHAUSTED = {
@@ -299,24 +194,6 @@ def test_a_lost_connection_does_no_harm_after_all_that_was_asked_for() -> None:
     assert any(isinstance(e, Notice) and e.code == "upstream_timeout" for e in found)
     assert end_of(play([whole], dialect="gemini", cut=CUT, choices=2)).status == "failed"
     assert end_of(play([whole], dialect="gemini", choices=2)).status == "completed"
-
-
-FILE_SEARCH = [
-    chunk({"executableCode": {"code": "c"}}, finish="STOP"),
-    chunk(text("a")),
-    chunk(text("b"), finish="STOP"),
-]
-
-
-def test_what_follows_a_finish_reason_takes_it_back() -> None:
-    wires = [sse(*FILE_SEARCH[:size]) for size in (1, 2, 3)]
-
-    assert joined(read(*FILE_SEARCH), TextDelta) == "ab"
-    assert end_of(read(*FILE_SEARCH)) == StreamEnd("completed", "stop")
-    assert truncated(play([wires[1]], dialect="gemini"))
-    assert truncated(play([wires[2][:-10]], dialect="gemini"))
-    for wire in wires:  # while a tool runs, and after a reason that was none, any cut may harm
-        assert end_of(play([wire], dialect="gemini", cut=CUT)).status == "failed"
 
 
 @pytest.mark.parametrize("row", recordings("gemini", "gemini/grounding-search.sse"))

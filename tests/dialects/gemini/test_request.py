@@ -264,21 +264,6 @@ def test_a_result_may_have_pictures() -> None:
     }
 
 
-def test_the_results_of_a_turn_are_one_turn() -> None:
-    sent = contents(
-        assistant(tool_calls=[call(), call("j")]),
-        result("a"),
-        result("b", "j"),
-        {"role": "user", "content": "and now?"},
-    )
-    assert [turn["role"] for turn in sent] == ["model", "user"]
-    assert [list(part) for part in sent[1]["parts"]] == [
-        ["functionResponse"],
-        ["functionResponse"],
-        ["text"],
-    ]
-
-
 def test_a_result_of_no_call_is_said_by_the_user() -> None:
     (turn,) = contents(*HI, result("a", "x"))
 
@@ -354,24 +339,3 @@ def test_how_effort_is_said_may_be_set() -> None:
         body = render({"reasoning_effort": "high"}, model=model, thinking=thinking)
         config = body["generationConfig"]["thinkingConfig"]
         assert ("thinkingBudget" in config) == (thinking == "budget")
-
-
-def test_provider_options_overrule_the_members_of_what_both_have() -> None:
-    options = {
-        "generationConfig": {"topK": 5, "temperature": 1},
-        "toolConfig": {"retrievalConfig": {}},
-        "tools": [{"googleSearch": {}}],
-        "safetySettings": [],
-        "contents": None,
-    }
-    tools = [function("f")]
-    request = {"temperature": 0, "top_p": 0.5, "tools": tools, "tool_choice": "auto"}
-    body = render({**request, "provider_options": options})
-
-    assert body == {
-        "contents": None,
-        "generationConfig": {"topK": 5, "temperature": 1, "topP": 0.5},
-        "toolConfig": {"functionCallingConfig": {"mode": "AUTO"}, "retrievalConfig": {}},
-        "tools": [{"googleSearch": {}}],
-        "safetySettings": [],
-    }

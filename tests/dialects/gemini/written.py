@@ -14,7 +14,7 @@ from app.events import (
     Source,
     ToolCallStart,
 )
-from tests.dialects.blocks import Part, ended, flat, reasoning
+from tests.dialects.blocks import Part, ended, flat
 from tests.dialects.blocks import call as called
 from tests.dialects.blocks import text as said
 from tests.dialects.streams import FINISHED, INVALID, TRUNCATED, UNAVAILABLE, failed
@@ -82,18 +82,6 @@ AGAIN: list[tuple[str, Any, list[str | Event], str, str]] = [
 MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
     "text": ([chunk(text("a")), chunk(text("b"), finish="STOP")], stopped(said("a", "b"))),
     "empty-text": ([chunk(text("")), chunk(text("a")), STOP], stopped(said("a"))),
-    "no-content": (
-        [{"candidates": [{}]}, {"candidates": [{"content": {}}]}, chunk(text("a")), STOP],
-        stopped(said("a")),
-    ),
-    "thoughts": (
-        [chunk(text("t", thought=True), text("a")), STOP],
-        stopped(reasoning("t"), said("a", block=1)),
-    ),
-    "signature-of-a-thought": (
-        [chunk(text("t", thought=True, thoughtSignature="S")), chunk(text("a")), STOP],
-        stopped(reasoning("t", Opaque(SIGNATURE, "S", 0)), said("a", block=1)),
-    ),
     "signature-of-a-text": (
         [chunk(text("a", thoughtSignature="S")), STOP],
         stopped(said("a", Opaque(SIGNATURE, "S", 0))),
@@ -119,28 +107,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
         stopped(called("f", '{"a": 1}', id="i"), called("g", "{}", block=1)),
     ),
     "call-that-closes-nothing": ([chunk(text("a"), call()), STOP], stopped(said("a"))),
-    "pictures": (
-        [
-            chunk(text("a"), {"inlineData": {"mimeType": "image/png", "data": "AA=="}}),
-            chunk({"fileData": {"mimeType": "video/mp4", "fileUri": "https://x/y"}}, text("b")),
-            STOP,
-        ],
-        stopped(
-            said("a"),
-            Media(1, "image/png", data="AA=="),
-            Media(2, "video/mp4", url="https://x/y"),
-            said("b", block=3),
-        ),
-    ),
-    "signature-of-a-picture": (
-        [
-            chunk(
-                {"inlineData": {"mimeType": "image/png", "data": "AA=="}, "thoughtSignature": "S"}
-            ),
-            STOP,
-        ],
-        stopped(Media(0, "image/png", data="AA=="), Opaque(SIGNATURE, "S", 0)),
-    ),
     "a-sound-in-pieces": (
         [
             chunk({"inlineData": {"mimeType": "audio/L16;rate=24000", "data": data}})
@@ -168,29 +134,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
             part(0, '{"executableCode":{"language":"PYTHON","code":"1"}}'),
             ProviderTool(0, "code_execution", output={"outcome": "OUTCOME_OK", "output": "2"}),
             part(0, '{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"2"}}'),
-        ),
-    ),
-    "tools-of-googles-that-cross": (
-        [
-            chunk({"toolCall": {"id": "a", "toolType": "GOOGLE_MAPS", "args": {"q": 1}}}),
-            chunk({"toolCall": {"id": "b", "toolType": "URL_CONTEXT"}}),
-            chunk({"toolResponse": {"id": "a", "toolType": "GOOGLE_MAPS", "response": {"r": 2}}}),
-            STOP,
-        ],
-        stopped(
-            ProviderTool(0, "GOOGLE_MAPS", input={"q": 1}),
-            part(0, '{"toolCall":{"id":"a","toolType":"GOOGLE_MAPS","args":{"q":1}}}'),
-            ProviderTool(1, "URL_CONTEXT", input={}),
-            part(1, '{"toolCall":{"id":"b","toolType":"URL_CONTEXT"}}'),
-            ProviderTool(0, "GOOGLE_MAPS", output={"r": 2}),
-            part(0, '{"toolResponse":{"id":"a","toolType":"GOOGLE_MAPS","response":{"r":2}}}'),
-        ),
-    ),
-    "a-result-of-nothing": (
-        [chunk({"toolResponse": {"response": {"r": 2}}}), STOP],
-        stopped(
-            ProviderTool(0, "tool", output={"r": 2}),
-            part(0, '{"toolResponse":{"response":{"r":2}}}'),
         ),
     ),
     "logprobs": (
@@ -221,23 +164,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
                         {"token": "b", "logprob": -1},
                     ],
                 ),
-            )
-        ),
-    ),
-    "safety-ratings": (
-        [
-            chunk(text("a"), safetyRatings=[{"category": "H", "probability": "LOW"}]),
-            chunk(text("b"), safetyRatings=[{"category": "H", "probability": "LOW"}]),
-            chunk(safetyRatings=[{"category": "H", "blocked": True}, {"x": 1}], finish="STOP"),
-        ],
-        stopped(
-            said(
-                "a",
-                ContentFilter(
-                    "completion", {"H": {"probability": "LOW", "filtered": False}}, False
-                ),
-                "b",
-                ContentFilter("completion", {"H": {"filtered": True}}, True),
             )
         ),
     ),
@@ -415,14 +341,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
         [chunk(text("a"), finish="STOP", finishMessage="all is said")],
         stopped(said("a", Notice("finish_message", "all is said"))),
     ),
-    "odd-indices": (
-        [
-            {"candidates": [candidate(text("a"), index=-1)]},
-            {"candidates": [candidate(text("b"), index=5000), candidate(text("c"), index="1")]},
-            STOP,
-        ],
-        stopped(said("a", "b", "c")),
-    ),
     "what-is-unknown": (
         [chunk({"novel": {"a": 1}}, "x", text("a"), novelty=[1]), {"more": 1}, STOP],
         stopped(said("a")),
@@ -430,16 +348,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
     "a-filter-that-left-nothing": (
         [chunk(finish="SAFETY")],
         ended(reason="content_filter", raw="SAFETY"),
-    ),
-    "arguments-in-pieces": (
-        [
-            chunk(call("f", willContinue=True, id="i")),
-            more(partial("$.a", stringValue="x", willContinue=True)),
-            more(partial("$.a", stringValue='"y')),
-            more(partial("$.b", numberValue=1)),
-            *(chunk(call()), STOP),
-        ],
-        stopped(called("f", "{", '"a":"x', '\\"y', '","b":1', "}", id="i")),
     ),
     **{
         f"finish-{raw}": ([chunk(text("a"), finish=raw)], ended(said("a"), reason=reason, raw=raw))

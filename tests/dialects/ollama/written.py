@@ -79,16 +79,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
     "logprobs": ([{**say("a"), "logprobs": [{"token": "a", "logprob": -0.5}]}, done()], [TextStart(0), TextDelta(0, "a"), LogProbs(0, [{"token": "a", "logprob": -0.5}]), TextEnd(0), *STOPPED]),
     "after-the-end": ([say("a"), done(), say("b"), {"error": "x"}, done("length")], [*text("a"), *STOPPED]),
     "half-an-emoji": ([say("\ud83d"), say("\ude00"), done()], [*text("😀"), *STOPPED]),
-    "odd-types": ([
-        {"message": 5, "done": "no"},
-        {"message": {"content": ["x"], "thinking": 1, "tool_calls": {"a": 1}, "images": {}}, "logprobs": 3},
-        say(tool_calls=[None, 5, {}, {"function": "f"}]),
-        {},
-        {"error": None},
-        {"error": ""},
-        say("a"),
-        done(prompt_eval_count="3", eval_count=-1, error=None),
-    ], [*text("a"), Notice("tool_call_dropped", "the upstream sent a tool call without a name"), *STOPPED]),
 }  # fmt: skip
 ENDS: dict[str, tuple[bytes, Any]] = {
     "no-line-end": (ndjson(say("a"), done())[:-1], FINISHED),

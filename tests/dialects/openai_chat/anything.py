@@ -25,11 +25,9 @@ deltas = some(
     reasoning_details=many(details),
     refusal=strings,
     tool_calls=many(tool_calls),
-    function_call=functions,
     audio=some(data=strings, transcript=strings),
     images=many(images),
     annotations=many(some(type=strings, url_citation=places)),
-    executed_tools=many(some(index=indices, arguments=strings, output=junk)),
 )
 usages = some(prompt_tokens=st.integers(), completion_tokens=st.integers())
 choices = some(

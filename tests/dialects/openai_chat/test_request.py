@@ -85,10 +85,6 @@ def test_the_limit_has_the_name_that_the_vendor_knows(
     assert {key: value for key, value in body.items() if key.startswith("max_")} == sent
 
 
-def test_usage_is_not_asked_for_where_that_is_refused() -> None:
-    assert "stream_options" not in render({}, stream_options=False)
-
-
 def test_reasoning_goes_back_only_where_it_is_wanted() -> None:
     message = {"role": "assistant", "content": "a", "reasoning_content": "r"}
 

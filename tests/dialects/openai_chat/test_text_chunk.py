@@ -55,9 +55,9 @@ def test_any_chunks_mean_the_same(found: list[Any], event: str) -> None:
 
 places = st.sampled_from(
     [
-        *((name,) for name in text_chunk.Chunk.__struct_fields__),
-        *(("choices", name) for name in text_chunk.Choice.__struct_fields__),
-        *(("choices", "delta", name) for name in text_chunk.Delta.__struct_fields__),
+        *((name,) for name in text_chunk.TextChunk.__struct_fields__),
+        *(("choices", name) for name in text_chunk.ChunkChoice.__struct_fields__),
+        *(("choices", "delta", name) for name in text_chunk.ChunkDelta.__struct_fields__),
     ]
 )
 
@@ -74,7 +74,7 @@ def test_any_value_in_any_place_means_the_same(path: tuple[str, ...], value: Any
     assert parse_in_full(messages) == parse(messages)
 
 
-@pytest.mark.parametrize("name", sorted(set(text_chunk.Delta.__struct_fields__) - {"content"}))
+@pytest.mark.parametrize("name", sorted(set(text_chunk.ChunkDelta.__struct_fields__) - {"content"}))
 def test_a_chunk_that_says_more_is_not_a_text_chunk(name: str) -> None:
     delta = {"content": "x", name: {"a": 1}}
 

@@ -5,21 +5,16 @@ from typing import Any
 
 import pytest
 
-from app.dialects.openai_responses.upstream.parser import Parser
-from app.events import ErrorInfo, Event, Source, StreamEnd, TokenCounts, Usage
-from app.framing.sse import Message
+from app.events import Event, Source, TokenCounts, Usage
 from tests.dialects.blocks import reasoning, text
 from tests.dialects.openai_responses.written import (
-    COMPLETED,
     WHOLE,
     call,
     called,
-    delta,
     over,
     sse,
-    stopped,
 )
-from tests.dialects.streams import CUT, check, end_of, play
+from tests.dialects.streams import check, end_of, play
 
 pytestmark = pytest.mark.pure
 
@@ -28,30 +23,6 @@ def run(*payloads: dict[str, Any]) -> list[Event]:
     found = play([sse(*payloads)], dialect="openai_responses")
     check(found)
     return found
-
-
-NESTED = {
-    "type": "error",
-    "sequence_number": 2,
-    "error": {"type": "tokens", "code": "rate_limit_exceeded", "message": "m", "param": None},
-}
-FAILED = over("failed", error={"code": "rate_limit_exceeded", "message": "m"})
-FLAT = {"type": "error", "code": "rate_limit_exceeded", "message": "m", "sequence_number": 2}
-
-
-@pytest.mark.parametrize("sent", [[NESTED], [FLAT], [FAILED], [NESTED, FAILED], [FLAT, FAILED]])
-def test_an_error_is_told_once(sent: list[dict[str, Any]]) -> None:
-    message = "upstream 'u' has reached its rate limit; try again later"
-    error = ErrorInfo("upstream_rate_limited", message, retryable=True)
-
-    assert run(*sent) == [StreamEnd("failed", "error", error=error)]
-    assert run(delta("a"), *sent) == [*text("a"), StreamEnd("failed", "error", error=error)]
-
-
-def test_a_failed_response_has_its_usage() -> None:
-    found = run(over("failed", error=None, usage={"input_tokens": 3}))
-
-    assert end_of(found).usage == TokenCounts(input_tokens=3)
 
 
 def test_usage_is_passed_on_as_it_was_sent() -> None:
@@ -77,18 +48,3 @@ def test_a_whole_response_instead_of_a_stream_is_an_answer() -> None:
         text("a", Source("https://a", title="A", start=0, end=2, block=1), block=1),
         call("f", "{}", block=2),
     )
-
-
-def test_the_names_are_the_first_that_came() -> None:
-    parser = Parser(upstream="u")
-    for name in ("first", "second"):
-        response = {"type": "response.created", "response": {"id": name, "model": f"of-{name}"}}
-        parser.feed(Message("message", json.dumps(response)))
-
-    assert (parser.upstream_id, parser.model) == ("first", "of-first")
-
-
-def test_a_connection_that_is_lost_after_the_end_does_no_harm() -> None:
-    late = play([sse(delta("a"), COMPLETED)], dialect="openai_responses", cut=CUT)
-
-    assert late == stopped(text("a"))

@@ -8,7 +8,7 @@ import pytest
 from app.dialects.openai_responses.client.request import parse_request
 from app.dialects.openai_responses.summary import INSTRUCTION, pack_summary
 from app.dialects.openai_responses.upstream.passthrough import pass_on
-from app.dialects.openai_responses.upstream.quirks import ENCRYPTED_REASONING, Quirks
+from app.dialects.openai_responses.upstream.request import ENCRYPTED_REASONING, Quirks
 from app.dialects.reasoning_signatures import PackedSignature, pack
 
 pytestmark = pytest.mark.pure

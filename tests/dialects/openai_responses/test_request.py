@@ -33,33 +33,6 @@ def items(*messages: dict[str, Any], **quirks: Any) -> Any:
     return render({"messages": [*messages]}, **quirks)["input"]
 
 
-def test_strict_is_said_since_its_default_is_another() -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
-    functions = [
-        {"name": "f", "description": "d", "parameters": schema},
-        {"name": "g", "parameters": {}, "strict": True},
-        {"name": "h", "strict": False},
-    ]
-    tools = [{"type": "function", "function": function} for function in functions]
-
-    assert render({"tools": tools})["tools"] == [
-        {
-            "type": "function",
-            "name": "f",
-            "description": "d",
-            "parameters": schema,
-            "strict": False,
-        },
-        {"type": "function", "name": "g", "parameters": {}, "strict": True},
-        {
-            "type": "function",
-            "name": "h",
-            "parameters": {"type": "object", "properties": {}},
-            "strict": False,
-        },
-    ]
-
-
 def test_a_user_says_text_images_sound_and_files() -> None:
     content = [
         said("t"),
@@ -237,12 +210,6 @@ def test_a_summary_is_asked_for_beside_an_effort() -> None:
     assert reasoning(reasoning_effort="low") == {"effort": "low", "summary": "auto"}
     assert reasoning(reasoning_effort="none") == {"effort": "none"}
     assert reasoning() is None
-
-
-def test_the_other_quirks() -> None:
-    assert render({"user": "u"}, user_field="safety_identifier")["safety_identifier"] == "u"
-    assert render({}, store=True)["store"] is True
-    assert "store" not in render({}, store=None)
 
 
 def message_of(found: list[Event]) -> dict[str, Any]:

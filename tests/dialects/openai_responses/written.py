@@ -6,7 +6,6 @@ from typing import Any
 
 from app.events import (
     ChoiceEnd,
-    ContentFilter,
     Event,
     LogProbs,
     Media,
@@ -23,7 +22,7 @@ from app.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from tests.dialects.blocks import Part, ended, flat, ran, reasoning, refusal, text
+from tests.dialects.blocks import Part, ended, flat, ran, refusal, text
 from tests.dialects.blocks import call as call_of
 from tests.dialects.streams import FINISHED, INVALID, TRUNCATED, UNAVAILABLE, failed
 
@@ -74,7 +73,6 @@ def waiting(asked: str, *parts: Part) -> list[Event]:
     return called(*parts, Notice("client_item", told))
 
 
-SUMMARY = "reasoning_summary_text"
 MISMATCH = Notice(
     "upstream_contradiction", "the complete text differs from the deltas that the upstream sent"
 )
@@ -88,9 +86,6 @@ FILES: list[dict[str, Any]] = [
     },
 ]
 LOGPROBS = [{"token": "a", "logprob": -0.5}]
-FLAGGED = {"type": "moderation_result", "flagged": True}
-SAFE = {"hate": {"filtered": False, "severity": "safe"}}
-HATE = {"hate": {"filtered": True, "severity": "high"}}
 answer = sse
 BEGUN = sse(delta("a"))
 
@@ -113,34 +108,9 @@ def incomplete(reason: str) -> dict[str, Any]:
 MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
     "nothing": ([COMPLETED], stopped()),
     "text": ([added("message"), delta("a"), delta("b"), COMPLETED], stopped(text("a", "b"))),
-    "deltas-alone": (
-        [delta("a"), delta("b", 1), COMPLETED],
-        stopped(text("a"), text("b", block=1)),
-    ),
-    "no-index-at-all": (
-        [{"type": "response.output_text.delta", "delta": "a"}, COMPLETED],
-        stopped(text("a")),
-    ),
     "every-part-is-a-block": (
         [delta("a"), delta("b", 0, 1), done("message", content=[said("a"), said("b")]), COMPLETED],
         stopped(text("a"), text("b", block=1)),
-    ),
-    "the-lifecycle-and-unknown-events-say-nothing": (
-        [
-            {"type": "response.created", "response": {"id": "r", "usage": None, "output": []}},
-            {"type": "response.queued", "response": {}},
-            {"type": "keepalive", "sequence_number": 3},
-            {"type": "response.keep_alive"},
-            {"type": "response.hologram.delta", "output_index": 0, "delta": "x"},
-            added("hologram"),
-            done("hologram", content=[said("x")]),
-            on("content_part.added", 1, content_index=0, part=said("")),
-            delta("a", 1),
-            COMPLETED,
-            {"type": "response.rate_limits.updated"},
-            {"type": "error", "message": "late"},
-        ],
-        stopped(text("a")),
     ),
     "done-adds-what-the-deltas-lack": (
         [delta("a"), on("output_text.done", content_index=0, text="abc"), COMPLETED],
@@ -149,12 +119,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
     "done-alone": (
         [on("output_text.done", content_index=0, text="abc", logprobs=LOGPROBS), COMPLETED],
         stopped(text("abc", LogProbs(0, LOGPROBS))),
-    ),
-    "part-alone": (
-        [on("content_part.done", content_index=0, part=said("a", annotations=[CITED])), COMPLETED],
-        stopped(
-            text("a")[:-1], Source("https://a", title="A", start=0, end=2, block=0), TextEnd(0)
-        ),
     ),
     "item-alone": ([done("message", content=[said("a")]), COMPLETED], stopped(text("a"))),
     "response-alone": (
@@ -193,43 +157,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
         ],
         called(text("a"), call("f", "{}", block=1)),
     ),
-    "items-of-one-index-are-two-if-their-types-differ": (
-        [
-            added("reasoning"),
-            on("reasoning_text.delta", delta="r"),
-            done("reasoning", content=[{"type": "reasoning_text", "text": "r"}]),
-            added("message"),
-            delta("a"),
-            done("message", content=[said("a")]),
-            added("message"),
-            delta("b"),
-            over(
-                output=[
-                    {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "r"}]},
-                    {"type": "message", "content": [said("a")]},
-                    {"type": "message", "content": [said("b")]},
-                ]
-            ),
-        ],
-        stopped(reasoning("r"), text("a", block=1), text("b", block=2)),
-    ),
-    "phases": (
-        [
-            added("message", phase="commentary"),
-            delta("a"),
-            done("message", phase="commentary", content=[said("a")]),
-            added("message", 1, phase="final_answer"),
-            delta("b", 1),
-            done("message", 1, phase="final_answer", content=[said("b")]),
-            COMPLETED,
-        ],
-        stopped(
-            Opaque("openai.phase", "commentary"),
-            text("a"),
-            Opaque("openai.phase", "final_answer"),
-            text("b", block=1),
-        ),
-    ),
     "a-message-that-says-nothing": (
         [done("message", phase="commentary", content=[{"type": "output_hologram"}]), COMPLETED],
         stopped(),
@@ -242,32 +169,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
             COMPLETED,
         ],
         stopped(refusal("I ", "can't.")),
-    ),
-    "refusal-in-the-item-alone": (
-        [done("message", content=[{"type": "refusal", "refusal": "No."}]), COMPLETED],
-        stopped(refusal("No.")),
-    ),
-    "every-part-of-a-summary-is-a-block": (
-        [
-            added("reasoning", encrypted_content="half"),
-            on(f"{SUMMARY}.delta", summary_index=0, delta="a"),
-            on(f"{SUMMARY}.done", summary_index=0, text="a"),
-            on(f"{SUMMARY}.delta", summary_index=1, delta="b"),
-            done(
-                "reasoning",
-                summary=[
-                    {"type": "summary_text", "text": "a"},
-                    {"type": "summary_text", "text": "b"},
-                ],
-                encrypted_content="E",
-            ),
-            COMPLETED,
-        ],
-        stopped(reasoning("a"), reasoning("b", block=1, encrypted="E", format="openai")),
-    ),
-    "a-summary-in-the-item-alone": (
-        [done("reasoning", summary=[{"text": "a"}], encrypted_content="E"), COMPLETED],
-        stopped(reasoning("a", encrypted="E", format="openai")),
     ),
     "encrypted-reasoning-without-a-text": (
         [
@@ -282,41 +183,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
             ),
         ],
         stopped(Opaque("openai.reasoning", "E"), Opaque("openai.reasoning", "F")),
-    ),
-    "encrypted-reasoning-whose-block-a-call-closed": (
-        [
-            on(f"{SUMMARY}.delta", summary_index=0, delta="a"),
-            added("function_call", 1, name="f", call_id="c"),
-            done("reasoning", summary=[{"text": "a"}], encrypted_content="E"),
-            done("function_call", 1, name="f", call_id="c", arguments=""),
-            COMPLETED,
-        ],
-        called(
-            reasoning("a"), call("f", block=1)[:1], Opaque("openai", "E", 0), call("f", block=1)[1:]
-        ),
-    ),
-    "vllm-counts-parts-of-reasoning-by-token": (
-        [
-            on("reasoning_text.delta", content_index=0, delta="a"),
-            on("reasoning_text.delta", content_index=1, delta="b"),
-            on("reasoning_text.done", content_index=2, text="ab"),
-            done("reasoning", content=[{"type": "reasoning_text", "text": "ab"}], summary=[]),
-            COMPLETED,
-        ],
-        stopped(reasoning("a", "b")),
-    ),
-    "a-part-of-reasoning-that-had-no-deltas": (
-        [
-            on("reasoning_text.delta", content_index=0, delta="a"),
-            on("reasoning_text.done", content_index=1, text="b"),
-            done("reasoning", content=[{"text": "a"}, {"text": "b"}]),
-            COMPLETED,
-        ],
-        stopped(reasoning("a", "b")),
-    ),
-    "reasoning-in-done-alone": (
-        [on("reasoning_text.done", content_index=0, text="a"), COMPLETED],
-        stopped(reasoning("a")),
     ),
     "calls-that-interleave": (
         [
@@ -340,58 +206,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
             ToolCallEnd(0, '{"a":1}'),
         ),
     ),
-    "a-call-of-the-same-function-twice": (
-        [
-            *(
-                event
-                for at, name in enumerate("cd")
-                for event in (
-                    added("function_call", at, name="f", call_id=name),
-                    on("function_call_arguments.done", at, arguments="{}"),
-                    done("function_call", at, name="f", call_id=name, arguments="{}"),
-                )
-            ),
-            COMPLETED,
-        ],
-        called(call("f", "{}"), call("f", "{}", block=1, id="d")),
-    ),
-    "a-name-that-comes-at-the-end": (
-        [
-            on("function_call_arguments.delta", delta="{"),
-            on("function_call_arguments.delta", delta="}"),
-            done("function_call", name="f", call_id="c", arguments="{}"),
-            COMPLETED,
-        ],
-        called(call("f", "{}")),
-    ),
-    "a-call-in-the-response-alone": (
-        [
-            done("function_call", name="f", call_id="c", arguments="{}"),
-            over(
-                output=[
-                    {"type": "function_call", "name": "g", "call_id": "d", "arguments": ""},
-                    {"type": "function_call", "name": "f", "call_id": "c", "arguments": "{}"},
-                ]
-            ),
-        ],
-        called(call("f", "{}"), call("g", block=1, id="d")),
-    ),
-    "arguments-that-were-contradicted": (
-        [
-            added("function_call", name="f", call_id="c"),
-            on("function_call_arguments.delta", delta='{"a":1}'),
-            on("function_call_arguments.done", arguments='{"a": 1}'),
-            COMPLETED,
-        ],
-        called(
-            call("f", '{"a":1}')[:2],
-            Notice(
-                "upstream_contradiction",
-                "the complete tool call differs from the deltas that the upstream sent",
-            ),
-            call("f", '{"a":1}')[2:],
-        ),
-    ),
     "a-call-in-a-namespace": (
         [
             added("function_call", name="get", namespace="n", call_id="c", arguments=""),
@@ -404,16 +218,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
         [done("custom_tool_call", name="sql", call_id="c", input="SELECT 1"), COMPLETED],
         called(call("sql", Opaque("openai.custom_tool_call", "c", 0), "SELECT 1", id="c")),
     ),
-    "a-custom-tool-takes-any-text": (
-        [
-            added("custom_tool_call", name="sql", call_id="c", input=""),
-            on("custom_tool_call_input.delta", delta="SELECT "),
-            on("custom_tool_call_input.done", input="SELECT 1"),
-            done("custom_tool_call", name="sql", call_id="c", input="SELECT 1"),
-            COMPLETED,
-        ],
-        called(call("sql", Opaque("openai.custom_tool_call", "c", 0), "SELECT ", "1", id="c")),
-    ),
     "xai-answers-its-own-custom-tools": (
         [
             added("custom_tool_call", name="x_keyword_search", call_id="xs_call_1", input=""),
@@ -424,17 +228,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
             COMPLETED,
         ],
         stopped(ran(0, "x_keyword_search", input={"query": "a"}), text("b", block=1)),
-    ),
-    "code-that-the-provider-runs": (
-        [
-            added("code_interpreter_call", code="", outputs=None),
-            on("code_interpreter_call_code.delta", delta="1+"),
-            on("code_interpreter_call_code.delta", delta="1"),
-            on("code_interpreter_call_code.done", code="1+1"),
-            done("code_interpreter_call", outputs=[{"type": "logs", "logs": "2"}]),
-            COMPLETED,
-        ],
-        stopped(ran(0, "code_interpreter", input="1+1", output=[{"type": "logs", "logs": "2"}])),
     ),
     "tools-of-an-mcp-server": (
         [
@@ -458,49 +251,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
                 '{"type":"mcp_approval_request","id":"y","name":"roll","arguments":"{}","server_label":"s"}',
                 3,
             ),
-        ),
-    ),
-    "any-other-call": (
-        [
-            done("file_search_call", queries=["a"], results=[{"file_id": "f"}]),
-            done("local_shell_call", 1, action={"command": ["ls"]}, call_id="c"),
-            done("computer_call", 2, action={"type": "click"}),
-            done("hologram_call", 3),
-            done("shell_call_output", 4, output=[{"stdout": "x"}]),
-            done("function_call_output", 5, output="x"),
-            COMPLETED,
-        ],
-        waiting(
-            "computer_call, local_shell_call",
-            ran(0, "file_search", input=["a"], output=[{"file_id": "f"}]),
-            ran(1, "local_shell", input={"command": ["ls"]}),
-            Opaque(
-                "openai.item",
-                '{"type":"local_shell_call","id":"y","action":{"command":["ls"]},"call_id":"c"}',
-                1,
-            ),
-            ran(2, "computer", input={"type": "click"}),
-            Opaque("openai.item", '{"type":"computer_call","id":"y","action":{"type":"click"}}', 2),
-            ProviderTool(3, "hologram"),
-            ran(4, "shell", output=[{"stdout": "x"}]),
-        ),
-    ),
-    "a-shell-of-the-providers-asks-nobody": (
-        [
-            done("shell_call", call_id="a", environment={"type": "container_reference"}),
-            done("shell_call", 1, call_id="b", action={"commands": ["ls"]}),
-            done("shell_call_output", 2, call_id="b", output=[]),
-            COMPLETED,
-        ],
-        stopped(
-            ProviderTool(0, "shell"),
-            ran(1, "shell", input={"commands": ["ls"]}),
-            Opaque(
-                "openai.item",
-                '{"type":"shell_call","id":"y","call_id":"b","action":{"commands":["ls"]}}',
-                1,
-            ),
-            ran(2, "shell", output=[]),
         ),
     ),
     "an-image-once-it-is-whole": (
@@ -575,21 +325,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
             text("a", Media(0, "audio/pcm", data="BBBB"), block=1),
         ),
     ),
-    "filters": (
-        [
-            over(
-                content_filters=[
-                    {"source_type": "prompt", "content_filter_results": SAFE},
-                    {"source_type": "completion", "blocked": True, "content_filter_results": HATE},
-                ]
-            )
-        ],
-        stopped(ContentFilter("prompt", SAFE, False), ContentFilter("completion", HATE, True)),
-    ),
-    "moderation": (
-        [over(moderation={"input": FLAGGED, "output": 1})],
-        stopped(ContentFilter("prompt", FLAGGED, False)),
-    ),
     "odd-types-are-ignored": (
         [
             {"type": "response.created", "response": "x"},
@@ -609,43 +344,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
             stopped(),
         ),
     ),
-    "texts-without-the-index-of-their-item": (
-        [
-            added("reasoning"),
-            {"type": "response.reasoning_summary_text.delta", "item_id": "r", "delta": "a"},
-            done("reasoning", summary=[{"type": "summary_text", "text": "a"}]),
-            added("message", 1),
-            {"type": "response.output_text.delta", "item_id": "m", "delta": "b"},
-            done("message", 1, content=[said("b")]),
-            COMPLETED,
-        ],
-        stopped(reasoning("a"), text("b", block=1)),
-    ),
-    "reasoning-that-the-item-has-as-its-summary": (
-        [
-            on("reasoning_text.delta", delta="a"),
-            over(output=[{"type": "reasoning", "summary": [{"text": "a"}]}]),
-        ],
-        stopped(reasoning("a")),
-    ),
-    "a-summary-that-the-item-has-as-its-reasoning": (
-        [
-            on("reasoning_summary_text.delta", delta="a"),
-            on("reasoning_summary_text.delta", delta="b", summary_index=1),
-            done("reasoning", content=[{"text": "ab"}]),
-            COMPLETED,
-        ],
-        stopped(reasoning("a"), reasoning("b", block=1)),
-    ),
-    "a-program-and-what-it-gave": (
-        [
-            added("program", call_id="c", code="", fingerprint="f"),
-            done("program", call_id="c", code="{}", fingerprint="g"),
-            done("program_output", 1, call_id="c", result='{"a":1}'),
-            COMPLETED,
-        ],
-        stopped(ran(0, "program", input="{}"), ran(1, "program", output='{"a":1}')),
-    ),
     "tools-that-were-searched-for": (
         [
             done("tool_search_call", arguments={"paths": ["f"]}, execution="server"),
@@ -656,15 +354,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
             ran(0, "tool_search", input={"paths": ["f"]}),
             ran(1, "tool_search", output=[{"name": "f"}]),
         ),
-    ),
-    "a-search-that-was-announced-as-a-call": (  # Perplexity
-        [
-            added("function_call", name="s", call_id="c", arguments="{}", status="completed"),
-            done("search_results", queries=["q"], results=[{"url": "u"}]),
-            delta("a", 1),
-            over(output=[{"type": "search_results", "queries": ["q"], "results": []}]),
-        ],
-        stopped(ran(0, "search_results", input=["q"], output=[{"url": "u"}]), text("a", block=1)),
     ),
     "openrouters-end": ([delta("a"), {**COMPLETED, "type": "response.done"}], stopped(text("a"))),
     "an-end-without-a-response": ([delta("a"), {"type": "response.completed"}], stopped(text("a"))),
@@ -690,25 +379,6 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
     "cancelled-there": (
         [delta("a"), over("cancelled")],
         flat(text("a"), ChoiceEnd("cancelled", "cancelled"), StreamEnd("cancelled", "cancelled")),
-    ),
-    "calls-that-are-announced-as-complete-wait-for-their-arguments": (
-        [
-            added("function_call", name="f", call_id="c", arguments="{}", status="completed"),
-            on("function_call_arguments.done", arguments='{"a":1}'),
-            added("function_call", 1, name="g", call_id="d", arguments="", status="completed"),
-            done("function_call", 1, name="g", call_id="d", arguments=""),
-            COMPLETED,
-        ],
-        called(call("f", '{"a":1}')[:2], call("g", block=1, id="d"), call("f", '{"a":1}')[2:]),
-    ),
-    "a-call-that-was-cut-off-stays-incomplete": (
-        [
-            added("function_call", name="f", call_id="c"),
-            on("function_call_arguments.delta", delta='{"a'),
-            done("function_call", name="f", call_id="c", arguments='{"a', status="incomplete"),
-            incomplete("max_output_tokens"),
-        ],
-        ended(call("f", '{"a'), reason="length", raw="incomplete"),
     ),
 }
 

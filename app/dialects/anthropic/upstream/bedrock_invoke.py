@@ -12,7 +12,7 @@ from ....framing import eventstream
 from ....framing.eventstream import TRUNCATED
 from ....framing.sse import Message
 from ...reading.bounds import LARGE, MAX_VALUES
-from ...reading.json_values import decode, mapping, string
+from ...reading.json_values import decode, decode_or, mapping, string
 
 
 class Decoder(eventstream.Decoder):
@@ -39,10 +39,7 @@ class Decoder(eventstream.Decoder):
 
 def _unwrap(frame: Message) -> Message | None:
     kind, _, name = frame.event.partition(":")
-    try:
-        payload = mapping(decode(frame.data))
-    except ValueError:
-        payload = {}
+    payload = mapping(decode_or(frame.data, None))
     if kind in ("exception", "error") or name.endswith("Exception"):
         text = string(payload.get("message")) or string(payload.get("originalMessage"))
         error = {"type": "error", "error": {"type": name, "message": text}}

@@ -16,7 +16,7 @@ from ...reading.event_builder import EventBuilder
 from ...reading.json_values import (
     clean,
     count,
-    decode,
+    decode_or,
     make_raw,
     mapping,
     mappings,
@@ -225,10 +225,7 @@ class Blocks:
     def _use(self, block: _Block) -> None:
         """Emit a provider-executed tool, with its input."""
         text = "".join(block.pieces)
-        try:
-            value = decode(text) if text else mapping(block.start.get("input"))
-        except ValueError:
-            value = text
+        value = decode_or(text, text) if text else mapping(block.start.get("input"))
         name = string(block.start.get("name")) or "tool"
         raw = _without(block.start, "input")
         number = self._builder.provider_tool(0, name, input=value, raw=raw)

@@ -1,7 +1,7 @@
 """Builder of Anthropic's conversation: the system prompt, then alternating turns.
 
 Successive messages of one side become one turn. All results of a turn's tool calls are the first
-blocks of the next turn. Empty text blocks, which the API refuses, are left out.
+blocks of the next turn. Blank text blocks, which the API refuses, are left out.
 """
 
 import base64
@@ -109,59 +109,28 @@ class _Turns:
         self._results, self._rest = [], []
 
 
-class _Blocks:
-    """Blocks in order; a text of white space only, which the API refuses, joins the one before."""
-
-    def __init__(self) -> None:
-        self._blocks: Blocks = []
-        self._blank: list[str] = []
-        """White space to append to the last block, a text."""
-
-    def add(self, block: dict[str, Any]) -> None:
-        self._end_text()
-        self._blocks.append(block)
-
-    def add_text(self, text: str) -> None:
-        """Add a text; a blank one is appended to the text right before it, or dropped."""
-        if text.strip():
-            self.add({"type": "text", "text": text})
-        elif text and self._blocks and self._blocks[-1]["type"] == "text":
-            self._blank.append(text)
-
-    def mark(self, mark: CacheControl) -> None:
-        """Mark the last block."""
-        mark_last(self._blocks, mark)
-
-    def end(self) -> Blocks:
-        """Return all blocks."""
-        self._end_text()
-        return self._blocks
-
-    def _end_text(self) -> None:
-        if self._blank:
-            last = self._blocks[-1]
-            last["text"] = "".join((last["text"], *self._blank))
-            self._blank = []
+def _text(text: str) -> Blocks:
+    """Return the block of a text, which may not be blank."""
+    return [{"type": "text", "text": text}] if text.strip() else []
 
 
 def _blocks(content: str | Sequence[Part], *, path: str) -> Blocks:
     """Return the blocks of the content of a user, tool or system message."""
-    blocks = _Blocks()
+    blocks: Blocks = []
     parts = (TextPart(content),) if isinstance(content, str) else content
     for number, part in enumerate(parts):
         where = f"{path}.content[{number}]"
         match part:
             case TextPart():
-                blocks.add_text(part.text)
+                blocks += _text(part.text)
             case ImagePart():
-                blocks.add(_image(part.image_url.url, path=where))
+                blocks.append(_image(part.image_url.url, path=where))
             case FilePart():
-                blocks.add(_file(part.file, path=where))
+                blocks.append(_file(part.file, path=where))
             case _:
                 raise unsupported(where, "sound", format=FORMAT)
-        if part.cache_control is not None:
-            blocks.mark(part.cache_control)
-    return blocks.end()
+        mark_last(blocks, part.cache_control)
+    return blocks
 
 
 def _image(url: str, *, path: str) -> dict[str, Any]:
@@ -205,29 +174,28 @@ def _plain(data: str, *, path: str) -> str:
 
 
 def _assistant(message: AssistantMessage, *, path: str) -> Blocks:
-    blocks = _Blocks()
+    blocks: Blocks = []
     content = message.content or ()
     parts = (TextPart(content),) if isinstance(content, str) else content
     for number, part in enumerate(parts):
         match part:
             case TextPart():
-                blocks.add_text(part.text)
-                if part.cache_control is not None:
-                    blocks.mark(part.cache_control)
+                blocks += _text(part.text)
+                mark_last(blocks, part.cache_control)
             case RefusalPart():
-                blocks.add_text(part.refusal)
+                blocks += _text(part.refusal)
             case ReasoningPart() if part.signature and part.format in (None, CLAUDE_THINKING):
-                blocks.add(_thinking(part.text, part.signature))
+                blocks.append(_thinking(part.text, part.signature))
             case OpaquePart(format=format) if format == CLAUDE_THINKING:
-                blocks.add(_thinking("", part.data))
+                blocks.append(_thinking("", part.data))
             case OpaquePart(format=format) if format == CLAUDE_REDACTED:
-                blocks.add({"type": "redacted_thinking", "data": part.data})
+                blocks.append({"type": "redacted_thinking", "data": part.data})
             case OpaquePart(format=format) if format == CLAUDE_COMPACTION:
-                blocks.add(_compaction(part.data, path=f"{path}.content[{number}].data"))
-    blocks.add_text(message.refusal or "")
+                blocks.append(_compaction(part.data, path=f"{path}.content[{number}].data"))
+    blocks += _text(message.refusal or "")
     for number, call in enumerate(message.tool_calls or ()):
         where = f"{path}.tool_calls[{number}].function"
-        blocks.add(
+        blocks.append(
             {
                 "type": "tool_use",
                 "id": call.id,
@@ -235,7 +203,7 @@ def _assistant(message: AssistantMessage, *, path: str) -> Blocks:
                 "input": parse_arguments(call.function, path=where),
             }
         )
-    return blocks.end()
+    return blocks
 
 
 def _thinking(text: str, signature: str) -> dict[str, Any]:

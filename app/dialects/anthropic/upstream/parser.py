@@ -12,7 +12,7 @@ from ...reading.answer_parser import AnswerParser
 from ...reading.billing import parse_service_tier
 from ...reading.json_values import (
     count,
-    decode,
+    decode_or,
     make_raw,
     mapping,
     short,
@@ -65,10 +65,7 @@ class Parser(AnswerParser):
         # Some proxies end every stream with "[DONE]"; it does not make this one complete.
         if data.startswith("[DONE]") or (not data and message.event != "error"):
             return
-        try:
-            document = decode(data)
-        except ValueError:
-            document = data
+        document = decode_or(data, data)
         if message.event == "error":
             self._refuse(document)
         elif isinstance(document, dict):
@@ -142,22 +139,9 @@ class Parser(AnswerParser):
 
     def _tail(self, tail: Message) -> None:
         super()._tail(tail)
-        if not self._builder.ended and not self._fed:
-            self._other(tail)
-
-    def _other(self, body: Message) -> None:
-        """Fail on a body of one JSON document that is neither an answer nor a piece of one."""
-        try:
-            document = decode(body.data)
-        except ValueError:
-            return
-        fields = mapping(document)
-        if not isinstance(document, dict | list) or string(fields.get("type")) in _EVENTS:
-            return
-        if isinstance(document, list) or not fields.keys().isdisjoint(("message", "detail", "msg")):
-            self._refuse(document)
-        else:
-            self._fail("upstream_invalid_response", "answered with JSON that is not a message")
+        document = decode_or(tail.data, None)
+        if string(mapping(document).get("type")) not in _EVENTS:
+            self._refuse_body(document, "a message")
 
 
 def parse_usage(usage: dict[str, Any]) -> TokenCounts:

@@ -1,14 +1,16 @@
 """Builder of Anthropic Messages requests, for all of its platforms."""
 
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
 from ....requests import ChatRequest, JsonObjectFormat, JsonSchemaFormat, Tool, ToolChoice
+from ...upstream_format import OPENAI_ONLY, RenderedRequest
 from ...upstream_format import Quirks as CommonQuirks
-from ...upstream_format import RenderedRequest
 from ...writing.claude import (
     choose_sampling,
     find_version,
@@ -21,23 +23,16 @@ from ...writing.exchange import ExchangeForm, arrange
 from ...writing.extras import is_claudes
 from .messages import FORMAT, mark_last, render_mark, render_messages
 
-IGNORED: Final = frozenset(
-    (
-        "seed",
-        "frequency_penalty",
-        "presence_penalty",
-        "logprobs",
-        "top_logprobs",
-        "metadata",
-        "verbosity",
-        "service_tier",
-        "store",
-        "truncation",
-        "max_tool_calls",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-    )
-)
+IGNORED: Final = OPENAI_ONLY | {
+    "seed",
+    "frequency_penalty",
+    "presence_penalty",
+    "logprobs",
+    "top_logprobs",
+    "metadata",
+    "service_tier",
+    "truncation",
+}
 """The fields of a chat request that the format lacks."""
 
 _VERTEX_VERSION: Final = "vertex-2023-10-16"
@@ -71,45 +66,15 @@ class Quirks(CommonQuirks, frozen=True):
         return () if self.sampling else ("temperature", "top_p")
 
 
-def render_request(
-    request: ChatRequest, *, model: str, quirks: Quirks | None = None
-) -> RenderedRequest:
-    """Return the body of a streaming request to Anthropic's API.
-
-    `provider_options` overrides every field but `model` and `stream`.
-
-    Raises:
-        RequestError: the format cannot express the request.
-    """
-    body, changes = _render(request, model=model, quirks=quirks or Quirks(), automatic=True)
-    return RenderedRequest(finish(body, model=model), changes)
-
-
-def finish(body: dict[str, Any], *, model: str, quirks: object = None) -> dict[str, Any]:
+def finish_own(body: dict[str, Any], *, model: str, quirks: object = None) -> dict[str, Any]:
     """Return the body with `model` and `stream`."""
     return {**body, "model": model, "stream": True}
-
-
-def render_vertex_request(
-    request: ChatRequest, *, model: str, quirks: Quirks | None = None
-) -> RenderedRequest:
-    """Return the body for Claude on Vertex AI, whose URL names the model."""
-    body, changes = _render(request, model=model, quirks=quirks or Quirks())
-    return RenderedRequest(finish_vertex(body, model=model), changes)
 
 
 def finish_vertex(body: dict[str, Any], *, model: str, quirks: object = None) -> dict[str, Any]:
     """Return the body with a version and `stream`, and without `model`."""
     named = {name: value for name, value in body.items() if name != "model"}
     return {"anthropic_version": _VERTEX_VERSION, **named, "stream": True}
-
-
-def render_bedrock_request(
-    request: ChatRequest, *, model: str, quirks: Quirks | None = None
-) -> RenderedRequest:
-    """Return the body for Claude through Bedrock's invoke, whose URL has model and stream."""
-    body, changes = _render(request, model=model, quirks=quirks or Quirks())
-    return RenderedRequest(finish_bedrock(body, model=model), changes)
 
 
 def finish_bedrock(body: dict[str, Any], *, model: str, quirks: object = None) -> dict[str, Any]:
@@ -155,15 +120,28 @@ def _fit(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[ChatReque
 
 
 def _render(
-    request: ChatRequest, *, model: str, quirks: Quirks, automatic: bool = False
+    finish: Callable[..., dict[str, Any]],
+    request: ChatRequest,
+    *,
+    model: str,
+    quirks: Quirks | None = None,
 ) -> RenderedRequest:
-    """Return the body; with `automatic` the API itself sets the request's cache breakpoint."""
+    """Return the body of a streaming request; `finish` adapts it to the platform.
+
+    `provider_options` overrides every field but those that `finish` sets.
+
+    Raises:
+        RequestError: the format cannot express the request.
+    """
+    quirks = quirks or Quirks()
+    automatic = finish is finish_own
     request, changes = _fit(restrict_tools(request), model=model, quirks=quirks)
     refuse_choices(request, format=FORMAT, what="more than one answer")
     system, turns = render_messages(request.messages)
     if isinstance(request.response_format, JsonObjectFormat):
         system.append({"type": "text", "text": JSON_ONLY})
     mark = render_mark(request.cache_control)
+    # Only Anthropic's own API sets the request's cache breakpoint itself.
     if mark and not automatic and turns:
         mark_last(turns[-1]["content"], request.cache_control)
     limit = request.limit or quirks.default_max_tokens
@@ -181,7 +159,12 @@ def _render(
     }
     fields = {name: value for name, value in body.items() if value not in (None, [], {})}
     body = {**fields, **(msgspec.to_builtins(request.provider_options) or {})}
-    return RenderedRequest(body, changes)
+    return RenderedRequest(finish(body, model=model), changes)
+
+
+render_request = partial(_render, finish_own)
+render_vertex_request = partial(_render, finish_vertex)
+render_bedrock_request = partial(_render, finish_bedrock)
 
 
 def _sampling(request: ChatRequest, *, quirks: Quirks) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Conversion of a Converse stream's content blocks to events: start, deltas and stop.
 
 Text and reasoning have no start event [bedrock/converse-tool-use]. The input and output of a
-provider's tool, and images, are emitted complete when their block stops.
+provider's tool are emitted complete when their block stops.
 """
 
 from dataclasses import dataclass, field
@@ -9,8 +9,7 @@ from typing import Any
 
 from ...reading.bounds import ENTRY
 from ...reading.event_builder import EventBuilder
-from ...reading.json_values import count, decode, mapping, mappings, size, string, text_or_none
-from ...reading.split_text import join_base64
+from ...reading.json_values import count, decode_or, mapping, mappings, size, string, text_or_none
 from .signatures import SIGNATURE, parse_redacted
 
 
@@ -33,13 +32,6 @@ class _Result:
     values: list[Any] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Image:
-    format: str
-    pieces: list[str] = field(default_factory=list)
-    url: str | None = None
-
-
 class Blocks:
     """The content blocks of one answer, which are sequential."""
 
@@ -47,7 +39,7 @@ class Blocks:
         self._builder = builder
         self._index: int | None = None
         """The block of the last delta."""
-        self._pending: _Use | _Result | _Image | None = None
+        self._pending: _Use | _Result | None = None
         self._call: int | None = None
         """The event builder's index of the open tool call."""
         self._tools: dict[str, tuple[str, int]] = {}
@@ -74,7 +66,7 @@ class Blocks:
             use_id, kind = string(result.get("toolUseId")), string(result.get("type"))
             self._pending = _Result(use_id, kind, failed=result.get("status") == "error")
         elif "image" in start:
-            self._pending = _Image(string(mapping(start["image"]).get("format")))
+            self._builder.notice("block_dropped", "the upstream sent an image: dropped")
 
     def delta(self, event: dict[str, Any]) -> None:
         index = count(event.get("contentBlockIndex"))
@@ -96,8 +88,6 @@ class Blocks:
             for value in mappings(delta["toolResult"]):
                 self._reserve(size(value))
                 self._pending.values.append(value["json"] if "json" in value else value.get("text"))
-        if "image" in delta:
-            self._image(mapping(delta["image"]))
 
     def stop(self) -> None:
         """End the open block."""
@@ -115,10 +105,6 @@ class Blocks:
                 self._tools[pending.id] = (pending.name or "tool", block)
             case _Result():
                 self._end_result(pending)
-            case _Image() if pending.pieces or pending.url:
-                data = None if pending.url else _join(pending.pieces)
-                kind = f"image/{text_or_none(pending.format) or 'png'}"
-                self._builder.media(0, kind, url=pending.url, data=data)
 
     def _reserve(self, size: int) -> None:
         self._size += size
@@ -137,20 +123,6 @@ class Blocks:
         else:
             call = self._builder.tool_call(0, index=self._index, id="", name="", arguments=value)
             self._call = call if self._call is None else self._call
-
-    def _image(self, image: dict[str, Any]) -> None:
-        if not isinstance(self._pending, _Image):
-            self._pending = _Image("")
-        source = mapping(image.get("source"))
-        if data := text_or_none(source.get("bytes")):
-            self._reserve(len(data) + 64)
-            self._pending.pieces.append(data)
-        self._pending.url = (
-            text_or_none(mapping(source.get("s3Location")).get("uri")) or self._pending.url
-        )
-        if "error" in image:
-            reason = string(mapping(image["error"]).get("message")) or "unknown reason"
-            self._builder.notice("image_failed", f"the upstream sent no image: {reason[:500]}")
 
     def _end_result(self, result: _Result) -> None:
         name, block = self._tools.get(result.id, (result.name or "tool", None))
@@ -183,17 +155,7 @@ def _parse_input(pieces: list[Any]) -> Any:
     if len(pieces) == 1 and not isinstance(pieces[0], str):
         return pieces[0]
     text = "".join(string(piece) for piece in pieces)
-    try:
-        return decode(text or "{}")
-    except ValueError:
-        return text
-
-
-def _join(pieces: list[str]) -> str:
-    """Join data that was encoded piece by piece."""
-    if len(pieces) == 1:
-        return pieces[0]
-    return join_base64(pieces) or "".join(pieces)
+    return decode_or(text or "{}", text)
 
 
 def _number(location: dict[str, Any]) -> str | None:

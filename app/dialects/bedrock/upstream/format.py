@@ -1,25 +1,19 @@
 """Amazon Bedrock's Converse for upstreams."""
 
 from ....framing.eventstream import Decoder
-from ...upstream_format import UpstreamFormat
+from ...upstream_format import Quirks, UpstreamFormat
+from . import request
 from .parser import Parser
-from .request import (
-    IGNORED,
-    Quirks,
-    find_limit,
-    render_extra,
-    render_request,
-)
 
 CONVERSE = UpstreamFormat(
     path="model/{model}/converse-stream",
     decoder=Decoder,
     parser=Parser,
-    render_request=render_request,
+    render_request=request.render_request,
     quirks=Quirks,
     headers={"accept": "application/vnd.amazon.eventstream"},
     models_path=None,
-    ignored=IGNORED,
-    render_extra=render_extra,
-    find_limit=find_limit,
+    ignored=request.IGNORED,
+    render_extra=request.render_extra,
+    limit="inferenceConfig.maxTokens",
 )

@@ -56,20 +56,20 @@ class Points(NamedTuple):
     """The cache points that a model supports; each follows the blocks that it marks."""
 
     known: bool
-    tools: bool
-    ttl: bool
+    claude: bool
+    """Whether they may have a TTL, and follow tools."""
 
     def add(self, blocks: list[dict[str, Any]], mark: CacheControl | None) -> None:
         """Append a cache point for a mark, unless it would be first or follow another point."""
         if mark is None or not self.known or not blocks or "cachePoint" in blocks[-1]:
             return
         point = {"type": "default"}
-        if mark.ttl and self.ttl:
+        if mark.ttl and self.claude:
             point["ttl"] = mark.ttl
         blocks.append({"cachePoint": point})
 
 
-class Names:
+class DocumentNames:
     """Unique document names of one request, limited to the characters that Bedrock allows."""
 
     def __init__(self) -> None:
@@ -95,27 +95,18 @@ class Names:
 def render_system(
     message: SystemMessage | DeveloperMessage, *, points: Points
 ) -> list[dict[str, Any]]:
-    """Return the text of a message, split into blocks at its marks."""
+    """Return the texts of a message, with cache points at its marks."""
     blocks: list[dict[str, Any]] = []
-    if isinstance(message.content, str):
-        blocks = render_text(message.content)
-    elif points.known and last_mark(message.content) is not None:
-        pending: list[TextPart] = []
-        for part in message.content:
-            pending.append(part)
-            if part.cache_control is not None:
-                blocks += render_text(pending)
-                points.add(blocks, part.cache_control)
-                pending = []
-        blocks += render_text(pending)
-    else:
-        blocks = render_text(message.content)
+    content = message.content
+    for part in [TextPart(content)] if isinstance(content, str) else content:
+        blocks += render_text(part.text)
+        points.add(blocks, part.cache_control)
     points.add(blocks, message.cache_control)
     return blocks
 
 
 def render_user(
-    message: UserMessage, *, path: str, names: Names, points: Points
+    message: UserMessage, *, path: str, names: DocumentNames, points: Points
 ) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
     content = message.content
@@ -224,7 +215,7 @@ def _render_image(part: ImagePart, *, path: str) -> dict[str, Any]:
     return {"image": {"format": _IMAGES[media_type], "source": {"bytes": data}}}
 
 
-def _render_document(part: FilePart, *, path: str, names: Names) -> dict[str, Any]:
+def _render_document(part: FilePart, *, path: str, names: DocumentNames) -> dict[str, Any]:
     parsed = parse_data_url(part.file.file_data or "")
     if parsed is None:
         subject = "a file by its id" if part.file.file_id else "a file without a data: URL"

@@ -11,7 +11,7 @@ from ....events import TokenCounts
 from ....framing.eventstream import TRUNCATED
 from ....framing.sse import Message
 from ...reading.answer_parser import AnswerParser
-from ...reading.json_values import count, decode, mapping, mappings, short, string, text_or_none
+from ...reading.json_values import count, decode_or, mapping, mappings, short, string, text_or_none
 from .content_blocks import Blocks
 from .guardrail import parse_trace
 
@@ -44,10 +44,7 @@ class Parser(AnswerParser):
         elif kind in ("exception", "error") or name.endswith("Exception"):
             self._exception(name, message.data)
         elif name in _KNOWN:
-            try:
-                event = decode(message.data)
-            except ValueError:
-                event = None
+            event = decode_or(message.data, None)
             if isinstance(event, dict):
                 self._event(name, event)
             else:
@@ -79,63 +76,26 @@ class Parser(AnswerParser):
         self.model = short(invoked.rpartition("/")[2]) or self.model
 
     def _exception(self, name: str, data: str) -> None:
-        try:
-            fields = mapping(decode(data))
-        except ValueError:
-            fields = {}
+        fields = mapping(decode_or(data, None))
         texts = (string(fields.get(key)) for key in ("message", "originalMessage", "Message"))
         text = next(filter(None, texts), "")
         self._refuse({"error": {"code": name, "message": text}})
 
     def _document(self, data: str) -> None:
-        """Handle a JSON document instead of a stream: an error, or the complete answer."""
-        try:
-            document = mapping(decode(data))
-        except ValueError:
+        """Handle a JSON document instead of a stream: an error, or no answer at all."""
+        document = decode_or(data, None)
+        if document is None:
             return  # truncated
+        document = mapping(document)
         kind = string(document.get("__type")) or string(
             mapping(document.get("Output")).get("__type")
         )
-        if "output" in document and "stopReason" in document:
-            self._whole(document)
-        elif "error" in document:
+        if "error" in document:
             self._refuse(document)
         elif kind or not document.keys().isdisjoint(("message", "Message")):
             self._exception(kind.rpartition("#")[2], data)
         else:
-            self._fail("upstream_invalid_response", "answered with JSON that is not an answer")
-
-    def _whole(self, document: dict[str, Any]) -> None:
-        content = mapping(mapping(document.get("output")).get("message")).get("content")
-        for index, block in enumerate(mappings(content)):
-            for name, event in _events(block):
-                self._event(name, {**event, "contentBlockIndex": index})
-        self._event("messageStop", document)
-        self._event("metadata", document)
-
-
-def _events(block: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Return the stream events that are equivalent to a complete block."""
-    deltas: list[dict[str, Any]] = [block]
-    if "toolUse" in block or "toolResult" in block:
-        return [
-            ("contentBlockStart", {"start": block}),
-            ("contentBlockDelta", {"delta": _inner(block)}),
-        ]
-    if "reasoningContent" in block:
-        reasoning = mapping(block["reasoningContent"])
-        deltas = [{"reasoningContent": {**reasoning, **mapping(reasoning.get("reasoningText"))}}]
-    elif "citationsContent" in block:
-        cited = mapping(block["citationsContent"])
-        deltas = [*mappings(cited.get("content"))]
-        deltas += [{"citation": citation} for citation in mappings(cited.get("citations"))]
-    return [("contentBlockDelta", {"delta": delta}) for delta in deltas]
-
-
-def _inner(block: dict[str, Any]) -> dict[str, Any]:
-    if "toolResult" in block:
-        return {"toolResult": mapping(block["toolResult"]).get("content")}
-    return block
+            self._fail("upstream_invalid_response", "answered with JSON instead of a stream")
 
 
 def parse_usage(usage: dict[str, Any]) -> TokenCounts:
@@ -143,17 +103,13 @@ def parse_usage(usage: dict[str, Any]) -> TokenCounts:
     fresh = count(usage.get("inputTokens"))
     cached = count(usage.get("cacheReadInputTokens"))
     written = count(usage.get("cacheWriteInputTokens"))
+    rows = mappings(usage.get("cacheDetails"))[:CACHES]
+    one_hour = [count(row.get("inputTokens")) or 0 for row in rows if row.get("ttl") == "1h"]
     return TokenCounts(
         input_tokens=None if fresh is None else fresh + (cached or 0) + (written or 0),
         output_tokens=count(usage.get("outputTokens")),
         total_tokens=count(usage.get("totalTokens")),
         cached_input_tokens=cached,
         cache_write_tokens=written,
-        cache_write_1h_tokens=_one_hour_tokens(usage.get("cacheDetails")),
+        cache_write_1h_tokens=sum(one_hour) or None,
     )
-
-
-def _one_hour_tokens(details: object) -> int | None:
-    """Return the number of tokens written to the cache for an hour."""
-    rows = [row for row in mappings(details)[:CACHES] if row.get("ttl") == "1h"]
-    return sum(count(row.get("inputTokens")) or 0 for row in rows) or None

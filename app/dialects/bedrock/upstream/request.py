@@ -18,8 +18,7 @@ from ....requests import (
     ToolMessage,
     UserMessage,
 )
-from ...upstream_format import Quirks as CommonQuirks
-from ...upstream_format import RenderedRequest
+from ...upstream_format import OPENAI_ONLY, Quirks, RenderedRequest
 from ...writing.cache_marks import is_marked
 from ...writing.claude import (
     choose_sampling,
@@ -39,7 +38,7 @@ from ...writing.exchange import ExchangeForm, arrange
 from ...writing.extras import is_claudes, render_at
 from .messages import (
     FORMAT,
-    Names,
+    DocumentNames,
     Points,
     render_assistant,
     render_system,
@@ -47,25 +46,18 @@ from .messages import (
     render_user,
 )
 
-IGNORED: Final = frozenset(
-    (
-        "frequency_penalty",
-        "logprobs",
-        "max_tool_calls",
-        "parallel_tool_calls",
-        "presence_penalty",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "reasoning_summary",
-        "safety_identifier",
-        "seed",
-        "store",
-        "top_logprobs",
-        "truncation",
-        "user",
-        "verbosity",
-    )
-)
+IGNORED: Final = OPENAI_ONLY | {
+    "frequency_penalty",
+    "logprobs",
+    "parallel_tool_calls",
+    "presence_penalty",
+    "reasoning_summary",
+    "safety_identifier",
+    "seed",
+    "top_logprobs",
+    "truncation",
+    "user",
+}
 """The request fields without a counterpart in Converse."""
 
 
@@ -73,15 +65,6 @@ _FORM: Final = ExchangeForm(re.compile(r"[a-zA-Z0-9_.:-]{1,64}"), unique=True, l
 _EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
 _HIGHEST_WITHOUT_THINKING: Final = "high"
 _TIERS: Final = ("priority", "flex", "reserved")
-
-
-class Quirks(CommonQuirks, frozen=True):
-    """No quirks: there is one vendor."""
-
-
-def find_limit(quirks: Quirks) -> str:
-    """Return the path of the field that limits the output length."""
-    return "inferenceConfig.maxTokens"
 
 
 def render_request(
@@ -125,7 +108,7 @@ def _list_unplaced(request: ChatRequest, *, points: Points) -> list[str]:
     if request.tier is not None and request.tier not in _TIERS:
         changes.append(f"does not support service_tier {request.tier[:80]!r}: dropped")
     marked_tool = any(tool.cache_control for tool in request.tools or ())
-    if (not points.known and is_marked(request)) or (not points.tools and marked_tool):
+    if (not points.known and is_marked(request)) or (not points.claude and marked_tool):
         changes.append("does not support cache_control for this model: dropped")
     return changes
 
@@ -133,7 +116,7 @@ def _list_unplaced(request: ChatRequest, *, points: Points) -> list[str]:
 def _find_points(model: str) -> Points:
     """Return the cache points that a model supports: Bedrock rejects others."""
     claude = _is_claude(model)
-    return Points(known=claude or "amazon.nova" in model, tools=claude, ttl=claude)
+    return Points(known=claude or "amazon.nova" in model, claude=claude)
 
 
 _render_field = render_at(
@@ -192,7 +175,7 @@ def _fit_effort(request: ChatRequest, *, model: str, thinks: bool) -> tuple[Chat
 def _render_messages(request: ChatRequest, *, model: str, points: Points) -> list[dict[str, Any]]:
     """Return the turns; consecutive messages of a role form one."""
     rendered: list[dict[str, Any]] = []
-    names = Names()
+    names = DocumentNames()
     for index, message in enumerate(request.messages):
         path = f"messages[{index}]"
         role = "user"
@@ -246,7 +229,7 @@ def _render_tools(request: ChatRequest, *, points: Points) -> dict[str, Any] | N
     rows: list[dict[str, Any]] = []
     for tool in request.tools:
         rows.append(_render_tool(tool))
-        if points.tools:
+        if points.claude:
             points.add(rows, tool.cache_control)
     config: dict[str, Any] = {"tools": rows}
     match request.tool_choice:

@@ -12,7 +12,7 @@ from ....framing.sse import Message
 from ...reading.answer_parser import AnswerParser
 from ...reading.bounds import ENTRY
 from ...reading.finish_reasons import parse_finish
-from ...reading.json_values import count, decode, mapping, mappings, short, string, text_or_none
+from ...reading.json_values import count, decode_or, mapping, mappings, short, string, text_or_none
 
 
 class Parser(AnswerParser):
@@ -28,10 +28,7 @@ class Parser(AnswerParser):
         data = message.data.strip()
         if not data or data.startswith("[DONE]"):
             return
-        try:
-            payload = decode(data)
-        except ValueError:
-            payload = data
+        payload = decode_or(data, data)
         if message.event == "error":
             self._refuse(payload)
         elif isinstance(payload, dict):
@@ -134,26 +131,11 @@ class Parser(AnswerParser):
         self._complete()
 
     def _other(self, body: dict[str, Any]) -> None:
-        """Handle JSON that is not an event: a complete answer, or an error."""
-        message = mapping(body.get("message"))
-        if message and not self._builder.seen:
-            self._whole(body, message)
-        elif not message and not body.keys().isdisjoint(("message", "error", "detail")):
+        """Handle JSON that is not an event: an error, or an answer that is not a stream."""
+        if isinstance(body.get("message"), dict):
+            self._fail("upstream_invalid_response", "answered with JSON instead of a stream")
+        elif not body.keys().isdisjoint(("message", "error", "detail")):
             self._refuse(body)
-
-    def _whole(self, answer: dict[str, Any], message: dict[str, Any]) -> None:
-        self.upstream_id = self.upstream_id or short(answer.get("id"))
-        self._builder.reasoning(0, string(message.get("tool_plan")))
-        for index, content in enumerate(mappings(message.get("content"))):
-            self._builder.end_text(0)
-            self._content(index, content)
-        for item in mappings(answer.get("logprobs")):
-            self._logprobs(item)
-        for index, call in enumerate(mappings(message.get("tool_calls"))):
-            self._tool_call(index, call)
-        for citation in mappings(message.get("citations")):
-            self._citation(citation)
-        self._end(answer)
 
 
 def parse_usage(usage: dict[str, Any]) -> TokenCounts:

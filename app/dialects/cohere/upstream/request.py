@@ -10,40 +10,38 @@ from ....requests import (
     JsonObjectFormat,
     JsonSchemaFormat,
     Message,
-    RefusalPart,
     SystemMessage,
     TextPart,
-    Tool,
     ToolCall,
     ToolChoice,
     ToolMessage,
     UserMessage,
 )
+from ...upstream_format import OPENAI_ONLY, RenderedRequest
 from ...upstream_format import Quirks as CommonQuirks
-from ...upstream_format import RenderedRequest
-from ...writing.conversation import list_reasoning, refuse_choices, restrict_tools, unsupported
-from ...writing.exchange import Exchange, ExchangeForm, arrange
+from ...writing.conversation import (
+    join_visible,
+    list_reasoning,
+    refuse_choices,
+    render_function,
+    restrict_tools,
+    unsupported,
+)
+from ...writing.exchange import ExchangeForm, arrange
 from ...writing.extras import render_at
 
 FORMAT: Final = "Cohere's API"
-IGNORED: Final = frozenset(
-    (
-        "cache_control",
-        "max_tool_calls",
-        "metadata",
-        "parallel_tool_calls",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "reasoning_summary",
-        "safety_identifier",
-        "service_tier",
-        "store",
-        "top_logprobs",
-        "truncation",
-        "user",
-        "verbosity",
-    )
-)
+IGNORED: Final = OPENAI_ONLY | {
+    "cache_control",
+    "metadata",
+    "parallel_tool_calls",
+    "reasoning_summary",
+    "safety_identifier",
+    "service_tier",
+    "top_logprobs",
+    "truncation",
+    "user",
+}
 """The request fields without a counterpart; `n` above 1 is rejected."""
 
 render_extra: Final = render_at(
@@ -53,6 +51,8 @@ render_extra: Final = render_at(
     }
 )
 
+_FORM: Final = ExchangeForm(files=False, images=False)
+_NO_PARAMETERS: Final = {"type": "object", "properties": {}}
 BUDGETS: Final = {"minimal": 512, "low": 1024, "medium": 4096}
 """Thinking tokens by effort. Cohere has no limit by default, nor do higher efforts."""
 
@@ -80,13 +80,13 @@ def render_request(
     request = restrict_tools(request)
     reasoning = (quirks or Quirks()).send_reasoning
     tools = request.tools or []
-    messages, changes = _arrange(request)
+    messages, changes = arrange(request.messages, _FORM)
     body: dict[str, Any] = {
         "messages": [
             _render_message(message, path=f"messages[{index}]", reasoning=reasoning)
             for index, message in enumerate(messages)
         ],
-        "tools": [_render_tool(tool) for tool in tools] or None,
+        "tools": [render_function(tool, parameters=_NO_PARAMETERS) for tool in tools] or None,
         "strict_tools": (tools and all(tool.function.strict for tool in tools)) or None,
         "tool_choice": _render_choice(request),
         "response_format": _render_format(request),
@@ -103,10 +103,6 @@ def render_request(
     body = {key: value for key, value in body.items() if value is not None}
     body |= {**(request.provider_options or {}), "model": model, "stream": True}
     return RenderedRequest(body, changes)
-
-
-def _arrange(request: ChatRequest) -> Exchange:
-    return arrange(request.messages, ExchangeForm(files=False, images=False))
 
 
 def _render_message(message: Message, *, path: str, reasoning: str) -> dict[str, Any]:
@@ -146,11 +142,11 @@ def _render_content(
 def _render_assistant(message: AssistantMessage, *, reasoning: str) -> dict[str, Any]:
     rendered: dict[str, Any] = {"role": "assistant"}
     thinking = "".join(part.text for part in list_reasoning(message))
-    content = _visible_content(message)
+    content = join_visible(message)
     if thinking and reasoning == "thinking":
-        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        content = [{"type": "thinking", "thinking": thinking}, *(parts or [])]
-    if content:
+        texts = [{"type": "text", "text": content}] if content else []
+        rendered["content"] = [{"type": "thinking", "thinking": thinking}, *texts]
+    elif content:
         rendered["content"] = content
     if message.tool_calls:
         if thinking and reasoning == "tool_plan":
@@ -159,33 +155,9 @@ def _render_assistant(message: AssistantMessage, *, reasoning: str) -> dict[str,
     return rendered
 
 
-def _visible_content(message: AssistantMessage) -> str | list[dict[str, Any]] | None:
-    """Return the visible text, including refusals."""
-    if not isinstance(message.content, list):
-        return message.content or message.refusal
-    texts = []
-    for part in message.content:
-        match part:
-            case TextPart(text=text) | RefusalPart(refusal=text) if text:
-                texts.append({"type": "text", "text": text})
-    return texts or message.refusal
-
-
 def _render_call(call: ToolCall) -> dict[str, Any]:
     function = {"name": call.function.name, "arguments": call.function.arguments or "{}"}
     return {"id": call.id, "type": "function", "function": function}
-
-
-def _render_tool(tool: Tool) -> dict[str, Any]:
-    function = {
-        "name": tool.function.name,
-        "description": tool.function.description,
-        "parameters": tool.function.parameters or {"type": "object", "properties": {}},
-    }
-    return {
-        "type": "function",
-        "function": {key: value for key, value in function.items() if value is not None},
-    }
 
 
 def _render_choice(request: ChatRequest) -> str | None:

@@ -14,7 +14,7 @@ from ...reading.finish_reasons import parse_finish
 from ...reading.json_values import clean, count, mapping, mappings, string, text_or_none
 from .partial_arguments import PartialArguments
 from .request import PART, SIGNATURE
-from .sources import Sources
+from .sources import GroundingSources
 
 MAX_CHOICES: Final = 128
 """The limit for `candidateCount`; any other index is treated as 0."""
@@ -47,7 +47,7 @@ class Candidates:
         self.running = False
         """Whether the last part is a call of a Google tool without a response."""
         self._builder = builder
-        self._sources = Sources(builder)
+        self._sources = GroundingSources(builder)
         self._calls = 0
         self._open_calls: dict[int, _OpenCall] = {}
         self._sounds: dict[tuple[int, str], int] = {}

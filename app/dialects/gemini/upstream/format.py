@@ -2,25 +2,18 @@
 
 from ....framing.json_array import JsonArrayDecoder
 from ...upstream_format import UpstreamFormat
+from . import request
 from .parser import Parser
-from .request import (
-    IGNORED,
-    Quirks,
-    find_hosted_tool,
-    find_limit,
-    render_extra,
-    render_request,
-)
 
 DIALECT = UpstreamFormat(
     path="models/{model}:streamGenerateContent?alt=sse",
     decoder=JsonArrayDecoder,
     parser=Parser,
-    render_request=render_request,
-    quirks=Quirks,
+    render_request=request.render_request,
+    quirks=request.Quirks,
     models_path="models?pageSize=1000",  # 50 otherwise
-    ignored=IGNORED,
-    render_extra=render_extra,
-    find_limit=find_limit,
-    find_hosted_tool=find_hosted_tool,
+    ignored=request.IGNORED,
+    render_extra=request.render_extra,
+    limit="generationConfig.maxOutputTokens",
+    find_hosted_tool=request.find_hosted_tool,
 )

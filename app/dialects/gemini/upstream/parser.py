@@ -12,7 +12,7 @@ from ....framing.json_array import ELEMENT, END
 from ....framing.sse import Message
 from ...reading.answer_parser import AnswerParser
 from ...reading.billing import parse_service_tier
-from ...reading.json_values import count, decode, mapping, mappings, short, string
+from ...reading.json_values import count, decode_or, mapping, mappings, short, string
 from .candidates import Candidates, parse_ratings
 
 _KNOWN = ("candidates", "promptFeedback", "usageMetadata", "error")
@@ -50,10 +50,7 @@ class Parser(AnswerParser):
         data = message.data.strip()
         if message.event == END or not data or data == "[DONE]":
             return
-        try:
-            document = decode(data)
-        except ValueError:
-            document = None
+        document = decode_or(data, None)
         if message.event == "error":
             self._refuse(data if document is None else document)
             return
@@ -75,11 +72,11 @@ class Parser(AnswerParser):
 
     def _other(self, tail: Message) -> None:
         """Handle other input: a partial chunk, or a gateway's {"detail": ...}, which fails."""
-        try:
-            document = mapping(decode(tail.data))
-        except ValueError:
+        document = decode_or(tail.data, None)
+        if document is None:
             self._torn = tail.data.strip() not in ("", "[DONE]")
             return
+        document = mapping(document)
         if self._builder.seen:
             return
         if document and document.keys().isdisjoint(_KNOWN):

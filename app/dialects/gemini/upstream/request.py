@@ -33,8 +33,8 @@ from ....requests import (
     UserMessage,
 )
 from ...answering.ids import is_generated
+from ...upstream_format import OPENAI_ONLY, RenderedRequest
 from ...upstream_format import Quirks as CommonQuirks
-from ...upstream_format import RenderedRequest
 from ...writing.conversation import (
     join_options,
     join_text,
@@ -64,21 +64,14 @@ _HIGHEST_BUDGET: Final = 24_576
 _HIGHEST_EFFORTS: Final = ("high", "xhigh", "max")
 """The efforts that map to the highest budget."""
 _LEVELS: Final = ("minimal", "low", "medium", "high", "xhigh")
-IGNORED: Final = frozenset(
-    (
-        "cache_control",
-        "max_tool_calls",
-        "metadata",
-        "parallel_tool_calls",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "safety_identifier",
-        "store",
-        "truncation",
-        "user",
-        "verbosity",
-    )
-)
+IGNORED: Final = OPENAI_ONLY | {
+    "cache_control",
+    "metadata",
+    "parallel_tool_calls",
+    "safety_identifier",
+    "truncation",
+    "user",
+}
 """The request fields without a counterpart in the format."""
 _TIERS: Final = ("flex", "priority", "standard")
 _HIGHEST_LEVEL: Final = "high"
@@ -104,11 +97,6 @@ def find_hosted_tool(kind: str, request: ChatRequest) -> dict[str, Any] | None:
     Models before Gemini 3 do not support search together with functions.
     """
     return {"googleSearch": {}} if kind.startswith("web_search") and not request.tools else None
-
-
-def find_limit(quirks: Quirks) -> str:
-    """Return the path of the field that limits the output length."""
-    return "generationConfig.maxOutputTokens"
 
 
 def render_request(

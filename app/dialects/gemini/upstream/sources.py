@@ -73,7 +73,7 @@ class _Text:
         return marks[end // _STEP] + _characters(data[end // _STEP * _STEP : end])
 
 
-class Sources:
+class GroundingSources:
     """Emits the sources of one answer; buffers its text to locate them."""
 
     def __init__(self, builder: EventBuilder) -> None:

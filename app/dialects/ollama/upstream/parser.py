@@ -11,7 +11,7 @@ from ....events import TokenCounts
 from ....framing.sse import Message
 from ...reading.answer_parser import AnswerParser
 from ...reading.bounds import ENTRY
-from ...reading.json_values import count, decode, mapping, mappings, short, string, text_or_none
+from ...reading.json_values import count, decode_or, mapping, mappings, short, string, text_or_none
 
 NO_GENERATION: Final = ("load", "unload")
 """The `done_reason`s without an answer: the model was loaded or unloaded."""
@@ -33,10 +33,7 @@ class Parser(AnswerParser):
         self._ids: set[str] = set()
 
     def _message(self, message: Message) -> None:
-        try:
-            line = decode(message.data)
-        except ValueError:
-            line = None
+        line = decode_or(message.data, None)
         if isinstance(line, dict):
             self._line(line)
         else:

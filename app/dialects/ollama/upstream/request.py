@@ -2,8 +2,6 @@
 
 from typing import Any, Final
 
-import msgspec
-
 from ....requests import (
     AssistantMessage,
     ChatRequest,
@@ -12,46 +10,39 @@ from ....requests import (
     JsonObjectFormat,
     JsonSchemaFormat,
     Message,
-    RefusalPart,
     SystemMessage,
     TextPart,
-    Tool,
     ToolCall,
     ToolMessage,
 )
-from ...upstream_format import Quirks as CommonQuirks
-from ...upstream_format import RenderedRequest
+from ...upstream_format import OPENAI_ONLY, Quirks, RenderedRequest
 from ...writing.conversation import (
     join_text,
+    join_visible,
     list_reasoning,
     parse_arguments,
     parse_data_url,
     refuse_choices,
+    render_function,
     restrict_tools,
     unsupported,
 )
-from ...writing.exchange import Exchange, ExchangeForm, arrange
+from ...writing.exchange import ExchangeForm, arrange
 from ...writing.extras import render_at
 
 FORMAT: Final = "Ollama's API"
-IGNORED: Final = frozenset(
-    (
-        "cache_control",
-        "max_tool_calls",
-        "metadata",
-        "parallel_tool_calls",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "reasoning_summary",
-        "safety_identifier",
-        "service_tier",
-        "store",
-        "user",
-        "verbosity",
-    )
-)
+IGNORED: Final = OPENAI_ONLY | {
+    "cache_control",
+    "metadata",
+    "parallel_tool_calls",
+    "reasoning_summary",
+    "safety_identifier",
+    "service_tier",
+    "user",
+}
 """The request fields without a counterpart; `n` above 1 is rejected."""
 
+_FORM: Final = ExchangeForm(files=False, links=False)
 _OPTIONS: Final = (
     "min_p",
     "mirostat",
@@ -78,15 +69,6 @@ _THINK: Final[dict[str, bool | str]] = {"none": False, "minimal": "low", "xhigh"
 """Efforts with other names in Ollama; it supports low, medium, high and max."""
 
 
-class Quirks(CommonQuirks, frozen=True):
-    """No quirks: there is one vendor."""
-
-
-def find_limit(quirks: Quirks) -> str:
-    """Return the path of the field that limits the output length."""
-    return "options.num_predict"
-
-
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> RenderedRequest:
@@ -100,7 +82,7 @@ def render_request(
     """
     refuse_choices(request, format=FORMAT)
     request = restrict_tools(request)
-    messages, changes = _arrange(request)
+    messages, changes = arrange(request.messages, _FORM)
     names: dict[str, str] = {}
     body: dict[str, Any] = {
         "messages": [
@@ -109,7 +91,7 @@ def render_request(
         ],
         "tools": _render_tools(request),
         "format": _render_format(request),
-        "think": _render_think(request.reasoning_effort),
+        "think": _THINK.get(request.reasoning_effort or "", request.reasoning_effort),
         "logprobs": request.logprobs,
         "top_logprobs": request.top_logprobs,
         "truncate": None if request.truncation is None else request.truncation == "auto",
@@ -120,10 +102,6 @@ def render_request(
     if isinstance(options.get("options"), dict):
         options["options"] = {**body.get("options", {}), **options["options"]}
     return RenderedRequest({**body, **options, "model": model, "stream": True}, changes)
-
-
-def _arrange(request: ChatRequest) -> Exchange:
-    return arrange(request.messages, ExchangeForm(files=False, links=False))
 
 
 def _render_message(message: Message, *, path: str, names: dict[str, str]) -> dict[str, Any]:
@@ -163,7 +141,7 @@ def _render_image(part: ImagePart, *, path: str) -> str:
 
 
 def _render_assistant(message: AssistantMessage, *, path: str) -> dict[str, Any]:
-    rendered: dict[str, Any] = {"role": "assistant", "content": _visible_content(message)}
+    rendered: dict[str, Any] = {"role": "assistant", "content": join_visible(message)}
     thinking = "".join(part.text for part in list_reasoning(message))
     if thinking:
         rendered["thinking"] = thinking
@@ -173,17 +151,6 @@ def _render_assistant(message: AssistantMessage, *, path: str) -> dict[str, Any]
             for index, call in enumerate(message.tool_calls)
         ]
     return rendered
-
-
-def _visible_content(message: AssistantMessage) -> str:
-    """Return the visible text, including refusals."""
-    if not isinstance(message.content, list):
-        return message.content or message.refusal or ""
-    texts = [
-        part.refusal if isinstance(part, RefusalPart) else join_text([part])
-        for part in message.content
-    ]
-    return "".join(texts) or message.refusal or ""
 
 
 def _render_call(call: ToolCall, *, path: str) -> dict[str, Any]:
@@ -197,13 +164,7 @@ def _render_tools(request: ChatRequest) -> list[dict[str, Any]] | None:
         raise unsupported("tool_choice", "the demand for a tool call", format=FORMAT)
     if not request.tools or request.tool_choice == "none":
         return None
-    return [_render_tool(tool) for tool in request.tools]
-
-
-def _render_tool(tool: Tool) -> dict[str, Any]:
-    function = msgspec.to_builtins(tool.function)
-    function.pop("strict", None)
-    return {"type": "function", "function": function}
+    return [render_function(tool) for tool in request.tools]
 
 
 def _render_format(request: ChatRequest) -> Any:
@@ -214,10 +175,6 @@ def _render_format(request: ChatRequest) -> Any:
             return "json" if wanted.schema is None else wanted.schema
         case _:
             return None
-
-
-def _render_think(effort: str | None) -> bool | str | None:
-    return effort if effort is None else _THINK.get(effort, effort)
 
 
 def _render_options(request: ChatRequest) -> dict[str, Any]:

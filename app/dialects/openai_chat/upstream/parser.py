@@ -15,7 +15,7 @@ from ....events import TokenCounts
 from ....framing.sse import Message
 from ...reading.answer_parser import AnswerParser
 from ...reading.billing import parse_cost, parse_service_tier
-from ...reading.json_values import count, decode, mapping, short
+from ...reading.json_values import count, decode_or, mapping, short
 from . import text_chunk
 from .chunks import Deltas
 
@@ -50,10 +50,7 @@ class Parser(AnswerParser):
             return
         if not data and message.event != "error":
             return
-        try:
-            document = decode(data)
-        except ValueError:
-            document = data
+        document = decode_or(data, data)
         if message.event == "error":
             # Groq [groq/error-event], LM Studio, and llama.cpp's `error:` field.
             self._refuse(document)
@@ -94,24 +91,14 @@ class Parser(AnswerParser):
         data = tail.data.strip()
         document: object = None
         if tail.event != "error" and not data.startswith("[DONE]"):
-            try:
-                document = decode(data)
-            except ValueError:
-                return
+            document = decode_or(data, None)
             if not isinstance(document, dict | list):
-                return  # such as the first digits of a number
+                return  # truncated, such as the first digits of a number
         # Without a preceding message, it is one JSON document, not the rest of a stream.
         self._deltas.alone = not self._fed
         self._message(tail)
-        if not self._builder.ended and not self._builder.seen:
-            self._other(mapping(document))
-
-    def _other(self, document: dict[str, Any]) -> None:
-        """Fail for a body that is not a chat completion, such as {"detail": "..."}."""
-        if not document.keys().isdisjoint(("message", "detail", "msg")):
-            self._refuse(document)
-        else:
-            self._fail("upstream_invalid_response", "answered with JSON that is not a completion")
+        if not self._builder.seen:
+            self._refuse_body(mapping(document), "a completion")
 
 
 _PERPLEXITY_FIELDS: Final = frozenset(

@@ -135,11 +135,6 @@ class Quirks(CommonQuirks, frozen=True):
         return msgspec.structs.replace(self, send_reasoning=field)
 
 
-def find_limit(quirks: Quirks) -> str:
-    """Return the path of the field that limits the output length."""
-    return quirks.max_tokens_field
-
-
 def render_request(
     request: ChatRequest, *, model: str, quirks: Quirks | None = None
 ) -> RenderedRequest:

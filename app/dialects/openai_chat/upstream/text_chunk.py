@@ -8,24 +8,22 @@ chunk with any of them fails to decode and takes the full path.
 import msgspec
 
 
-class Delta(msgspec.Struct, gc=False):
+class ChunkDelta(msgspec.Struct, gc=False):
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     refusal: None = None
     tool_calls: None = None
-    function_call: None = None
     reasoning_details: None = None
     thinking_blocks: None = None
     extra_content: None = None
     audio: None = None
     images: None = None
     annotations: None = None
-    executed_tools: None = None
 
 
-class Choice(msgspec.Struct, gc=False):
-    delta: Delta
+class ChunkChoice(msgspec.Struct, gc=False):
+    delta: ChunkDelta
     index: int = 0
     finish_reason: None = None
     logprobs: None = None
@@ -34,8 +32,8 @@ class Choice(msgspec.Struct, gc=False):
     error: None = None
 
 
-class Chunk(msgspec.Struct, gc=False):
-    choices: list[Choice]
+class TextChunk(msgspec.Struct, gc=False):
+    choices: list[ChunkChoice]
     object: str = ""
     type: None = None
     error: None = None
@@ -49,10 +47,10 @@ class Chunk(msgspec.Struct, gc=False):
     web_search: None = None
 
 
-_decode = msgspec.json.Decoder(Chunk).decode
+_decode = msgspec.json.Decoder(TextChunk).decode
 
 
-def parse(data: str) -> Chunk | None:
+def parse(data: str) -> TextChunk | None:
     """Parse a text chunk; return None for any other message."""
     try:
         chunk = _decode(data)

@@ -3,24 +3,18 @@
 from ....framing.lenient import LenientDecoder
 from ...upstream_format import Passthrough, UpstreamFormat
 from .. import NAME
+from . import request
 from .parser import Parser
 from .passthrough import finish, pass_on
-from .quirks import Quirks
-from .request import (
-    IGNORED,
-    find_limit,
-    render_extra,
-    render_request,
-)
 
 DIALECT = UpstreamFormat(
     path="responses",
     decoder=LenientDecoder,
     parser=Parser,
-    render_request=render_request,
-    quirks=Quirks,
-    ignored=IGNORED,
+    render_request=request.render_request,
+    quirks=request.Quirks,
+    ignored=request.IGNORED,
     passthrough={NAME: Passthrough(pass_on, finish)},
-    render_extra=render_extra,
-    find_limit=find_limit,
+    render_extra=request.render_extra,
+    limit="max_output_tokens",
 )

@@ -4,16 +4,15 @@ A complete text or item matches the deltas if it begins with them. The compariso
 in proportion to the complete text, not to all deltas.
 """
 
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...reading.json_values import mappings, string
+from ...reading.json_values import string
 
 
 @dataclass(slots=True)
-class Text:
+class ItemText:
     """A text that arrives as deltas, complete, or both."""
 
     pieces: list[str] = field(default_factory=list)
@@ -29,7 +28,7 @@ class Text:
 
 
 @dataclass(slots=True)
-class Item:
+class OutputItem:
     number: int
     """The position among all items, by start."""
     type: str
@@ -41,24 +40,22 @@ class Item:
     hosted: bool = False
     """Whether the provider executes the tool."""
     done: bool = False
-    matched: bool = False
-    """Whether the response's final list contains it."""
     block: int | None = None
-    texts: dict[str, dict[int, Text]] = field(default_factory=dict)
+    texts: dict[str, dict[int, ItemText]] = field(default_factory=dict)
     """By kind and index."""
-    loose: dict[str, dict[int, Text]] = field(default_factory=dict)
+    loose: dict[str, dict[int, ItemText]] = field(default_factory=dict)
     """Texts with deltas whose complete text has not arrived, by kind and index."""
 
     def joined(self, kind: str) -> str:
         """Return the deltas so far of all texts of a kind, joined."""
         return "".join(piece for text in self.written(kind).values() for piece in text.pieces)
 
-    def written(self, kind: str) -> dict[int, Text]:
+    def written(self, kind: str) -> dict[int, ItemText]:
         """Return the texts of a kind that have deltas, by index."""
         return {index: text for index, text in self.texts.get(kind, {}).items() if text.pieces}
 
 
-def join(texts: Iterable[Text], whole: str) -> str | None:
+def join(texts: Iterable[ItemText], whole: str) -> str | None:
     """Return the texts joined; None if they are too long to be a part of `whole`."""
     pieces: list[str] = []
     left = 4 * len(whole)  # at least one character per text; surrogate halves count twice
@@ -92,60 +89,3 @@ def read_part(part: dict[str, Any]) -> tuple[str, str]:
             return "text", string(part.get("text"))
         case _:  # including summary parts, which some hosts send without a type
             return "other", string(part.get("text"))
-
-
-def read_texts(raw: dict[str, Any]) -> dict[str, str]:
-    """Return the texts of a complete item, by kind."""
-    match raw.get("type"):
-        case "function_call" | "custom_tool_call":
-            return {"call": string(raw.get("arguments")) or string(raw.get("input"))}
-        case "message":
-            parts = [read_part(part) for part in mappings(raw.get("content"))]
-            kinds = ("text", "refusal")
-            return {kind: "".join(text for of, text in parts if of == kind) for kind in kinds}
-        case "reasoning":
-            names = {"reasoning": "content", "summary": "summary"}
-            return {
-                kind: "".join(string(part.get("text")) for part in mappings(raw.get(name)))
-                for kind, name in names.items()
-            }
-        case _:
-            return {}
-
-
-def is_end_of(item: Item, raw: dict[str, Any], kind: str, whole: str) -> bool:
-    """Return whether a complete item with another index completes a started item."""
-    if kind == "call":
-        call_id = string(raw.get("call_id"))
-        if item.call_id and call_id:
-            return item.call_id == call_id
-        if item.name != string(raw.get("name")):
-            return False
-    written = join(item.texts[kind].values(), whole)
-    return bool(written) and find_rest(written or "", whole) is not None
-
-
-class UnmatchedItems:
-    """The items that the response's final list has not matched yet."""
-
-    def __init__(self, items: Iterable[Item]) -> None:
-        self._left: dict[tuple[str, str | None], deque[Item]] = {}
-        """In order, by type and call id, and by type alone."""
-        for item in items:
-            for key in ((item.type, item.call_id), (item.type, None)):
-                self._left.setdefault(key, deque()).append(item)
-
-    def take(self, kind: str, call_id: str) -> Item | None:
-        """Return the item for a list entry: a call by its id, otherwise the next of its type."""
-        keys = [(kind, call_id), (kind, "")] if call_id else [(kind, None)]
-        found = [item for item in map(self._next, keys) if item is not None]
-        item = min(found, key=lambda item: item.number, default=None)
-        if item is not None:
-            item.matched = True
-        return item
-
-    def _next(self, key: tuple[str, str | None]) -> Item | None:
-        items = self._left.get(key, deque())
-        while items and items[0].matched:
-            items.popleft()
-        return items[0] if items else None

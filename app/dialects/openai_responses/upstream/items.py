@@ -11,8 +11,8 @@ complete text has the next index; others count a part per token. A complete text
 emitted if it does not match deltas under other indexes.
 """
 
+from collections import defaultdict, deque
 from collections.abc import Callable
-from itertools import product
 from typing import Any, Final
 
 import msgspec
@@ -30,14 +30,11 @@ from ...reasoning_signatures import (
     OPENAI_REASONING,
 )
 from .item_texts import (
-    Item,
-    Text,
-    UnmatchedItems,
+    ItemText,
+    OutputItem,
     find_rest,
-    is_end_of,
     join,
     read_part,
-    read_texts,
 )
 from .provider_tools import (
     is_answer,
@@ -58,17 +55,17 @@ class Items:
 
     def __init__(self, builder: EventBuilder) -> None:
         self._builder = builder
-        self._all: list[Item] = []
-        self._at: dict[int, Item] = {}
-        self._elsewhere: dict[int, Item] = {}
+        self._all: list[OutputItem] = []
+        self._at: dict[int, OutputItem] = {}
+        self._elsewhere: dict[int, OutputItem] = {}
         """The items whose complete texts had a wrong index, by that index."""
         self._client_requests: dict[str, str] = {}
         """The types of items that request something from the client, by `key_of`."""
         self._latest = 0
         """The index of the last added item: some hosts send texts without an index."""
-        self._writing: Text | None = None
+        self._writing: ItemText | None = None
         """The text whose block was opened last; the builder may have closed it since."""
-        self._latest_of_kind: dict[str, Item] = {}
+        self._latest_of_kind: dict[str, OutputItem] = {}
         """The last item with a delta, by kind of text."""
         self._writers: dict[str, Callable[[int, str], None]] = {
             "text": builder.text,
@@ -94,17 +91,17 @@ class Items:
         index, kind = self._index_of(event), string(raw.get("type"))
         found = (self._at.get(index), self._elsewhere.get(index))
         item = next((item for item in found if item is not None and item.type == kind), None)
-        self._settle(self._find_ended(item, raw) or self._find(event, raw), raw)
+        self._settle(item or self._find(event, raw), raw)
 
     def finish_all(self, output: object) -> None:
         """Handle the `output` of an ended response, without repeating earlier items."""
-        left = UnmatchedItems(self._all)
+        left: defaultdict[tuple[str, str], deque[OutputItem]] = defaultdict(deque)
+        for item in self._all:
+            left[item.type, item.call_id].append(item)
         for raw in mappings(output):
-            kind = string(raw.get("type"))
-            item = left.take(kind, string(raw.get("call_id")))
-            item = self._find_ended(item, raw) or self._begin(kind)
-            item.matched = True
-            self._settle(item, raw)
+            kind, call_id = string(raw.get("type")), string(raw.get("call_id"))
+            same = left[kind, call_id] or left[kind, ""]
+            self._settle(same.popleft() if same else self._begin(kind), raw)
 
     @property
     def client_requests(self) -> list[str]:
@@ -159,7 +156,7 @@ class Items:
         index = count(event.get("output_index"))
         return self._latest if index is None else index
 
-    def _find(self, event: dict[str, Any], raw: dict[str, Any], *, new: bool = False) -> Item:
+    def _find(self, event: dict[str, Any], raw: dict[str, Any], *, new: bool = False) -> OutputItem:
         """Return the item at an index; create one if the type differs, or for a start after an
         end.
         """
@@ -169,7 +166,7 @@ class Items:
             item = self._at[index] = self._begin(kind)
         return item
 
-    def _typed(self, event: dict[str, Any], kind: str) -> Item:
+    def _typed(self, event: dict[str, Any], kind: str) -> OutputItem:
         """Return the item of a text event; create one if the item cannot have such a text."""
         index = self._index_of(event)
         item = self._at.get(index)
@@ -177,7 +174,7 @@ class Items:
             item = self._at[index] = self._begin(_TYPES.get(kind, ""))
         return item
 
-    def _owner(self, event: dict[str, Any], kind: str, whole: str) -> Item:
+    def _owner(self, event: dict[str, Any], kind: str, whole: str) -> OutputItem:
         """Return the item of a complete text, by its index or by its deltas."""
         index = self._index_of(event)
         item, other = self._at.get(index), self._elsewhere.get(index)
@@ -193,48 +190,29 @@ class Items:
                 return other
         return self._typed(event, kind)
 
-    def _find_ended(self, item: Item | None, raw: dict[str, Any]) -> Item | None:
-        """Return the item that a complete item finishes: `item`, by its index, else another.
-
-        An item without deltas may finish the latest item that has some.
-        """
-        if item is not None and (item.done or item.loose or item.block is not None):
-            return item
-        texts = read_texts(raw)
-        # The deltas may be `reasoning` and the list `summary`, or vice versa.
-        for kind, whole in product(texts, texts.values()):
-            other = self._latest_of_kind.get(kind)
-            if other is None or other.done or other.type != raw.get("type"):
-                continue
-            if is_end_of(other, raw, kind, whole):
-                if item is not None:
-                    item.done = item.matched = True
-                return other
-        return item
-
-    def _begin(self, kind: str) -> Item:
-        item = Item(len(self._all), kind)
+    def _begin(self, kind: str) -> OutputItem:
+        item = OutputItem(len(self._all), kind)
         self._all.append(item)
         self._builder.reserve(3 * ENTRY)
         return item
 
-    def _text(self, item: Item, kind: str, index: int) -> Text:
+    def _text(self, item: OutputItem, kind: str, index: int) -> ItemText:
         texts = item.texts.get(kind)
         if texts is None:
             texts = item.texts[kind] = {}
         text = texts.get(index)
         if text is None:
             self._builder.reserve(2 * ENTRY)
-            text = texts[index] = Text()
+            text = texts[index] = ItemText()
         return text
 
-    def _type(self, item: Item, piece: str) -> None:
+    def _type(self, item: OutputItem, piece: str) -> None:
         """Buffer input of a provider's tool, which is emitted complete."""
         if piece:
             self._builder.reserve(len(piece) + 64)
             self._text(item, "input", 0).pieces.append(piece)
 
-    def _announce_call(self, item: Item, raw: dict[str, Any], *, begin: bool = True) -> None:
+    def _announce_call(self, item: OutputItem, raw: dict[str, Any], *, begin: bool = True) -> None:
         """Emit the start of a provider's tool call or (with `begin`) of a client's."""
         if not item.name:
             item.name, item.call_id = string(raw.get("name")), string(raw.get("call_id"))
@@ -247,7 +225,7 @@ class Items:
         elif begin and item.type in _CALLS and not item.hosted and item.block is None:
             self._write_arguments(item, "")
 
-    def _settle(self, item: Item, raw: dict[str, Any]) -> None:
+    def _settle(self, item: OutputItem, raw: dict[str, Any]) -> None:
         """Handle a complete item, once."""
         if item.done:
             return
@@ -255,7 +233,8 @@ class Items:
         if item.hosted:
             self._hosted(item, raw)
         elif item.type in _CALLS:
-            self._compare(item, "call", 0, read_texts(raw)["call"])
+            whole = string(raw.get("arguments")) or string(raw.get("input"))
+            self._compare(item, "call", 0, whole)
             self._builder.end_tool_call(0, item.block)
         elif item.type == "message":
             self._message(item, raw)
@@ -265,7 +244,7 @@ class Items:
             self._builder.opaque(0, OPENAI_COMPACTION, string(raw.get("encrypted_content")))
         item.done = True
 
-    def _message(self, item: Item, raw: dict[str, Any]) -> None:
+    def _message(self, item: OutputItem, raw: dict[str, Any]) -> None:
         if not (item.written("text") or item.written("refusal")):
             item.phase = item.phase or string(raw.get("phase"))
         parts = list(enumerate(mappings(raw.get("content"))))
@@ -275,7 +254,7 @@ class Items:
             self._cite_all(item, index, part)
         self._close(item)
 
-    def _reasoning(self, item: Item, raw: dict[str, Any]) -> None:
+    def _reasoning(self, item: OutputItem, raw: dict[str, Any]) -> None:
         content = [string(part.get("text")) for part in mappings(raw.get("content"))]
         summary = mappings(raw.get("summary"))
         summed = "".join(string(part.get("text")) for part in summary)
@@ -293,7 +272,7 @@ class Items:
             self._builder.opaque(0, OPENAI_REASONING, encrypted)
         self._close(item)
 
-    def _hosted(self, item: Item, raw: dict[str, Any]) -> None:
+    def _hosted(self, item: OutputItem, raw: dict[str, Any]) -> None:
         """Emit the input and the output of a provider's tool."""
         typed = "".join(self._text(item, "input", 0).pieces)
         if values := read_values(raw, typed=typed):
@@ -310,7 +289,7 @@ class Items:
             self._builder.end_text(0)
             self._builder.media(0, image[0], data=image[1])
 
-    def _write_arguments(self, item: Item, piece: str) -> None:
+    def _write_arguments(self, item: OutputItem, piece: str) -> None:
         """Emit a delta of a call's arguments, or start the call."""
         if item.hosted:
             self._type(item, piece)
@@ -337,7 +316,7 @@ class Items:
         if item.namespace and not begun and item.block is not None:
             self._builder.opaque(0, OPENAI_NAMESPACE, item.namespace, block=item.block)
 
-    def _write(self, item: Item, kind: str, index: int, piece: str) -> None:
+    def _write(self, item: OutputItem, kind: str, index: int, piece: str) -> None:
         if kind == "call":
             self._write_arguments(item, piece)
             return
@@ -359,7 +338,7 @@ class Items:
             text.block = self._builder.text_block(0)
 
     def _match(
-        self, item: Item, kind: str, index: int, whole: str, *, logprobs: object = None
+        self, item: OutputItem, kind: str, index: int, whole: str, *, logprobs: object = None
     ) -> None:
         """Emit the rest of a complete text after its deltas, which may have other indexes."""
         text, loose = item.texts.get(kind, {}).get(index), item.loose.get(kind, {})
@@ -374,7 +353,7 @@ class Items:
         self._compare(item, kind, index, whole, logprobs=logprobs)
         loose.pop(index, None)
 
-    def _match_all(self, item: Item, kind: str, parts: dict[int, dict[str, Any]]) -> None:
+    def _match_all(self, item: OutputItem, kind: str, parts: dict[int, dict[str, Any]]) -> None:
         """Emit the rest of all complete parts of a kind after the deltas of an item."""
         wholes = {index: read_part(part)[1] for index, part in parts.items()}
         written = item.written(kind)
@@ -395,7 +374,7 @@ class Items:
             self._compare(item, kind, index, whole, logprobs=parts[index].get("logprobs"))
 
     def _compare(
-        self, item: Item, kind: str, index: int, whole: str, *, logprobs: object = None
+        self, item: OutputItem, kind: str, index: int, whole: str, *, logprobs: object = None
     ) -> None:
         """Emit the rest of a complete text after its deltas."""
         if not whole or item.hosted:
@@ -418,7 +397,7 @@ class Items:
         message = f"the complete {subject} differs from the deltas that the upstream sent"
         self._builder.notice("upstream_contradiction", message)
 
-    def _cite_all(self, item: Item, index: int, part: dict[str, Any]) -> None:
+    def _cite_all(self, item: OutputItem, index: int, part: dict[str, Any]) -> None:
         """Handle the annotations of a complete part."""
         annotations = mappings(part.get("annotations"))
         if not annotations or part.get("type") != "output_text":
@@ -434,12 +413,12 @@ class Items:
     def _cite(self, block: int | None, annotation: dict[str, Any]) -> None:
         self._builder.source(0, **read_citation(annotation), block=block)
 
-    def _is_writing(self, item: Item) -> bool:
+    def _is_writing(self, item: OutputItem) -> bool:
         """Return whether the block of one of the item's texts is open."""
         texts = item.texts.values()
         return any(text is self._writing for of in texts for text in of.values())
 
-    def _close(self, item: Item) -> None:
+    def _close(self, item: OutputItem) -> None:
         if self._is_writing(item):
             self._builder.end_text(0)
             self._writing = None
@@ -455,7 +434,7 @@ _TYPES: Final = {
 """The type of an item that is only known by its texts."""
 
 
-def _may_have(item: Item, kind: str) -> bool:
+def _may_have(item: OutputItem, kind: str) -> bool:
     """Return whether an item can have a text of a kind."""
     if kind == "call":
         return item.type in _CALLS or item.hosted

@@ -14,7 +14,7 @@ from ...reading.answer_parser import AnswerParser
 from ...reading.billing import parse_cost, parse_service_tier
 from ...reading.errors import parse_finish_error
 from ...reading.finish_reasons import parse_finish
-from ...reading.json_values import count, decode, mapping, mappings, short, string, text_or_none
+from ...reading.json_values import count, decode_or, mapping, mappings, short, string, text_or_none
 from .items import Items
 
 _ENDS: Final = ("completed", "incomplete", "failed", "cancelled")
@@ -55,10 +55,7 @@ class Parser(AnswerParser):
         data = message.data.strip()
         if not data or data.startswith("[DONE]"):
             return
-        try:
-            event = decode(data)
-        except ValueError:
-            event = None
+        event = decode_or(data, None)
         if isinstance(event, dict):
             self._event(event, name=message.event)
         elif message.event == "error":
@@ -68,14 +65,7 @@ class Parser(AnswerParser):
 
     def _tail(self, tail: Message) -> None:
         super()._tail(tail)
-        document = _decoded(tail.data)
-        if self._fed or self._builder.ended or not isinstance(document, dict):
-            return
-        # The whole body is one JSON document, such as {"detail": "..."}.
-        if document.keys().isdisjoint(("message", "detail", "msg")):
-            self._fail("upstream_invalid_response", "answered with JSON that is not a response")
-        else:
-            self._refuse(document)
+        self._refuse_body(decode_or(tail.data, None), "a response")
 
     def _event(self, event: dict[str, Any], *, name: str) -> None:
         kind = string(event.get("type")) or name
@@ -165,10 +155,3 @@ def parse_usage(usage: dict[str, Any], service_tier: object = None) -> TokenCoun
         cost=cost,
         cost_from=None if cost is None else "provider",
     )
-
-
-def _decoded(data: str) -> Any:
-    try:
-        return decode(data)
-    except ValueError:
-        return None

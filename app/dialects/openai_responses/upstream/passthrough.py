@@ -14,7 +14,7 @@ from ...upstream_format import PassthroughBody
 from ...writing.conversation import parse_object
 from ..summary import COMPACTIONS, INSTRUCTION, TRIGGER, read_summary
 from .provider_tools import select_client_tools, select_in_namespace
-from .quirks import ENCRYPTED_REASONING, Quirks
+from .request import ENCRYPTED_REASONING, Quirks
 
 _UNNAMED: Final = frozenset(
     (

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ...reading.json_values import (
     count,
-    decode,
+    decode_or,
     make_raw,
     mapping,
     mappings,
@@ -129,7 +129,8 @@ def read_values(item: dict[str, Any], *, typed: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     value = next((item[key] for key in _INPUTS if item.get(key)), typed)
     if value:
-        values["input"] = value if item.get("type") in _TEXTS else _parsed(value)
+        plain = item.get("type") in _TEXTS or not isinstance(value, str)
+        values["input"] = value if plain else decode_or(value, value)
     if item.get("type") != "image_generation_call":  # whose result is emitted as media
         found = [item[key] for key in _OUTPUTS if item.get(key) is not None]
         if found:
@@ -165,11 +166,3 @@ def read_citation(annotation: dict[str, Any]) -> dict[str, Any]:
         if kind in (None, "url_citation")
         else make_raw(NAME, {k: v for k, v in annotation.items() if v is not None}),
     }
-
-
-def _parsed(value: Any) -> Any:
-    """Return decoded JSON text, or the value unchanged."""
-    try:
-        return decode(value) if isinstance(value, str) else value
-    except ValueError:
-        return value

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -33,6 +33,7 @@ from ...reasoning_signatures import (
     OPENAI_PHASE,
     OPENAI_REASONING,
 )
+from ...upstream_format import Quirks as CommonQuirks
 from ...upstream_format import RenderedRequest
 from ...writing.conversation import (
     fit_user,
@@ -49,7 +50,6 @@ from .provider_tools import (
     key_of,
     select_client_tools,
 )
-from .quirks import ENCRYPTED_REASONING, Quirks
 
 Part = TextPart | ImagePart | AudioPart | FilePart
 AnswerPart = TextPart | RefusalPart | ReasoningPart | OpaquePart
@@ -60,6 +60,8 @@ render_extra: Final = render_at(
     {"moderation": "moderation", "prompt_cache_options": "prompt_cache_options"}
 )
 
+ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
+"""The value of `include` that requests reasoning to send back."""
 _LONGEST_USER: Final = 64
 _FORM: Final = ExchangeForm(re.compile(r".{1,64}", re.DOTALL))
 _STORED_CONVERSATION: Final = ("previous_response_id", "conversation")
@@ -67,9 +69,24 @@ _STORED_CONVERSATION: Final = ("previous_response_id", "conversation")
 _LOGPROBS: Final = "message.output_text.logprobs"
 
 
-def find_limit(quirks: Quirks) -> str:
-    """Return the path of the field that limits the output length."""
-    return "max_output_tokens"
+class Quirks(CommonQuirks, frozen=True):
+    """What a vendor requires in a request."""
+
+    store: bool | None = False
+    """Whether the provider stores the response; None omits the field."""
+    encrypted_reasoning: Literal["auto", "always", "never"] = "auto"
+    """When to request encrypted reasoning: models without reasoning reject it, so by default only
+    for requests with reasoning options or items.
+    """
+    reasoning_summary: Literal["auto", "concise", "detailed"] | None = None
+    """The summary to request along with an effort. OpenAI sends summaries to verified
+    organizations only and rejects the request of others.
+    """
+    send_reasoning: Literal["encrypted", "text", "no"] = "encrypted"
+    """The form of reasoning to send back: encrypted only, or its text too."""
+    user_field: Literal["user", "safety_identifier"] = "user"
+    compaction: bool = False
+    """Whether the provider supports `compaction_trigger`; otherwise the model writes a summary."""
 
 
 def render_request(
