@@ -4,6 +4,7 @@ A complete text or item matches the deltas if it begins with them. The compariso
 in proportion to the complete text, not to all deltas.
 """
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,6 +41,8 @@ class OutputItem:
     hosted: bool = False
     """Whether the provider executes the tool."""
     done: bool = False
+    matched: bool = False
+    """Whether the response's final list contains it."""
     block: int | None = None
     texts: dict[str, dict[int, ItemText]] = field(default_factory=dict)
     """By kind and index."""
@@ -89,3 +92,29 @@ def read_part(part: dict[str, Any]) -> tuple[str, str]:
             return "text", string(part.get("text"))
         case _:  # including summary parts, which some hosts send without a type
             return "other", string(part.get("text"))
+
+
+class UnmatchedItems:
+    """The items that the response's final list has not matched yet."""
+
+    def __init__(self, items: Iterable[OutputItem]) -> None:
+        self._left: dict[tuple[str, str | None], deque[OutputItem]] = {}
+        """In order, by type and call id, and by type alone."""
+        for item in items:
+            for key in ((item.type, item.call_id), (item.type, None)):
+                self._left.setdefault(key, deque()).append(item)
+
+    def take(self, kind: str, call_id: str) -> OutputItem | None:
+        """Return the item for a list entry: a call by its id, otherwise the next of its type."""
+        keys = [(kind, call_id), (kind, "")] if call_id else [(kind, None)]
+        found = [item for item in map(self._next, keys) if item is not None]
+        item = min(found, key=lambda item: item.number, default=None)
+        if item is not None:
+            item.matched = True
+        return item
+
+    def _next(self, key: tuple[str, str | None]) -> OutputItem | None:
+        items = self._left.get(key, deque())
+        while items and items[0].matched:
+            items.popleft()
+        return items[0] if items else None

@@ -11,7 +11,6 @@ complete text has the next index; others count a part per token. A complete text
 emitted if it does not match deltas under other indexes.
 """
 
-from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -32,6 +31,7 @@ from ...reasoning_signatures import (
 from .item_texts import (
     ItemText,
     OutputItem,
+    UnmatchedItems,
     find_rest,
     join,
     read_part,
@@ -95,13 +95,12 @@ class Items:
 
     def finish_all(self, output: object) -> None:
         """Handle the `output` of an ended response, without repeating earlier items."""
-        left: defaultdict[tuple[str, str], deque[OutputItem]] = defaultdict(deque)
-        for item in self._all:
-            left[item.type, item.call_id].append(item)
+        left = UnmatchedItems(self._all)
         for raw in mappings(output):
-            kind, call_id = string(raw.get("type")), string(raw.get("call_id"))
-            same = left[kind, call_id] or left[kind, ""]
-            self._settle(same.popleft() if same else self._begin(kind), raw)
+            kind = string(raw.get("type"))
+            item = left.take(kind, string(raw.get("call_id"))) or self._begin(kind)
+            item.matched = True
+            self._settle(item, raw)
 
     @property
     def client_requests(self) -> list[str]:
