@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...reading.json_values import string
+from ...reading.json_values import mappings, string
 
 
 @dataclass(slots=True)
@@ -92,6 +92,37 @@ def read_part(part: dict[str, Any]) -> tuple[str, str]:
             return "text", string(part.get("text"))
         case _:  # including summary parts, which some hosts send without a type
             return "other", string(part.get("text"))
+
+
+def read_texts(raw: dict[str, Any]) -> dict[str, str]:
+    """Return the texts of a complete item, by kind."""
+    match raw.get("type"):
+        case "function_call" | "custom_tool_call":
+            return {"call": string(raw.get("arguments")) or string(raw.get("input"))}
+        case "message":
+            parts = [read_part(part) for part in mappings(raw.get("content"))]
+            kinds = ("text", "refusal")
+            return {kind: "".join(text for of, text in parts if of == kind) for kind in kinds}
+        case "reasoning":
+            names = {"reasoning": "content", "summary": "summary"}
+            return {
+                kind: "".join(string(part.get("text")) for part in mappings(raw.get(name)))
+                for kind, name in names.items()
+            }
+        case _:
+            return {}
+
+
+def is_end_of(item: OutputItem, raw: dict[str, Any], kind: str, whole: str) -> bool:
+    """Return whether a complete item with another index completes a started item."""
+    if kind == "call":
+        call_id = string(raw.get("call_id"))
+        if item.call_id and call_id:
+            return item.call_id == call_id
+        if item.name != string(raw.get("name")):
+            return False
+    written = join(item.texts[kind].values(), whole)
+    return bool(written) and find_rest(written or "", whole) is not None
 
 
 class UnmatchedItems:

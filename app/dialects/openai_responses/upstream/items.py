@@ -12,6 +12,7 @@ emitted if it does not match deltas under other indexes.
 """
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any, Final
 
 import msgspec
@@ -33,8 +34,10 @@ from .item_texts import (
     OutputItem,
     UnmatchedItems,
     find_rest,
+    is_end_of,
     join,
     read_part,
+    read_texts,
 )
 from .provider_tools import (
     is_answer,
@@ -91,14 +94,15 @@ class Items:
         index, kind = self._index_of(event), string(raw.get("type"))
         found = (self._at.get(index), self._elsewhere.get(index))
         item = next((item for item in found if item is not None and item.type == kind), None)
-        self._settle(item or self._find(event, raw), raw)
+        self._settle(self._find_ended(item, raw) or self._find(event, raw), raw)
 
     def finish_all(self, output: object) -> None:
         """Handle the `output` of an ended response, without repeating earlier items."""
         left = UnmatchedItems(self._all)
         for raw in mappings(output):
             kind = string(raw.get("type"))
-            item = left.take(kind, string(raw.get("call_id"))) or self._begin(kind)
+            item = left.take(kind, string(raw.get("call_id")))
+            item = self._find_ended(item, raw) or self._begin(kind)
             item.matched = True
             self._settle(item, raw)
 
@@ -189,6 +193,25 @@ class Items:
                 return other
         return self._typed(event, kind)
 
+    def _find_ended(self, item: OutputItem | None, raw: dict[str, Any]) -> OutputItem | None:
+        """Return the item that a complete item finishes: `item`, by its index, else another.
+
+        An item without deltas may finish the latest item that has some.
+        """
+        if item is not None and (item.done or item.loose or item.block is not None):
+            return item
+        texts = read_texts(raw)
+        # The deltas may be `reasoning` and the list `summary`, or vice versa.
+        for kind, whole in product(texts, texts.values()):
+            other = self._latest_of_kind.get(kind)
+            if other is None or other.done or other.type != raw.get("type"):
+                continue
+            if is_end_of(other, raw, kind, whole):
+                if item is not None:
+                    item.done = item.matched = True
+                return other
+        return item
+
     def _begin(self, kind: str) -> OutputItem:
         item = OutputItem(len(self._all), kind)
         self._all.append(item)
@@ -232,8 +255,7 @@ class Items:
         if item.hosted:
             self._hosted(item, raw)
         elif item.type in _CALLS:
-            whole = string(raw.get("arguments")) or string(raw.get("input"))
-            self._compare(item, "call", 0, whole)
+            self._compare(item, "call", 0, read_texts(raw)["call"])
             self._builder.end_tool_call(0, item.block)
         elif item.type == "message":
             self._message(item, raw)
