@@ -11,6 +11,7 @@ from app.events import (
     Media,
     Notice,
     Opaque,
+    ProviderTool,
     Source,
     StreamEnd,
     TextDelta,
@@ -328,6 +329,28 @@ MEANINGS: dict[str, tuple[list[Any], list[Event]]] = {
     "arguments-as-an-object": (
         [chunk(tool(0, "a", "f", {"x": "\ud83d"})), STOP],
         called(call("f", '{"x": "�"}', id="a")),
+    ),
+    "the-old-function-call": (
+        [
+            chunk({"function_call": {"name": "f", "arguments": ""}}),
+            chunk({"function_call": {"arguments": "{}"}}),
+            chunk({}, "function_call"),
+        ],
+        ended(call("f", "{}"), reason="tool_calls", raw="function_call"),
+    ),
+    "tools-that-the-provider-ran": (
+        [
+            chunk({"executed_tools": [{"index": 0, "type": "search", "arguments": '{"q":1}'}]}),
+            chunk({"executed_tools": [{"index": 0, "type": "search", "arguments": '{"q":1}'}]}),
+            chunk({"executed_tools": [{"index": 0, "type": "search", "output": "r"}]}),
+            chunk({"executed_tools": [{"arguments": "{", "index": None}, {"output": 1}]}, "stop"),
+        ],
+        stopped(
+            ProviderTool(0, "search", input={"q": 1}),
+            ProviderTool(0, "search", output="r"),
+            ProviderTool(0, "tool", input="{"),
+            ProviderTool(1, "tool", output=1),
+        ),
     ),
     "a-custom-tool": (
         [chunk({"tool_calls": [{"id": "i", "custom": {"name": "f", "input": "x"}}]}), STOP],

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ...reading.bounds import ENTRY
 from ...reading.event_builder import EventBuilder
 from ...reading.finish_reasons import parse_finish
-from ...reading.json_values import count, mapping, mappings, string, text_or_none
+from ...reading.json_values import count, decode_or, mapping, mappings, string, text_or_none
 from ...reasoning_signatures import GOOGLE_SIGNATURE
 from .request import LITELLM, LITELLM_REDACTED
 from .text_chunk import TextChunk
@@ -23,6 +23,8 @@ _MEDIA_TYPE = re.compile(r"[\w.+-]++/[\w.+-]++")
 _COMMON_FIELDS = frozenset(
     ("role", "content", "reasoning", "reasoning_content", "refusal", "tool_calls")
 )
+_FUNCTION_CALL = -1
+"""The key of the deprecated `function_call`, which has no index."""
 
 
 class Deltas:
@@ -46,6 +48,7 @@ class Deltas:
         """The choices whose last content was a thought, on Gemini's Chat Completions route."""
         self._call_ids: dict[tuple[int, int], str] = {}
         """The ids of calls without an index, by choice and position in a delta."""
+        self._tools: dict[tuple[int, int], tuple[int, dict[str, Any]]] = {}
 
     def feed_text_chunk(self, chunk: TextChunk) -> bool:
         """Process a text chunk as `feed` does; return False if it needs the full parser."""
@@ -190,12 +193,16 @@ class Deltas:
 
     def _rest(self, index: int, delta: dict[str, Any]) -> None:
         """Process the rare fields of a delta."""
+        if function := mapping(delta.get("function_call")):
+            self._function(index, function, number=_FUNCTION_CALL, id="")
         if audio := mapping(delta.get("audio")):
             self._audio(index, audio)
         for image in mappings(delta.get("images")):
             self._image(index, image)
         for annotation in mappings(delta.get("annotations")):
             self._annotation(index, annotation)
+        for position, tool in enumerate(mappings(delta.get("executed_tools"))):
+            self._executed(index, tool, position=position)
 
     def _details(self, index: int, details: list[dict[str, Any]], *, has_text: bool) -> None:
         """Process `reasoning_details`; `reasoning` repeats their text
@@ -326,6 +333,23 @@ class Deltas:
             self._builder.source(
                 0, url=url, title=title, cited_text=text_or_none(result.get("content"))
             )
+
+    def _executed(self, index: int, tool: dict[str, Any], *, position: int) -> None:
+        """Process a tool executed by Groq, sent once at its start and again with its output."""
+        values: dict[str, Any] = {}
+        if arguments := tool.get("arguments"):
+            text = isinstance(arguments, str)
+            values["input"] = decode_or(arguments, arguments) if text else arguments
+        if (output := tool.get("output")) is not None:
+            values["output"] = output
+        number = count(tool.get("index"))
+        key = (index, position if number is None else number)
+        block, known = self._tools.get(key, (None, None))
+        if known == values:
+            return
+        name = string(tool.get("name")) or string(tool.get("type")) or "tool"
+        block = self._builder.provider_tool(index, name, block=block, **values)
+        self._tools[key] = (block, values)
 
 
 def _google(delta: dict[str, Any]) -> dict[str, Any]:

@@ -14,12 +14,14 @@ class ChunkDelta(msgspec.Struct, gc=False):
     reasoning: str | None = None
     refusal: None = None
     tool_calls: None = None
+    function_call: None = None
     reasoning_details: None = None
     thinking_blocks: None = None
     extra_content: None = None
     audio: None = None
     images: None = None
     annotations: None = None
+    executed_tools: None = None
 
 
 class ChunkChoice(msgspec.Struct, gc=False):
