@@ -29,6 +29,11 @@ from app.errors import RequestError
 from tests.sdk.conversations import CITY, PICTURE, PNG, TURNS, WEATHER, call, request_of
 from tests.sdk.recorder import Recorder
 
+# The SDK itself calls it, on Python 3.14 and later.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:'asyncio.iscoroutinefunction' is deprecated:DeprecationWarning"
+)
+
 KYOTO = ToolV2(function=ToolV2Function.model_validate(WEATHER["function"]))
 NOW = ToolV2(
     function=ToolV2Function(
