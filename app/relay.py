@@ -5,6 +5,7 @@ The command, the lifespan of the app, `seseragi.testing` and the tests open a re
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from starlette.routing import BaseRoute
@@ -54,33 +55,19 @@ class Reloaded(NamedTuple):
     authenticator: Authenticator | None
 
 
+@dataclass(frozen=True, kw_only=True)
 class Relay:
     """An open relay: `app` serves it, the other attributes are its parts."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        parts: Parts,
-        log_parts: LogParts,
-        hub: Hub,
-        *,
-        app: ASGIApp,
-        routes: Sequence[BaseRoute],
-        authenticator: Authenticator | None,
-        metrics: Metrics | None,
-        admin_service: AdminService | None,
-    ) -> None:
-        self.settings = settings
-        self.app = app
-        self.routes = routes
-        self.hub = hub
-        self.upstreams = parts.upstreams
-        self.event_log = log_parts.log
-        self.log_parts = log_parts
-        self.metrics = metrics
-        self._parts = parts
-        self._authenticator = authenticator
-        self._admin_service = admin_service
+    settings: Settings
+    app: ASGIApp
+    routes: Sequence[BaseRoute]
+    hub: Hub
+    parts: Parts
+    log_parts: LogParts
+    authenticator: Authenticator | None
+    metrics: Metrics | None
+    admin_service: AdminService | None
 
     @classmethod
     @asynccontextmanager
@@ -191,12 +178,12 @@ class Relay:
                 metrics.open(hub.load)
                 stack.callback(metrics.close)
             yield cls(
-                settings,
-                parts,
-                log_parts,
-                hub,
+                settings=settings,
                 app=app,
                 routes=routes,
+                hub=hub,
+                parts=parts,
+                log_parts=log_parts,
                 authenticator=authenticator,
                 metrics=metrics,
                 admin_service=admin_service,
@@ -204,13 +191,13 @@ class Relay:
 
     async def reconfigure(self, reloaded: Reloaded) -> None:
         """Use reloaded settings for all later streams and calls."""
-        parts = self._parts
+        parts = self.parts
         parts.upstreams.become(reloaded.upstreams)
         parts.reservations = parts.reservations.with_limits(reloaded.ledger.limits, reloaded.prices)
         parts.settlements = parts.settlements.with_prices(reloaded.prices)
-        if self._admin_service is not None:
-            self._admin_service.reconfigure()
+        if self.admin_service is not None:
+            self.admin_service.reconfigure()
         if self.metrics is not None:
             self.metrics.rename(Names(parts.upstreams))
-        if self._authenticator is not None and reloaded.authenticator is not None:
-            await self._authenticator.reconfigure(reloaded.authenticator)
+        if self.authenticator is not None and reloaded.authenticator is not None:
+            await self.authenticator.reconfigure(reloaded.authenticator)

@@ -5,7 +5,7 @@ needs a restart.
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -15,14 +15,15 @@ import structlog
 from .api.application import find_longest_s
 from .cassettes.folder import Folder
 from .composition import build_authenticator, build_price_book, build_upstreams
-from .identity.config import KeyConfig
+from .identity.config import Identity, KeyConfig
 from .identity.keys_file import KeysUnusable, read_keys_file
 from .identity.principal import may_use
+from .ledger.config import LimitsConfig
+from .ledger.limits import UsageLimits
 from .ledger.prices import PriceBook
 from .relay import Reloaded
 from .settings import Settings, SettingsError
 from .settings.access import Start, settle_identity
-from .settings.ineffective import list_budgeted, list_idle
 from .upstreams.routes import Upstreams
 
 RELOADABLE: Final = (
@@ -36,6 +37,9 @@ RELOADABLE: Final = (
 )
 """The settings that can change, besides the keys and issuers of `identity`."""
 
+ACCOUNTS: Final = ("tenant", "key", "user")
+"""The subtables of `[limits]`: defaults per account."""
+
 log = structlog.get_logger("seseragi.settings")
 
 
@@ -43,7 +47,7 @@ class Configuration:
     """The settings of a running relay, which can be reloaded."""
 
     def __init__(
-        self, load: Callable[[], Settings], loaded: Settings, start: Start, settings: Settings
+        self, load: Callable[[], Settings], *, loaded: Settings, start: Start, settings: Settings
     ) -> None:
         """Take the `loaded` settings, their `start`, and the `settings` in use."""
         self.settings = settings
@@ -126,14 +130,14 @@ def warn_of_limits(settings: Settings, upstreams: Upstreams, prices: PriceBook) 
     if identity.auth.keys_file is not None:
         with contextlib.suppress(KeysUnusable):  # reported elsewhere
             keys = read_keys_file(Path(identity.auth.keys_file)).file.keys
-    if idle := list_idle(settings.ledger.limits, identity, keys):
+    if idle := _list_idle(settings.ledger.limits, identity, keys):
         log.warning(
             "these limits have no effect: no key belongs to that tenant"
             if identity.configured
             else "these limits have no effect: authentication is off; set [auth]",
             tables=idle[:20],
         )
-    budgets = list_budgeted(settings.ledger.limits, identity, keys)
+    budgets = _list_budgeted(settings.ledger.limits, identity, keys)
     unpriced = [
         model
         for model, targets in (upstreams.configured_models() if budgets else {}).items()
@@ -146,6 +150,34 @@ def warn_of_limits(settings: Settings, upstreams: Upstreams, prices: PriceBook) 
             models=unpriced[:5],
             more=max(0, len(unpriced) - 5),
         )
+
+
+def _list_idle(limits: LimitsConfig, identity: Identity, keys: Iterable[KeyConfig]) -> list[str]:
+    """List the tables of limits without effect, since no client belongs to them."""
+    if not identity.configured:
+        each = [f"[limits.{name}]" for name in ACCOUNTS if getattr(limits, name)]
+        return each + [f"[tenant.{name}]" for name in limits.tenants]
+    if identity.issuers:
+        return []  # whose tokens name tenants
+    known = {key.tenant for key in (*identity.keys, *keys)}
+    return [f"[tenant.{name}]" for name in limits.tenants if name not in known]
+
+
+def _list_budgeted(
+    limits: LimitsConfig, identity: Identity, keys: Iterable[KeyConfig]
+) -> list[tuple[str, ...] | None]:
+    """List the models of each money budget, as globs; None for all models."""
+    found: list[tuple[tuple[str, ...] | None, UsageLimits]] = [(None, limits.relay)]
+    if identity.configured:
+        each = (limits.tenant, limits.key, limits.user, *limits.tenants.values())
+        found += [(None, one) for one in each]
+        found += [(one.models, one.limits) for one in (*identity.keys, *keys)]
+        found += [(None, issuer.limits) for issuer in identity.issuers]
+    return [
+        models
+        for models, own in found
+        if own.usd_per_day is not None or own.usd_per_month is not None
+    ]
 
 
 def _access_kind(start: Start) -> object:

@@ -39,7 +39,7 @@ class Relay:
 
     def __init__(self, served: ServedRelay, client: httpx2.AsyncClient) -> None:
         self.url, self.port, self.server = served.url, served.port, served.server
-        self.hub, self.log = served.parts.hub, served.parts.event_log
+        self.hub, self.log = served.parts.hub, served.parts.log_parts.log
         self.accounts, self.rows = served.parts.log_parts.accounts, served.parts.log_parts.rows
         self.metrics = served.parts.metrics
         self.operator = {} if served.key is None else {"authorization": f"Bearer {served.key}"}

@@ -72,7 +72,7 @@ PURE = (
     "identity/principal.py",
     "ledger",
     "requests.py",
-    "server/peers.py",
+    "server/connection_limits.py",
     "upstreams/redaction.py",
 )
 IMPURE = {"asyncio", "aiohttp", "httpx2", "starlette", "socket", "time", "uvicorn", "random", "os"}

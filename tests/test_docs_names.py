@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.settings.load import CLIENT_KEY, CONFIG
-from app.settings.tables import IDENTITY, PREFIX
+from app.settings.identity import CLIENT_KEY, CONFIG, IDENTITY, PREFIX
 from app.settings.values import SCALARS
 
 pytestmark = pytest.mark.pure

@@ -28,7 +28,9 @@ def reread(folder: Path, before: str, after: str) -> tuple[Configuration, dict]:
 
     path.write_text(before)
     start = settle_identity(load())
-    configuration = Configuration(load, load(), start, settle_signing_key(start.settings))
+    configuration = Configuration(
+        load, loaded=load(), start=start, settings=settle_signing_key(start.settings)
+    )
     path.write_text(after)
     with capture_logs() as lines:
         assert (configuration.read() is None) == (lines[-1]["log_level"] == "error")

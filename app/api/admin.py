@@ -11,11 +11,9 @@ from starlette.routing import Route
 
 from ..admin.service import Action, AdminService
 from ..errors import RequestError
-from ..generation.hub import Hub
 from ..requests import Body
 from .authentication import ADMIN_PAGE
-from .body import document, read_options
-from .http_settings import HttpSettings
+from .endpoints import Endpoints, HttpParts, document
 from .page import COMPRESSED, HEADERS
 from .request import check_admin, principal_of
 
@@ -38,22 +36,15 @@ class TargetCommand(Body, frozen=True):
 _command = msgspec.json.Decoder(TargetCommand)
 
 
-class Admin:
+class Admin(Endpoints):
     """The endpoints of the admin page."""
 
     def __init__(
-        self,
-        service: AdminService,
-        hub: Hub,
-        http_settings: HttpSettings,
-        page: Path,
-        *,
-        with_session: bool,
+        self, parts: HttpParts, service: AdminService, page: Path, *, with_session: bool
     ) -> None:
         """`with_session`: a host application identifies the user, so the page asks for no key."""
+        super().__init__(parts)
         self._service = service
-        self._hub = hub
-        self._http_settings = http_settings
         self._page = page
         self._with_session = with_session
 
@@ -68,9 +59,7 @@ class Admin:
     async def targets(self, request: Request) -> Response:
         """Send a command for a target to all processes."""
         check_admin(request, "this call requires")
-        command = await read_options(
-            request, self._hub, http_settings=self._http_settings, decoder=_command, example=EXAMPLE
-        )
+        command = await self._read_options(request, _command, example=EXAMPLE)
         principal = principal_of(request)
         by = principal.key or principal.user
         ordered = await self._service.command(
@@ -89,20 +78,9 @@ class Admin:
 
 
 def routes(
-    service: AdminService,
-    hub: Hub,
-    http_settings: HttpSettings,
-    static: Path,
-    *,
-    with_session: bool,
+    parts: HttpParts, service: AdminService, static: Path, *, with_session: bool
 ) -> list[Route]:
-    admin = Admin(
-        service,
-        hub,
-        http_settings=http_settings,
-        page=static / "admin.html",
-        with_session=with_session,
-    )
+    admin = Admin(parts, service, static / "admin.html", with_session=with_session)
     return [
         Route(ADMIN_PAGE, admin.page, methods=["GET"], middleware=[COMPRESSED]),
         Route("/v1/admin/summary", admin.summary, methods=["GET"]),

@@ -45,6 +45,7 @@ from . import (
 )
 from .access import log_request
 from .authentication import Authentication
+from .endpoints import HttpParts
 from .generation import MODEL
 from .guard import LOCAL_ORIGINS, Guard
 from .hosts import HostNames
@@ -56,13 +57,19 @@ if TYPE_CHECKING:
     from ..telemetry.tracing import Tracing
 
 EXPOSED_HEADERS = (
-    *("stream-id", "content-location", "location", "etag"),
+    *("stream-id", "content-location", "location"),
     # Read by official clients before they retry.
     *("retry-after", "x-should-retry", "x-request-id", "request-id"),
     *("www-authenticate", "seseragi-estimated", "seseragi-ignored"),
     "seseragi-cassette",
     *RATE_LIMIT_HEADERS,
 )
+
+_MODULES = (
+    *(generation, cassettes, client_secrets, counting, embeddings),
+    *(messages, responses, share, streams, ui),
+)
+"""The modules whose endpoints take `HttpParts`."""
 
 
 def build_app(
@@ -168,30 +175,21 @@ def build_routes(
         longest_s=find_longest_s(settings),
         client_secret_s=settings.identity.auth.client_secret_s,
     )
+    parts = HttpParts(hub, http_settings, tokens)
+    static = static_folder()
     routes: list[BaseRoute] = [
-        *generation.routes(hub, http_settings, tokens),
-        *cassettes.routes(hub, http_settings),
-        *client_secrets.routes(hub, http_settings, tokens),
-        *counting.routes(hub, http_settings),
-        *embeddings.routes(hub, http_settings),
-        *messages.routes(hub, http_settings, tokens),
-        *responses.routes(hub, http_settings, tokens),
-        *share.routes(hub, http_settings, tokens),
-        *streams.routes(hub, http_settings),
-        *ui.routes(hub, http_settings),
+        *(route for module in _MODULES for route in module.routes(parts)),
         *models.routes(hub),
         *usage.routes(accounts, tokens),
         *request_echo.routes(http_settings),
         *health.routes(hub),
         *(metrics.routes(measured, accounts) if measured else ()),
         *(
-            admin.routes(
-                admin_service, hub, http_settings, static_folder(), with_session=with_session
-            )
+            admin.routes(parts, admin_service, static, with_session=with_session)
             if admin_service
             else ()
         ),
-        *page.routes(static_folder()),
+        *page.routes(static),
     ]
     return [*routes, *openapi.routes(routes, root_path=settings.root_path)]
 

@@ -19,7 +19,7 @@ from ..identity.authenticator import Authenticator
 from ..identity.hook import IdentifyHook
 from ..identity.principal import ANYONE, Principal
 from .problems import REALM
-from .request import path_of
+from .request import CREDENTIALS, REQUEST_HEADERS, Headers, path_of
 
 PAGE: Final = "/"
 ADMIN_PAGE: Final = "/admin"
@@ -30,9 +30,6 @@ PROBES: Final = frozenset(("/healthz", "/readyz"))
 STREAMS: Final = "/v1/streams/"
 """The paths that accept stream tokens."""
 TOKEN: Final = b"token="
-
-HEADERS: Final = frozenset((b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"))
-"""The headers of credentials: OpenAI's, Anthropic's, Azure's, Google's."""
 
 MAX_CREDENTIAL: Final = 16 * 1024
 MAX_FIELDS: Final = 100
@@ -134,20 +131,20 @@ def read_credentials(scope: Scope) -> _Credentials:
         RequestError: `unauthenticated`, no credential, or several.
     """
     credential = authorization = None
-    for name, value in scope["headers"]:
-        if name not in HEADERS or not (value := value.strip(b" \t")):
-            continue
-        if name == b"authorization":
-            if authorization not in (None, value):
+    headers: Headers = scope[REQUEST_HEADERS]
+    for name in CREDENTIALS & headers.keys():
+        for value in filter(None, (value.strip(b" \t") for value in headers[name])):
+            if name == b"authorization":
+                if authorization not in (None, value):
+                    raise _conflicting()
+                authorization = value
+                kind, _, value = value.partition(b" ")
+                value = value.strip(b" \t")
+                if kind.lower() != b"bearer" or not value:
+                    continue  # a proxy's own, such as Basic, may stand beside a key
+            if credential not in (None, value):
                 raise _conflicting()
-            authorization = value
-            kind, _, value = value.partition(b" ")
-            value = value.strip(b" \t")
-            if kind.lower() != b"bearer" or not value:
-                continue  # a proxy's own, such as Basic, may stand beside a key
-        if credential not in (None, value):
-            raise _conflicting()
-        credential = value
+            credential = value
     token = _read_token(scope)
     if credential is None and token is None:
         if authorization is not None:
@@ -210,11 +207,11 @@ def _conflicting() -> RequestError:
 def _check_origin(principal: Principal, scope: Scope) -> None:
     if not principal.origins:
         return
-    for name, value in scope["headers"]:
-        if name == b"origin" and value.decode("latin-1") not in principal.origins:
+    for value in scope[REQUEST_HEADERS].get(b"origin", ()):
+        origin = value.decode("latin-1")
+        if origin not in principal.origins:
             raise RequestError(
-                "forbidden",
-                f"Origin: the credential does not allow pages of {value[:80].decode('latin-1')!r}",
+                "forbidden", f"Origin: the credential does not allow pages of {origin[:80]!r}"
             )
 
 
@@ -264,6 +261,6 @@ def challenge(error: RelayError, scope: Scope) -> dict[str, str]:
 
 def _has_credential(scope: Scope) -> bool:
     """Return whether a request has anything that could be a credential."""
-    if not HEADERS.isdisjoint(dict(scope["headers"])):
+    if not CREDENTIALS.isdisjoint(scope[REQUEST_HEADERS]):
         return True
     return TOKEN in scope["query_string"] and path_of(scope).startswith(STREAMS)

@@ -17,7 +17,7 @@ CONNECTION: Final = "seseragi.connection"
 """The ASGI extension by which our own server offers a `ClientConnection`."""
 
 
-class Client(Protocol):
+class RequestClient(Protocol):
     """The client of one request."""
 
     @property
@@ -31,7 +31,7 @@ class Client(Protocol):
         """
 
 
-class ClientConnection(Client, Protocol):
+class ClientConnection(RequestClient, Protocol):
     """A connection of our own server, for the body of a response that has started."""
 
     on_lost: Callable[[], object] | None
@@ -65,13 +65,13 @@ def connection_of(scope: Scope) -> ClientConnection | None:
     return connection
 
 
-def client_of(request: Request) -> Client:
+def client_of(request: Request) -> RequestClient:
     """Return the client of a request, under any server."""
     return connection_of(request.scope) or AsgiClient(request.receive)
 
 
 class AsgiClient:
-    """A `Client` over ASGI's `receive`."""
+    """A `RequestClient` over ASGI's `receive`."""
 
     received = False
 

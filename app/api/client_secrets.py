@@ -10,14 +10,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..errors import RequestError
-from ..generation.hub import Hub
 from ..identity.config import Glob, Origin
 from ..identity.principal import is_visible
-from ..identity.tokens import Tokens
 from ..ledger.limits import UNLIMITED, UsageLimits
 from ..requests import Body
-from .body import document, read_options
-from .http_settings import HttpSettings
+from .endpoints import Endpoints, HttpParts, document
 from .request import principal_of
 
 DEFAULT_S: Final = 600
@@ -65,13 +62,8 @@ class ClientSecret(msgspec.Struct):
 _options = msgspec.json.Decoder(SecretOptions)
 
 
-class ClientSecrets:
+class ClientSecrets(Endpoints):
     """The endpoint that makes client secrets."""
-
-    def __init__(self, hub: Hub, http_settings: HttpSettings, tokens: Tokens | None) -> None:
-        self._hub = hub
-        self._http_settings = http_settings
-        self._tokens = tokens
 
     async def post(self, request: Request) -> Response:
         """Make a client secret for a key with the role `client_secrets`."""
@@ -88,9 +80,7 @@ class ClientSecrets:
                 "this credential cannot create client secrets; call from your backend, with a key "
                 "that has the role 'client_secrets'",
             )
-        options = await read_options(
-            request, self._hub, http_settings=self._http_settings, decoder=_options, example=EXAMPLE
-        )
+        options = await self._read_options(request, _options, example=EXAMPLE)
         for place, name in (("user", options.user), ("tenant", options.tenant)):
             if name is not None and not is_visible(name):
                 raise RequestError(
@@ -147,9 +137,5 @@ class ClientSecrets:
         return seconds
 
 
-def routes(hub: Hub, http_settings: HttpSettings, tokens: Tokens | None = None) -> list[Route]:
-    return [
-        Route(
-            "/v1/client_secrets", ClientSecrets(hub, http_settings, tokens).post, methods=["POST"]
-        )
-    ]
+def routes(parts: HttpParts) -> list[Route]:
+    return [Route("/v1/client_secrets", ClientSecrets(parts).post, methods=["POST"])]

@@ -13,13 +13,10 @@ from ..dialects.anthropic.client.request import parse_request as parse_messages
 from ..dialects.client_format import ParsedRequest
 from ..dialects.openai_responses.client.format import CLIENT_FORMAT as RESPONSES
 from ..generation.admission import RequestMemory
-from ..generation.hub import Hub
 from ..generation.metered_call import CallContext
 from ..generation.single_call import count_tokens
 from ..requests import parse_body
-from .body import document
-from .http_settings import HttpSettings
-from .request import streams_of
+from .endpoints import HttpParts, document
 from .single_call import ESTIMATED, SingleCall, Work
 from .stored_responses import StoredResponses
 
@@ -29,7 +26,7 @@ NOT_NEEDED: Final = {ANTHROPIC.name: "max_tokens", RESPONSES.name: "input"}
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-class Counted(msgspec.Struct, omit_defaults=True):
+class TokenCount(msgspec.Struct, omit_defaults=True):
     """A number of tokens."""
 
     input_tokens: int
@@ -37,14 +34,12 @@ class Counted(msgspec.Struct, omit_defaults=True):
     """The type of the object, for Responses."""
 
 
-class Counting:
+class Counting(SingleCall):
     """The endpoints that count tokens."""
 
-    def __init__(self, hub: Hub, http_settings: HttpSettings) -> None:
-        self._hub = hub
-        self._messages = SingleCall(hub, http_settings, kind="count_tokens")
-        self._responses = SingleCall(hub, http_settings, kind="count_tokens")
-        self._stored = StoredResponses(http_settings, wall=hub.clock.wall)
+    def __init__(self, parts: HttpParts) -> None:
+        super().__init__(parts, kind="count_tokens")
+        self._stored = StoredResponses(parts.settings, wall=parts.hub.clock.wall)
 
     async def messages(self, request: Request) -> Response:
         """Count the tokens of a request for a message; `max_tokens` is optional."""
@@ -54,11 +49,11 @@ class Counting:
             parsed = parse_messages(_default(body, NOT_NEEDED[ANTHROPIC.name], b"1"), betas=betas)
             return lambda context, _: _count(context, parsed)
 
-        return await self._messages.answer(request, count)
+        return await self.answer(request, count)
 
     async def responses(self, request: Request) -> Response:
         """Count the tokens of a request for a response; `input` is optional."""
-        streams = streams_of(self._hub, request)
+        streams = self._streams_of(request)
 
         def count(body: bytes) -> Work:
             completed = _default(body, NOT_NEEDED[RESPONSES.name], b'""')
@@ -70,7 +65,7 @@ class Counting:
 
             return work
 
-        return await self._responses.answer(request, count)
+        return await self.answer(request, count)
 
 
 async def _count(
@@ -78,7 +73,7 @@ async def _count(
 ) -> Response:
     counted = await count_tokens(context, parsed.chat)
     headers = {ESTIMATED: "true"} if counted.estimated else {}
-    return document(Counted(counted.tokens, object), headers=headers)
+    return document(TokenCount(counted.tokens, object), headers=headers)
 
 
 def _default(body: bytes, name: str, text: bytes) -> bytes:
@@ -88,8 +83,8 @@ def _default(body: bytes, name: str, text: bytes) -> bytes:
     return msgspec.json.encode({name: msgspec.Raw(text), **present})
 
 
-def routes(hub: Hub, http_settings: HttpSettings) -> list[Route]:
-    counting = Counting(hub, http_settings)
+def routes(parts: HttpParts) -> list[Route]:
+    counting = Counting(parts)
     return [
         Route("/v1/messages/count_tokens", counting.messages, methods=["POST"]),
         Route("/v1/responses/input_tokens", counting.responses, methods=["POST"]),

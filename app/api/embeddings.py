@@ -6,16 +6,14 @@ from starlette.routing import Route
 
 from ..dialects.embeddings import estimate, parse_request, render_answer
 from ..generation.admission import RequestMemory
-from ..generation.hub import Hub
 from ..generation.metered_call import CallContext
 from ..generation.single_call import embed
-from .body import document
-from .http_settings import HttpSettings
+from .endpoints import HttpParts, document
 from .single_call import ESTIMATED, IGNORED, SingleCall, Work
 
 
-def routes(hub: Hub, http_settings: HttpSettings) -> list[Route]:
-    call = SingleCall(hub, http_settings, kind="embeddings")
+def routes(parts: HttpParts) -> list[Route]:
+    call = SingleCall(parts, kind="embeddings")
 
     async def embeddings(request: Request) -> Response:
         return await call.answer(request, _embed)

@@ -76,7 +76,6 @@ class EventStream(Response):
         self.background = None
         self.raw_headers = [
             *HEADERS,
-            (b"stream-id", reader.stream.encode()),
             *((name.encode(), value.encode()) for name, value in headers.items()),
         ]
         self._reader = reader
@@ -256,7 +255,7 @@ class EventStream(Response):
 
     async def _read_snapshot(self) -> Iterable[bytes]:
         """Return the frames of the stream so far, compacted, and advance the cursor."""
-        assert isinstance(self._writer, NativeWriter)  # noqa: S101  (no other can be asked for)
+        assert isinstance(self._writer, NativeWriter)  # noqa: S101  (a request for another is refused)
         events = await self._reader.read_all(ending=False)  # whose ids do not follow
         self._note(events)
         return starmap(self._writer.frame, compact(events))
@@ -329,7 +328,7 @@ async def read_from(
             last = writer.last
             ended = ended or begun.end is not None
         if after > last or after // STRIDE != last // STRIDE:
-            raise _beyond(reader.stream, client_format, after, last, state)
+            raise _beyond(reader.stream, client_format, after=after, last=last, state=state)
     except BaseException:
         reader.leave()
         raise
@@ -344,7 +343,7 @@ async def read_from(
         reader,
         writer,
         http_settings=http_settings,
-        headers=client_format.headers,
+        headers={"stream-id": reader.stream, **client_format.headers},
         breaks_off=client_format.breaks_off,
         snapshot=snapshot,
         begun=begun,
@@ -352,7 +351,7 @@ async def read_from(
 
 
 def _beyond(
-    stream: str, client_format: ClientFormat, after: int, last: int, state: LogState
+    stream: str, client_format: ClientFormat, *, after: int, last: int, state: LogState
 ) -> RelayError:
     """Return the error for a cursor after the last known frame."""
     seen, latest = (frame_id(stream, client_format.letter, number) for number in (after, last))

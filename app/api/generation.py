@@ -20,21 +20,19 @@ from ..errors import RelayError, RequestError
 from ..eventlog import cursor_after
 from ..events import Event, StreamEnd, StreamTarget
 from ..generation.admission import RequestMemory
-from ..generation.hub import Hub
 from ..generation.owned_streams import OwnedStreams
 from ..generation.readers import Reader
 from ..generation.runs import Opened
 from ..generation.start_options import StartOptions
 from ..generation.via import RequestSource, source_of
-from ..identity.tokens import Tokens
 from ..requests import ChatRequest
-from .body import read_json
 from .client_connection import client_of
-from .event_stream import EventStream, first_read, read_from
-from .http_settings import HttpSettings
+from .endpoints import Endpoints, HttpParts, document
+from .event_stream import EventStream, first_read
 from .problems import failure
 from .rate_limit_headers import rate_limit_headers
-from .request import last_event_id, principal_of, root_of, streams_of
+from .request import REQUEST_HEADERS, last_event_id, principal_of, root_of
+from .single_call import while_connected
 
 OWN: Final = ("openai_responses", "anthropic")
 """Dialects with more than one endpoint, which have modules of their own."""
@@ -72,37 +70,22 @@ class StoredRequest(NamedTuple):
     """Returns a second name for the stream, from its id."""
 
 
-class Generation:
+class Generation(Endpoints):
     """An endpoint that starts generations in one dialect."""
 
-    def __init__(
-        self,
-        hub: Hub,
-        http_settings: HttpSettings,
-        client_format: ClientFormat,
-        *,
-        tokens: Tokens | None = None,
-    ) -> None:
-        self._hub = hub
-        self._http_settings = http_settings
+    def __init__(self, parts: HttpParts, client_format: ClientFormat) -> None:
+        super().__init__(parts)
         self._client_format = client_format
-        self._tokens = tokens
 
     async def post(self, request: Request) -> Response:
         """Start a generation, or resume reading the one that `Last-Event-ID` names."""
-        try:
-            return await self._post(request)
-        except ClientDisconnect:
-            return _client_closed()
-
-    async def _post(self, request: Request) -> Response:
         cursor, key = last_event_id(request), _idempotency_key(request)
-        origin = source_of(request.scope.get("client"), request.scope["headers"])
-        streams = streams_of(self._hub, request)
+        origin = source_of(request.scope.get("client"), request.scope[REQUEST_HEADERS])
+        streams = self._streams_of(request)
         if cursor is not None:
             with self._hub.admission.receive(origin.address) as memory:
-                await self._read(request, memory)
-            return await self._read_on(streams, cursor, address=origin.address)
+                await self._read_body(request, memory)
+            return await self._read_on(request, streams, cursor)
         await streams.admit(origin, key=key)
         opened, mode = await self._open(request, streams, origin=origin, key=key)
         return await self._answer(request, opened, mode)
@@ -116,27 +99,18 @@ class Generation:
             return self._accepted(request, opened)
         try:
             if mode.streams:
-                return await self._stream(request, opened, linger_s=mode.early_linger_s)
+                return await self._stream(request, opened)
             return await self._result(request, opened, linger_s=mode.early_linger_s)
         except BaseException:
             reader.leave(linger_s=mode.early_linger_s)
             raise
-
-    async def _read(self, request: Request, memory: RequestMemory) -> bytes:
-        return await read_json(
-            request,
-            memory,
-            max_bytes=self._http_settings.max_request_bytes,
-            timeout_s=self._http_settings.body_timeout_s,
-            stopping=self._hub.shutdown.stopping,
-        )
 
     async def _open(
         self, request: Request, streams: OwnedStreams, *, origin: RequestSource, key: str | None
     ) -> tuple[Opened, DeliveryMode]:
         """Parse the body and start its stream; nothing here refers to the body while that runs."""
         with self._hub.admission.receive(origin.address) as memory:
-            body = await self._read(request, memory)
+            body = await self._read_body(request, memory)
             memory.expect(body)
             parsed, stored = await self._parse(streams, body, memory=memory)
             request.scope[MODEL] = parsed.chat.model
@@ -207,23 +181,18 @@ class Generation:
             case seconds:
                 return seconds
 
-    async def _stream(
-        self, request: Request, opened: Opened, *, linger_s: float | None
-    ) -> Response:
+    async def _stream(self, request: Request, opened: Opened) -> Response:
         """Wait for the outcome for at most `status_wait_s` before sending the status."""
         reader, outcome = opened.reader, opened.outcome
         if outcome is not None:
-            if not await _wait_for(request, outcome, timeout_s=self._http_settings.status_wait_s):
-                reader.leave(linger_s=linger_s)
-                return _client_closed()
+            await _wait_for(request, outcome, timeout_s=self._http_settings.status_wait_s)
             error = outcome.result() if outcome.done() else None
         else:
             error = await _failed_start(reader)
         if error is not None:
             reader.leave()
             return self._failed(error, request, opened)
-        retry_ms = self._http_settings.retry(spread=self._hub.shutdown.draining)
-        writer = self._client_format.writer(reader.stream, after=0, retry_ms=retry_ms)
+        writer = self._client_format.writer(reader.stream, after=0, retry_ms=self._retry_ms())
         return EventStream(
             reader,
             writer,
@@ -232,54 +201,33 @@ class Generation:
             breaks_off=self._client_format.breaks_off,
         )
 
-    async def _read_on(self, streams: OwnedStreams, cursor: str, *, address: str) -> Response:
+    async def _read_on(self, request: Request, streams: OwnedStreams, cursor: str) -> Response:
         """Answer a POST that a client repeats with a cursor after a lost connection."""
         stream, after = parse_frame_id(cursor, letter=self._client_format.letter)
         if stream is None:
             raise RequestError("invalid_request", f"Last-Event-ID: {cursor[:80]!r} names no stream")
-        read_after = first_read(self._client_format, after)
-        reader = (await streams.get(stream, after=read_after)).attach(address).reader
-        retry_ms = self._http_settings.retry(spread=self._hub.shutdown.draining)
-        return await read_from(
-            reader,
-            self._client_format,
-            after,
-            http_settings=self._http_settings,
-            retry_ms=retry_ms,
-        )
+        found = await streams.get(stream, after=first_read(self._client_format, after))
+        return await self._read_stream(request, found, self._client_format, after=after)
 
     async def _result(
         self, request: Request, opened: Opened, *, linger_s: float | None
     ) -> Response:
         """Wait for the end and return the whole answer."""
         reader = opened.reader
-        reading = asyncio.ensure_future(_read_to_end(reader))
         try:
-            stayed = await _wait_for(request, reading, timeout_s=None)
-        finally:
-            reading.cancel()
-            reader.leave(linger_s=linger_s)
-        if not stayed:
-            return _client_closed()
-        try:
-            events = reading.result()
+            events = await while_connected(request, _read_to_end(reader))
         except RequestError:  # a stream that could not be begun has been removed
             error = None if opened.outcome is None else await opened.outcome
             if error is None:
                 raise
             return self._failed(error, request, opened)
+        finally:
+            reader.leave(linger_s=linger_s)
         end = events[-1]
         if isinstance(end, StreamEnd) and end.error is not None:
             return self._failed(RelayError.of(end.error), request, opened)
-        return Response(
-            msgspec.json.encode(self._client_format.render_result(reader.stream, events)),
-            headers={
-                "cache-control": "no-store",
-                "stream-id": reader.stream,
-                **self._stream_headers(opened),
-            },
-            media_type="application/json",
-        )
+        result = self._client_format.render_result(reader.stream, events)
+        return document(result, headers=self._stream_headers(opened))
 
     def _accepted(self, request: Request, opened: Opened) -> Response:
         """Return the URLs of the stream; with an owner, they have tokens."""
@@ -292,37 +240,31 @@ class Generation:
             make = partial(self._tokens.make_stream_token, principal, stream, expires_at=ends_at)
             accepted.events_url += f"?token={make(may='read')}"
             accepted.cancel_url += f"?token={make(may='stop')}"
-        return Response(
-            msgspec.json.encode(accepted),
-            status_code=202,
-            headers={
-                "location": url,
-                "preference-applied": "respond-async",
-                "cache-control": "no-store",
-                "stream-id": stream,
-                **self._stream_headers(opened),
-            },
-            media_type="application/json",
-        )
+        headers = {"location": url, "preference-applied": "respond-async"}
+        return document(accepted, headers=headers | self._stream_headers(opened), status_code=202)
 
     def _failed(self, error: RelayError, request: Request, opened: Opened) -> Response:
-        headers = {"stream-id": opened.reader.stream, **self._stream_headers(opened)}
+        headers = self._stream_headers(opened)
         return failure(self._client_format, error, request, headers=headers)
 
     def _stream_headers(self, opened: Opened) -> dict[str, str]:
         """Return the headers on a stream that the request has started."""
         grant = opened.grant
-        headers = {"seseragi-cassette": opened.cassette} if opened.cassette else {}
+        headers = {"stream-id": opened.reader.stream}
+        if opened.cassette:
+            headers["seseragi-cassette"] = opened.cassette
         if grant is None or (grant.requests is None and grant.tokens is None):
             return headers
         rate_limits = rate_limit_headers(self._client_format.name, grant.requests, grant.tokens)
         return {**headers, **rate_limits}
 
 
-async def _wait_for(
-    request: Request, outcome: "asyncio.Future[Any]", *, timeout_s: float | None
-) -> bool:
-    """Wait for the outcome or the timeout; return whether the client is still connected."""
+async def _wait_for(request: Request, outcome: "asyncio.Future[Any]", *, timeout_s: float) -> None:
+    """Wait for the outcome or the timeout.
+
+    Raises:
+        ClientDisconnect: the client has disconnected.
+    """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[bool] = loop.create_future()
 
@@ -330,15 +272,15 @@ async def _wait_for(
         if not done.done():
             done.set_result(stayed)
 
-    timer = None if timeout_s is None else loop.call_later(timeout_s, end)
+    timer = loop.call_later(timeout_s, end)
     outcome.add_done_callback(end)
     try:
         with client_of(request).watch(partial(end, stayed=False)):
-            return await done
+            if not await done:
+                raise ClientDisconnect
     finally:
         outcome.remove_done_callback(end)
-        if timer is not None:
-            timer.cancel()
+        timer.cancel()
 
 
 async def _failed_start(reader: Reader) -> RelayError | None:
@@ -393,19 +335,10 @@ def _idempotency_key(request: Request) -> str | None:
     return key
 
 
-def _client_closed() -> Response:
-    """Return the response for a disconnected client: nginx's 499, which only logs show."""
-    return Response(status_code=499)
-
-
-def routes(hub: Hub, http_settings: HttpSettings, tokens: Tokens | None = None) -> list[Route]:
+def routes(parts: HttpParts) -> list[Route]:
     """Return the routes that start generations, one for each dialect."""
     return [
-        Route(
-            client_format.path,
-            Generation(hub, http_settings, client_format, tokens=tokens).post,
-            methods=["POST"],
-        )
+        Route(client_format.path, Generation(parts, client_format).post, methods=["POST"])
         for name, client_format in CLIENT_FORMATS.items()
         if name not in OWN
     ]

@@ -1,4 +1,4 @@
-"""Checks of `Host` and `Origin` against pages of other sites. No I/O.
+"""Checks of `Host` and `Origin` against pages of other sites, and of the path. No I/O.
 
 `Host` must be one of the relay's names: see `hosts`. Unsafe methods are refused for pages of
 other origins: browsers send `Origin` also without a CORS preflight, as with forms, `sendBeacon`
@@ -8,22 +8,27 @@ and simple `fetch`.
 import re
 from collections.abc import Collection
 from functools import lru_cache
+from typing import Final
 
 from starlette.types import Scope
 
 from ..errors import RequestError
+from .authentication import ADMIN_PAGE, PROBES
 from .hosts import MAX_HOST, HostNames, parse_host
-from .request import path_of
+from .request import REQUEST_HEADERS, path_of
+
+OPERATOR: Final = "seseragi.operator"
+"""The key in the scope of requests on the operator's port."""
+
+OPERATOR_PATHS: Final = frozenset((ADMIN_PAGE, "/metrics", *PROBES))
+OPERATOR_PREFIXES: Final = ("/v1/admin/", "/v1/streams/", "/static/")
+"""The paths of that port: metrics, probes, and the operator's page with its calls and files."""
 
 LOCAL_ORIGINS = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 """Development servers on the same machine."""
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 """Safe methods (RFC 9110, 9.2.1)."""
-
-PROBES = ("/healthz", "/readyz")
-"""Health checks may use any name (Caddy and Traefik use the relay's own address), and return one
-word. With a query they return more, and are checked like any other path."""
 
 MAX_ORIGIN = MAX_HOST + len("https://")
 
@@ -40,7 +45,7 @@ _DEFAULT_PORTS = {b"http": 80, b"https": 443}
 
 
 class Guard:
-    """The checks of `Host` and `Origin`."""
+    """The checks of a request's path, `Host` and `Origin`."""
 
     def __init__(self, names: HostNames, *, origins: Collection[str], local_origins: bool) -> None:
         self._names = names
@@ -58,29 +63,25 @@ class Guard:
                 "invalid_request",
                 "path: letters, digits, '-', '.', '_' and '~' must not be percent-encoded",
             )
-        host = origin = None
-        for name, value in scope["headers"]:
-            if name == b"host":
-                if host is not None:  # RFC 9112, 3.2
-                    return RequestError(
-                        "invalid_request", "Host: the header is repeated; send it once"
-                    )
-                host = value[: MAX_HOST + 1]
-            elif name == b"origin":
-                if origin is not None:
-                    return RequestError(
-                        "invalid_request", "Origin: the header is repeated; send it once"
-                    )
-                origin = value[: MAX_ORIGIN + 1]
+        if OPERATOR in scope and not _is_operators(path_of(scope)):
+            return RequestError("not_found", "this is not on the operator's port; use the relay's")
+        hosts, origins = (
+            scope[REQUEST_HEADERS].get(b"host", ()),
+            scope[REQUEST_HEADERS].get(b"origin", ()),
+        )
+        if len(hosts) > 1 or len(origins) > 1:  # RFC 9112, 3.2
+            name = "Host" if len(hosts) > 1 else "Origin"
+            return RequestError("invalid_request", f"{name}: the header is repeated; send it once")
+        host = hosts[0][: MAX_HOST + 1] if hosts else None
         if host is None:
             # Every browser sends one; health checks in HTTP/1.0, such as HAProxy's, do not.
             if scope["http_version"] != "1.0":
                 return RequestError("invalid_request", "Host: the header is missing")
         elif (refused := self._judge_host(host)) is not None and not _takes_any_name(scope):
             return refused
-        if origin is None or scope["method"] in SAFE:
+        if not origins or scope["method"] in SAFE:
             return None
-        return self._judge_origin(origin, host)
+        return self._judge_origin(origins[0][: MAX_ORIGIN + 1], host)
 
     def _check_host(self, value: bytes) -> RequestError | None:
         shown = value.decode("latin-1")[:80]
@@ -108,9 +109,15 @@ class Guard:
         )
 
 
+def _is_operators(path: str) -> bool:
+    return path in OPERATOR_PATHS or path.startswith(OPERATOR_PREFIXES)
+
+
 def _takes_any_name(scope: Scope) -> bool:
     """Return whether a request is a probe, or from Starlette's test client.
 
+    Health checks may use any name (Caddy and Traefik use the relay's own address), and return one
+    word. With a query they return more, and are checked like any other path.
     The test client names the host `testserver`, and offers an extension that no server has.
     """
     if path_of(scope) in PROBES and not scope["query_string"]:

@@ -11,7 +11,7 @@ from ..errors import RequestError
 from ..generation.hub import Hub
 from ..identity.principal import Principal, check_may
 from ..upstreams.routes import Health
-from .body import document
+from .endpoints import document
 from .request import principal_of, read_query
 
 

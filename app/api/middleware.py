@@ -16,7 +16,7 @@ from typing import Final
 
 import structlog
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -27,9 +27,9 @@ from . import problems
 from .authentication import Authentication, challenge
 from .client_connection import connection_of
 from .guard import Guard
-from .request import PRINCIPAL, path_of, root_of
+from .request import PRINCIPAL, path_of, read_headers, root_of
 
-PAGES_OWN = b"content-security-policy"
+CONTENT_SECURITY_POLICY = b"content-security-policy"
 SECURITY = (
     (b"x-content-type-options", b"nosniff"),
     # CORS overrides this for requests that use it, as by fetch, EventSource and import.
@@ -37,16 +37,19 @@ SECURITY = (
     (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
 )
-NO_PAGE = (*SECURITY, (PAGES_OWN, b"default-src 'none'; frame-ancestors 'none'"))
+NON_HTML_SECURITY = (
+    *SECURITY,
+    (CONTENT_SECURITY_POLICY, b"default-src 'none'; frame-ancestors 'none'"),
+)
 """Security headers for non-HTML responses."""
 
-NAME = b"x-request-id"
-ANTHROPICS = b"request-id"
+REQUEST_ID = b"x-request-id"
+ANTHROPIC_REQUEST_ID = b"request-id"
 """The request id for Anthropic's SDKs."""
-STREAM = b"stream-id"
-ORIGIN = b"origin"
+STREAM_ID = b"stream-id"
 VARY = b"vary"
-REQUEST_ID = re.compile(rb"[!-~]{1,128}")
+
+_VALID_ID = re.compile(rb"[!-~]{1,128}")
 
 MAX_UNREAD = 2**20
 """The most bytes of an unread body that are discarded before the answer."""
@@ -81,7 +84,7 @@ class Answer:
         self._scope = scope
         self._send = send
         self._request_id = request_id
-        self._varies = varies
+        self.varies = varies
         """Whether `Vary: Origin` is added here, since CORS does not see the request."""
         self._on_answer = on_answer
         self.status: int | None = None
@@ -105,12 +108,12 @@ class Answer:
             self._on_answer(self._scope, message["status"])
         headers = message["headers"]
         known = dict(headers)
-        self.stream = known[STREAM].decode() if STREAM in known else None
+        self.stream = known[STREAM_ID].decode() if STREAM_ID in known else None
         message["headers"] = [
-            *(_vary(headers, known) if self._varies else headers),
-            (NAME, self._request_id),
-            (ANTHROPICS, self._request_id),
-            *(SECURITY if PAGES_OWN in known else NO_PAGE),
+            *(_vary(headers, known) if self.varies else headers),
+            (REQUEST_ID, self._request_id),
+            (ANTHROPIC_REQUEST_ID, self._request_id),
+            *(SECURITY if CONTENT_SECURITY_POLICY in known else NON_HTML_SECURITY),
         ]
 
 
@@ -161,9 +164,9 @@ Watch = Callable[[Scope, Answer], AbstractContextManager[None]]
 class RequestMiddleware:
     """The ASGI app of all routes.
 
-    The id of a request is the client's own if it sent a valid one. Every log line of the request,
-    and of the stream that it starts, has it. CORS is outside authentication, so that pages can
-    read its errors.
+    The id of a request is the client's own if it sent a valid one, else a new one. Every log line
+    of the request, and of the stream that it starts, has it. CORS is outside authentication, so
+    that pages can read its errors.
     """
 
     def __init__(
@@ -194,26 +197,36 @@ class RequestMiddleware:
                 await send({"type": "websocket.close", "code": 1008})
             return
         scope["root_path"] = root_of(scope)  # Starlette's router takes it as it is
-        request_id = _choose_id(scope["headers"])
+        headers = read_headers(scope)
+        request_id = headers.get(REQUEST_ID, (b"",))[0]
+        if _VALID_ID.fullmatch(request_id) is None:
+            request_id = b"req_" + secrets.token_hex(12).encode()
         scope["request_id"] = request_id.decode()
         # Each request has its own task, and tasks that it starts inherit this.
         structlog.contextvars.bind_contextvars(request_id=scope["request_id"])
         if connection_of(scope) is None:
             unread = UnreadBody(receive, send)
             receive, send = unread.receive, unread.send
-        has_origin = ORIGIN in dict(scope["headers"])
+        has_origin = b"origin" in headers
         scope[ANSWER] = answer = Answer(
             scope, send, request_id, varies=not has_origin, on_answer=self._on_answer
         )
+        if not self._watches:  # an ExitStack takes 1 KiB while a stream runs
+            await self._answer(scope, receive, answer)
+            return
         with contextlib.ExitStack() as stack:
             for watch in self._watches:
                 stack.enter_context(watch(scope, answer))
-            if (error := self._guard.check(scope)) is not None:
-                await problems.refuse(error, scope, receive, answer.send)
-            elif has_origin:
-                await self._with_cors(scope, receive, answer.send)
-            else:
-                await self._respond(scope, receive, answer.send)
+            await self._answer(scope, receive, answer)
+
+    def _answer(self, scope: Scope, receive: Receive, answer: Answer) -> Awaitable[None]:
+        """Answer a request that the guard lets pass, with CORS if it has an `Origin`."""
+        if (error := self._guard.check(scope)) is not None:
+            refusal = problems.on_relay_error(Request(scope), error)
+            return refusal(scope, receive, answer.send)
+        if answer.varies:
+            return self._respond(scope, receive, answer.send)
+        return self._with_cors(scope, receive, answer.send)
 
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Authenticate the request and call its endpoint; answer the errors of both."""
@@ -235,7 +248,7 @@ class RequestMiddleware:
                 raise
             response = self._answer_error(request, error)
             await response(scope, receive, send)
-            if not isinstance(error, RelayError | HTTPException):
+            if not isinstance(error, RelayError | HTTPException | ClientDisconnect):
                 raise  # so that the server logs it
 
     def _answer_error(self, request: Request, error: Exception) -> Response:
@@ -250,6 +263,8 @@ class RequestMiddleware:
                 return problems.on_relay_error(request, error, headers=headers)
             case HTTPException():
                 return problems.on_http_error(request, error)
+            case ClientDisconnect():
+                return Response(status_code=499)  # nginx's, which only logs show
             case _:
                 return problems.on_bug(request)
 
@@ -272,13 +287,3 @@ def list_endpoints(routes: Sequence[BaseRoute]) -> dict[tuple[str, str], Endpoin
 
 async def _raise_not_found(scope: Scope, receive: Receive, send: Send) -> None:
     raise HTTPException(404)
-
-
-def _choose_id(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return the client's request id, or a new one."""
-    for name, value in headers:
-        if name == NAME:
-            if REQUEST_ID.fullmatch(value):
-                return value
-            break
-    return b"req_" + secrets.token_hex(12).encode()

@@ -1,21 +1,16 @@
 """`GET /v1/models`: in OpenAI's form, and in Anthropic's for its clients."""
 
-from collections.abc import Mapping
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..dialects.model_facts import About, render_anthropic, render_openai
+from ..dialects.model_facts import render_anthropic, render_openai
 from ..errors import RequestError
 from ..generation.hub import Hub
 from ..identity.principal import check_may
 from ..upstreams.routes import Listed
-from .body import document
-from .request import principal_of, read_query
-
-MOST = 1000
-"""The most models on a page of Anthropic's list; also the default of `limit`."""
+from .endpoints import document
+from .request import principal_of
 
 
 def routes(hub: Hub) -> list[Route]:
@@ -29,7 +24,14 @@ def routes(hub: Hub) -> list[Route]:
         if not _speaks_anthropic(request):
             rows = [render_openai(*one) for one in found]
             return document({"object": "list", "data": rows})
-        return document(_page({one.name: one.about for one in found}, request))
+        return document(
+            {
+                "data": [render_anthropic(one.name, one.about) for one in found],
+                "has_more": False,
+                "first_id": found[0].name if found else None,
+                "last_id": found[-1].name if found else None,
+            }
+        )
 
     async def model(request: Request) -> Response:
         wanted = request.path_params["model"]
@@ -51,25 +53,3 @@ def routes(hub: Hub) -> list[Route]:
 
 def _speaks_anthropic(request: Request) -> bool:
     return "anthropic-version" in request.headers
-
-
-def _page(models: Mapping[str, About], request: Request) -> dict[str, object]:
-    """Return at most `limit` models, after or before one of them."""
-    limit = read_query(request, "limit", str(MOST))
-    if not (limit.isascii() and limit.isdigit() and len(limit) < 5 and 1 <= int(limit) <= MOST):
-        raise RequestError("invalid_request", f"limit: send a number from 1 to {MOST}")
-    after, before = (read_query(request, f"{side}_id") for side in ("after", "before"))
-    names = list(models)
-    for known in filter(None, (after, before)):
-        if known not in names:
-            raise RequestError("invalid_request", f"unknown model {known[:80]!r}")
-    start = names.index(after) + 1 if after else 0
-    stop = names.index(before) if before else len(names)
-    rest = names[start:stop]
-    shown = rest[-int(limit) :] if before and not after else rest[: int(limit)]
-    return {
-        "data": [render_anthropic(name, models[name]) for name in shown],
-        "has_more": len(shown) < len(rest),
-        "first_id": shown[0] if shown else None,
-        "last_id": shown[-1] if shown else None,
-    }

@@ -18,19 +18,18 @@ from .. import __version__
 from ..admin.service import Command
 from ..admin.summary import Summary
 from ..cassettes.cassette import CassetteHead
-from ..dialects.client_formats import CLIENT_FORMATS, Problem
+from ..dialects.client_formats import CLIENT_FORMATS, Problem, client_format_of
 from ..dialects.embeddings import EmbeddingsRequest
 from ..dialects.native.client.renderer import Result
 from ..events import Event
 from ..ledger.report import Report
 from .admin import TargetCommand
-from .cassettes import CassetteOptions
 from .client_secrets import ClientSecret, SecretOptions
-from .counting import Counted
+from .counting import TokenCount
 from .generation import Accepted
 from .health import ProcessStatus
 from .request_echo import Echo
-from .share import Link, ShareOptions
+from .share import ShareLink, ShareOptions
 from .streams import CURSORS
 from .usage import MAX_NAME
 
@@ -47,8 +46,6 @@ class Operation(NamedTuple):
     """The type of its body; None for none, `dict` for an object of another API."""
     answers: Mapping[str, Any] = {"200": dict}
     """By status: the type of the JSON object, or a whole response object."""
-    dialect: str = NATIVE
-    """The format of its errors."""
     query: Sequence[str] = ()
     """Names of `_PARAMETERS`."""
 
@@ -95,65 +92,55 @@ _OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         query=("format", "from", "suffix", *CURSORS, "token"),
     ),
     ("GET", "/v1/streams/{stream}"): Operation(
-        "Get a stream as one object", answers={"200": Result, "304": _EMPTY}
+        "Get a stream as one object", answers={"200": Result}
     ),
     ("DELETE", "/v1/streams/{stream}"): Operation("Delete a stream", answers={"204": _EMPTY}),
     ("POST", "/v1/streams/{stream}/cancel"): Operation(
         "Stop a stream", answers={"202": Result}, query=("token",)
     ),
     ("POST", "/v1/streams/{stream}/share"): Operation(
-        "Create a link to a stream", ShareOptions, {"200": Link}
+        "Create a link to a stream", ShareOptions, {"200": ShareLink}
     ),
     ("POST", "/v1/streams/{stream}/cassette"): Operation(
         "Save a stream as a file",
-        CassetteOptions,
-        {
+        answers={
             "200": _text(
                 "application/jsonl",
                 "JSON lines: the schema `CassetteHead`, then `{at, event}` for each event.",
             )
         },
     ),
-    ("GET", "/v1/responses/{response_id}"): Operation("Get a response", dialect=_OPENAI),
-    ("DELETE", "/v1/responses/{response_id}"): Operation("Delete a response", dialect=_OPENAI),
-    ("GET", "/v1/responses/{response_id}/input_items"): Operation(
-        "List the input of a response", dialect=_OPENAI
-    ),
-    ("POST", "/v1/responses/{response_id}/cancel"): Operation("Stop a response", dialect=_OPENAI),
+    ("GET", "/v1/responses/{response_id}"): Operation("Get a response"),
+    ("DELETE", "/v1/responses/{response_id}"): Operation("Delete a response"),
+    ("GET", "/v1/responses/{response_id}/input_items"): Operation("List the input of a response"),
+    ("POST", "/v1/responses/{response_id}/cancel"): Operation("Stop a response"),
     ("POST", "/v1/responses/compact"): Operation(
-        "Compact a conversation", CLIENT_FORMATS[_OPENAI].request_type, dialect=_OPENAI
+        "Compact a conversation", CLIENT_FORMATS[_OPENAI].request_type
     ),
     ("POST", "/v1/responses/input_tokens"): Operation(
-        "Count the tokens of a request",
-        CLIENT_FORMATS[_OPENAI].request_type,
-        {"200": Counted},
-        dialect=_OPENAI,
+        "Count the tokens of a request", CLIENT_FORMATS[_OPENAI].request_type, {"200": TokenCount}
     ),
     ("POST", "/v1/messages/count_tokens"): Operation(
         "Count the tokens of a request; `max_tokens` may be left out",
         CLIENT_FORMATS["anthropic"].request_type,
-        {"200": Counted},
-        dialect="anthropic",
+        {"200": TokenCount},
     ),
     ("GET", "/v1/ui/chat/{chat}/stream"): Operation(
         "Read the last stream of a chat",
         answers={"200": _text("text/event-stream", "UI message chunks."), "204": _EMPTY},
-        dialect="ui",
     ),
     ("POST", "/v1/ui/chat/{chat}/stop"): Operation(
-        "Stop the streams of a chat", answers={"204": _EMPTY}, dialect="ui"
+        "Stop the streams of a chat", answers={"204": _EMPTY}
     ),
-    ("POST", "/v1/embeddings"): Operation(
-        "Create embeddings", EmbeddingsRequest, dialect="openai_chat"
-    ),
+    ("POST", "/v1/embeddings"): Operation("Create embeddings", EmbeddingsRequest),
     ("POST", "/v1/client_secrets"): Operation(
         "Create a client secret", SecretOptions, {"200": ClientSecret}
     ),
     ("GET", "/v1/usage"): Operation(
         "Get the caller's usage", answers={"200": Report}, query=("tenant", "user", "key")
     ),
-    ("GET", "/v1/models"): Operation("List the models", dialect="openai_chat"),
-    ("GET", "/v1/models/{model}"): Operation("Get a model", dialect="openai_chat"),
+    ("GET", "/v1/models"): Operation("List the models"),
+    ("GET", "/v1/models/{model}"): Operation("Get a model"),
     ("GET", "/v1/echo"): Operation("Echo this request", answers={"200": Echo}),
     ("GET", "/healthz"): Operation(
         "Check that the process is alive", answers={"200": ProcessStatus}
@@ -227,9 +214,7 @@ def _build_starts(schemas: "_Schemas") -> dict[tuple[str, str], Operation]:
         content = {**(whole if name != "ui" else {}), **stream["content"]}
         answers = {"200": {**stream, "content": content}, "202": Accepted}
         summary = f"Start a generation, in the format {name}"
-        found["POST", one.path] = Operation(
-            summary, one.request_type, answers=answers, dialect=name
-        )
+        found["POST", one.path] = Operation(summary, one.request_type, answers=answers)
     return found
 
 
@@ -255,8 +240,8 @@ def _render(operation: Operation, method: str, path: str, schemas: "_Schemas") -
     }
     responses["default"] = (
         schemas.respond(Problem, "application/problem+json")
-        if operation.dialect == NATIVE
-        else {"description": f"An error, in the format {operation.dialect}."}
+        if (dialect := client_format_of(path).name) == NATIVE
+        else {"description": f"An error, in the format {dialect}."}
     )
     rendered: dict[str, Any] = {
         "operationId": words[0] + "".join(word[:1].upper() + word[1:] for word in words[1:]),

@@ -8,7 +8,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from ..dialects.client_format import ClientFormat
 from ..dialects.client_formats import client_format_of, mend_path
@@ -51,20 +50,6 @@ def failure(
         # Without it the official SDKs retry every 5xx, 409 and 408.
         all_headers["x-should-retry"] = "false"
     return Response(body, status_code=status, headers=all_headers, media_type=media_type)
-
-
-async def refuse(
-    error: RelayError,
-    scope: Scope,
-    receive: Receive,
-    send: Send,
-    *,
-    headers: Mapping[str, str] | None = None,
-) -> None:
-    """Send an error response from middleware."""
-    request = Request(scope)
-    response = failure(_front_of(request), error, request, headers=headers)
-    await response(scope, receive, send)
 
 
 def on_relay_error(

@@ -1,6 +1,7 @@
-"""One request as its handlers read it: path, query, cursor, caller, and the caller's streams."""
+"""One request as its handlers read it: path, query, headers, cursor and caller."""
 
-from typing import TYPE_CHECKING, Final, overload
+from collections.abc import Mapping
+from typing import Final, overload
 
 from starlette.requests import Request
 from starlette.types import Scope
@@ -8,12 +9,29 @@ from starlette.types import Scope
 from ..errors import RequestError
 from ..identity.principal import ANYONE, Principal
 
-if TYPE_CHECKING:
-    from ..generation.hub import Hub
-    from ..generation.owned_streams import OwnedStreams
-
 PRINCIPAL: Final = "seseragi.principal"
 """The key in the scope of the principal; absent for public requests."""
+
+REQUEST_HEADERS: Final = "seseragi.headers"
+"""The key in the scope of the `Headers`."""
+
+CREDENTIALS: Final = frozenset((b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"))
+"""The headers of credentials: OpenAI's, Anthropic's, Azure's, Google's."""
+
+_READ: Final = CREDENTIALS | {b"x-request-id", b"host", b"origin", b"via", b"cdn-loop"}
+
+Headers = Mapping[bytes, tuple[bytes, ...]]
+"""The values of each header that the steps before an endpoint use."""
+
+
+def read_headers(scope: Scope) -> Headers:
+    """Read these headers, and store them in the scope for the later steps."""
+    found: dict[bytes, tuple[bytes, ...]] = {}
+    for name, value in scope["headers"]:
+        if name in _READ:
+            found[name] = (*found.get(name, ()), value)
+    scope[REQUEST_HEADERS] = found
+    return found
 
 
 def root_of(scope: Scope) -> str:
@@ -80,9 +98,3 @@ def check_admin(request: Request, what: str) -> None:
             "with the role 'admin'",
         )
     raise RequestError("forbidden", f"{what} a key with the role 'admin'")
-
-
-def streams_of(hub: "Hub", request: Request) -> "OwnedStreams":
-    """Return the streams of the caller: the only way from a route to a stream."""
-    principal: Principal = request.scope[PRINCIPAL]
-    return hub.streams_of(principal, request_id=request.scope.get("request_id", ""))

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from .. import __version__
-from .body import document
+from .endpoints import document
 from .http_settings import HttpSettings
 
 ECHOED: Final = frozenset(

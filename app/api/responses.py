@@ -31,15 +31,12 @@ from ..dialects.openai_responses.client.stored import (
 )
 from ..errors import RequestError
 from ..events import Event, StreamStart
-from ..generation.admission import RequestMemory, address_of
-from ..generation.hub import Hub
+from ..generation.admission import RequestMemory
 from ..generation.owned_streams import OwnedStream, OwnedStreams
 from ..generation.runs import Opened
-from ..identity.tokens import Tokens
-from .event_stream import read_from
+from .endpoints import Endpoints, HttpParts, document
 from .generation import Generation, StoredRequest
-from .http_settings import HttpSettings
-from .request import read_query, streams_of
+from .request import read_query
 from .stored_responses import StoredResponses
 
 PAGE: Final = 20
@@ -50,9 +47,9 @@ MAX_PAGE: Final = 100
 class Create(Generation):
     """The endpoint that starts responses; it does not wait for one in the background."""
 
-    def __init__(self, hub: Hub, http_settings: HttpSettings, tokens: Tokens | None) -> None:
-        super().__init__(hub, http_settings, CLIENT_FORMAT, tokens=tokens)
-        self._stored = StoredResponses(http_settings, wall=hub.clock.wall)
+    def __init__(self, parts: HttpParts) -> None:
+        super().__init__(parts, CLIENT_FORMAT)
+        self._stored = StoredResponses(parts.settings, wall=parts.hub.clock.wall)
 
     async def _parse(
         self, streams: OwnedStreams, body: bytes, *, memory: RequestMemory
@@ -96,22 +93,19 @@ class Compact(Create):
         return super()._digest(request, b"compact\0" + body)
 
 
-class Responses:
+class Responses(Endpoints):
     """The endpoints of one response."""
 
-    def __init__(self, hub: Hub, http_settings: HttpSettings) -> None:
-        self._hub = hub
-        self._http_settings = http_settings
-        self._stored = StoredResponses(http_settings, wall=hub.clock.wall)
+    def __init__(self, parts: HttpParts) -> None:
+        super().__init__(parts)
+        self._stored = StoredResponses(parts.settings, wall=parts.hub.clock.wall)
 
     async def retrieve(self, request: Request) -> Response:
         """Return a response, or stream it from its beginning or after a sequence number."""
         last = read_query(request, "starting_after")
         if read_query(request, "stream", "").lower() == "true":
-            address = address_of(request.scope.get("client"))
             after = _cursor(last)
-            stream = await self._find(request, after=0)
-            return await self._events(stream, after, address)
+            return await self._events(request, await self._find(request, after=0), after)
         stream = await self._find(request, after=0)
         result = render_result(stream.id, await stream.events())
         if result["store"] is False and not result["background"]:
@@ -120,7 +114,7 @@ class Responses:
 
     async def list_input(self, request: Request) -> Response:
         """List the input items of a response, those of earlier turns first."""
-        streams = streams_of(self._hub, request)
+        streams = self._streams_of(request)
         items = await self._stored.list_input(streams, await self._find(request))
         if items is None:
             raise _not_found(request)
@@ -145,19 +139,15 @@ class Responses:
             RequestError: `not_found`, there is none, or it is deleted.
         """
         response = request.path_params["response_id"]
-        streams = streams_of(self._hub, request)
+        streams = self._streams_of(request)
         name = name_of(response)
         stream = await streams.find(name, after=after) if is_response_id(response) else None
         if stream is None:
             raise _not_found(request)
         return stream
 
-    async def _events(self, stream: OwnedStream, after: int, address: str) -> Response:
-        reader = stream.attach(address).reader
-        retry_ms = self._http_settings.retry(spread=self._hub.shutdown.draining)
-        response = await read_from(
-            reader, CLIENT_FORMAT, after, http_settings=self._http_settings, retry_ms=retry_ms
-        )
+    async def _events(self, request: Request, stream: OwnedStream, after: int) -> Response:
+        response = await self._read_stream(request, stream, CLIENT_FORMAT, after=after)
         if response.status_code == 204:
             # The official clients do not accept a 204 for a stream.
             return Response(media_type="text/event-stream", headers=dict(response.headers))
@@ -193,10 +183,10 @@ def _page(items: list[Item], request: Request) -> dict[str, Any]:
     listed = items if order == "asc" else items[::-1]
     begin, after = 0, read_query(request, "after")
     if after:
-        places = {item.id: place for place, item in enumerate(listed)}
-        if after not in places:
+        indexes = {item.id: index for index, item in enumerate(listed)}
+        if after not in indexes:
             raise RequestError("invalid_request", f"after: there is no item {after[:80]!r}")
-        begin = places[after] + 1
+        begin = indexes[after] + 1
     end = begin + int(limit)
     data = [show_item(item) for item in listed[begin:end]]
     return {
@@ -229,20 +219,18 @@ def _show(stream: str, events: Sequence[Event]) -> Response:
 
 
 def _json(body: object, *, stream: str | None = None) -> Response:
-    headers = {"cache-control": "no-store"} | ({"stream-id": stream} if stream else {})
-    content = msgspec.json.encode(body)
-    return Response(content, headers=headers, media_type="application/json")
+    return document(body, headers={"stream-id": stream} if stream else {})
 
 
-def routes(hub: Hub, http_settings: HttpSettings, tokens: Tokens | None = None) -> list[Route]:
-    responses = Responses(hub, http_settings)
+def routes(parts: HttpParts) -> list[Route]:
+    responses = Responses(parts)
 
     async def compact(request: Request) -> Response:
-        return await Compact(hub, http_settings, tokens).post(request)
+        return await Compact(parts).post(request)
 
     path = "/v1/responses/{response_id}"
     return [
-        Route("/v1/responses", Create(hub, http_settings, tokens).post, methods=["POST"]),
+        Route("/v1/responses", Create(parts).post, methods=["POST"]),
         Route("/v1/responses/compact", compact, methods=["POST"]),
         Route(path, responses.retrieve, methods=["GET"]),
         Route(path, responses.delete, methods=["DELETE"]),

@@ -11,12 +11,9 @@ from starlette.routing import Route
 from ..dialects.client_formats import CLIENT_FORMATS
 from ..errors import RequestError
 from ..eventlog import LogState
-from ..generation.hub import Hub
-from ..identity.tokens import Tokens
 from ..requests import Body
-from .body import document, read_options
-from .http_settings import HttpSettings
-from .request import principal_of, root_of, streams_of
+from .endpoints import Endpoints, HttpParts, document
+from .request import principal_of, root_of
 
 DEFAULT_S: Final = 86_400
 """The default lifetime of a link, unless its stream is deleted before."""
@@ -31,7 +28,7 @@ class ShareOptions(Body, frozen=True):
     format: str | None = None
 
 
-class Link(msgspec.Struct):
+class ShareLink(msgspec.Struct):
     """A link by which others can read a stream."""
 
     url: str
@@ -44,13 +41,8 @@ class Link(msgspec.Struct):
 _options = msgspec.json.Decoder(ShareOptions)
 
 
-class ShareLinks:
+class ShareLinks(Endpoints):
     """The endpoint that makes share links."""
-
-    def __init__(self, hub: Hub, http_settings: HttpSettings, tokens: Tokens | None) -> None:
-        self._hub = hub
-        self._http_settings = http_settings
-        self._tokens = tokens
 
     async def post(self, request: Request) -> Response:
         """Make a link to a stream of the caller's."""
@@ -60,12 +52,10 @@ class ShareLinks:
                 "forbidden",
                 "share links cannot create share links; use the credential that started the stream",
             )
-        stream = await streams_of(self._hub, request).get(request.path_params["stream"])
+        stream = await self._streams_of(request).get(request.path_params["stream"])
         if stream.state.owner != principal.owner:  # an admin, whose link would not reach it
             raise RequestError("forbidden", "only the owner of a stream can share it")
-        options = await read_options(
-            request, self._hub, http_settings=self._http_settings, decoder=_options, example=EXAMPLE
-        )
+        options = await self._read_options(request, _options, example=EXAMPLE)
         if options.format is not None and options.format not in CLIENT_FORMATS:
             known = ", ".join(map(repr, CLIENT_FORMATS))
             raise RequestError(
@@ -87,7 +77,7 @@ class ShareLinks:
         query = {"format": options.format, "token": token}
         parameters = "&".join(f"{name}={value}" for name, value in query.items() if value)
         root = root_of(request.scope)
-        link = Link(
+        link = ShareLink(
             url=f"{root}/v1/streams/{stream.id}/events" + (f"?{parameters}" if parameters else ""),
             # Browsers do not send a fragment, so it is in no log.
             page_url=f"{root}/#watch={stream.id}" + (f"&token={token}" if token else ""),
@@ -105,6 +95,6 @@ class ShareLinks:
         return ends_at + self._http_settings.retention_s
 
 
-def routes(hub: Hub, http_settings: HttpSettings, tokens: Tokens | None = None) -> list[Route]:
-    links = ShareLinks(hub, http_settings, tokens)
+def routes(parts: HttpParts) -> list[Route]:
+    links = ShareLinks(parts)
     return [Route("/v1/streams/{stream}/share", links.post, methods=["POST"])]

@@ -9,59 +9,44 @@ from starlette.responses import Response
 
 from ..errors import RequestError
 from ..generation.admission import RequestMemory
-from ..generation.hub import Hub
 from ..generation.metered_call import CallContext
 from ..generation.via import source_of
-from .body import read_json
 from .client_connection import client_of
-from .http_settings import HttpSettings
-from .request import principal_of, streams_of
+from .endpoints import Endpoints, HttpParts
+from .request import REQUEST_HEADERS, principal_of
 
 ESTIMATED: Final = "seseragi-estimated"
-"""The header of an answer whose number of tokens nobody has counted."""
+"""The header of an answer with an estimated number of tokens."""
 
 IGNORED: Final = "seseragi-ignored"
-"""The header that names the fields of a request which its upstream was not told."""
+"""The header that names the fields of a request that were not sent to its upstream."""
 
 Work = Callable[[CallContext, RequestMemory], Coroutine[Any, Any, Response]]
-"""What a request asks for; what it takes of the memory is given back when it is done."""
+"""Makes the call of a request; the memory that it takes is released at its end."""
 
 T = TypeVar("T")
 
 
-class SingleCall:
+class SingleCall(Endpoints):
     """An endpoint without a stream: admission, body, and deadline."""
 
-    def __init__(self, hub: Hub, http_settings: HttpSettings, *, kind: str) -> None:
+    def __init__(self, parts: HttpParts, *, kind: str) -> None:
+        super().__init__(parts)
         self._kind = kind
-        self._hub = hub
-        self._http_settings = http_settings
 
     async def answer(self, request: Request, parse: Callable[[bytes], Work]) -> Response:
         """Read the request and run its call while the client is connected."""
-        try:
-            return await self._answer(request, parse)
-        except ClientDisconnect:
-            return Response(status_code=499)  # nginx's, seen in logs only
-
-    async def _answer(self, request: Request, parse: Callable[[bytes], Work]) -> Response:
-        hub, http_settings = self._hub, self._http_settings
+        hub = self._hub
         if "idempotency-key" in request.headers:
             raise RequestError(
                 "invalid_request",
                 "Idempotency-Key: calls without a stream keep no answer to give again, and a "
                 "second one is billed again; leave the header out",
             )
-        origin = source_of(request.scope.get("client"), request.scope["headers"])
-        await streams_of(hub, request).admit(origin, key=None)
+        origin = source_of(request.scope.get("client"), request.scope[REQUEST_HEADERS])
+        await self._streams_of(request).admit(origin, key=None)
         with hub.admission.receive(origin.address) as memory:
-            body = await read_json(
-                request,
-                memory,
-                max_bytes=http_settings.max_request_bytes,
-                timeout_s=http_settings.body_timeout_s,
-                stopping=hub.shutdown.stopping,
-            )
+            body = await self._read_body(request, memory)
             memory.expect(body)
             work = parse(body)
             del body
@@ -72,10 +57,10 @@ class SingleCall:
                 kind=self._kind,
                 request_id=request.scope.get("request_id", ""),
             )
-            return await _while_connected(request, answer)
+            return await while_connected(request, answer)
 
 
-async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """Await work for a client, and cancel it if the client disconnects.
 
     Raises:

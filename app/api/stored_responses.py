@@ -184,15 +184,15 @@ async def _replace(
     room: _Room,
 ) -> list[msgspec.Raw]:
     """Replace references by items, from the last one, whose response has the most items."""
-    asked: set[str] = set()
+    read: set[str] = set()
     for at in range(len(own) - 1, -1, -1):
         item = find_reference(own[at])
         if item is None:
             continue
         token = token_of(item)
-        if item not in known and token is not None and token not in asked:
-            asked.add(token)
-            if len(asked) > MAX_REFERRED:
+        if item not in known and token is not None and token not in read:
+            read.add(token)
+            if len(read) > MAX_REFERRED:
                 raise RequestError(
                     "invalid_request",
                     f"input: it refers to items of more than {MAX_REFERRED} responses; "

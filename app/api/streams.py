@@ -1,24 +1,20 @@
 """`/v1/streams/{id}`: read, show, stop and delete a stream."""
 
-from hashlib import sha256
 from typing import Final
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from ..dialects.client_format import ClientFormat, parse_frame_id
 from ..dialects.client_formats import CLIENT_FORMATS
-from ..dialects.native.client.renderer import Timings, render_result
+from ..dialects.native.client.renderer import Result, Timings, render_result
 from ..errors import RequestError, ServiceError
 from ..events import StreamEnd
-from ..generation.admission import address_of
-from ..generation.hub import Hub
 from ..generation.owned_streams import OwnedStream
-from .event_stream import first_read, read_from
-from .http_settings import HttpSettings
-from .request import check_admin, last_event_id, read_query, streams_of
+from .endpoints import Endpoints, HttpParts, document
+from .event_stream import first_read
+from .request import check_admin, last_event_id, read_query
 
 CURSORS: Final = (
     "after",
@@ -30,16 +26,9 @@ CURSORS: Final = (
 )
 """Names of the cursor in a query: ours, and those of libraries that set no header."""
 
-NO_STORE: Final = {"cache-control": "no-store"}
-"""No cache may store an answer; clients may store it with its tag themselves."""
 
-
-class Streams:
+class Streams(Endpoints):
     """The endpoints of streams."""
-
-    def __init__(self, hub: Hub, http_settings: HttpSettings) -> None:
-        self._hub = hub
-        self._http_settings = http_settings
 
     async def events(self, request: Request) -> Response:
         """Send the events after the cursor: replayed, live, or both."""
@@ -56,23 +45,20 @@ class Streams:
         uncounted = read_query(request, "uncounted") is not None
         if uncounted:
             check_admin(request, "uncounted: requires")
-        given = [last_event_id(request), *(read_query(request, name) for name in CURSORS)]
+        names = [name for name in CURSORS if name in request.query_params]
+        given = [last_event_id(request), *(read_query(request, name) for name in names)]
         # The newest: a client that reconnects may still have its first cursor in the URL.
         after = max((_cursor(text, client_format, stream) for text in given if text), default=None)
         if start is not None and client_format.letter:
             raise RequestError("invalid_request", "from=snapshot is for the native format only")
         try:
-            address = address_of(request.scope.get("client"))
-            read_after = first_read(client_format, after or 0)
-            found = await streams_of(self._hub, request).get(stream, after=read_after)
-            reader = found.attach(address, counted=not uncounted).reader
-            # A reader with a cursor has received its snapshot.
-            return await read_from(
-                reader,
+            return await self._read_stream(
+                request,
+                await self._find(request, after=first_read(client_format, after or 0)),
                 client_format,
-                after or 0,
-                http_settings=self._http_settings,
-                retry_ms=self._http_settings.retry(spread=self._hub.shutdown.draining),
+                after=after or 0,
+                counted=not uncounted,
+                # A reader with a cursor has received its snapshot.
                 snapshot=start is not None and after is None,
                 suffix=suffix is not None,
             )
@@ -84,15 +70,8 @@ class Streams:
             return Response(f"retry: {retry_ms}\n\n", media_type="text/event-stream")
 
     async def show(self, request: Request) -> Response:
-        """Return the stream so far as one JSON object, with a tag once it has ended."""
-        body, ended = await _show(await self._find(request, after=0))
-        if not ended:
-            return _json(body)
-        # Of the bytes: another version of the relay may render the same stream differently.
-        tag = f'"{sha256(body).hexdigest()[:32]}"'
-        if {tag, "*"} & _tags(request):
-            return Response(status_code=304, headers={**NO_STORE, "etag": tag})
-        return _json(body, etag=tag)
+        """Return the stream so far as one JSON object."""
+        return document(await _show(await self._find(request, after=0)))
 
     async def cancel(self, request: Request) -> Response:
         """Stop the generation; idempotent."""
@@ -102,40 +81,28 @@ class Streams:
         stream = await self._find(request)
         await stream.cancel(as_operator=as_operator)
         if not stream.readable:
-            return _json(msgspec.json.encode({"id": stream.id}), status_code=202)
-        body, _ = await _show(await self._find(request, after=0))
-        return _json(body, status_code=202)
+            return document({"id": stream.id}, status_code=202)
+        return document(await _show(await self._find(request, after=0)), status_code=202)
 
     async def delete(self, request: Request) -> Response:
         """Stop the generation and delete the stream."""
         await (await self._find(request)).delete()
-        return Response(status_code=204, headers=NO_STORE)
+        return Response(status_code=204, headers={"cache-control": "no-store"})
 
     async def _find(self, request: Request, *, after: int | None = None) -> OwnedStream:
-        streams = streams_of(self._hub, request)
+        streams = self._streams_of(request)
         return await streams.get(request.path_params["stream"], after=after)
 
 
-async def _show(stream: OwnedStream) -> tuple[bytes, bool]:
-    """Return the stream so far as JSON, and whether it has ended."""
+async def _show(stream: OwnedStream) -> Result:
+    """Return the stream so far."""
     state = stream.state
     events = await stream.events()
     if not state.ended and events and isinstance(events[-1], StreamEnd):
         state = await stream.look()
     timings = Timings(round(state.started_at, 3), state.ended_at and round(state.ended_at, 3))
     last = state.last if state.kept is not None and len(events) > state.kept else None
-    result = render_result(stream.id, events, timings=timings, last=last)
-    return msgspec.json.encode(result), state.ended
-
-
-def _json(body: bytes, *, status_code: int = 200, **headers: str) -> Response:
-    return Response(body, status_code, {**NO_STORE, **headers}, "application/json")
-
-
-def _tags(request: Request) -> set[str]:
-    """Return the tags of `If-None-Match`, by the weak comparison of RFC 9110, 13.1.2."""
-    given = ",".join(request.headers.getlist("if-none-match"))
-    return {tag.strip(" \t").removeprefix("W/") for tag in given.split(",")}
+    return render_result(stream.id, events, timings=timings, last=last)
 
 
 def _cursor(text: str, client_format: ClientFormat, stream: str) -> int:
@@ -145,8 +112,8 @@ def _cursor(text: str, client_format: ClientFormat, stream: str) -> int:
     return number
 
 
-def routes(hub: Hub, http_settings: HttpSettings) -> list[Route]:
-    streams = Streams(hub, http_settings)
+def routes(parts: HttpParts) -> list[Route]:
+    streams = Streams(parts)
     return [
         Route("/v1/streams/{stream}/events", streams.events, methods=["GET"]),
         Route("/v1/streams/{stream}", streams.show, methods=["GET"]),

@@ -7,20 +7,12 @@ from starlette.routing import Route
 from ..dialects.ui.client.format import CLIENT_FORMAT
 from ..dialects.ui.client.request import name_of
 from ..events import StreamStart
-from ..generation.admission import address_of
-from ..generation.hub import Hub
 from ..generation.owned_streams import OwnedStream
-from .event_stream import read_from
-from .http_settings import HttpSettings
-from .request import streams_of
+from .endpoints import Endpoints, HttpParts
 
 
-class Chats:
+class Chats(Endpoints):
     """The endpoints of a chat of the AI SDK."""
-
-    def __init__(self, hub: Hub, http_settings: HttpSettings) -> None:
-        self._hub = hub
-        self._http_settings = http_settings
 
     async def resume(self, request: Request) -> Response:
         """Send the chat's last stream from its beginning, then live."""
@@ -29,11 +21,7 @@ class Chats:
             return _nothing()
         if stream.state.ended and await _continues(stream):
             return _nothing()
-        reader = stream.attach(address_of(request.scope.get("client"))).reader
-        retry_ms = self._http_settings.retry(spread=self._hub.shutdown.draining)
-        return await read_from(
-            reader, CLIENT_FORMAT, 0, http_settings=self._http_settings, retry_ms=retry_ms
-        )
+        return await self._read_stream(request, stream, CLIENT_FORMAT, after=0)
 
     async def stop(self, request: Request) -> Response:
         """Stop the chat's stream; idempotent."""
@@ -44,7 +32,7 @@ class Chats:
 
     async def _find(self, request: Request, *, after: int | None = None) -> OwnedStream | None:
         name = name_of(request.path_params["chat"])
-        return await streams_of(self._hub, request).find(name, after=after)
+        return await self._streams_of(request).find(name, after=after)
 
 
 async def _continues(stream: OwnedStream) -> bool:
@@ -61,8 +49,8 @@ def _nothing() -> Response:
     return Response(status_code=204, headers={"cache-control": "no-store"})
 
 
-def routes(hub: Hub, http_settings: HttpSettings) -> list[Route]:
-    chats = Chats(hub, http_settings)
+def routes(parts: HttpParts) -> list[Route]:
+    chats = Chats(parts)
     # A chat's id may have any characters, an escaped slash too.
     return [
         Route("/v1/ui/chat/{chat:path}/stream", chats.resume, methods=["GET"]),

@@ -24,6 +24,7 @@ from ..identity.principal import Role
 from ..ledger.limits import UsageLimits
 from ..settings import SettingsError, load_identity
 from ..settings.convert import check_origins, explain, suggest
+from .terminal import add_config, print_table
 
 KEYS_FILE = "keys.json"
 """The default keys file."""
@@ -102,9 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="FILE",
             help=f"keys file (default: that of the settings, else {KEYS_FILE})",
         )
-        action.add_argument(
-            "--config", metavar="FILE", help="settings file (default: seseragi.toml if it exists)"
-        )
+        add_config(action)
 
 
 def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
@@ -287,11 +286,7 @@ def _list(path: Path, *, as_json: bool) -> None:
             del row["sha256"]
         print(json.dumps(rows, indent=2, ensure_ascii=False))
         return
-    table = [COLUMNS, *map(_cells, reading.file.keys)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for cells in table:
-        line = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-        print(line.rstrip())
+    print_table([COLUMNS, *map(_cells, reading.file.keys)])
 
 
 def _cells(key: KeyConfig) -> tuple[str, ...]:
@@ -301,16 +296,13 @@ def _cells(key: KeyConfig) -> tuple[str, ...]:
             ends += " (has ended)"
     except ValueError:
         ends += " (no time)"
-    return tuple(
-        text if text.isprintable() else repr(text)
-        for text in (
-            *(key.name, key.tenant or "-", key.user or "-"),
-            "all" if key.models is None else " ".join(key.models) or "none",
-            " ".join(key.origins) or "-",
-            " ".join(key.roles) or "-",
-            " ".join(f"{name}={limit:.12g}" for name, limit in _limits_of(key)) or "-",
-            *(ends, key.created_at or "-"),
-        )
+    return (
+        *(key.name, key.tenant or "-", key.user or "-"),
+        "all" if key.models is None else " ".join(key.models) or "none",
+        " ".join(key.origins) or "-",
+        " ".join(key.roles) or "-",
+        " ".join(f"{name}={limit:.12g}" for name, limit in _limits_of(key)) or "-",
+        *(ends, key.created_at or "-"),
     )
 
 

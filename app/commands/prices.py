@@ -12,6 +12,7 @@ from ..ledger.prices import BUILT_IN, PriceBook
 from ..ledger.rates import Rates
 from ..settings import Settings, load_settings
 from ..settings.upstreams import DEMO
+from .terminal import add_config, print_table
 
 KINDS: Final = Rates._fields
 COLUMNS: Final = ("target", "input", "output", "cached", "written", "from")
@@ -30,9 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a route, or upstream/model (default: every target of the settings)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "--config", metavar="FILE", help="settings file (default: seseragi.toml if it exists)"
-    )
+    add_config(parser)
 
 
 def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
@@ -49,11 +48,7 @@ def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         print(json.dumps(described, indent=2, ensure_ascii=False))
         return 0
     print("USD per million tokens.")
-    table = [COLUMNS, *(line for one in described for line in _lines(one))]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for cells in table:
-        line = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-        print(line.rstrip())
+    print_table([COLUMNS, *(line for one in described for line in _lines(one))])
     return 0
 
 
@@ -89,7 +84,7 @@ def _usd(rates: Rates) -> dict[str, str]:
 
 
 def _lines(row: dict[str, Any]) -> list[tuple[str, ...]]:
-    name = row["target"] if row["target"].isprintable() else repr(row["target"])
+    name = row["target"]
     if row["from"] == "unknown":
         catalog = (
             "" if find_spec("genai_prices") else "pip install '.[prices]' in the checkout, or "

@@ -20,6 +20,7 @@ from ..records.rows import today
 from ..records.schema import SUMS
 from ..settings import SettingsError, load_scalar
 from ..settings.convert import suggest
+from .terminal import add_config, escape, print_table
 
 MOST_LISTED = 100_000
 
@@ -90,12 +91,7 @@ def _add_database(parser: argparse.ArgumentParser, default: str | None = argpars
         default=default,
         help="the database (default: that of the settings)",
     )
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        default=default,
-        help="settings file (default: seseragi.toml if it exists)",
-    )
+    add_config(parser, default)
 
 
 def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
@@ -184,7 +180,7 @@ async def _report(options: argparse.Namespace, database: Database) -> None:
             heads = ("requests", "failures", "input", "output", "cached", "usd", "unpriced")
             rows = [[*(line[name] or "-" for name in by), *_short(line)] for line in lines if by]
             rows.append([*("total", *len(by) * [""])[: len(by)], *_short(total)])
-            _print_table((*by, *heads), rows, numbers=len(heads))
+            print_table([(*by, *heads), *rows], numbers=len(heads))
 
 
 def _short(line: Mapping[str, Any]) -> list[str]:
@@ -209,7 +205,7 @@ async def _list(options: argparse.Namespace, database: Database) -> None:
         case _:
             names = ["started", "stream", "user", "route", "target", "status", "ended by"]
             names += ["s", "tokens", "usd"]
-            _print_table(names, [_table_row(row) for row in rows], numbers=3)
+            print_table([names, *map(_table_row, rows)], numbers=3)
 
 
 def _printed(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,8 +240,8 @@ def _table_row(row: Mapping[str, Any]) -> list[str]:
 async def _erase(options: argparse.Namespace, database: Database) -> None:
     tenant, user = options.tenant or "", options.user
     found = await tenants_of(database, user)
-    whom = f"user {_safe(user)!r}" + (f" of tenant {_safe(tenant)!r}" if tenant else "")
-    others = [_safe(name) or "(none)" for name in sorted(found) if name != tenant]
+    whom = f"user {escape(user)!r}" + (f" of tenant {escape(tenant)!r}" if tenant else "")
+    others = [escape(name) or "(none)" for name in sorted(found) if name != tenant]
     if others:
         _print_note(f"Other tenants have a user of this name: {', '.join(others[:20])}.")
     if not options.yes:
@@ -276,26 +272,6 @@ def _read_day(name: str, text: str) -> date:
         raise SettingsError(f"{name}: {text!r} is not a day; give 2026-11-01 or 30d") from None
 
 
-def _safe(text: str) -> str:
-    """Escape control characters, which a terminal would interpret."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
-
-
-def _print_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: int) -> None:
-    """Print rows in columns, of which the last `numbers` are right-aligned."""
-    table = [list(head), *([_safe(cell) for cell in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    first = len(head) - numbers
-    for cells in table:
-        line = "  ".join(
-            cell.rjust(width) if index >= first else cell.ljust(width)
-            for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        )
-        print(line.rstrip())
-
-
 def _print_csv(head: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(head)
@@ -305,7 +281,7 @@ def _print_csv(head: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
 def _cell(cell: Any) -> Any:
     if not isinstance(cell, str):
         return cell
-    cell = _safe(cell)
+    cell = escape(cell)
     return f"'{cell}" if cell.startswith(_FORMULA) else cell
 
 

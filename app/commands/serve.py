@@ -13,10 +13,10 @@ from ..addresses import write_url
 from ..composition import build_price_book, build_upstreams, open_cassettes
 from ..reload import Configuration, warn_of_limits
 from ..server.server import allow_files, bind
-from ..server.serving import MAX_CONNECTIONS, fail, run_workers, serve
+from ..server.serving import MAX_CONNECTIONS, Sockets, run_workers, serve
 from ..settings import Settings, SettingsError
 from ..settings.access import Start, settle_identity, settle_signing_key
-from ..settings.ineffective import list_ineffective
+from ..settings.convert import fail
 from ..telemetry.logs import configure_logs
 from ..upstreams.routes import Upstreams
 
@@ -48,14 +48,10 @@ def start_relay(load: Callable[[], Settings], *, until: int | None) -> None:
         fail(str(error))
     settings = _fit_files(settings)
     warn_of_limits(settings, upstreams, build_price_book(settings))
-    if ineffective := list_ineffective(settings):
-        structlog.get_logger("seseragi").warning(
-            "these timeouts have no effect: a shorter one applies first", times=ineffective[:20]
-        )
-    configuration = Configuration(load, loaded, start=start, settings=settings)
+    configuration = Configuration(load, loaded=loaded, start=start, settings=settings)
     announce = partial(_announce, upstreams, listener, operator, start)
     with listener, operator or contextlib.nullcontext():
-        serving = (configuration, listener, operator, lines)
+        serving = (configuration, Sockets(listener, operator), lines)
         if settings.workers == 1:
             serve(*serving, on_listening=announce, until=until)
         else:

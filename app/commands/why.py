@@ -14,7 +14,8 @@ import httpx2
 from ..errors import CODES
 from ..ledger.money import to_usd
 from ..settings import SettingsError, load_scalar
-from ..settings.load import CLIENT_KEY
+from ..settings.identity import CLIENT_KEY
+from .terminal import add_config, escape
 
 FOUND, NOT_FOUND, NOT_TRIED = 0, 1, 2
 
@@ -123,9 +124,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log-file", metavar="PATH", help="the relay's log in JSON; - for standard input"
     )
-    parser.add_argument(
-        "--config", metavar="FILE", help="settings file (default: seseragi.toml if it exists)"
-    )
+    add_config(parser)
 
 
 def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
@@ -153,12 +152,12 @@ def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
             look()
         except SettingsError as error:
             failures += 1
-            print(_plain(f"seseragi: {place}: {error}"), file=sys.stderr)
+            print(escape(f"seseragi: {place}: {error}"), file=sys.stderr)
     if story.found:
-        print("\n".join(map(_plain, _render(story))))
+        print("\n".join(map(escape, _render(story))))
         return FOUND
     if failures < len(places):
-        looked = _plain(" or ".join(places))
+        looked = escape(" or ".join(places))
         print(f"seseragi: {options.id!r} is not in {looked}", file=sys.stderr)
     return NOT_TRIED if failures else NOT_FOUND
 
@@ -320,8 +319,3 @@ def _time(text: Any) -> float | None:
 
 def _number(value: Any) -> float | None:
     return value if isinstance(value, int | float) and 0 <= value < LAST else None
-
-
-def _plain(text: str) -> str:
-    """Escape control characters, which a terminal would interpret."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -69,15 +69,10 @@ def spread_events(events: Sequence[Event], *, seconds: float) -> list[Played]:
     return list(map(Played, spread(len(events), seconds), events))
 
 
-async def follow(
-    read: ReadLog, before: Sequence[Event], *, started_at: float
-) -> AsyncIterator[list[Played]]:
-    """Yield the events so far, then each batch as it arrives, to the end of the stream."""
-    events = before
-    after = cursor_after(0, events)
-    latest = max(time.time() - started_at, 0.0)
-    if events:
-        yield spread_events(events, seconds=latest)
+async def follow(read: ReadLog, *, started_at: float) -> AsyncIterator[list[Played]]:
+    """Yield each batch of events as it arrives, to the end of the stream."""
+    events: Sequence[Event] = ()
+    after, latest = 0, max(time.time() - started_at, 0.0)
     while not (events and isinstance(events[-1], StreamEnd)):
         events = await read(after)
         # A wall clock may be set back; the times of a cassette do not decrease.
@@ -179,7 +174,7 @@ class CassetteRecorder:
         size = len(lines[0])
         end: Event | None = None
         try:
-            async for batch in follow(read, (), started_at=info.created_at):
+            async for batch in follow(read, started_at=info.created_at):
                 for at, end in batch:
                     lines.append(render_event(end, at))
                     size += len(lines[-1])

@@ -11,7 +11,7 @@ from ..errors import RelayError
 from ..upstreams.routes import Route, Upstreams
 from ..upstreams.targets import Target
 from .deadlines import Limits
-from .retry import Breaker, Step
+from .retry import Breaker, Plan, Step
 
 T = TypeVar("T")
 
@@ -23,6 +23,7 @@ class Failover:
     """The target of the last step."""
     number: int
     """The number of that attempt, from 1 and over all targets."""
+    _plan: Plan
     _due: Step | None
     """The step to run: None while an attempt runs, and if no other follows."""
     _breaker: Breaker
@@ -84,6 +85,7 @@ class Failover:
     def answered(self) -> None:
         """Record that an answer has begun."""
         self._breaker.answered(self._name, self._clock())
+        del self._plan  # no other attempt follows
 
     def completed(self) -> None:
         """Record that an answer is complete."""

@@ -231,18 +231,17 @@ class OwnedStreams:
         key: str | None = None,
         digest: str = "",
     ) -> Opened:
-        """Start a generation; the caller is its first reader.
+        """Start a generation that `admit` has accepted; the caller is its first reader.
 
         If the `key` has started one already, for a request with the same `digest`, return that
         stream instead, once it has begun. Another request with the key is refused.
 
         Raises:
             RequestError: `model_not_found`, `idempotency_mismatch`; `forbidden`, the credential may
-                not use the model, or start streams.
+                not use the model.
             ServiceError: `overloaded`, too many streams or shutting down; `rate_limited`, the
                 client has reached a limit.
         """
-        check_may(self._principal)
         started = await self._starts.start(
             self._principal,
             request,

@@ -85,13 +85,13 @@ class Run:
         """Prepare a run; `readers` are the current numbers of its readers."""
         self.stream = info.id
         self._info = info = info.without_request()
-        self._options = options
         self._readers = readers = readers or ReaderCounts()
         self.begun: asyncio.Future[RelayError | None] = asyncio.Future()
         self.committed: asyncio.Future[RelayError | None] = asyncio.Future()
         self._request = RetainedRequest(request, options.memory)
         """Present until no other attempt can follow."""
         self._headers = parts.via_name.headers(options.origin)
+        self._client_retries_s = options.client_retries_s
         self._route = route
         self._client = parts.client
         self._log = parts.event_log
@@ -301,7 +301,7 @@ class Run:
         if self._stopped is not None:
             return False
         cut = failed.cut or error.code == "upstream_truncated"
-        in_time = now - self._started_at < self._options.client_retries_s
+        in_time = now - self._started_at < self._client_retries_s
         client_retries = in_time and not cut and self._readers.now > 0
         wait_s = self._failover.next(error, client_retries=client_retries)
         if wait_s is None:

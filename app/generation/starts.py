@@ -127,8 +127,8 @@ class Starts:
         if claim.stream != stream:
             return claim
         if claim.grant is not None and claim.grant.output_tokens != reserve.output_tokens:
-            reserve = msgspec.structs.replace(reserve, output_tokens=claim.grant.output_tokens)
-            info = msgspec.structs.replace(info, reserve=reserve)
+            granted = msgspec.structs.replace(reserve, output_tokens=claim.grant.output_tokens)
+            info = msgspec.structs.replace(info, reserve=granted)
         clamped = self._parts.reservations.clamp(request, reserve, claim.grant)
         opened = await self._runs.begin(info, clamped, options, route=route)
         if choice.records and self._cassette_recorder is not None:

@@ -7,7 +7,7 @@ relay adds its name to both.
 
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -24,7 +24,6 @@ MAX_RELAYS = 5
 """Relays may be chained, but a loop over replicas must end before it reaches all of them."""
 
 _PSEUDONYM = re.compile(VIA_NAME)
-_HEADERS = (b"via", b"cdn-loop")
 
 
 class RequestSource(msgspec.Struct, frozen=True):
@@ -39,22 +38,21 @@ class RequestSource(msgspec.Struct, frozen=True):
 
 
 def source_of(
-    client: tuple[str, int] | None, headers: Iterable[tuple[bytes, bytes]]
+    client: tuple[str, int] | None, headers: Mapping[bytes, Sequence[bytes]]
 ) -> RequestSource:
     """Return the client address of a request, and the relays that forwarded it.
+
+    `headers` has the values of each header by its name.
 
     Raises:
         RequestError: `invalid_request`, too many relays forwarded it.
     """
     address = address_of(client)
-    found: dict[bytes, list[str]] = {}
-    for name, value in headers:
-        if name in _HEADERS:
-            found.setdefault(name, []).append(value.decode("latin-1"))
-    if not found:
+    vias, loops = headers.get(b"via", ()), headers.get(b"cdn-loop", ())
+    if not (vias or loops):
         return RequestSource(address)
-    via = ", ".join(found.get(b"via", ()))
-    relays = dict.fromkeys(_PSEUDONYM.findall(", ".join([via, *found.get(b"cdn-loop", ())])))
+    via = b", ".join(vias).decode("latin-1")
+    relays = dict.fromkeys(_PSEUDONYM.findall(b", ".join([*vias, *loops]).decode("latin-1")))
     if len(via) > MAX_VIA or len(relays) > MAX_RELAYS:
         raise RequestError(
             "invalid_request",

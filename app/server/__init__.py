@@ -1,1 +1,1 @@
-"""Our HTTP server: connection, flow control, peers, refusals, workers."""
+"""Our HTTP server: connection, flow control, limits of connections, refusals, workers."""

@@ -2,7 +2,7 @@
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from ..api.middleware import NO_PAGE
+from ..api.middleware import NON_HTML_SECURITY
 from ..dialects.client_formats import client_format_of
 from ..errors import RelayError, RequestError
 
@@ -26,5 +26,5 @@ def render_error(error: RelayError) -> bytes:
     )
     if error.retry_after_s is not None:
         head += f"retry-after: {error.retry_after_s:.0f}\r\n"
-    safe = b"".join([b"%b: %b\r\n" % header for header in NO_PAGE])
+    safe = b"".join([b"%b: %b\r\n" % header for header in NON_HTML_SECURITY])
     return b"%b%b%b\r\n%b" % (STATUS_LINE[status], head.encode(), safe, body)

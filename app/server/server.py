@@ -11,8 +11,8 @@ from typing import Any, cast
 import uvicorn
 from starlette.types import ASGIApp
 
+from .connection_limits import ConnectionLimits
 from .http_protocol import Protocol
-from .peers import Peers
 
 GRACE_S = 3
 """How long readers have for the rest of their output after the drain."""
@@ -32,21 +32,21 @@ class Server(uvicorn.Server):
         self,
         app: ASGIApp,
         *,
-        peers: Peers,
+        limits: ConnectionLimits,
         send_timeout_s: float,
         min_reader_rate: float,
         keepalive_s: float,
         root_path: str = "",
-        others_answer: Callable[[], bool],
-        on_listening: Callable[[], None],
-        drain: Callable[[], Awaitable[None]],
-        stop_now: Callable[[], None],
+        others_answer: Callable[[], bool] = lambda: False,
+        on_listening: Callable[[], None] = lambda: None,
+        drain: Callable[[], Awaitable[None]] | None = None,
+        stop_now: Callable[[], None] = lambda: None,
         count_bytes: bool = False,
         obeys_signals: bool = True,
     ) -> None:
         protocol = partial(
             Protocol,
-            peers=peers,
+            limits=limits,
             send_timeout_s=send_timeout_s,
             min_reader_rate=min_reader_rate,
             count_bytes=count_bytes,
@@ -135,7 +135,8 @@ class Server(uvicorn.Server):
             await self._close_listeners()
             await asyncio.sleep(ON_ITS_WAY_S)
         try:
-            await self._drain()
+            if self._drain is not None:
+                await self._drain()
         finally:
             self.should_exit = True
 

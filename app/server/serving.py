@@ -6,25 +6,25 @@ import gc
 import os
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NamedTuple
 
 import structlog
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..api.operator import OperatorPaths
+from ..api.guard import OPERATOR
 from ..composition import build_metrics, build_observers, build_tracing, prepare_log
 from ..eventlog import LogUnusable
 from ..relay import Relay
 from ..reload import Configuration
 from ..settings import Settings, SettingsError
+from ..settings.convert import fail
 from ..telemetry.logs import LineCounter
 from ..telemetry.shared_counters import SharedCounters
 from ..upstreams.routes import Upstreams
-from .peers import Peers
+from .connection_limits import ConnectionLimits
 from .server import Server
 from .workers import RELOAD, SERVING, STOP_NOW, Workers
 
@@ -35,12 +35,6 @@ OPERATOR_CONNECTIONS = 100
 
 STOP_WITHIN_S = 15
 """How long a worker may take to stop when the streams have drained."""
-
-
-def fail(message: str) -> NoReturn:
-    """End the process with one line on stderr and exit code 2."""
-    print(f"seseragi: {message}", file=sys.stderr)
-    raise SystemExit(2)
 
 
 def build_server(
@@ -78,28 +72,23 @@ def build_server(
 
 
 def _build_operator_server(relay: Relay) -> Server:
-    """Build the HTTP server of the operator port, which has connections of its own."""
+    """Build the HTTP server of the operator port, which has connections of its own.
 
-    async def drain() -> None:
-        """Nothing: the main server decides when both end."""
+    The main server decides when both end.
+    """
 
-    return _build_server(
-        relay.settings,
-        OperatorPaths(relay.app),
-        most=OPERATOR_CONNECTIONS,
-        each=OPERATOR_CONNECTIONS,
-        others_answer=lambda: False,
-        on_listening=lambda: None,
-        drain=drain,
-        stop_now=lambda: None,
-        obeys_signals=False,
-    )
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        scope[OPERATOR] = True
+        await relay.app(scope, receive, send)
+
+    most = OPERATOR_CONNECTIONS
+    return _build_server(relay.settings, app, most=most, each=most, obeys_signals=False)
 
 
 def _build_server(settings: Settings, app: ASGIApp, *, most: int, each: int, **how: Any) -> Server:
     return Server(
         app,
-        peers=Peers(most, each=each, trusted=settings.trusted_proxies),
+        limits=ConnectionLimits(most, each=each, trusted=settings.trusted_proxies),
         send_timeout_s=settings.send_timeout_s,
         min_reader_rate=settings.min_reader_rate,
         keepalive_s=settings.keepalive_s,
@@ -109,14 +98,20 @@ def _build_server(settings: Settings, app: ASGIApp, *, most: int, each: int, **h
     )
 
 
-class Process:
+class Sockets(NamedTuple):
+    """The listening sockets: for clients, and for operators if they have a port of their own."""
+
+    clients: socket.socket
+    operators: socket.socket | None
+
+
+class ServerProcess:
     """One process or worker that serves the command's sockets."""
 
     def __init__(
         self,
         configuration: Configuration,
-        listener: socket.socket,
-        operator: socket.socket | None,
+        sockets: Sockets,
         lines: LineCounter,
         *,
         on_listening: Callable[[], None],
@@ -126,8 +121,7 @@ class Process:
     ) -> None:
         """A worker has a `link` to its parent, and `own_index` in the `shared_counters`."""
         self._configuration = configuration
-        self._listener = listener
-        self._operator = operator
+        self._sockets = sockets
         self._lines = lines
         self._on_listening = on_listening
         self._shared_counters = shared_counters
@@ -173,10 +167,10 @@ class Process:
                 loop.add_reader(self._link, self._on_message, self._link, server, relay)
             hangups = asyncio.create_task(self._handle_hangups(server, relay))
             stack.callback(hangups.cancel)
-            if self._operator is not None:
+            if self._sockets.operators is not None:
                 operator_server = _build_operator_server(relay)
-                await stack.enter_async_context(operator_server.serving(self._operator))
-            await server.serve(sockets=[self._listener])
+                await stack.enter_async_context(operator_server.serving(self._sockets.operators))
+            await server.serve(sockets=[self._sockets.clients])
 
     def _others_answer(self, settings: Settings) -> bool:
         """Return whether other processes accept the connections that this one does not."""
@@ -216,8 +210,7 @@ class Process:
 
 def serve(
     configuration: Configuration,
-    listener: socket.socket,
-    operator: socket.socket | None,
+    sockets: Sockets,
     lines: LineCounter,
     *,
     on_listening: Callable[[], None],
@@ -226,15 +219,12 @@ def serve(
     """Serve in this process until a signal, or until the file `until` ends."""
     if until is not None:
         threading.Thread(target=_stop_at_end_of, args=(until,), daemon=True).start()
-    Process(
-        configuration, listener, operator=operator, lines=lines, on_listening=on_listening
-    ).run()
+    ServerProcess(configuration, sockets, lines, on_listening=on_listening).run()
 
 
 def run_workers(
     configuration: Configuration,
-    listener: socket.socket,
-    operator: socket.socket | None,
+    sockets: Sockets,
     lines: LineCounter,
     *,
     upstreams: Upstreams,
@@ -245,9 +235,8 @@ def run_workers(
     if not hasattr(os, "fork"):
         fail("several workers need a system that can fork a process, as Linux and macOS can")
     settings = configuration.settings
-    shared_counters = [
-        SharedCounters() for _ in range(settings.workers + 1)
-    ]  # the last is this process's own
+    # The last is this process's own.
+    shared_counters = [SharedCounters() for _ in range(settings.workers + 1)]
     try:
         _prepare_log(settings, upstreams, lines, shared_counters)
     except (SettingsError, LogUnusable) as error:
@@ -255,20 +244,17 @@ def run_workers(
 
     def work(link: socket.socket, number: int) -> None:
         structlog.contextvars.bind_contextvars(worker=number)  # in each line of its log
-        on_listening = partial(_notify_parent, link)
-        shared: dict[str, Any] = {
-            "shared_counters": shared_counters,
-            "own_index": number - 1,
-            "link": link,
-        }
-        Process(
+        ServerProcess(
             configuration,
-            listener,
-            operator=operator,
-            lines=lines,
-            on_listening=on_listening,
-            **shared,
+            sockets,
+            lines,
+            on_listening=partial(_notify_parent, link),
+            shared_counters=shared_counters,
+            own_index=number - 1,
+            link=link,
         ).run()
+
+    scrape_s = 0 if sockets.operators is None else settings.last_scrape_s
 
     def reload() -> bool:
         if configuration.lost_terminal:
@@ -280,10 +266,10 @@ def run_workers(
         work,
         settings.workers,
         on_serving=on_listening,
-        on_stop=listener.close,  # else unaccepted connections would wait there
+        on_stop=sockets.clients.close,  # else unaccepted connections would wait there
         on_end=lambda number: shared_counters[number - 1].leave(),
         on_hangup=reload,
-        stop_s=settings.drain_s + STOP_WITHIN_S + (settings.last_scrape_s if operator else 0),
+        stop_s=settings.drain_s + STOP_WITHIN_S + scrape_s,
         until=until,
     ).run()
 

@@ -216,7 +216,7 @@ def settle_hook(settings: Settings) -> Settings:
             f"cors_origins: with identify {anybody.pop()!r} would let every page send requests "
             "with your users' cookies; list the origins of your pages"
         )
-    upstreams = tuple(  # as for every relay that asks who it is
+    upstreams = tuple(  # as for every relay with credentials
         msgspec.structs.replace(upstream, options=(SAFE_WORD,))
         if upstream.options is None
         else upstream
@@ -238,7 +238,9 @@ def settle_signing_key(settings: Settings) -> Settings:
     identity, auth = settings.identity, settings.identity.auth
     if not identity.configured:
         return settings
-    kept = None if auth.keys_file is None else read_keys_file(Path(auth.keys_file)).file.signing_key
+    of_file = (
+        None if auth.keys_file is None else read_keys_file(Path(auth.keys_file)).file.signing_key
+    )
     if auth.signing_key is not None:
         signing_key = auth.signing_key
         if len(signing_key) < MIN_SIGNING_KEY:
@@ -246,8 +248,8 @@ def settle_signing_key(settings: Settings) -> Settings:
                 f"auth.signing_key: has {len(signing_key)} characters and could be guessed; give "
                 f"{MIN_SIGNING_KEY} random ones or more, as of `openssl rand -base64 32`"
             )
-    elif kept is not None:
-        signing_key = kept
+    elif of_file is not None:
+        signing_key = of_file
     elif settings.log.startswith("redis"):
         raise SettingsError(
             "auth.signing_key: relays that share a log in Redis must sign with the same key: set "

@@ -2,8 +2,9 @@
 
 import difflib
 import re
+import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -12,6 +13,12 @@ from ..addresses import write_origin
 
 class SettingsError(Exception):
     """A setting is invalid; the message is one line with the setting, the fault and the remedy."""
+
+
+def fail(message: str) -> NoReturn:
+    """End the process with one line on stderr and exit code 2."""
+    print(f"seseragi: {message}", file=sys.stderr)
+    raise SystemExit(2)
 
 
 def convert(value: Any, form: Any, place: str) -> Any:

@@ -2,42 +2,24 @@
 
 import ipaddress
 import re
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from ..identity.config import Identity
 from ..ledger.config import LedgerConfig
 from ..telemetry.logs import LOGGERS
 from .convert import SettingsError, check_origins, explain, suggest
+from .identity import CLIENT_KEY, CONFIG, IDENTITY, PREFIX, build_identity, read_sources
 from .libraries import check_network
-from .tables import IDENTITY, PREFIX, build_identity, build_limits, build_prices, build_routes
+from .tables import build_limits, build_prices, build_routes
 from .upstreams import DEMO, build_upstreams
 from .values import LISTS, SCALARS, Settings
-
-CONFIG_FILE = "seseragi.toml"
-CONFIG = f"{PREFIX}CONFIG"
-"""The path of the file; not a setting of the file itself."""
-CLIENT_KEY = f"{PREFIX}KEY"
-"""Not a setting: the API key of `seseragi doctor`, which a relay on the same machine ignores."""
 
 _TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 
 # Kubernetes sets such variables in every pod for a service named "seseragi".
 _KUBERNETES = re.compile(rf"{PREFIX}(SERVICE_.*|PORT_\d+_.*)")
-
-
-class Sources(NamedTuple):
-    """The content of the file and the environment."""
-
-    table: dict[str, Any]
-    where: str
-    """The prefix of the file's settings in messages."""
-    environ: Mapping[str, str]
-    """The variables that are not empty."""
 
 
 def load_settings(
@@ -54,7 +36,7 @@ def load_settings(
     Raises:
         SettingsError: a file, a key or a value is invalid.
     """
-    table, where, environ = sources = _read_sources(environ, config)
+    table, where, environ = sources = read_sources(environ, config)
     check_network(environ)
     upstreams, routes = table.pop("upstream", {}), table.pop("route", [])
     identity = build_identity(*sources)
@@ -82,52 +64,17 @@ def load_settings(
     )
 
 
-def load_identity(environ: Mapping[str, str], *, config: str | None = None) -> Identity:
-    """Build only the authentication settings.
-
-    So keys can be created where the relay itself could not start.
-
-    Raises:
-        SettingsError: the file, or this part of it, is invalid.
-    """
-    return build_identity(*_read_sources(environ, config))
-
-
 def load_scalar(name: str, environ: Mapping[str, str], *, config: str | None = None) -> Any:
     """Return one scalar setting; None if it is not set.
 
     Raises:
         SettingsError: the file, or this part of it, is invalid.
     """
-    table, where, environ = _read_sources(environ, config)
+    table, where, environ = read_sources(environ, config)
     variable = f"{PREFIX}{name.upper()}"
     if variable in environ:
         return _convert(name, environ[variable], f"the environment variable {variable}")
     return _convert(name, table[name], f"{where}{name}") if name in table else None
-
-
-def _read_sources(environ: Mapping[str, str], config: str | None) -> Sources:
-    environ = {name: value for name, value in environ.items() if value.strip()}
-    path = config or environ.get(CONFIG)
-    if path is None and not Path(CONFIG_FILE).is_file():
-        return Sources({}, "", environ)
-    path = path or CONFIG_FILE
-    return Sources(_read_file(path), f"{path}: ", environ)
-
-
-def _read_file(path: str) -> dict[str, Any]:
-    try:
-        with open(path, "rb") as file:
-            table: dict[str, Any] = msgspec.to_builtins(tomllib.load(file))  # times to strings
-            return table
-    except FileNotFoundError:
-        raise SettingsError(f"{path}: file not found; check --config") from None
-    except OSError as error:
-        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:  # bad TOML, bad UTF-8, a number of thousands of digits
-        raise SettingsError(f"{path}: invalid TOML: {error}") from None
-    except RecursionError:
-        raise SettingsError(f"{path}: nested too deeply") from None
 
 
 def _read_variables(environ: Mapping[str, str]) -> dict[str, Any]:

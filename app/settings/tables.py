@@ -1,4 +1,4 @@
-"""The tables of the file, except `[upstream.NAME]`: credentials, limits, prices, routes."""
+"""The tables of limits, prices and routes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
@@ -7,21 +7,15 @@ import msgspec
 from msgspec import Meta
 
 from ..generation.retry import TargetPolicy
-from ..identity.config import ALGORITHMS, AuthConfig, Identity, IssuerConfig, KeyConfig
 from ..identity.principal import is_visible
-from ..identity.urls import why_unusable
 from ..ledger.config import LimitsConfig, PriceConfig
 from ..ledger.limits import UNLIMITED, UsageLimits
 from ..upstreams.endpoints import Upstream
 from ..upstreams.routes import Route
 from ..upstreams.targets import Target
-from .convert import SettingsError, check_origins, convert, convert_rows, suggest
+from .convert import SettingsError, convert, convert_rows, suggest
 from .upstreams import how_to_add
 from .values import Attempts, Count, Seconds
-
-PREFIX: Final = "SESERAGI_"
-IDENTITY: Final = {name: f"{PREFIX}{name.upper()}" for name in ("auth", "keys_file", "signing_key")}
-"""The variables of `auth`, and of keys of `[auth]`."""
 
 MAX_PRICES: Final = 1000
 MAX_TENANT: Final = 256
@@ -67,71 +61,6 @@ class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attempts: Attempts | None = None
     budget_s: Seconds | None = None
     record_content: bool = False
-
-
-def build_identity(tables: dict[str, Any], where: str, environ: Mapping[str, str]) -> Identity:
-    """Build the authentication settings; remove their tables from those of the file.
-
-    Raises:
-        SettingsError: a table, a key or a value is invalid.
-    """
-    auth, place = tables.pop("auth", None), f"{where}auth"
-    variables = {name: environ[one] for name, one in IDENTITY.items() if one in environ}
-    if "auth" in variables:
-        auth, place = variables.pop("auth"), f"the environment variable {IDENTITY['auth']}"
-    trusted = auth == "none"
-    if isinstance(auth, str) and not trusted:
-        raise SettingsError(f"{place}: {auth!r} cannot be used: use 'none', or a table [auth]")
-    configured = bool(auth is not None or variables or {"key", "issuer"} & tables.keys())
-    keys = convert_rows(tables.pop("key", []), KeyConfig, f"{where}key")
-    issuers = convert_rows(tables.pop("issuer", []), IssuerConfig, f"{where}issuer")
-    for kind, rows in (("key", keys), ("issuer", issuers)):
-        for number, row in enumerate(rows, 1):
-            check_origins(row.origins, f"{where}{kind}[{number}].origins")
-    _check_issuers(issuers, f"{where}issuer")
-    if trusted and issuers:
-        raise SettingsError(f"{place}: 'none' takes no [[issuer]]: every client may send chats")
-    if trusted and (idle := next((key.name for key in keys if not key.roles), None)):
-        raise SettingsError(
-            f"{place}: with 'none' only operators need keys: give the key {idle!r} the role "
-            "'admin', or remove it"
-        )
-    table = {} if auth is None or trusted else auth
-    return Identity(
-        auth=convert(
-            {**table, **variables} if isinstance(table, dict) else table, AuthConfig, place
-        ),
-        keys=keys,
-        issuers=issuers,
-        trusted=trusted,
-        configured=configured and not trusted,
-    )
-
-
-def _check_issuers(issuers: tuple[IssuerConfig, ...], place: str) -> None:
-    """Refuse issuers whose tokens would all be rejected, or be ambiguous."""
-    seen: dict[str, int] = {}
-    for number, row in enumerate(issuers, 1):
-        here = f"{place}[{number}]"
-        if row.issuer in seen:
-            raise SettingsError(
-                f"{here}.issuer: {row.issuer!r} is also in {place}[{seen[row.issuer]}]; write one "
-                "table with all audiences and algorithms"
-            )
-        seen[row.issuer] = number
-        for name in row.algorithms:
-            if name not in ALGORITHMS:
-                raise SettingsError(
-                    f"{here}.algorithms: {name!r} cannot be used{suggest(name, ALGORITHMS)}; "
-                    f"use algorithms with a public key: {', '.join(ALGORITHMS)}"
-                )
-        # The issuer is only an identifier if `jwks_url` locates its keys.
-        key, url = ("issuer", row.issuer) if row.jwks_url is None else ("jwks_url", row.jwks_url)
-        message = why_unusable(url)
-        if message is None and key == "issuer" and "?" in url:
-            message = "set jwks_url, since it has a query"
-        if message is not None:
-            raise SettingsError(f"{here}.{key}: {message}")
 
 
 def build_limits(tables: dict[str, Any], where: str) -> LimitsConfig:

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.identity.principal import Principal, covers
 from app.settings import load_settings
 from app.testing.upstream import Upstream, serve_upstream
+from tests.api.bodies import body_of as hello
 from tests.api.test_openai_responses import HI
 from tests.identities import bearer, known
 from tests.serving import Relay, serve_relay
@@ -20,19 +22,11 @@ WHO = {
     "all": Principal("t", "e"),
 }
 MESSAGES = [{"role": "user", "content": "hello"}]
-BODIES: dict[str, dict[str, Any]] = {
-    "/v1/chat": {"messages": MESSAGES},
-    "/v1/chat/completions": {"messages": MESSAGES},
-    "/v1/completions": {"prompt": "hello"},
-    "/v1/messages": {"messages": MESSAGES, "max_tokens": 9},
-    "/v1/messages/count_tokens": {"messages": MESSAGES},
-    "/v1/responses": {"input": "hello"},
-    "/v1/responses/input_tokens": {"input": "hello"},
-    "/v1/responses/compact": {"input": "hello"},
-    "/v1/embeddings": {"input": "hello"},
-    "/v1/ui/chat": {"id": "c", "messages": [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "hello"}]}]},
-    "/v1/ag-ui": {**{"threadId": "a", "runId": "b", "state": {}, "tools": [], "context": []}, **{"messages": [{"id": "1", **MESSAGES[0]}], "forwardedProps": {}}}
-}  # fmt: skip
+PATHS = [
+    *(client_format.path for client_format in CLIENT_FORMATS.values()),
+    *("/v1/messages/count_tokens", "/v1/responses/input_tokens", "/v1/responses/compact"),
+    "/v1/embeddings",
+]
 
 
 @pytest.fixture
@@ -54,10 +48,9 @@ async def relay(upstream, tmp_path) -> AsyncIterator[Relay]:
 
 
 def body_of(path: str, model: str | None) -> dict[str, Any]:
-    body = BODIES[path]
-    if path == "/v1/ag-ui":
-        return body | {"forwardedProps": {"model": model} if model else {}}
-    return body | ({"model": model} if model else {})
+    named = {"model": model} if model else {}
+    body = {name: value for name, value in hello(path, streams=False).items() if name != "model"}
+    return body | ({"forwardedProps": named} if path == "/v1/ag-ui" else named)
 
 
 REFUSED = [
@@ -69,7 +62,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.parametrize("path", PATHS)
 async def test_other_models_are_refused_before_an_upstream_is_asked(relay, upstream, path: str):
     for who, model in REFUSED:
         if model is None and path.startswith(("/v1/messages", "/v1/responses/compact")):

@@ -154,12 +154,6 @@ async def test_a_failure_is_the_clients_own_exception(
     assert failed.value.request_id is not None
 
 
-async def test_a_missing_model_is_not_found() -> None:
-    async with serve_relay() as relay, client(relay) as sdk:
-        with pytest.raises(anthropic.NotFoundError, match="unknown model 'nope'"):
-            await sdk.messages.create(**{**ASK, "model": "nope"})
-
-
 async def test_a_stream_that_breaks_is_an_exception_and_no_message() -> None:
     async with (
         serve_script([head(), send(text("Hi")), Reset()]) as (relay, _),
@@ -192,13 +186,6 @@ async def read_whole(sdk: AsyncAnthropic, *, stream: bool) -> Any:
         return await sdk.messages.create(**ASK)
     async with sdk.messages.stream(**ASK) as running:
         return await running.get_final_message()
-
-
-async def test_a_stream_stops_when_its_client_leaves() -> None:
-    async with serve_script(HANGS) as (relay, upstream), client(relay) as sdk:
-        async with sdk.messages.stream(**ASK) as stream:
-            assert "Hi" == await anext(stream.text_stream)
-        await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
 
 
 async def test_a_claude_agents_request_reaches_anthropic_as_it_is() -> None:
@@ -527,20 +514,14 @@ async def test_the_models_are_listed_for_the_python_client() -> None:
     async with serve_relay() as relay, client(relay) as sdk:
         every = [model.id async for model in await sdk.models.list()]
         paged = [model.id async for model in await sdk.models.list(limit=2)]
-        before = await sdk.models.list(before_id=every[3], limit=2)
         one = await sdk.models.retrieve("demo")
         with pytest.raises(anthropic.NotFoundError):
             await sdk.models.retrieve("nope/nope")
-        with pytest.raises(anthropic.BadRequestError, match="limit"):
-            await sdk.models.list(limit=0)
-        with pytest.raises(anthropic.BadRequestError, match="unknown model"):
-            await sdk.models.list(after_id="nope")
         openai = (await relay.client.get("/v1/models")).json()
         row = (await relay.client.get("/v1/models/demo")).json()
         missing = await relay.client.get("/v1/models/nope")
 
     assert every == paged == [model["id"] for model in openai["data"]]
-    assert [model.id for model in before.data] == every[1:3]
     assert (one.id, one.type, one.lifecycle) == ("demo", "model", "active")
     assert row == openai["data"][0]
     assert missing.status_code == 404
@@ -582,25 +563,6 @@ async def test_the_node_client_makes_one_message_of_it(node: Any, beta: bool) ->
         assert kept == WHOLE
     assert found[0]["seen"][0] == "message_start"
     assert found[0]["seen"][-1] == "message_stop"
-
-
-@pytest.mark.proving
-@pytest.mark.parametrize("stream", [True, False])
-async def test_the_node_client_raises_its_own_errors(node: Any, stream: bool) -> None:
-    async with serve_script(reply("503 Service Unavailable", "{}")) as (relay, _):
-        failed = (await node(relay, stream=stream))["failed"]
-
-    assert (failed["name"], failed["status"]) == ("OverloadedError", 529)
-    assert failed["type"] == "overloaded_error"
-
-
-@pytest.mark.proving
-async def test_the_node_client_fails_on_a_stream_that_breaks(node: Any) -> None:
-    async with serve_script([head(), send(text("Hi")), Reset()]) as (relay, _):
-        found = await node(relay, stream=True)
-
-    assert found["failed"]["type"] == "api_error"
-    assert "message_stop" not in found["seen"]
 
 
 def of_gemini(part: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 from starlette.types import Message, Scope
 
 from app.api.authentication import MAX_CREDENTIAL, Authentication
+from app.api.request import read_headers
 from app.composition import Substitutes
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.errors import RelayError
@@ -259,6 +260,7 @@ def scope_of(path: str = "/v1/models", **more: Any) -> Scope:
 
 async def identify(authentication: Authentication, scope: Scope) -> Principal | int | None:
     """Return the principal of a request, or the status of its refusal."""
+    read_headers(scope)
     try:
         return await authentication.identify(scope)
     except RelayError as error:

@@ -56,16 +56,6 @@ async def test_an_upstream_of_another_dialect_answers():
     assert "msg_1" == events[1]["upstream_id"]
 
 
-async def test_what_was_left_out_is_told():
-    async with serve_script(ANTHROPIC, dialect="anthropic") as (relay, upstream):
-        events = await chat(relay, seed=7, frequency_penalty=0.5)
-
-    (notice,) = [event for event in events if event["type"] == "notice"]
-    assert "field_ignored" == notice["code"]
-    assert "frequency_penalty, seed" in notice["message"]
-    assert not {"seed", "frequency_penalty"} & upstream.calls[0].json.keys()
-
-
 async def test_what_would_be_refused_is_left_out_and_told():
     async with serve_script(ANTHROPIC, dialect="anthropic") as (relay, upstream):
         events = await chat(

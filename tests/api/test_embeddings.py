@@ -1,6 +1,5 @@
 """`POST /v1/embeddings`: one schema, whoever makes the vectors."""
 
-import asyncio
 import base64
 import json
 import math
@@ -12,8 +11,7 @@ import openai
 import pytest
 
 from app.dialects.vectors import as_base64, as_numbers
-from app.generation.retry import Plan
-from app.testing.upstream import Call, Hold, Send, Step, head, reply, send, serve_upstream, wait
+from app.testing.upstream import Call, Send, Step, head, reply, send, serve_upstream, wait
 from tests.clock import Clock
 from tests.serving import HELLO, Relay, serve_relay, serve_script
 
@@ -374,34 +372,6 @@ async def test_it_is_asked_again_unless_the_client_will(
         response = await relay.client.post(PATH, json={"model": "openai/e", "input": "a"})
 
     assert status == response.status_code
-
-
-async def test_a_client_that_goes_ends_the_call() -> None:
-    async with serve_script([head(content_type="application/json"), send("{"), Hold()]) as (
-        relay,
-        upstream,
-    ):
-        asking = asyncio.create_task(
-            relay.client.post(PATH, json={"model": "openai/e", "input": "a"})
-        )
-        await asyncio.wait_for(upstream.called.wait(), 20)
-        asking.cancel()
-        await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
-
-
-async def test_a_silent_upstream_is_a_timeout_and_no_status(monkeypatch: Any) -> None:
-    told, follow = [], Plan.next
-
-    def follow_told(plan: Plan, *failure: Any, client_retries: bool, **more: Any) -> Any:
-        told.append(client_retries)
-        return follow(plan, *failure, client_retries=client_retries, **more)
-
-    monkeypatch.setattr(Plan, "next", follow_told)
-    async with serve_script([Hold()], first_event_timeout_s=0.1) as (relay, _):
-        response = await relay.client.post(PATH, json={"model": "openai/e", "input": "a"})
-
-    assert (504, "upstream_timeout") == (response.status_code, response.json()["error"]["code"])
-    assert [False] == told
 
 
 async def test_the_memory_of_an_answer_is_bounded() -> None:

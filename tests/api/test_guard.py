@@ -9,6 +9,7 @@ import pytest
 
 from app.api.guard import REMEMBERED, Guard
 from app.api.hosts import MAX_HOST, HostNames, parse_host
+from app.api.request import REQUEST_HEADERS
 from app.testing.upstream import Hold, head, send, text
 from tests.serving import HELLO, Relay, serve_relay, serve_script
 
@@ -262,7 +263,7 @@ async def test_what_is_remembered_is_bounded():
     try:
         for number in range(8 * REMEMBERED):
             host = b"%d" % number + b"a" * 20_000
-            guard.check({**scope, "headers": [(b"host", host)]})
+            guard.check({**scope, REQUEST_HEADERS: {b"host": (host,)}})
         kept = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()

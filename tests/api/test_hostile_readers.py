@@ -15,13 +15,11 @@ from tests.eventlog.creating import create
 from tests.serving import (
     HELLO,
     Relay,
-    chat,
     cut_off,
     events_of,
     read_messages,
     serve_relay,
     serve_script,
-    text_of,
 )
 
 
@@ -188,13 +186,3 @@ async def test_cursors_that_are_none_are_refused(cursor):
         expected = 200 if cursor.endswith(b" ") else 400
 
         assert {expected} == set(status.values())
-
-
-async def test_relay_serves_on_after_all_that():
-    async with serve_relay() as relay:
-        for _ in range(50):
-            _, writer = await asyncio.open_connection("127.0.0.1", relay.port)
-            writer.write(b"GET /v1/streams/x/events HTTP/1.1\r\n\x00\xff\r\n\r\n")
-            writer.close()
-
-        assert text_of(await chat(relay, max_tokens=5))

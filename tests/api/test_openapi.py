@@ -161,7 +161,7 @@ async def test_what_the_relay_says_is_as_told(document):
         saved = await relay.client.post(f"/v1/streams/{stream}/cassette")
         validator(document, "CassetteHead").validate(json.loads(saved.text.splitlines()[0]))
         link = (await relay.client.post(f"/v1/streams/{stream}/share")).json()
-        validator(document, "Link").validate(link)
+        validator(document, "ShareLink").validate(link)
         begun = await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
         validator(document, "Accepted").validate(begun.json())
         validator(document, "Report").validate((await relay.client.get("/v1/usage")).json())
@@ -171,7 +171,7 @@ async def test_what_the_relay_says_is_as_told(document):
         counted = await relay.client.post(
             "/v1/messages/count_tokens", json={**HELLO, "model": "demo"}
         )
-        validator(document, "Counted").validate(counted.json())
+        validator(document, "TokenCount").validate(counted.json())
         summary = (await relay.client.get("/v1/admin/summary", headers=relay.operator)).json()
         validator(document, "Summary").validate(summary)
         wrong = await relay.client.post("/v1/chat", json={})

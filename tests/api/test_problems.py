@@ -122,15 +122,6 @@ async def test_a_wrong_base_url_is_told_of(path, advice):
     assert bool(advice) == (";" in response.text)
 
 
-async def test_clients_that_look_whether_anybody_is_there_find_him():
-    async with serve_relay() as relay:
-        first = await relay.client.head("/")
-        refused = await relay.client.get("/v1/chat/completions")
-
-    assert 200 == first.status_code
-    assert (405, "POST") == (refused.status_code, refused.headers["allow"])
-
-
 async def test_official_clients_find_the_id_of_every_answer():
     async with serve_relay(demo_pace=0) as relay:
         claude = anthropic.AsyncAnthropic(api_key="k", base_url=relay.url, max_retries=0)

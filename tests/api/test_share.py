@@ -91,14 +91,6 @@ async def test_each_url_has_a_token_for_what_it_does_and_headers_have_none(asked
     assert "token" not in str(reply.headers)
 
 
-async def test_content_location_has_no_token(asked):
-    accepted = (await start(asked)).json()
-    reply = await asked.by("", "GET", accepted["events_url"])
-
-    assert f"{accepted['url']}/events" == reply.headers["content-location"]
-    assert "token" not in str(reply.headers)
-
-
 async def test_cursors_and_formats_go_with_the_token(asked):
     accepted = (await start(asked)).json()
     url = accepted["events_url"]
@@ -115,17 +107,6 @@ async def test_cursors_and_formats_go_with_the_token(asked):
         mine = await asked.by("backend", "GET", f"{accepted['url']}/events?format={name}")
         linked = await asked.by("", "GET", f"{url}&format={name}")
         assert (200, mine.text) == (linked.status_code, linked.text)
-
-
-async def test_tag_of_a_stream_that_has_ended_holds_for_whoever_reads_it(asked):
-    accepted = (await start(asked)).json()
-    await read(asked, accepted["events_url"])
-    url = f"{accepted['url']}?token={token_of(accepted['events_url'])}"
-    tag = (await asked.by("backend", "GET", accepted["url"])).headers["etag"]
-
-    assert tag == (await asked.by("", "GET", url)).headers["etag"]
-    again = await asked.by("", "GET", url, headers={"if-none-match": tag})
-    assert 304 == again.status_code
 
 
 async def test_stream_of_nobody_has_urls_without_a_token():
@@ -209,13 +190,6 @@ async def test_holder_of_a_link_leaves_the_owner_a_place():
                 await attach(events),
                 await attach(events),
             ]
-
-
-async def test_page_is_told_in_its_fragment(asked):
-    accepted = (await start(asked)).json()
-    made = await share(asked, accepted["id"])
-
-    assert f"/#watch={accepted['id']}&token={made['token']}" == made["page_url"]
 
 
 async def test_links_begin_with_the_root_path():

@@ -16,7 +16,6 @@ from tests.serving import (
     cut_off,
     events_of,
     read_messages,
-    serve_relay,
     serve_script,
     text_of,
     text_so_far,
@@ -312,42 +311,3 @@ async def test_head_request_opens_no_stream():
 
         assert (200, b"") == (response.status_code, response.content)
         assert "text/event-stream; charset=utf-8" == response.headers["content-type"]
-
-
-async def test_ended_stream_has_a_tag_and_is_sent_once():
-    async with serve_script(RUNS) as (relay, _):
-        path = f"/v1/streams/{(await start(relay))['id']}"
-        running = await relay.client.get(path, headers={"if-none-match": "*"})
-        stopped = await relay.client.post(f"{path}/cancel")
-        ended = await relay.client.get(path)
-        tag = ended.headers["etag"]
-
-        assert (200, "running") == (running.status_code, running.json()["status"])
-        assert not {"etag"} & {*running.headers, *stopped.headers}
-        assert tag.startswith('"')
-        for given in (tag, f"W/{tag}", f'"x", {tag} ,"y"', "*"):
-            again = await relay.client.get(path, headers={"if-none-match": given})
-            assert (304, b"", tag) == (again.status_code, again.content, again.headers["etag"])
-            assert "no-store" == again.headers["cache-control"]
-            assert not {"content-type", "content-length"} & again.headers.keys()
-        for given in ('"x"', tag.strip('"'), ""):
-            again = await relay.client.get(path, headers={"if-none-match": given})
-            assert (200, tag) == (again.status_code, again.headers["etag"])
-            assert ended.content == again.content
-        head_only = await relay.client.head(path, headers={"if-none-match": tag})
-        assert (304, tag) == (head_only.status_code, head_only.headers["etag"])
-        await relay.client.delete(path)
-        assert 410 == (await relay.client.get(path, headers={"if-none-match": tag})).status_code
-
-
-async def test_tags_of_two_streams_differ():
-    async with serve_relay() as relay:
-        tags = set()
-        for _ in range(2):
-            reply = await relay.client.post(
-                "/v1/chat", json={**HELLO, "stream": False, "max_tokens": 1}
-            )
-            stream = await relay.client.get(f"/v1/streams/{reply.headers['stream-id']}")
-            tags.add(stream.headers["etag"])
-
-        assert 2 == len(tags)

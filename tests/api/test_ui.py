@@ -1,7 +1,6 @@
 """`/v1/ui/chat` on a real socket: the stream, coming back by the chat's id, stopping."""
 
 import asyncio
-import json
 from typing import Any
 from urllib.parse import quote
 
@@ -197,12 +196,3 @@ async def test_junk_is_refused_in_words(body):
 
         assert 400 == response.status_code
         assert response.text
-
-
-async def test_demo_answers_a_chat():
-    async with serve_relay(demo_pace=0) as relay:
-        for model in ("demo", "demo-reasoning", "demo-tools"):
-            found = await post(relay, model=model)
-
-            assert "finish" == found[-1]["type"], json.dumps(found[-1])
-            read_message(found)

@@ -22,7 +22,7 @@ from structlog.testing import capture_logs
 
 from app.__main__ import main
 from app.commands.check import command
-from app.commands.check.report import Report
+from app.commands.check.report import CheckReport
 from app.composition import build_price_book
 from app.demo import DemoTransport
 from app.settings import load_settings
@@ -381,7 +381,7 @@ def test_no_secret_and_no_escape_sequence_is_told(all_of_them):
 
 
 def test_the_json_is_what_its_types_say(all_of_them):
-    report = msgspec.json.decode(all_of_them.out, type=Report)
+    report = msgspec.json.decode(all_of_them.out, type=CheckReport)
 
     assert 1 == report.version
 
@@ -541,7 +541,7 @@ async def test_the_example_of_the_documents_is_what_comes(monkeypatch, tmp_path)
 def test_every_field_is_documented():
     document = (ROOT / "docs/check.md").read_text(encoding="utf-8")
     fields = set()
-    kinds: list[Any] = [Report]
+    kinds: list[Any] = [CheckReport]
     for kind in kinds:
         for one in msgspec.structs.fields(kind):
             fields.add(one.name)

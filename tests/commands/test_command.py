@@ -239,7 +239,7 @@ def test_ctrl_c_before_it_serves_ends_it_without_a_traceback(code, status, tmp_p
 @pytest.mark.parametrize("arguments", [(), ("check",), ("key", "list"), ("prices",)])
 def test_ctrl_c_ends_every_command_without_a_traceback(arguments, tmp_path):
     with (
-        patch("app.__main__.load_settings", side_effect=KeyboardInterrupt),
+        patch("app.settings.load.load_settings", side_effect=KeyboardInterrupt),
         patch("app.commands.check.command.load_settings", side_effect=KeyboardInterrupt),
         patch("app.commands.prices.load_settings", side_effect=KeyboardInterrupt),
         patch("app.commands.keys.load_identity", side_effect=KeyboardInterrupt),
@@ -358,7 +358,7 @@ def test_operator_port_has_the_operators_paths_alone(tmp_path):
         lines = map(json.loads, process.stderr)
         url = next(line for line in lines if line["event"] == "listening")["operator_url"]
 
-        answers = {}
+        answers, headers = {}, {}
         for path in ("/metrics", "/healthz", "/readyz", "/admin", "/static/admin.js", "/",
                      "/v1/models", "/v1/chat", "/v1/streams/st_none/events"):  # fmt: skip
             try:
@@ -367,11 +367,15 @@ def test_operator_port_has_the_operators_paths_alone(tmp_path):
             except urllib.error.HTTPError as refused:
                 with refused:
                     answers[path] = f"{refused.code} {refused.read().decode()}"
+                    headers[path] = refused.headers
     elsewhere = {path for path, answer in answers.items() if "not on the operator's port" in answer}
     assert {"/", "/v1/models", "/v1/chat"} == elsewhere
     assert {*elsewhere, "/v1/streams/st_none/events"} == {
         path for path, answer in answers.items() if answer.startswith("404 ")
     }
+    for path in elsewhere:
+        assert "nosniff" == headers[path]["x-content-type-options"]
+        assert headers[path]["x-request-id"].startswith("req_")
 
 
 @pytest.mark.proving
@@ -457,15 +461,6 @@ def test_models_that_a_budget_refuses_are_told_at_the_start(tmp_path, limits, mo
 
     assert models == line.get("models")
     assert ("a budget refuses" in line["event"]) == bool(models)
-
-
-@pytest.mark.proving
-def test_times_that_never_come_about_are_told_at_the_start(tmp_path):
-    _, line = start_with_files(tmp_path, 9999, 9999, SESERAGI_IDLE_TIMEOUT_S="600")
-
-    assert ("warning", ["idle_timeout_s = 600 > event_gap_timeout_s = 300"]) == (
-        *(line["level"], line["times"]),
-    )
 
 
 def test_version_and_help():

@@ -146,7 +146,7 @@ def test_key_that_has_ended_is_listed_as_such(capsys, tmp_path):
     out, _ = key(capsys, "list")
 
     assert "2020-01-01T00:00:00Z (has ended)" in out
-    assert r"'a\nb\x1b[31m'" in out
+    assert r"a\nb\x1b[31m" in out
     assert 3 == len(out.splitlines())
 
 

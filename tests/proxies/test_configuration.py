@@ -2,7 +2,7 @@
 
 import re
 
-from app.settings.tables import IDENTITY
+from app.settings.identity import IDENTITY
 from app.settings.values import SCALARS, Settings
 from tests.proxies.programs import CONFIGURATION, ROOT
 

@@ -3,7 +3,6 @@
 import pytest
 
 from app.settings import Settings, load_settings
-from app.settings.ineffective import list_ineffective
 from app.upstreams.credentials import Key, NoCredentials
 
 pytestmark = pytest.mark.pure
@@ -91,34 +90,3 @@ def test_kubernetes_service_variables_are_no_settings():
     )
 
     assert 8000 == settings.port
-
-
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        ("", []),
-        ("total_timeout_s = 5", []),  # the defaults are nobody's wish
-        ("idle_timeout_s = 600", ["idle_timeout_s = 600 > event_gap_timeout_s = 300"]),
-        ("idle_timeout_s = 600\nevent_gap_timeout_s = 600", []),
-        (
-            "first_event_timeout_s = 60\ntotal_timeout_s = 30",
-            ["first_event_timeout_s = 60 > total_timeout_s = 30"],
-        ),
-        ("heartbeat_s = 2000", ["heartbeat_s = 2000 > total_timeout_s = 1800"]),
-        ("breaker_pause_s = 90", []),
-        (
-            "breaker_pause_s = 90\nbreaker_max_pause_s = 60",
-            ["breaker_max_pause_s = 60 < breaker_pause_s = 90"],
-        ),
-        (
-            "[[route]]\nname = 'r'\n"
-            "targets = [{ model = 'demo/demo', first_event_timeout_s = 5, connect_timeout_s = 9 }]",
-            ["route 'r', demo/demo: connect_timeout_s = 9 > first_event_timeout_s = 5"],
-        ),
-    ],
-)
-def test_times_that_never_come_about_are_listed(tmp_path, said, told):
-    file = tmp_path / "seseragi.toml"
-    file.write_text(said)
-
-    assert told == list_ineffective(load_settings({}, config=str(file)))

@@ -27,18 +27,18 @@ from ...upstreams.client import open_client
 from ...upstreams.endpoints import Upstream
 from ...upstreams.routes import Route
 from ...upstreams.targets import Target
+from ..terminal import add_config, escape
 from .calls import ANSWER, MAX_TOKENS, ask
 from .hints import explain, find_defects
 from .report import (
     CallReport,
-    Plan,
-    Problem,
-    Report,
+    CheckReport,
+    Finding,
+    PlannedCalls,
     Status,
     TargetReport,
     lines,
     plan_lines,
-    safe,
 )
 from .selection import Selection, select
 
@@ -73,9 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="print the calls and their highest cost only"
     )
-    parser.add_argument(
-        "--config", metavar="FILE", help="settings file (default: seseragi.toml if it exists)"
-    )
+    add_config(parser)
 
 
 def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
@@ -108,7 +106,7 @@ async def check(options: argparse.Namespace, settings: Settings, book: PriceBook
             _print_json(plan)
             return 0
         for target in selection.targets:
-            print(f"{safe(target.name)}  {safe(target.upstream.base_url)}")
+            print(f"{escape(target.name)}  {escape(target.upstream.base_url)}")
         return 0
     report = await Check(settings, book, timeout_s=options.timeout).run(selection, plan)
     if options.json:
@@ -118,17 +116,17 @@ async def check(options: argparse.Namespace, settings: Settings, book: PriceBook
     return 0 if report.ok else 1
 
 
-def _print_json(document: Plan | Report) -> None:
+def _print_json(document: PlannedCalls | CheckReport) -> None:
     print(json.dumps(msgspec.to_builtins(document), indent=2))
 
 
-def _plan(selection: Selection, book: PriceBook) -> Plan:
+def _plan(selection: Selection, book: PriceBook) -> PlannedCalls:
     """Return the calls to make, and an upper bound for their cost."""
     names = [target.name for target in selection.targets if not _embeds(target)]
     prices = [price for name in names if (price := book.price_of(name)) is not None]
     ceilings = [price.ceiling(estimate_tokens(ANSWER)) for price in prices]
     total = sum(ceiling.input + ceiling.output * MAX_TOKENS for ceiling in ceilings)
-    return Plan(
+    return PlannedCalls(
         targets=names,
         ceiling_usd=to_usd(total) if prices else None,
         unpriced=[name for name in names if book.price_of(name) is None],
@@ -162,7 +160,7 @@ class Check:
         )
         self._gate = asyncio.Semaphore(AT_ONCE)
 
-    async def run(self, selection: Selection, plan: Plan) -> Report:
+    async def run(self, selection: Selection, plan: PlannedCalls) -> CheckReport:
         """Call all targets, some at once, and return the report."""
         async with self._client:
             rows = await asyncio.gather(*map(self._check, selection.targets))
@@ -170,7 +168,7 @@ class Check:
         costs = [row.answer.cost_usd for row in rows if row.answer is not None]
         known = [to_nano(cost) for cost in costs if cost is not None]
         called = [row.status for row in rows if row.status != "skipped"]
-        return Report(
+        return CheckReport(
             ok=bool(called) and "failed" not in called,
             plan=plan,
             calls=len(costs),
@@ -183,7 +181,7 @@ class Check:
         row = _row(target.upstream, target.model)
         if _embeds(target):
             message = "the model makes embeddings, by its name"
-            problem = Problem("warning", message, "call it by POST /v1/embeddings")
+            problem = Finding("warning", message, "call it by POST /v1/embeddings")
             return replace(row, status="skipped", problems=[problem])
         limits = target.limits(self._limits)
         least = min(limits.first_event_timeout_s, self._limits.total_timeout_s)
@@ -201,7 +199,7 @@ class Check:
             status = "failed"
         return replace(row, answer=CallReport.of(outcome), status=status, problems=problems)
 
-    def _check_price(self, target: Target) -> Iterable[Problem]:
+    def _check_price(self, target: Target) -> Iterable[Finding]:
         """Yield the consequence of an unknown price."""
         if self._book.price_of(target.name) is not None:
             return
@@ -209,16 +207,16 @@ class Check:
         try:
             self._reservations.request(ANYONE, Route(target.name, (target,)), ANSWER)
         except RequestError as error:
-            yield Problem("failure", error.message, advice, error.code)
+            yield Finding("failure", error.message, advice, code=error.code)
             return
         message = f"the price of {target.name!r} is unknown, so a budget would refuse it"
-        yield Problem("warning", message, advice)
+        yield Finding("warning", message, advice)
 
 
 def _skip(upstream: Upstream) -> TargetReport:
     """Return the row of an upstream without a known model."""
     advice = f"name one: seseragi check {upstream.name}/MODEL, or models in [upstream.{{}}]"
-    problem = Problem("warning", "no model of it is known", advice.format(upstream.name))
+    problem = Finding("warning", "no model of it is known", advice.format(upstream.name))
     return replace(_row(upstream, None), status="skipped", problems=[problem])
 
 

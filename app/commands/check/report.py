@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from ..terminal import escape
 from .calls import Outcome
 
 VERSION: Final = 1
@@ -17,7 +18,7 @@ VERSION: Final = 1
 Status = Literal["ok", "warning", "failed", "skipped"]
 
 
-class Problem(msgspec.Struct, frozen=True):
+class Finding(msgspec.Struct, frozen=True):
     """A defect of a target, and advice."""
 
     level: Literal["failure", "warning"]
@@ -72,10 +73,10 @@ class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
     """Where they come from; None without any."""
     status: Status = "ok"
     answer: CallReport | None = None
-    problems: Sequence[Problem] = ()
+    problems: Sequence[Finding] = ()
 
 
-class Plan(msgspec.Struct, frozen=True):
+class PlannedCalls(msgspec.Struct, frozen=True):
     """The calls of a check, and their cost."""
 
     targets: Sequence[str]
@@ -85,13 +86,13 @@ class Plan(msgspec.Struct, frozen=True):
     """The targets without a known price."""
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
     """The report of one check."""
 
     version: int = VERSION
     ok: bool
     """Whether no target has failed, and at least one was called."""
-    plan: Plan
+    plan: PlannedCalls
     calls: int
     cost_usd: str | None
     """Cost of the calls with a known price; None if there are none."""
@@ -100,22 +101,22 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     targets: Sequence[TargetReport]
 
 
-def plan_lines(plan: Plan) -> Iterator[str]:
+def plan_lines(plan: PlannedCalls) -> Iterator[str]:
     """Yield the lines before the first call."""
     most = f", at most {plan.ceiling_usd} USD" if plan.ceiling_usd is not None else ""
     yield f"{_count(len(plan.targets), 'call')}{most}."
     if plan.unpriced:
-        yield f"The price is unknown of {', '.join(map(safe, plan.unpriced))}."
+        yield f"The price is unknown of {', '.join(map(escape, plan.unpriced))}."
 
 
-def lines(report: Report) -> Iterator[str]:
+def lines(report: CheckReport) -> Iterator[str]:
     """Yield the report for people."""
-    width = max((len(safe(row.target)) for row in report.targets), default=0)
+    width = max((len(escape(row.target)) for row in report.targets), default=0)
     for row in report.targets:
-        yield f"{_MARKS[row.status]:8}{safe(row.target):{width}}  {_summary(row.answer)}".rstrip()
+        yield f"{_MARKS[row.status]:8}{escape(row.target):{width}}  {_summary(row.answer)}".rstrip()
         for problem in row.problems:
-            yield f"        {problem.level}: {safe(problem.message)}"
-            yield f"        -> {safe(problem.advice)}"
+            yield f"        {problem.level}: {escape(problem.message)}"
+            yield f"        -> {escape(problem.advice)}"
     statuses = [row.status for row in report.targets]
     counts = [f"{n} {status}" for status in _MARKS if (n := statuses.count(status))]
     more = "" if report.cost_complete else " and what has no known price"
@@ -140,8 +141,3 @@ def _summary(call: CallReport | None) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def safe(text: str) -> str:
-    """Escape what is not printable, such as control sequences."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

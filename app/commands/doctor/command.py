@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import certifi
 
 from ...settings import SettingsError
-from ...settings.load import CLIENT_KEY
+from ...settings.identity import CLIENT_KEY
 from .idle import look_at_idle
 from .reachability import count_failures, reach
 from .reading import look_at_many, look_at_reading, look_at_stops

@@ -3,7 +3,7 @@
 import pytest
 
 from app.errors import RelayError
-from app.server.peers import LOG_INTERVAL_S, Peers
+from app.server.connection_limits import LOG_INTERVAL_S, ConnectionLimits
 
 pytestmark = pytest.mark.pure
 
@@ -26,30 +26,30 @@ TRUSTED = ("198.51.100.0/24", "2001:db8::/48", "127.0.0.1", "::1")
 
 @pytest.mark.parametrize(("address", "limit"), PLACES)
 def test_places_of_an_address(address, limit):
-    peers = Peers(MOST, each=EACH, trusted=TRUSTED)
-    names = [peers.enter(address) for _ in range(limit)]
+    limits = ConnectionLimits(MOST, each=EACH, trusted=TRUSTED)
+    names = [limits.enter(address) for _ in range(limit)]
 
     with pytest.raises(RelayError) as refused:
-        peers.enter(address)
-    peers.leave(names[0])
-    peers.enter(address)
+        limits.enter(address)
+    limits.leave(names[0])
+    limits.enter(address)
 
     assert refused.value.code == ("overloaded" if limit == MOST else "rate_limited")
 
 
 def test_network_of_one_customer_is_one_address():
-    peers = Peers(MOST, each=EACH, trusted=())
+    limits = ConnectionLimits(MOST, each=EACH, trusted=())
     for number in range(EACH):
-        peers.enter(f"2001:db8::{number:x}")
+        limits.enter(f"2001:db8::{number:x}")
 
     with pytest.raises(RelayError):
-        peers.enter("2001:db8::ffff:ffff")
-    peers.enter("2001:db8:0:1::1")
+        limits.enter("2001:db8::ffff:ffff")
+    limits.enter("2001:db8:0:1::1")
 
 
 def test_refusals_are_told_now_and_then():
-    peers = Peers(1, each=1, trusted=())
+    limits = ConnectionLimits(1, each=1, trusted=())
 
     assert [1, 0, 0, 3] == [
-        peers.refusals(now) for now in (5, 6, 5 + LOG_INTERVAL_S / 2, 5 + LOG_INTERVAL_S)
+        limits.refusals(now) for now in (5, 6, 5 + LOG_INTERVAL_S / 2, 5 + LOG_INTERVAL_S)
     ]

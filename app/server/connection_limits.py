@@ -16,7 +16,7 @@ LOG_INTERVAL_S = 60
 """Seconds between two log lines on refused connections."""
 
 
-class Peers:
+class ConnectionLimits:
     """A counter of connections: at most `most` in all and `each` for one address."""
 
     def __init__(self, most: int, *, each: int, trusted: Iterable[str]) -> None:

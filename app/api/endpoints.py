@@ -1,0 +1,180 @@
+"""The parts that endpoints share, and their common steps: bounded JSON bodies, and readers."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..dialects.client_format import ClientFormat
+from ..errors import RequestError, shutting_down
+from ..generation.admission import RequestMemory, address_of
+from ..generation.hub import Hub
+from ..generation.owned_streams import OwnedStream, OwnedStreams
+from ..identity.tokens import Tokens
+from ..requests import parse_body
+from .client_connection import client_of
+from .event_stream import read_from
+from .http_settings import HttpSettings
+from .request import PRINCIPAL
+
+MAX_OPTIONS: Final = 16_384
+"""The most bytes of a body of options."""
+
+T = TypeVar("T")
+
+
+class HttpParts(NamedTuple):
+    """The parts of all endpoints."""
+
+    hub: Hub
+    settings: HttpSettings
+    tokens: Tokens | None = None
+
+
+class Endpoints:
+    """The endpoints of one subject."""
+
+    def __init__(self, parts: HttpParts) -> None:
+        self._hub, self._http_settings, self._tokens = parts
+
+    def _streams_of(self, request: Request) -> OwnedStreams:
+        """Return the streams of the caller: the only way from a route to a stream."""
+        scope = request.scope
+        return self._hub.streams_of(scope[PRINCIPAL], request_id=scope.get("request_id", ""))
+
+    async def _read_body(
+        self,
+        request: Request,
+        memory: RequestMemory,
+        *,
+        max_bytes: int | None = None,
+        may_be_empty: bool = False,
+    ) -> bytes:
+        """Read a JSON body of at most `max_request_bytes`, and reserve its size in the memory.
+
+        With `may_be_empty`, an empty body needs no content type.
+
+        Raises:
+            RequestError: `unsupported_media_type`, `request_too_large`, or `invalid_request`
+                after `body_timeout_s`.
+            ServiceError: `overloaded`, the relay stops or has no memory for it; `rate_limited`,
+                the client has used its share of the memory.
+            ClientDisconnect: the client disconnected before the end.
+        """
+        if max_bytes is None:
+            max_bytes = self._http_settings.max_request_bytes
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        too_large = partial(_too_large, max_bytes)
+        if media_type != "application/json" and not media_type.endswith("+json"):
+            if not may_be_empty:
+                raise _unsupported(media_type)
+            max_bytes, too_large = 0, partial(_unsupported, media_type)
+        length = request.headers.get("content-length", "")
+        if length.isdigit() and int(length[:15]) > max_bytes:
+            raise too_large()
+        reading = _read(request, memory, max_bytes, too_large)
+        if client_of(request).received:  # nearly every body comes with its head: 50 us less
+            return await reading
+        return await _wait(
+            reading,
+            timeout_s=self._http_settings.body_timeout_s,
+            stopping=self._hub.shutdown.stopping,
+        )
+
+    async def _read_options(
+        self, request: Request, decoder: msgspec.json.Decoder[T], *, example: str
+    ) -> T:
+        """Read a small body in which every field is optional; it may be empty.
+
+        Raises:
+            RequestError, ServiceError, ClientDisconnect: as `_read_body` and `parse_body` do.
+        """
+        with self._hub.admission.receive(address_of(request.scope.get("client"))) as memory:
+            body = await self._read_body(request, memory, max_bytes=MAX_OPTIONS, may_be_empty=True)
+            return parse_body(body.strip() or b"{}", decoder, example=example)
+
+    def _retry_ms(self) -> int:
+        """Return the reconnection time for a client, in milliseconds."""
+        return self._http_settings.retry(spread=self._hub.shutdown.draining)
+
+    async def _read_stream(
+        self,
+        request: Request,
+        stream: OwnedStream,
+        client_format: ClientFormat,
+        *,
+        after: int,
+        counted: bool = True,
+        **delivery: Any,
+    ) -> Response:
+        """Return a response of the frames of a stream after a cursor, as `read_from` does."""
+        address = address_of(request.scope.get("client"))
+        return await read_from(
+            stream.attach(address, counted=counted).reader,
+            client_format,
+            after,
+            http_settings=self._http_settings,
+            retry_ms=self._retry_ms(),
+            **delivery,
+        )
+
+
+async def _read(
+    request: Request, memory: RequestMemory, max_bytes: int, too_large: Callable[[], RequestError]
+) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > max_bytes:
+            raise too_large()
+        if chunk:
+            memory.resize(len(body))
+    return bytes(body)
+
+
+async def _wait(
+    reading: Coroutine[Any, Any, bytes], *, timeout_s: float, stopping: asyncio.Event
+) -> bytes:
+    """Wait for a body until the timeout, or until the relay stops."""
+    task = asyncio.ensure_future(reading)
+    stopped = asyncio.ensure_future(stopping.wait())
+    try:
+        await asyncio.wait({task, stopped}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+    finally:
+        task.cancel()
+        stopped.cancel()
+    if stopping.is_set():
+        raise shutting_down()
+    raise RequestError("invalid_request", f"the body did not come within {timeout_s:g} s")
+
+
+def _too_large(max_bytes: int) -> RequestError:
+    return RequestError(
+        "request_too_large", f"the body is larger than the limit of {max_bytes} bytes"
+    )
+
+
+def _unsupported(media_type: str) -> RequestError:
+    return RequestError(
+        "unsupported_media_type",
+        f"the content type is {repr(media_type) if media_type else 'missing'}; send "
+        "the header 'content-type: application/json'",
+    )
+
+
+def document(
+    body: object, *, headers: Mapping[str, str] | None = None, status_code: int = 200
+) -> Response:
+    """Return a JSON response that must not be stored."""
+    return Response(
+        msgspec.json.encode(body),
+        status_code,
+        headers={"cache-control": "no-store", **(headers or {})},
+        media_type="application/json",
+    )
