@@ -3,7 +3,6 @@
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -35,7 +34,7 @@ from .ledger.prices import PriceBook
 from .settings import Settings, SettingsError
 from .settings.libraries import read_span_limits
 from .settings.upstreams import DEMO
-from .telemetry.metrics import Metrics, Names, RecordsState
+from .telemetry.metrics import Metrics, Names
 from .telemetry.observer import Observer, Observers
 from .telemetry.shared_counters import SharedCounters
 from .telemetry.stream_log import StreamLog
@@ -85,14 +84,13 @@ def build_metrics(
     """
     if not settings.metrics:
         return None
-    records = None if recorder is None else partial(_records_state, recorder)
     return Metrics(
-        Names(upstreams), shared_counters, own_index, process=os.getpid(), records=records
+        Names(upstreams),
+        shared_counters,
+        own_index,
+        process=os.getpid(),
+        rows_waiting=None if recorder is None else lambda: recorder.state.waiting,
     )
-
-
-def _records_state(recorder: "Recorder") -> RecordsState:
-    return RecordsState(recorder.state.waiting, recorder.state.failures)
 
 
 def build_tracing(settings: Settings) -> "Tracing | None":

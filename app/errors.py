@@ -35,6 +35,7 @@ CODES: dict[str, CodeInfo] = {
     "request_too_large": CodeInfo(413, "The request is too large"),
     "unsupported_media_type": CodeInfo(415, "The content type is not supported"),
     "idempotency_mismatch": CodeInfo(422, "The Idempotency-Key was used for another request"),
+    "upgrade_required": CodeInfo(426, "WebSocket is not supported here"),
     "rate_limited": CodeInfo(429, "Too many requests", retryable=True),
     "budget_exceeded": CodeInfo(429, "The budget is used up"),
     # The request, according to the provider.

@@ -58,7 +58,6 @@ class App:
             lines = configure_logs(
                 format=settings.log_format,
                 level=settings.log_level,
-                levels=settings.log_levels,
                 libraries=False,
             )
         hide_tokens_in_access_logs()

@@ -173,11 +173,7 @@ def _list_budgeted(
         found += [(None, one) for one in each]
         found += [(one.models, one.limits) for one in (*identity.keys, *keys)]
         found += [(None, issuer.limits) for issuer in identity.issuers]
-    return [
-        models
-        for models, own in found
-        if own.usd_per_day is not None or own.usd_per_month is not None
-    ]
+    return [models for models, own in found if own.has_budget]
 
 
 def _access_kind(start: Start) -> object:

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -165,9 +166,17 @@ class Wire:
         writer.transport.abort()
 
 
+W = TypeVar("W", bound=Wire)
+
+
 @asynccontextmanager
 async def wire_to(port: int) -> AsyncIterator[Wire]:
-    wire = Wire(port)
+    async with serve_wire(Wire(port)) as wire:
+        yield wire
+
+
+@asynccontextmanager
+async def serve_wire(wire: W) -> AsyncIterator[W]:
     server = await asyncio.start_server(wire._serve, "127.0.0.1", 0)
     wire.port = server.sockets[0].getsockname()[1]
     try:

@@ -28,7 +28,7 @@ from app.ledger.accounts import Settlement
 from app.ledger.config import LimitsConfig
 from app.ledger.prices import PriceBook
 from app.requests import parse_chat_request
-from app.telemetry.observer import Committed, FirstEvent, Observer, Observers
+from app.telemetry.observer import FirstEvent, Observer, Observers
 from app.testing.upstream import DONE, FINISH, text
 from app.upstreams.client import open_client
 from app.upstreams.endpoints import Upstream
@@ -77,7 +77,7 @@ class Told(Observer):
 
     def __init__(self) -> None:
         self.told: list[Any] = []
-        for method in ("started", "attempt_failed", "committed", "first_event", "ended"):
+        for method in ("started", "attempt_failed", "first_event", "ended"):
             setattr(self, method, self.told.append)
 
 
@@ -132,9 +132,9 @@ async def test_an_end_that_is_cancelled_while_it_is_written_is_reported(monkeypa
     await running.run()
 
     assert "completed" == (await end_of(log)).status
-    started, committed, first, report = observer.told
-    assert [StreamInfo, Committed, FirstEvent, StreamEnded] == [*map(type, observer.told)]
-    assert started == committed.info == first.info == report.info
+    started, first, report = observer.told
+    assert [StreamInfo, FirstEvent, StreamEnded] == [*map(type, observer.told)]
+    assert started == first.info == report.info
     assert ("completed", len(await read_all(log, "st_x"))) == (report.end.status, report.events)
 
 

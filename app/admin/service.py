@@ -25,7 +25,7 @@ from ..eventlog.supervision import Supervisor
 from ..generation.account_reader import AccountReader
 from ..generation.hub import Hub
 from ..generation.parts import Parts
-from ..ledger.report import overview
+from ..ledger.usage import overview
 from ..upstreams.routes import Upstreams
 from .history import History
 from .sampling import Sampler
@@ -104,6 +104,7 @@ class AdminService:
         self,
         parts: Parts,
         hub: Hub,
+        *,
         accounts: AccountReader,
         history: History,
         broadcast: Broadcast | None,

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from ..ledger.report import Overview
+from ..ledger.usage import Overview
 from .snapshot import MAX_LAST, MAX_STREAMS, Minutes, Share, Snapshot, TargetHealth
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from starlette.types import Scope
 
 from ..telemetry.access_logs import hide_tokens
 from .client_connection import connection_of
-from .middleware import Answer
+from .middleware import SentResponse
 from .problems import CODE
 from .request import PRINCIPAL
 
@@ -24,7 +24,7 @@ log = structlog.get_logger("seseragi.access")
 
 
 @contextlib.contextmanager
-def log_request(scope: Scope, answer: Answer) -> Iterator[None]:
+def log_request(scope: Scope, response: SentResponse) -> Iterator[None]:
     """Log a request when it is over; `complete` is whether the whole answer was sent."""
     began = time.monotonic()
     try:
@@ -35,14 +35,14 @@ def log_request(scope: Scope, answer: Answer) -> Iterator[None]:
             "request",
             method=scope["method"],
             path=hide_tokens(scope["path"][:MAX_PATH]),
-            status=answer.status,
+            status=response.status,
             code=scope.get(CODE),
-            bytes=answer.bytes + (connection.sent if connection is not None else 0),
+            bytes=response.bytes + (connection.sent if connection is not None else 0),
             duration_s=round(time.monotonic() - began, 4),
-            complete=answer.complete,
+            complete=response.complete,
             request_id=scope["request_id"],
             key=(principal and principal.key) or None,
             tenant=(principal and principal.tenant) or None,
             user=(principal and principal.user) or None,
-            stream=answer.stream or scope.get("path_params", {}).get("stream"),
+            stream=response.stream or scope.get("path_params", {}).get("stream"),
         )

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..cassettes.cassette import MAX_BYTES, file_name_of, make_head, render_tape
+from ..cassettes.cassette import MAX_BYTES, file_name_of, make_head, render_cassette
 from ..events import StreamStart
 from ..generation.cassette_recorder import spread_events, too_large
 from .endpoints import Endpoints, HttpParts
@@ -22,7 +22,7 @@ class CassetteDownload(Endpoints):
         model = next((one.model for one in events if isinstance(one, StreamStart)), info.route)
         head = make_head(model, request_digest=info.request_digest, measured_from=None)
         seconds = (state.ended_at or time.time()) - state.started_at
-        data = render_tape(head, spread_events(events, seconds=seconds))
+        data = render_cassette(head, spread_events(events, seconds=seconds))
         if len(data) > MAX_BYTES:
             raise too_large()
         name = f"{file_name_of(model)}.jsonl"

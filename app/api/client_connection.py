@@ -20,9 +20,8 @@ CONNECTION: Final = "seseragi.connection"
 class RequestClient(Protocol):
     """The client of one request."""
 
-    @property
-    def received(self) -> bool:
-        """Whether the whole request is known to have arrived."""
+    def take_body(self) -> bytes | None:
+        """Return the body if all of it has arrived, which ASGI's `receive` then lacks."""
 
     def watch(self, on_lost: Callable[[], object]) -> AbstractContextManager[None]:
         """Call `on_lost` when the client disconnects, at once if it has already.
@@ -73,10 +72,11 @@ def client_of(request: Request) -> RequestClient:
 class AsgiClient:
     """A `RequestClient` over ASGI's `receive`."""
 
-    received = False
-
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
+
+    def take_body(self) -> bytes | None:
+        return None
 
     @contextlib.contextmanager
     def watch(self, on_lost: Callable[[], object]) -> Iterator[None]:

@@ -8,7 +8,7 @@ from ..errors import RelayError, RequestError
 from ..generation.account_reader import AccountReader
 from ..identity.principal import ANYONE
 from ..ledger.accounts import Account, AccountState
-from ..telemetry.metrics import Metrics
+from ..telemetry.metrics import PLAIN, Metrics
 from .request import principal_of
 
 READERS = frozenset(("metrics", "admin"))
@@ -23,16 +23,15 @@ def routes(metrics: Metrics, reader: AccountReader) -> list[Route]:
                 "forbidden", "the metrics require a key with the role 'metrics' or 'admin'"
             )
         used = await _read_limited(reader)
-        body, media_type = await metrics.render(request.headers.get("accept", ""), used)
-        headers = {"cache-control": "no-store", "content-type": media_type}
-        return Response(body, headers=headers)
+        headers = {"cache-control": "no-store", "content-type": PLAIN}
+        return Response(await metrics.render(used), headers=headers)
 
     return [Route("/metrics", get, methods=["GET"])]
 
 
 async def _read_limited(reader: AccountReader) -> list[tuple[Account, AccountState]]:
     """Return the named accounts that have limits; none while the log cannot be read."""
-    limited = [account for account in reader.list_named()[0] if account.has_limits]
+    limited = [account for account in reader.list_named()[0] if account.has_limit()]
     if not limited:
         return []
     try:

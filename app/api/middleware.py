@@ -21,13 +21,13 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..errors import RelayError
+from ..errors import RelayError, RequestError
 from ..identity.principal import Principal
 from . import problems
 from .authentication import Authentication, challenge
 from .client_connection import connection_of
 from .guard import Guard
-from .request import PRINCIPAL, path_of, read_headers, root_of
+from .request import HANDSHAKE, PRINCIPAL, REQUEST_HEADERS, path_of, read_headers, root_of
 
 CONTENT_SECURITY_POLICY = b"content-security-policy"
 SECURITY = (
@@ -57,10 +57,13 @@ UNREAD_S = 1.0
 """The most time for that."""
 
 
-ANSWER: Final = "seseragi.answer"
-"""The key in the scope of the `Answer`."""
+DENIAL: Final = "websocket.http.response"
+"""The ASGI extension for an HTTP answer to a WebSocket handshake."""
 
-OnAnswer = Callable[[Scope, int], None]
+RESPONSE: Final = "seseragi.response"
+"""The key in the scope of the `SentResponse`."""
+
+OnResponse = Callable[[Scope, int], None]
 """Called with the status when each answer begins."""
 
 OnRefused = Callable[[Request, Principal, RelayError], None]
@@ -69,7 +72,7 @@ OnRefused = Callable[[Request, Principal, RelayError], None]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-class Answer:
+class SentResponse:
     """The answer to one request: adds the common headers, and records facts for logs and traces."""
 
     def __init__(
@@ -79,7 +82,7 @@ class Answer:
         request_id: bytes,
         *,
         varies: bool,
-        on_answer: OnAnswer | None,
+        on_answer: OnResponse | None,
     ) -> None:
         self._scope = scope
         self._send = send
@@ -157,7 +160,7 @@ class UnreadBody:
             left -= len((await self.receive()).get("body", b"")) + 1
 
 
-Watch = Callable[[Scope, Answer], AbstractContextManager[None]]
+Watch = Callable[[Scope, SentResponse], AbstractContextManager[None]]
 """Surrounds a request and its answer, to log or to trace them."""
 
 
@@ -177,7 +180,7 @@ class RequestMiddleware:
         authentication: Authentication,
         add_cors: Callable[[ASGIApp], ASGIApp],
         on_refused: OnRefused,
-        on_answer: OnAnswer | None = None,
+        on_answer: OnResponse | None = None,
         watches: Sequence[Watch] = (),
     ) -> None:
         """Serve routes; the first of the watches is the outermost."""
@@ -193,9 +196,12 @@ class RequestMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            if scope["type"] == "websocket":  # there are none
+            if scope["type"] != "websocket":
+                return
+            if DENIAL not in (scope.get("extensions") or {}):
                 await send({"type": "websocket.close", "code": 1008})
-            return
+                return
+            scope, receive, send = _as_http(scope, send)
         scope["root_path"] = root_of(scope)  # Starlette's router takes it as it is
         headers = read_headers(scope)
         request_id = headers.get(REQUEST_ID, (b"",))[0]
@@ -208,25 +214,25 @@ class RequestMiddleware:
             unread = UnreadBody(receive, send)
             receive, send = unread.receive, unread.send
         has_origin = b"origin" in headers
-        scope[ANSWER] = answer = Answer(
+        scope[RESPONSE] = sent = SentResponse(
             scope, send, request_id, varies=not has_origin, on_answer=self._on_answer
         )
         if not self._watches:  # an ExitStack takes 1 KiB while a stream runs
-            await self._answer(scope, receive, answer)
+            await self._answer(scope, receive, sent)
             return
         with contextlib.ExitStack() as stack:
             for watch in self._watches:
-                stack.enter_context(watch(scope, answer))
-            await self._answer(scope, receive, answer)
+                stack.enter_context(watch(scope, sent))
+            await self._answer(scope, receive, sent)
 
-    def _answer(self, scope: Scope, receive: Receive, answer: Answer) -> Awaitable[None]:
+    def _answer(self, scope: Scope, receive: Receive, sent: SentResponse) -> Awaitable[None]:
         """Answer a request that the guard lets pass, with CORS if it has an `Origin`."""
-        if (error := self._guard.check(scope)) is not None:
+        if (error := self._guard.check(scope) or _check_upgrade(scope)) is not None:
             refusal = problems.on_relay_error(Request(scope), error)
-            return refusal(scope, receive, answer.send)
-        if answer.varies:
-            return self._respond(scope, receive, answer.send)
-        return self._with_cors(scope, receive, answer.send)
+            return refusal(scope, receive, sent.send)
+        if sent.varies:
+            return self._respond(scope, receive, sent.send)
+        return self._with_cors(scope, receive, sent.send)
 
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Authenticate the request and call its endpoint; answer the errors of both."""
@@ -244,7 +250,7 @@ class RequestMiddleware:
             response = await endpoint(request)
             await response(scope, receive, send)
         except Exception as error:
-            if scope[ANSWER].status is not None:  # an answer has begun
+            if scope[RESPONSE].status is not None:  # an answer has begun
                 raise
             response = self._answer_error(request, error)
             await response(scope, receive, send)
@@ -283,6 +289,31 @@ def list_endpoints(routes: Sequence[BaseRoute]) -> dict[tuple[str, str], Endpoin
             if next(one for one in routes if one.matches(scope)[0] is Match.FULL) is route:
                 found[method, route.path] = route.endpoint
     return found
+
+
+def _as_http(scope: Scope, send: Send) -> tuple[Scope, Receive, Send]:
+    """Return a WebSocket handshake as the HTTP request that it is."""
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send_denial(message: Message) -> None:
+        await send({**message, "type": f"websocket.{message['type']}"})
+
+    return {**scope, "type": "http", "method": "GET"}, receive, send_denial
+
+
+def _check_upgrade(scope: Scope) -> RelayError | None:
+    """Return the error for a WebSocket handshake, by a header that proxies pass on.
+
+    Clients that try WebSocket first then use HTTP at once, instead of trying again.
+    """
+    if HANDSHAKE not in scope[REQUEST_HEADERS] or scope["method"] != "GET":
+        return None
+    return RequestError(
+        "upgrade_required",
+        "WebSocket is not supported; send the request by HTTP, as a POST",
+    )
 
 
 async def _raise_not_found(scope: Scope, receive: Receive, send: Send) -> None:

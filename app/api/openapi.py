@@ -18,11 +18,12 @@ from .. import __version__
 from ..admin.service import Command
 from ..admin.summary import Summary
 from ..cassettes.cassette import CassetteHead
-from ..dialects.client_formats import CLIENT_FORMATS, Problem, client_format_of
+from ..dialects.client_formats import CLIENT_FORMATS, client_format_of
 from ..dialects.embeddings import EmbeddingsRequest
+from ..dialects.native.client.format import Problem
 from ..dialects.native.client.renderer import Result
 from ..events import Event
-from ..ledger.report import Report
+from ..ledger.usage import AccountUsage
 from .admin import TargetCommand
 from .client_secrets import ClientSecret, SecretOptions
 from .counting import TokenCount
@@ -137,7 +138,7 @@ _OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         "Create a client secret", SecretOptions, {"200": ClientSecret}
     ),
     ("GET", "/v1/usage"): Operation(
-        "Get the caller's usage", answers={"200": Report}, query=("tenant", "user", "key")
+        "Get the caller's usage", answers={"200": AccountUsage}, query=("tenant", "user", "key")
     ),
     ("GET", "/v1/models"): Operation("List the models"),
     ("GET", "/v1/models/{model}"): Operation("Get a model"),

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..dialects.client_format import ClientFormat
-from ..dialects.client_formats import client_format_of, mend_path
+from ..dialects.client_formats import client_format_of, correct_path
 from ..errors import RelayError, RequestError, ServiceError
 from ..ledger.accounts import LimitReached
 from ..telemetry.access_logs import hide_tokens
@@ -40,11 +40,13 @@ def failure(
     all_headers = {"cache-control": "no-store", **(headers or {})}
     if error.code == "unauthenticated":  # RFC 9110, 11.6.1
         all_headers.setdefault("www-authenticate", REALM)
+    if error.code == "upgrade_required":  # RFC 9110, 15.5.22
+        all_headers["upgrade"] = "HTTP/1.1"
     if error.retry_after_s is not None:
         all_headers["retry-after"] = str(math.ceil(error.retry_after_s))
-    if isinstance(error, LimitReached) and error.standing is not None:
-        requests = error.standing if error.kind == "requests" else None
-        tokens = error.standing if error.kind == "tokens" else None
+    if isinstance(error, LimitReached) and error.rate_limit is not None:
+        requests = error.rate_limit if error.limit.counts == "requests" else None
+        tokens = error.rate_limit if error.limit.counts == "tokens" else None
         all_headers |= rate_limit_headers(client_format.name, requests, tokens)
     if not error.retryable:
         # Without it the official SDKs retry every 5xx, 409 and 408.
@@ -87,7 +89,7 @@ def _advise(path: str) -> str:
         return "; it is where the paths of clients begin: GET /v1/models lists the models"
     if path.startswith("/v1/v1/"):
         return "; take '/v1' off the end of the client's base URL"
-    if mend_path(path) != path:
+    if correct_path(path) != path:
         return "; add '/v1' to the end of the client's base URL"
     return ""
 

@@ -18,7 +18,17 @@ REQUEST_HEADERS: Final = "seseragi.headers"
 CREDENTIALS: Final = frozenset((b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"))
 """The headers of credentials: OpenAI's, Anthropic's, Azure's, Google's."""
 
-_READ: Final = CREDENTIALS | {b"x-request-id", b"host", b"origin", b"via", b"cdn-loop"}
+HANDSHAKE: Final = b"sec-websocket-key"
+"""The header of a WebSocket handshake (RFC 6455, 4.1)."""
+
+_READ: Final = CREDENTIALS | {
+    b"x-request-id",
+    b"host",
+    b"origin",
+    b"via",
+    b"cdn-loop",
+    HANDSHAKE,
+}
 
 Headers = Mapping[bytes, tuple[bytes, ...]]
 """The values of each header that the steps before an endpoint use."""

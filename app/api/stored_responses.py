@@ -19,17 +19,17 @@ from ..dialects.openai_responses.client.stored import (
     Head,
     Item,
     Stored,
+    decode_stored,
     encode_item,
+    encode_stored,
     find_reference,
     items_name,
     join_items,
+    list_items,
     name_items,
-    pack,
     read_head,
-    read_input,
     replace_input,
     token_of,
-    unpack,
 )
 from ..errors import RequestError
 from ..generation.admission import RequestMemory, estimate_memory
@@ -113,7 +113,7 @@ class StoredResponses:
             if head.previous_response_id is None and REFERENCE not in body:
                 return Resolved(body, None, _pack(head, Stored(head.input)))
             check_json(body)
-            own = read_input(head.input)
+            own = list_items(head.input)
         except (msgspec.MsgspecError, RecursionError):  # the parser reports the error
             return Resolved(body, None, b"")
         room = _Room(
@@ -141,10 +141,10 @@ class StoredResponses:
         Raises:
             RequestError: `previous_response_not_found`, those of earlier turns are deleted.
         """
-        stored = unpack((await stream.info()).request)
+        stored = decode_stored((await stream.info()).request)
         if stored is None:
             return None
-        own = [*name_items(stream.id, read_input(stored.input), letter="i")]
+        own = [*name_items(stream.id, list_items(stored.input), letter="i")]
         if stored.previous is None:
             return [*name_items(stream.id, stored.carried or [], letter="c"), *own]
         room = _Room(self._http_settings.max_request_bytes)
@@ -225,7 +225,7 @@ async def _find(streams: OwnedStreams, response: str) -> OwnedStream | None:
 async def _read(stream: OwnedStream) -> _Turn | None:
     """Read the stored items of a response; None if it is not stored or is deleted."""
     try:
-        stored = unpack((await stream.info()).request)
+        stored = decode_stored((await stream.info()).request)
         if stored is None:
             return None
         result = render_result(stream.id, await stream.events())
@@ -234,14 +234,14 @@ async def _read(stream: OwnedStream) -> _Turn | None:
         return None
     given = [
         *name_items(stream.id, stored.carried or [], letter="c"),
-        *name_items(stream.id, read_input(stored.input), letter="i"),
+        *name_items(stream.id, list_items(stored.input), letter="i"),
     ]
     made = [Item(item["id"], encode_item(item)) for item in result["output"]]
     return _Turn(stored, given, made=made, status=result["status"], ended_at=state.ended_at)
 
 
 def _pack(head: Head, stored: Stored) -> bytes:
-    return b"" if head.store is False else pack(stored)
+    return b"" if head.store is False else encode_stored(stored)
 
 
 def _previous(head: Head) -> str | None:

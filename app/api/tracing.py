@@ -8,7 +8,7 @@ from starlette.types import Scope
 
 from .authentication import is_public
 from .client_connection import connection_of
-from .middleware import Answer
+from .middleware import SentResponse
 from .request import path_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class RequestSpans:
         self._route_of = route_of
 
     @contextlib.contextmanager
-    def watch(self, scope: Scope, answer: Answer) -> Iterator[None]:
+    def watch(self, scope: Scope, response: SentResponse) -> Iterator[None]:
         """Trace a request."""
         if is_public(scope) or path_of(scope) == METRICS:
             yield
@@ -37,7 +37,7 @@ class RequestSpans:
         try:
             yield
         finally:
-            connection, status = connection_of(scope), answer.status
+            connection, status = connection_of(scope), response.status
             self._tracing.end_request(
                 span,
                 method=scope["method"],

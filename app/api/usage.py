@@ -26,14 +26,14 @@ def routes(reader: AccountReader, tokens: Tokens | None) -> list[Route]:
         principal = principal_of(request)
         check_may(principal)
         if "admin" in principal.roles:
-            return document(await reader.report((of or reader.accounts.relay(),)))
+            return document(await reader.usage((of or reader.accounts.relay(),)))
         if of is not None:
             raise RequestError(
                 "forbidden",
                 "tenant, user, key: other accounts need a key with the role 'admin'; "
                 "leave them out",
             )
-        return document(await reader.report(reader.accounts.accounts_of(principal)))
+        return document(await reader.usage(reader.accounts.accounts_of(principal)))
 
     return [Route("/v1/usage", get, methods=["GET"])]
 

@@ -68,7 +68,7 @@ class CassetteHead(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkno
     """The request, if the settings enable that."""
 
 
-class Played(NamedTuple):
+class TimedEvent(NamedTuple):
     """An event, and its time."""
 
     at: float
@@ -79,12 +79,12 @@ class Cassette(NamedTuple):
     """The content of a file."""
 
     head: CassetteHead
-    played: Sequence[Played]
+    events: Sequence[TimedEvent]
 
     @property
     def last(self) -> int:
         """The number of the last event."""
-        return 1 + len(self.played)
+        return 1 + len(self.events)
 
 
 class CassetteError(ValueError):
@@ -142,7 +142,7 @@ def file_name_of(model: str) -> str:
     return _UNFIT.sub("-", model)[:60].strip("-._") or "stream"
 
 
-def parse_tape(data: bytes) -> Cassette:
+def parse_cassette(data: bytes) -> Cassette:
     """Parse a file.
 
     Raises:
@@ -156,7 +156,7 @@ def parse_tape(data: bytes) -> Cassette:
     if lines[0].startswith(BOM_UTF8):
         raise CassetteError("line 1: starts with a byte order mark; save as UTF-8 without it")
     head = _decode(_head, lines[0], number=1)
-    played: list[Played] = []
+    events: list[TimedEvent] = []
     order = _Order()
     before = 0.0
     for number, line in enumerate(lines[1:], 2):
@@ -168,8 +168,8 @@ def parse_tape(data: bytes) -> Cassette:
         before = found.at
         if reason := order.refuse(found.event):
             raise CassetteError(f"line {number}: {reason}")
-        played.append(Played(found.at, found.event))
-    return Cassette(head, played)
+        events.append(TimedEvent(found.at, found.event))
+    return Cassette(head, events)
 
 
 def upstream_of(line: bytes) -> str:
@@ -239,6 +239,6 @@ class _Order:
         return ""
 
 
-def render_tape(head: CassetteHead, played: Iterable[Played]) -> bytes:
+def render_cassette(head: CassetteHead, events: Iterable[TimedEvent]) -> bytes:
     """Encode a whole file."""
-    return render_head(head) + b"".join(render_event(event, at) for at, event in played)
+    return render_head(head) + b"".join(render_event(event, at) for at, event in events)

@@ -8,7 +8,7 @@ from stat import S_ISREG
 from typing import Final, NamedTuple
 
 from ..errors import RequestError, ServiceError, UpstreamError
-from .cassette import MAX_BYTES, Cassette, CassetteError, parse_tape, upstream_of
+from .cassette import MAX_BYTES, Cassette, CassetteError, parse_cassette, upstream_of
 from .options import NAME
 
 SUFFIX: Final = ".jsonl"
@@ -92,11 +92,11 @@ class Folder:
             if stamp.size > MAX_BYTES:
                 raise _broken(file, f"it is larger than {MAX_BYTES} bytes")
             with file.open("rb") as opened:
-                tape = parse_tape(opened.read(MAX_BYTES))
+                cassette = parse_cassette(opened.read(MAX_BYTES))
             # Threads replace the dict: none of them changes one that another reads.
             newest = [*self._cache.items()][1 - MAX_CACHED :]
-            self._cache = {**dict(newest), name: (stamp, tape)}
-            return tape
+            self._cache = {**dict(newest), name: (stamp, cassette)}
+            return cassette
         except FileNotFoundError:
             raise RequestError(
                 "model_not_found",
@@ -128,7 +128,7 @@ class Folder:
             written.unlink(missing_ok=True)
 
     def _file(self, name: str) -> Path:
-        if not NAME.fullmatch(name):  # a caller's error: `parse_playback` rejects clients' names
+        if not NAME.fullmatch(name):  # a caller's error: `parse_options` rejects clients' names
             raise ValueError(f"{name[:100]!r} is not a name of a cassette")
         return self._path / f"{name}{SUFFIX}"
 

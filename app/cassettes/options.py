@@ -54,7 +54,7 @@ def name_of(model: str) -> str:
     return model.partition("?")[0]
 
 
-def parse_playback(model: str) -> CassetteOptions:
+def parse_options(model: str) -> CassetteOptions:
     """Parse a model name after `cassette/`.
 
     Raises:
@@ -74,22 +74,22 @@ def parse_playback(model: str) -> CassetteOptions:
         pairs = []
     if len(query) > MAX_OPTIONS or bool(query) != bool(pairs):
         raise _error(f"'?{query[:80]}' is not a list of options such as '?speed=0&cut_at=5'")
-    options = dict(pairs)
-    if len(options) < len(pairs):
+    given = dict(pairs)
+    if len(given) < len(pairs):
         raise _error("an option occurs twice; send it once")
-    if unknown := options.keys() - set(OPTIONS):
+    if unknown := given.keys() - set(OPTIONS):
         raise _error(f"unknown option {min(unknown)[:40]!r}; options: {', '.join(OPTIONS)}")
     try:
-        playback = msgspec.convert({"name": name, **options}, CassetteOptions, strict=False)
+        options = msgspec.convert({"name": name, **given}, CassetteOptions, strict=False)
     except msgspec.ValidationError as error:
         reason, _, option = str(error).removesuffix("`").rpartition(" - at `$.")
         reason = reason.partition(", got")[0].replace(" | null", "")  # all values are strings
-        raise _error(f"{option}={options[option][:40]}: {reason}") from None
-    if playback.error not in ERRORS:
+        raise _error(f"{option}={given[option][:40]}: {reason}") from None
+    if options.error not in ERRORS:
         raise _error(f"error: use one of {', '.join(ERRORS)}")
-    if playback.stall_s is not None and playback.stall_at is None:
+    if options.stall_s is not None and options.stall_at is None:
         raise _error("stall_s: requires stall_at")
-    return playback
+    return options
 
 
 def _error(reason: str) -> RequestError:

@@ -1,4 +1,4 @@
-"""Conversion of a tape to timed replay steps. Pure; the caller waits."""
+"""Conversion of a cassette to timed replay steps. Pure; the caller waits."""
 
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
@@ -33,22 +33,22 @@ Cut = Literal["cut"]
 Step = Read | Silence | Cut
 
 
-def check_places(tape: Cassette, playback: CassetteOptions) -> None:
+def check_places(cassette: Cassette, options: CassetteOptions) -> None:
     """Refuse a fault after an event that does not exist, since it would never occur.
 
     Raises:
         RequestError: `invalid_request`, with the option.
     """
     for option in ("cut_at", "stall_at", "error_at"):
-        place = getattr(playback, option)
-        if place is not None and place > tape.last:
+        place = getattr(options, option)
+        if place is not None and place > cassette.last:
             raise RequestError(
                 "invalid_request",
-                f"model: {option}: the cassette {playback.name!r} has {tape.last} events",
+                f"model: {option}: the cassette {options.name!r} has {cassette.last} events",
             )
 
 
-def play(tape: Cassette, playback: CassetteOptions) -> Iterator[Step]:
+def play(cassette: Cassette, options: CassetteOptions) -> Iterator[Step]:
     """Yield the steps of a replay; faults at the same place in the order stall, error, cut.
 
     Events of the same time arrive in one read.
@@ -59,42 +59,42 @@ def play(tape: Cassette, playback: CassetteOptions) -> Iterator[Step]:
     def flush() -> Iterator[Read]:
         nonlocal pending, size, before
         if pending:
-            wait_s = (at - before) / playback.speed if playback.speed else 0.0
+            wait_s = (at - before) / options.speed if options.speed else 0.0
             data, pending, size, before = b"".join(pending), [], 0, at
             yield Read(wait_s, data)
 
-    for number in range(1, tape.last + 1):
+    for number in range(1, cassette.last + 1):
         if number > 1:  # event 1 is the replay's own
-            now, event = tape.played[number - 2]
+            now, event = cassette.events[number - 2]
             if now > at or size >= MAX_READ_BYTES:
                 yield from flush()
             at = now
             pending.append(encode(event) + b"\n")
             size += len(pending[-1])
-        if number == playback.stall_at:
+        if number == options.stall_at:
             yield from flush()
-            yield Silence(playback.stall_s)
-        if number == playback.error_at:
+            yield Silence(options.stall_s)
+        if number == options.error_at:
             yield from flush()
-            yield Read(0, _failure(playback))
+            yield Read(0, _failure(options))
             return
-        if number == playback.cut_at:
+        if number == options.cut_at:
             yield from flush()
             yield "cut"
             return
     yield from flush()
 
 
-def _failure(playback: CassetteOptions) -> bytes:
-    code = playback.error
-    message = f"upstream 'cassette' failed, as error_at={playback.error_at} asks"
+def _failure(options: CassetteOptions) -> bytes:
+    code = options.error
+    message = f"upstream 'cassette' failed, as error_at={options.error_at} asks"
     info = ErrorInfo(code, message, CODES[code].retryable)
     return encode(StreamEnd("failed", "error", error=info)) + b"\n"
 
 
-def encode_playback(playback: CassetteOptions) -> bytes:
-    """Encode a playback as the body of a call."""
-    return msgspec.json.encode(playback)
+def encode_options(options: CassetteOptions) -> bytes:
+    """Encode options as the body of a call."""
+    return msgspec.json.encode(options)
 
 
-decode_playback = msgspec.json.Decoder(CassetteOptions).decode
+decode_options = msgspec.json.Decoder(CassetteOptions).decode

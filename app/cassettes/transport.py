@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import httpx2
 
 from .folder import Folder
-from .player import Read, Silence, Step, check_places, decode_playback, play
+from .player import Read, Silence, Step, check_places, decode_options, play
 
 
 class CassetteTransport(httpx2.AsyncBaseTransport):
@@ -22,11 +22,11 @@ class CassetteTransport(httpx2.AsyncBaseTransport):
         Raises:
             RelayError: the cassette does not exist, or is broken.
         """
-        playback = decode_playback(await request.aread())
-        tape = await asyncio.to_thread(self._folder.load, playback.name)
-        check_places(tape, playback)
+        options = decode_options(await request.aread())
+        cassette = await asyncio.to_thread(self._folder.load, options.name)
+        check_places(cassette, options)
         headers = {"content-type": "application/x-ndjson"}
-        return httpx2.Response(200, headers=headers, stream=_Replay(play(tape, playback)))
+        return httpx2.Response(200, headers=headers, stream=_Replay(play(cassette, options)))
 
 
 class _Replay(httpx2.AsyncByteStream):

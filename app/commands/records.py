@@ -15,7 +15,7 @@ from ..events import EndedBy
 from ..ledger.money import to_usd
 from ..records.address import FAILURES, Address, RecordsRefused
 from ..records.database import Database
-from ..records.reports import BY, LISTED, latest, report, tenants_of
+from ..records.queries import BY, LISTED, latest, sums_by, tenants_of
 from ..records.rows import today
 from ..records.schema import SUMS
 from ..settings import SettingsError, load_scalar
@@ -167,7 +167,7 @@ async def _run(options: argparse.Namespace, database: Database) -> None:
 
 async def _report(options: argparse.Namespace, database: Database) -> None:
     by, since, until = options.by, options.since, options.until
-    lines = await report(database, by, since=since, until=until)
+    lines = await sums_by(database, by, since=since, until=until)
     total = {name: sum(line[name] for line in lines) for name in SUMS}
     match options.format:
         case "json":

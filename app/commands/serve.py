@@ -39,9 +39,7 @@ def start_relay(load: Callable[[], Settings], *, until: int | None) -> None:
     operator = (
         None if operator_port is None else _listen(settings.host, operator_port, "operator_port")
     )
-    lines = configure_logs(
-        format=settings.log_format, level=settings.log_level, levels=settings.log_levels
-    )
+    lines = configure_logs(format=settings.log_format, level=settings.log_level)
     try:
         settings = settle_signing_key(settings)
     except SettingsError as error:

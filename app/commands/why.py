@@ -253,7 +253,7 @@ def _read_line(story: Story, fields: Mapping[str, Any], number: int) -> None:
 
 def _read_records(story: Story, url: str) -> None:
     try:
-        from ..records.reports import find
+        from ..records.queries import find
         from .records import look
     except ImportError:
         raise SettingsError("SQLAlchemy is not installed: pip install '.[records]'") from None

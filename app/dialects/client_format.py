@@ -10,6 +10,7 @@ It is the last line of its frame: some clients advance their cursor as soon as t
 that line, and would skip a frame that was cut after it.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
@@ -36,6 +37,12 @@ class Renderer(Protocol):
 
     def feed(self, event: Event) -> Iterable[Frame]:
         """Return the frames for the next event."""
+
+
+def list_frames(renderer: Renderer, events: Iterable[Event]) -> list[Any]:
+    """Return the frames of a whole stream as JSON values, without an end marker."""
+    frames = [frame.data for event in events for frame in renderer.feed(event)]
+    return [json.loads(data) for data in frames if data.startswith(b"{")]
 
 
 class FrameWriter(Protocol):

@@ -13,8 +13,8 @@ from ..events import Event
 from ..ledger.accounts import Settlement
 from .accounts import Accounts
 from .broadcast import Broadcast
-from .peers import NoPeers, Peers
-from .recovery import Close, OnEnded
+from .peers import NoPeers, OnStop, Peers, ignore_stop
+from .recovery import Close, OnEnded, close_free, ignore_ended
 from .stream_info import Scoped, StreamInfo
 from .values import Claim, LogSize, LogState, Look
 from .waiting_rows import WaitingRows
@@ -113,19 +113,14 @@ class Events(Protocol):
         A running stream is settled like an orphaned one.
         """
 
-    def on_ended(self, ended: OnEnded) -> None:
-        """Set the callback for orphaned streams that this process ends; call before `open`.
 
-        It is called once per stream over all processes that share the log. Streams without an
-        event did not begin and are left out; removing a running stream ends it.
-        """
+class EventLog(Events, Protocol):
+    """The required part of a log: events, and streams by an idempotency key or a name.
 
-    def close_by(self, close: Close) -> None:
-        """Set the function that prices orphaned streams; call before `open`."""
-
-
-class Names(Protocol):
-    """Creating streams, and finding them by an idempotency key or a name."""
+    Every call that names a stream raises `RequestError`: `not_found` if it is unknown,
+    `stream_expired` if it was removed. Every call may raise `ServiceError`: `internal` if the
+    storage fails.
+    """
 
     async def create(self, info: StreamInfo, *, over: str | None = None) -> Claim:
         """Open an empty log, bind its idempotency key, if any, and return that claim.
@@ -158,17 +153,19 @@ class Names(Protocol):
     async def find(self, name: Scoped, after: int = 0, *, limit: int = 0) -> Look | None:
         """Do `look` for the stream of a name; None if there is none."""
 
+    async def open(
+        self,
+        *,
+        on_ended: OnEnded = ignore_ended,
+        close: Close = close_free,
+        on_stop: OnStop = ignore_stop,
+    ) -> None:
+        """Open the storage; no call may come before.
 
-class EventLog(Events, Names, Protocol):
-    """The events and names of streams: the required part of a log.
-
-    Every call that names a stream raises `RequestError`: `not_found` if it is unknown,
-    `stream_expired` if it was removed. Every call may raise `ServiceError`: `internal` if the
-    storage fails.
-    """
-
-    async def open(self) -> None:
-        """Open the storage; only `on_ended` and `close_by` may be called before.
+        `on_ended` receives each orphaned stream that this process ends, once per stream over all
+        processes that share the log. Streams without an event did not begin and are left out;
+        removing a running stream ends it. `close` prices these streams. `on_stop` receives each
+        stream of this process that another one stopped, ended or removed.
 
         Raises:
             LogUnusable: the storage cannot be used.

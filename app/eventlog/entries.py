@@ -25,6 +25,7 @@ from .contract import Follower
 from .errors import StreamTooLong, full
 from .recovery import OrphanedStream, orphan_of
 from .stream_info import StreamInfo
+from .subscribers import Subscribers
 from .values import LogSize, LogState
 
 # Measured on CPython 3.11, in bytes; a test holds them against the allocator.
@@ -63,27 +64,26 @@ def size_of(event: Event) -> int:
     return ASCII_BYTES + len(text) if text.isascii() else WIDE_BYTES + WIDE_FACTOR * len(text)
 
 
-class Entry:
+class Entry(Subscribers):
     """One stream."""
 
     __slots__ = (
         "dropped_after",
         "ended_at",
         "events",
-        "followers",
         "info",
+        "info_size",
         "size",
         "started_at",
-        "waiters",
     )
 
     def __init__(self, started_at: float, *, info: StreamInfo) -> None:
+        super().__init__()
         self.events: list[Event] = []
         self.info = info
+        self.info_size = info.size
         """Not a part of `size`, which the limit of a stream is for."""
         self.size = STREAM_BYTES
-        self.waiters: list[asyncio.Future[None]] = []
-        self.followers: list[Follower] = []
         self.started_at = started_at
         self.ended_at: float | None = None
         self.dropped_after = 0.0
@@ -92,7 +92,7 @@ class Entry:
     @property
     def whole_size(self) -> int:
         """Its part of the memory of all streams, in bytes."""
-        return self.size + self.info.size
+        return self.size + self.info_size
 
     def state(self) -> LogState:
         return LogState(
@@ -106,16 +106,7 @@ class Entry:
     async def read(self, after: int, *, timeout_s: float, limit: int) -> Sequence[Event]:
         """Do `EventLog.read`."""
         if after >= len(self.events) and self.ended_at is None and timeout_s > 0:
-            loop = asyncio.get_running_loop()
-            waiter = loop.create_future()
-            self.waiters.append(waiter)
-            timer = loop.call_later(timeout_s, _wake, waiter)
-            try:
-                await waiter
-            finally:
-                timer.cancel()
-                if waiter in self.waiters:
-                    self.waiters.remove(waiter)
+            await self.wait(timeout_s)
         return self.events[after : after + limit]
 
     def orphaned(
@@ -127,14 +118,6 @@ class Entry:
         at = self.ended_at if ended_at is None else ended_at
         started_at = self.started_at
         return orphan_of(self.info, self.events, end, started_at=started_at, ended_at=at or 0)
-
-    def notify(self, events: Sequence[Event]) -> None:
-        """Call the followers and wake the waiting readers."""
-        for follower in (*self.followers,):
-            follower(events)
-        for waiter in self.waiters:
-            _wake(waiter)
-        self.waiters.clear()
 
 
 class Entries:
@@ -214,8 +197,8 @@ class Entries:
     def unfollow(self, stream: str, follower: Follower) -> None:
         """Do `EventLog.unfollow`."""
         entry = self._running.get(stream) or self._ended.get(stream)
-        if entry is not None and follower in entry.followers:
-            entry.followers.remove(follower)
+        if entry is not None:
+            entry.unfollow(follower)
 
     def measure(self, stream: str, events: Sequence[Event]) -> int:
         """Return the size of events to be added to a running stream.
@@ -285,8 +268,3 @@ class Entries:
             if stream == spare and entry.whole_size <= self._max_bytes:
                 return
             self.drop(stream)
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)

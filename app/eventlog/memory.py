@@ -11,7 +11,8 @@ from .accounts import MemoryAccounts
 from .contract import PAGE, EventLog, Follower, Placed
 from .entries import Entries, Entry
 from .errors import expired, unknown
-from .recovery import REMOVED, Close, OnEnded, close_free, closing_of
+from .peers import OnStop, ignore_stop
+from .recovery import REMOVED, Close, OnEnded, close_free, closing_of, ignore_ended
 from .stream_info import Scoped, StreamInfo
 from .values import Claim, LogSize, Look, may_see
 
@@ -50,18 +51,25 @@ class MemoryLog(EventLog):
             wall=wall,
             on_drop=self._forget,
         )
-        self._on_ended: OnEnded = lambda ended: None
+        self._on_ended: OnEnded = ignore_ended
         self._close: Close = close_free
         self._accounts = accounts or MemoryAccounts()
         self._gone: OrderedDict[str, str] = OrderedDict()
         """The owners of removed streams."""
-        self._claims: dict[Scoped, Claim] = {}
+        self._keys: dict[Scoped, Claim] = {}
         self._named: dict[Scoped, str] = {}
         self._names: dict[str, set[Scoped]] = {}
         """The stream of each name, and the names that were bound to each stream."""
 
-    async def open(self) -> None:
-        pass
+    async def open(
+        self,
+        *,
+        on_ended: OnEnded = ignore_ended,
+        close: Close = close_free,
+        on_stop: OnStop = ignore_stop,
+    ) -> None:
+        self._on_ended = on_ended
+        self._close = close
 
     async def close(self) -> None:
         self._entries.close()
@@ -85,11 +93,11 @@ class MemoryLog(EventLog):
             del self._gone[stream]  # there never was such a stream
             raise
         if key is not None:
-            self._claims[key] = Claim(stream, info.digest)
+            self._keys[key] = Claim(stream, info.digest)
         return Claim(stream, info.digest, grant)
 
     async def claimed(self, key: Scoped) -> Claim | None:
-        bound = self._claims.get(key)
+        bound = self._keys.get(key)
         return bound if bound is not None and self._entries.find(bound.stream) else None
 
     async def info(self, stream: str) -> StreamInfo:
@@ -164,12 +172,6 @@ class MemoryLog(EventLog):
         if ended is not None:
             self._on_ended(ended)
 
-    def on_ended(self, ended: OnEnded) -> None:
-        self._on_ended = ended
-
-    def close_by(self, close: Close) -> None:
-        self._close = close
-
     def _find(self, stream: str) -> Entry:
         entry = self._entries.find(stream)
         if entry is not None:
@@ -182,8 +184,8 @@ class MemoryLog(EventLog):
         stream = entry.info.id
         self._accounts.settle(entry.info, NOTHING)  # one that never began
         key = entry.info.scoped_key
-        if key in self._claims and self._claims[key].stream == stream:
-            del self._claims[key]
+        if key in self._keys and self._keys[key].stream == stream:
+            del self._keys[key]
         for name in self._names.pop(stream, ()):
             if self._named.get(name) == stream:
                 del self._named[name]

@@ -10,17 +10,18 @@ OnStop = Callable[[str, Stopper], None]
 """Receives a stream to stop, and who stops it."""
 
 
+def ignore_stop(stream: str, by: Stopper) -> None:
+    """Receive a stream that nothing here produces."""
+
+
 class Peers(Protocol):
     """Messages about streams to the other processes."""
 
-    def on_stop(self, stop: OnStop) -> None:
-        """Set the callback for streams of this process that another one stops.
-
-        It stopped, ended or removed the stream.
-        """
-
     async def ask_stop(self, stream: str, by: Stopper = "user") -> None:
-        """Ask the process that produces a stream to stop it; returns before it has stopped."""
+        """Ask the process that produces a stream to stop it; returns before it has stopped.
+
+        That process receives it by the `on_stop` of `EventLog.open`.
+        """
 
     def readers_here(self, stream: str) -> None:
         """Report that a stream of another process has readers here, until `readers_gone`."""
@@ -40,9 +41,6 @@ class Peers(Protocol):
 
 class NoPeers:
     """The `Peers` of a log of one process."""
-
-    def on_stop(self, stop: OnStop) -> None:
-        pass
 
     async def ask_stop(self, stream: str, by: Stopper = "user") -> None:
         pass

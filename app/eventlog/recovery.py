@@ -82,6 +82,10 @@ OnEnded = Callable[[StreamEnded], None]
 """Receives each orphaned stream that this process has ended."""
 
 
+def ignore_ended(ended: StreamEnded) -> None:
+    """Receive an orphaned stream that nobody observes."""
+
+
 def close_free(orphan: OrphanedStream) -> Closing:
     """Price a stream at nothing: there are no accounts."""
     return Closing(orphan.ended, orphan.spent or Settlement())

@@ -13,12 +13,8 @@ from ..ledger.accounts import ReservationRequest
 Scoped = NewType("Scoped", str)
 """An idempotency key or a name with its owner prefixed."""
 
-_OVERHEAD = 50
-"""The memory of a string beside its characters, in bytes."""
-
-_RESERVE = 300
-_ACCOUNT = 250
-"""The memory of a reservation request, and of each of its accounts, in bytes."""
+_MEMORY_FACTOR = 3
+"""How much more memory an info takes than its MessagePack, without the request."""
 
 
 def scoped(owner: str, name: str) -> Scoped:
@@ -80,16 +76,8 @@ class StreamInfo(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     @property
     def size(self) -> int:
         """The estimated memory of its contents, in bytes."""
-        texts = [
-            *(self.request_id, self.tenant, self.user, self.key_name, self.model),
-            *(self.traceparent, self.request_digest, *self.names),
-        ]
-        if self.labels:
-            texts += [*self.labels, *self.labels.values()]
-        size = len(self.request) + len(self.digest) + len(self.key or "")
-        if self.reserve is not None:
-            size += _RESERVE + _ACCOUNT * len(self.reserve.accounts)
-        return size + sum([_OVERHEAD + len(text) for text in texts if text])
+        facts = msgspec.structs.replace(self, request=b"") if self.request else self
+        return _MEMORY_FACTOR * len(_encode(facts)) + len(self.request)
 
     def without_request(self) -> "StreamInfo":
         """Return the info without the stored request, which may be large."""

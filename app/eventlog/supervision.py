@@ -19,6 +19,10 @@ PAUSE_MOST_S = 1.0
 STEADY_S = 1.0
 """A restarted task that has run for so long is healthy."""
 
+CANCEL_AGAIN_S = 0.5
+"""When a task that has not ended is cancelled again: before Python 3.12 `asyncio.wait_for`, which
+redis-py uses to ask a Sentinel, loses a cancellation that comes with its result."""
+
 Work = Callable[[], Coroutine[Any, Any, object]]
 OnFailure = Callable[[BaseException], object]
 
@@ -44,13 +48,13 @@ class Supervisor:
     """Restarts background tasks until it is stopped."""
 
     def __init__(self) -> None:
-        self._kept: list[_Supervised] = []
+        self._supervised: list[_Supervised] = []
         self._stopped = False
 
     @property
     def healthy(self) -> bool:
         """Whether all tasks run steadily."""
-        return not any(kept.failing for kept in self._kept)
+        return not any(kept.failing for kept in self._supervised)
 
     def keep(self, name: str, work: Work, *, on_failure: OnFailure = lambda error: None) -> None:
         """Run work that should never end, and restart it if it does.
@@ -59,13 +63,13 @@ class Supervisor:
         for the task's unfinished work.
         """
         kept = _Supervised(name, work, on_failure)
-        self._kept.append(kept)
+        self._supervised.append(kept)
         self._start(kept)
 
     def stop(self) -> None:
         """Cancel all tasks for good."""
         self._stopped = True
-        for kept in self._kept:
+        for kept in self._supervised:
             if kept.timer is not None:
                 kept.timer.cancel()
             if kept.task is not None:
@@ -74,8 +78,11 @@ class Supervisor:
     async def close(self) -> None:
         """Cancel all tasks and wait for their ends."""
         self.stop()
-        tasks = [kept.task for kept in self._kept if kept.task is not None]
-        await asyncio.gather(*tasks, return_exceptions=True)
+        pending = {kept.task for kept in self._supervised if kept.task is not None}
+        while pending:
+            _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
+            for task in pending:
+                task.cancel()
 
     def _start(self, kept: _Supervised) -> None:
         kept.timer = None

@@ -1,19 +1,20 @@
 """The last events of streams that other processes produce, for the readers here."""
 
-import asyncio
 from collections.abc import Sequence
 
 from ..events import Event, StreamEnd
 from .contract import Follower
+from .subscribers import Subscribers
 
 RETAINED = 1000
 """A tail drops its oldest events at twice this many, and retains this many."""
 
 
-class Tail:
+class Tail(Subscribers):
     """The last events of a stream that runs elsewhere, up to `last`."""
 
     def __init__(self, last: int, *, now: float) -> None:
+        super().__init__()
         self.last = last
         self.ended = False
         self.over = False
@@ -21,13 +22,7 @@ class Tail:
         self.missing_since: float | None = None
         """Since when Redis lacks the stream."""
         self.used_at = now
-        self.followers: list[Follower] = []
         self._events: list[Event] = []
-        self._waiters: set[asyncio.Future[None]] = set()
-
-    @property
-    def idle(self) -> bool:
-        return not (self.followers or self._waiters)
 
     def covers(self, after: int) -> bool:
         """Return whether a reader with this cursor can read here."""
@@ -40,7 +35,7 @@ class Tail:
     async def read(self, after: int, *, timeout_s: float, limit: int) -> Sequence[Event]:
         """Do `EventLog.read`; empty if the cursor is no longer covered."""
         if self.waits(after) and timeout_s > 0:
-            await self._wait(timeout_s)
+            await self.wait(timeout_s)
         if not self.covers(after):
             return ()
         start = len(self._events) - (self.last - after)
@@ -56,31 +51,12 @@ class Tail:
         if len(self._events) > 2 * RETAINED:
             del self._events[:-RETAINED]
         self.ended = isinstance(events[-1], StreamEnd)
-        self._notify(events)
+        self.notify(events)
 
     def close(self) -> None:
         """Close the tail: its readers read pages instead."""
         self.over = True
-        self._notify(())
-
-    async def _wait(self, timeout_s: float) -> None:
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await waiter
-        except TimeoutError:
-            pass
-        finally:
-            self._waiters.discard(waiter)
-
-    def _notify(self, events: Sequence[Event]) -> None:
-        for follower in (*self.followers,):
-            follower(events)
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-        self._waiters.clear()
+        self.notify(())
 
 
 class TailRegistry:
@@ -101,10 +77,9 @@ class TailRegistry:
         return True
 
     def unfollow(self, stream: str, follower: Follower) -> None:
-        """Remove a follower. Unknown followers are ignored."""
         tail = self._tails.get(stream)
-        if tail is not None and follower in tail.followers:
-            tail.followers.remove(follower)
+        if tail is not None:
+            tail.unfollow(follower)
 
     def stop(self, stream: str) -> None:
         """Close a tail."""

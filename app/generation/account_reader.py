@@ -6,7 +6,7 @@ from typing import Final
 from ..eventlog.accounts import Accounts
 from ..identity.principal import Principal
 from ..ledger.accounts import Account, AccountState
-from ..ledger.report import Report, report
+from ..ledger.usage import AccountUsage, usage_of
 from .parts import Parts
 from .reservation import Reservations
 
@@ -30,10 +30,10 @@ class AccountReader:
         """The accounts of principals, with their current limits."""
         return self._parts.reservations
 
-    async def report(self, accounts: Sequence[Account]) -> Report:
+    async def usage(self, accounts: Sequence[Account]) -> AccountUsage:
         """Return the usage and the limits of a request that all these accounts pay for."""
         states = await self._states(accounts)
-        return report(accounts, states, self._parts.clock.wall())
+        return usage_of(accounts, states, self._parts.clock.wall())
 
     async def read(self, accounts: Sequence[Account]) -> list[tuple[Account, AccountState]]:
         """Return accounts with their current numbers.

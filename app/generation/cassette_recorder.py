@@ -18,7 +18,7 @@ import structlog
 from ..cassettes.cassette import (
     MAX_BYTES,
     CassetteHead,
-    Played,
+    TimedEvent,
     file_name_of,
     make_head,
     render_event,
@@ -64,12 +64,12 @@ class Choice(NamedTuple):
     """The cassette to record."""
 
 
-def spread_events(events: Sequence[Event], *, seconds: float) -> list[Played]:
+def spread_events(events: Sequence[Event], *, seconds: float) -> list[TimedEvent]:
     """Return events without measured times, spread evenly over their duration."""
-    return list(map(Played, spread(len(events), seconds), events))
+    return list(map(TimedEvent, spread(len(events), seconds), events))
 
 
-async def follow(read: ReadLog, *, started_at: float) -> AsyncIterator[list[Played]]:
+async def follow(read: ReadLog, *, started_at: float) -> AsyncIterator[list[TimedEvent]]:
     """Yield each batch of events as it arrives, to the end of the stream."""
     events: Sequence[Event] = ()
     after, latest = 0, max(time.time() - started_at, 0.0)
@@ -79,7 +79,7 @@ async def follow(read: ReadLog, *, started_at: float) -> AsyncIterator[list[Play
         latest = max(latest, time.time() - started_at)
         if events:
             after = cursor_after(after, events)
-            yield [Played(latest, event) for event in events]
+            yield [TimedEvent(latest, event) for event in events]
 
 
 def too_large() -> RequestError:
@@ -117,7 +117,7 @@ class CassetteRecorder:
         """
         target = route.targets[0]
         if isinstance(target, CassetteTarget):
-            return await self._replay(route, target.playback)
+            return await self._replay(route, target.options)
         formats = {one for target in route.targets for one in target.dialect.passthrough}
         digest = digest_of(name, chat, formats=formats)
         if self._mode == "off" or any(one.upstream.name in self._excluded for one in route.targets):
@@ -137,16 +137,16 @@ class CassetteRecorder:
         log.info("request replayed from its cassette", cassette=cassette, model=name)
         return choice._replace(digest=digest)
 
-    async def _replay(self, route: Route, playback: CassetteOptions) -> Choice:
+    async def _replay(self, route: Route, options: CassetteOptions) -> Choice:
         # Also loaded here, so that a broken cassette fails before the stream exists.
-        cassette = await asyncio.to_thread(self._folder.load, playback.name)
+        cassette = await asyncio.to_thread(self._folder.load, options.name)
         replaying = Route(
             route.name,
-            (CassetteTarget.of(playback),),
+            (CassetteTarget.of(options),),
             record_content=route.record_content,
             requested_name=cassette.head.model,
         )
-        return Choice(replaying, cassette=playback.name)
+        return Choice(replaying, cassette=options.name)
 
     def record(
         self, event_log: EventLog, info: StreamInfo, choice: Choice, chat: ChatRequest

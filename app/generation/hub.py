@@ -81,7 +81,6 @@ class Hub:
         size = self._log.size()
         return Load(
             streams=len(self._runs),
-            calls=self.calls.count,
             readers=self._reader_registry.count,
             draining=self.shutdown.draining,
             log_healthy=self._log.healthy(),
@@ -131,10 +130,11 @@ class Hub:
         Raises:
             LogUnusable: the log cannot be opened.
         """
-        self._log.on_ended(self._parts.observer.ended)
-        self._log.close_by(lambda lost: self._parts.settlements.close_orphaned(lost))
-        await self._log.open()
-        self._parts.peers.on_stop(self._runs.obey_stop)
+        await self._log.open(
+            on_ended=self._parts.observer.ended,
+            close=lambda orphan: self._parts.settlements.close_orphaned(orphan),  # reloadable
+            on_stop=self._runs.obey_stop,
+        )
 
     async def close(self) -> None:
         """Stop all streams and calls; the log stays open."""

@@ -20,7 +20,7 @@ from ..eventlog.stream_ended import Charge, StreamEnded
 from ..eventlog.stream_info import StreamInfo
 from ..events import StreamEnd, StreamStart, TokenCounts
 from ..identity.principal import Principal
-from ..ledger.accounts import Account, ReservationRequest
+from ..ledger.accounts import ReservationRequest
 from ..ledger.money import to_nano, to_usd
 from ..upstreams.routes import Route
 from .parts import Parts
@@ -234,8 +234,11 @@ async def count_request(context: CallContext) -> AsyncIterator[None]:
         LimitReached: there are too many.
         ServiceError: `overloaded`, the log failed.
     """
-    accounts = tuple(map(_requests_only, context.reservations.accounts_of(context.principal)))
-    if not any(one.requests_per_minute is not None or one.streams is not None for one in accounts):
+    accounts = tuple(
+        account.only("requests", "streams")
+        for account in context.reservations.accounts_of(context.principal)
+    )
+    if not any(account.has_limit() for account in accounts):
         yield
         return
     reserve = ReservationRequest(accounts, context.parts.clock.wall(), least_output_tokens=0)
@@ -245,12 +248,6 @@ async def count_request(context: CallContext) -> AsyncIterator[None]:
         yield
     finally:
         await context.delete(info.id)
-
-
-def _requests_only(account: Account) -> Account:
-    return msgspec.structs.replace(
-        account, tokens_per_minute=None, nano_usd_per_day=None, nano_usd_per_month=None
-    )
 
 
 def _unavailable(error: RelayError) -> RelayError:

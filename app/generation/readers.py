@@ -17,7 +17,7 @@ from ..errors import RelayError, ServiceError
 from ..eventlog import EventLog, Follower, LogState, Look, read_all
 from ..events import Event
 from ..telemetry.activity import ReaderCounts
-from ..telemetry.observer import Readers
+from ..telemetry.observer import ReaderJoined
 from .parts import Parts
 
 BATCH = 256
@@ -205,13 +205,10 @@ class ReaderRegistry:
         self._readers[stream] = before + 1
         self._admission.add_reader(address)
         if reads:
-            joined = Readers(
-                stream=stream, owner=state.owner, readers=before + 1, resumed=after > 0
-            )
-            self._observer.reader_joined(joined)
+            self._observer.reader_joined(ReaderJoined(stream, resumed=after > 0))
         if guest:
             self._guests[stream] += 1
-        leave = partial(self._leave, address, state.owner if reads else None, guest)
+        leave = partial(self._leave, address, guest)
         if (produced := self._produced.get(stream)) is not None:
             self._cancel_timer(produced)
             counts = produced.counts
@@ -242,10 +239,8 @@ class ReaderRegistry:
             page_after=after,
         )
 
-    def _leave(
-        self, address: str, owner: str | None, guest: bool, stream: str, linger_s: float | None
-    ) -> None:
-        """Remove one reader; without an `owner` it is one that never read."""
+    def _leave(self, address: str, guest: bool, stream: str, linger_s: float | None) -> None:
+        """Remove one reader."""
         self._admission.remove_reader(address)
         if guest:
             self._guests[stream] -= 1
@@ -255,8 +250,6 @@ class ReaderRegistry:
         produced = self._produced.get(stream)
         if produced is not None:
             produced.counts.now = left
-        if owner is not None:
-            self._observer.reader_left(Readers(stream=stream, owner=owner, readers=left))
         if left:
             return
         del self._readers[stream]

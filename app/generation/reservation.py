@@ -18,10 +18,9 @@ from ..identity.principal import Principal
 from ..ledger.accounts import Account, Grant, ReservationRequest
 from ..ledger.config import LimitsConfig
 from ..ledger.limits import UNLIMITED, UsageLimits, over, smaller
-from ..ledger.money import to_nano
 from ..ledger.prices import PriceBook
 from ..requests import ChatRequest, OutputCeiling, TranslatedRequest
-from ..telemetry.trace_context import TRACEPARENT
+from ..telemetry.observer import TRACEPARENT
 from ..upstreams.routes import Route
 from .token_usage import UNKNOWN_CONTEXT
 
@@ -178,29 +177,29 @@ class Reservations:
             accounts.append(self.key(key, key_limits))
         if secret:
             limits = smaller(self.limits.user, user_limits)
-            accounts.append(_account(f"secret:{quote(secret, safe='')}", limits))
+            accounts.append(Account.of(f"secret:{quote(secret, safe='')}", limits))
         elif user:
             accounts.append(self.user(tenant, user, user_limits))
         return tuple(accounts)
 
     def relay(self) -> Account:
         """Return the account of the relay."""
-        return _account("relay", self.limits.relay)
+        return Account.of("relay", self.limits.relay)
 
     def tenant(self, name: str) -> Account:
         """Return the account of a tenant."""
         limits = self.limits
         own = over(limits.tenants.get(name, UNLIMITED), limits.tenant)
-        return _account(f"tenant:{quote(name, safe='')}", own)
+        return Account.of(f"tenant:{quote(name, safe='')}", own)
 
     def key(self, name: str, own: UsageLimits = UNLIMITED) -> Account:
         """Return the account of a key, which may have limits of its own."""
-        return _account(f"key:{quote(name, safe='')}", smaller(self.limits.key, own))
+        return Account.of(f"key:{quote(name, safe='')}", smaller(self.limits.key, own))
 
     def user(self, tenant: str, name: str, own: UsageLimits = UNLIMITED) -> Account:
         """Return the account of a user, for whom a credential may have limits."""
         parts = ":".join(quote(part, safe="") for part in (tenant, name))
-        return _account(f"user:{parts}", smaller(self.limits.user, own))
+        return Account.of(f"user:{parts}", smaller(self.limits.user, own))
 
     def _longest(self, route: Route) -> int:
         """Return the output limit of a request without one of its own."""
@@ -274,26 +273,14 @@ class Reservations:
         )
 
 
-def _account(name: str, limits: UsageLimits) -> Account:
-    return Account(
-        name,
-        limits.requests_per_minute,
-        tokens_per_minute=limits.tokens_per_minute,
-        streams=limits.streams,
-        nano_usd_per_day=None if limits.usd_per_day is None else to_nano(limits.usd_per_day),
-        nano_usd_per_month=None if limits.usd_per_month is None else to_nano(limits.usd_per_month),
-        strict=bool(limits.strict),
-    )
-
-
 @lru_cache(REMEMBERED)
 def _limit_money(accounts: tuple[Account, ...]) -> bool:
-    return any(account.limits_money for account in accounts)
+    return any(account.has_limit("nano_usd") for account in accounts)
 
 
 @lru_cache(REMEMBERED)
 def _limit_output(accounts: tuple[Account, ...]) -> bool:
-    return any(account.limits_output for account in accounts)
+    return any(account.has_limit("tokens", "nano_usd") for account in accounts)
 
 
 def _has_options(chat: ChatRequest) -> bool:

@@ -37,7 +37,6 @@ from ..telemetry.activity import Progress, ReaderCounts
 from ..telemetry.observer import (
     AttemptFailed,
     AttemptStarted,
-    Committed,
     FirstEvent,
 )
 from ..upstreams.routes import Route
@@ -403,10 +402,11 @@ class Run:
             return
         if begins:
             self._observer.started(self._info)
-        answer = next((event for event in events if isinstance(event, StreamTarget)), None)
-        if answer is not None:
+        if any(isinstance(event, StreamTarget) for event in events):
             self.committed.set_result(None)
-            self._report_committed(answer, visible=any(map(is_visible, events)))
+            if any(map(is_visible, events)):
+                after_s = self._first_event_s or self._clock() - self._started_at
+                self._observer.first_event(FirstEvent(self._info, after_s))
         elif isinstance(end := events[-1], StreamEnd):
             self.committed.set_result(outcome_of(end))
 
@@ -427,21 +427,6 @@ class Run:
             spent_nano_usd=self._settlement.spent_nano_usd,
             written=partial(self._log.produced, self.stream),
         )
-
-    def _report_committed(self, answer: StreamTarget, *, visible: bool) -> None:
-        attempt, now = self._attempt, self._clock()
-        after_s = now - self._started_at
-        self._observer.committed(
-            Committed(
-                info=self._info,
-                attempt=attempt.number,
-                target=attempt.target.name,
-                after_s=after_s,
-                answer=answer,
-            )
-        )
-        if visible:
-            self._observer.first_event(FirstEvent(self._info, self._first_event_s or after_s))
 
 
 def outcome_of(end: StreamEnd) -> RelayError:

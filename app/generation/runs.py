@@ -159,7 +159,7 @@ class Runs:
         return True
 
     def obey_stop(self, stream: str, by: Stopper) -> None:
-        """Stop a stream that another process stopped or ended; see `Peers.on_stop`."""
+        """Stop a stream that another process stopped or ended; see `EventLog.open`."""
         if (running := self._runs.get(stream)) is not None:
             running.run.stop("cancelled", by=by)
 

@@ -78,7 +78,6 @@ class Issuers:
         monotonic: Callable[[], float] = time.monotonic,
         trust: Callable[[], ssl.SSLContext] | None = None,
         fetcher: Fetcher | None = None,
-        max_verdicts: int = MAX_VERDICTS,
     ) -> None:
         """Use these settings; fetch nothing until a token requires it.
 
@@ -86,7 +85,6 @@ class Issuers:
         """
         fetcher = fetcher or Fetcher(trust)
         self._clock = clock
-        self._max_verdicts = max_verdicts
         self._issuers = {
             config.issuer: _Issuer(
                 config,
@@ -121,7 +119,7 @@ class Issuers:
             return None
         verdict = await self._check(token)
         self._verdicts[digest] = verdict
-        if len(self._verdicts) > self._max_verdicts:
+        if len(self._verdicts) > MAX_VERDICTS:
             self._verdicts.popitem(last=False)
         return verdict.principal
 

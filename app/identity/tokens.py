@@ -107,13 +107,11 @@ class Tokens:
         *,
         find_key: FindKey | None = None,
         clock: Callable[[], float] = time.time,
-        max_verdicts: int = REMEMBERED,
     ) -> None:
         from .token_crypto import TokenCrypto
 
         self._find_key = find_key
         self._clock = clock
-        self._max_verdicts = max_verdicts
         self._crypto = TokenCrypto(signing_key, ISSUER)
         self._verdicts: OrderedDict[bytes, _Verdict] = OrderedDict()
 
@@ -180,7 +178,7 @@ class Tokens:
 
     def _remember(self, digest: bytes, claims: _Claims) -> _Verdict:
         verdict = self._verdicts[digest] = _Verdict(claims)
-        if len(self._verdicts) > self._max_verdicts:
+        if len(self._verdicts) > REMEMBERED:
             self._verdicts.popitem(last=False)
         return verdict
 

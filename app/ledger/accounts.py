@@ -16,12 +16,13 @@ import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from ..errors import RequestError
-from .money import to_usd
+from .limits import LIMITS, Limit, UsageLimits
+from .money import to_nano, to_usd
 
 SPAN_S: Final = 5
 SPANS: Final = 13
@@ -35,11 +36,12 @@ SKEW_S: Final = 60
 STREAMS_RETRY_S: Final = 2.0
 """Retry-After for a concurrency limit."""
 
-Kind = Literal["requests", "tokens", "streams", "usd_per_day", "usd_per_month"]
-
 
 class Account(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One account and its limits, with money in nano-USD. None: no limit."""
+    """One account and its limits, a field for each of `LIMITS`, with money in nano-USD.
+
+    None: no limit.
+    """
 
     name: str
     """`relay`, or `tenant:`, `key:`, `user:` and the name, each part quoted."""
@@ -51,20 +53,37 @@ class Account(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     strict: bool = False
     """See `UsageLimits.strict`."""
 
-    @property
-    def limits_output(self) -> bool:
-        """Whether its limits depend on the length of an answer."""
-        return self.tokens_per_minute is not None or self.limits_money
+    @classmethod
+    def of(cls, name: str, limits: UsageLimits) -> "Account":
+        """Return the account of a name with the limits of the settings."""
+        found = {}
+        for limit in LIMITS:
+            value = getattr(limits, limit.name)
+            found[limit.field] = (
+                value if value is None or limit.counts != "nano_usd" else to_nano(value)
+            )
+        return cls(name, strict=bool(limits.strict), **found)
+
+    def has_limit(self, *counts: str) -> bool:
+        """Return whether it limits one of these; without arguments, anything."""
+        return any(
+            getattr(self, limit.field) is not None
+            for limit in LIMITS
+            if not counts or limit.counts in counts
+        )
 
     @property
-    def has_limits(self) -> bool:
-        """Whether it has any limit."""
-        return self != Account(self.name)
+    def counts_minutes(self) -> bool:
+        """Whether it has a limit per minute."""
+        for limit in LIMITS:
+            if limit.per == "minute" and getattr(self, limit.field) is not None:
+                return True
+        return False
 
-    @property
-    def limits_money(self) -> bool:
-        """Whether it has a budget."""
-        return self.nano_usd_per_day is not None or self.nano_usd_per_month is not None
+    def only(self, *counts: str) -> "Account":
+        """Return the account without limits of anything else."""
+        others = {limit.field: None for limit in LIMITS if limit.counts not in counts}
+        return msgspec.structs.replace(self, **others)
 
 
 class ReservationRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -107,6 +126,16 @@ class ReservationRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fal
     def strict(self) -> bool:
         """Whether any account is strict: a stream has the same cost in each."""
         return any(account.strict for account in self.accounts)
+
+    def need(self, limit: Limit) -> tuple[int, int]:
+        """Return what a stream takes of a limit: at its start, and per token of an answer."""
+        match limit.counts:
+            case "streams" | "requests":
+                return 1, 0
+            case "tokens":
+                return self.input_tokens, self.choices
+            case "nano_usd":
+                return self.input_nano_usd, self.output_nano_usd * self.choices
 
     def reservation(self, output_tokens: int) -> "Reservation":
         """Return the reservation for a stream with this maximum output."""
@@ -170,17 +199,18 @@ class LimitReached(RequestError):
     def __init__(
         self,
         account: str,
-        kind: Kind,
+        limit: Limit,
         message: str,
         *,
         retry_after_s: float,
-        standing: RateLimitState | None = None,
+        rate_limit: RateLimitState | None = None,
     ) -> None:
-        code = "budget_exceeded" if kind.startswith("usd") else "rate_limited"
+        code = "budget_exceeded" if limit.counts == "nano_usd" else "rate_limited"
         super().__init__(code, message, retry_after_s=retry_after_s)
         self.account = account
-        self.kind = kind
-        self.standing = standing
+        self.limit = limit
+        self.rate_limit = rate_limit
+        """Usage of the caller's account, if the limit is one per minute."""
 
 
 class Period(msgspec.Struct, array_like=True):
@@ -265,6 +295,29 @@ class AccountState(msgspec.Struct):
             tokens += span_tokens
         return requests, tokens
 
+    def used(self, limit: Limit) -> int:
+        """Return what counts against a limit, with the reservations of running streams."""
+        match limit.counts, limit.per:
+            case "streams", None:
+                return self.running
+            case "requests", "minute":
+                return self.last_minute()[0]
+            case "tokens", "minute":
+                return self.last_minute()[1]
+            case "nano_usd", "day" | "month":
+                period = self.period(limit)
+                return period.nano_usd + period.held_nano_usd
+        raise NotImplementedError(f"{limit.name} is not counted")
+
+    def period(self, limit: Limit) -> Period:
+        """Return the period of a limit per day or month."""
+        return self.day if limit.per == "day" else self.month
+
+    def clears_in(self, at: float) -> float:
+        """Return the seconds until the last minute is empty, without further use."""
+        last = max(self.spans, default=None)
+        return 0.0 if last is None else max(0.0, (last + SPANS) * SPAN_S - at)
+
 
 def day_of(at: float) -> int:
     """Return the day of a time, in days since 1970."""
@@ -281,6 +334,12 @@ def month_of(day: int) -> int:
 def month_starts_at(month: int) -> int:
     """Return the start of a month, in unix seconds."""
     return int(datetime(month // 12, month % 12 + 1, 1, tzinfo=UTC).timestamp())
+
+
+def ends_at(limit: Limit, at: float) -> int:
+    """Return the end of the current day or month of a limit, in unix seconds."""
+    day = day_of(at)
+    return month_starts_at(month_of(day) + 1) if limit.per == "month" else (day + 1) * DAY_S
 
 
 def reserve(states: Mapping[str, AccountState], request: ReservationRequest) -> Grant:
@@ -303,9 +362,9 @@ def reserve(states: Mapping[str, AccountState], request: ReservationRequest) -> 
         state.running += 1
         state.day.hold(day, reserved)
         state.month.hold(month, reserved)
-        if account.requests_per_minute is not None or account.tokens_per_minute is not None:
+        if account.counts_minutes:
             state.add(span, 1, reserved.tokens)
-            grant = with_standing(grant, account, state, request)
+            grant = with_rate_limits(grant, account, state, request)
     return grant
 
 
@@ -333,51 +392,18 @@ def _check(account: Account, state: AccountState, request: ReservationRequest, o
     Raises:
         LimitReached: not enough is left.
     """
-    if account.streams is not None and state.running >= account.streams:
-        raise _refused(account, "streams", request, retry_after_s=STREAMS_RETRY_S)
-    requests, tokens = state.last_minute()
-    if account.requests_per_minute is not None and requests >= account.requests_per_minute:
-        raise _refused(
-            account,
-            "requests",
-            request,
-            retry_after_s=_wait_s(state, request.at, 0, requests + 1 - account.requests_per_minute),
-            standing=_standing(account.requests_per_minute, requests, state, request.at),
-        )
-    if account.tokens_per_minute is not None:
-        left = (account.tokens_per_minute - tokens - request.input_tokens) // request.choices
-        if left < request.least_output_tokens:
-            least = request.input_tokens + request.least_output_tokens * request.choices
-            raise _refused(
-                account,
-                "tokens",
-                request,
-                retry_after_s=_wait_s(
-                    state, request.at, 1, tokens + least - account.tokens_per_minute
-                ),
-                standing=_standing(account.tokens_per_minute, tokens, state, request.at),
-            )
-        output = min(output, left)
-    if account.nano_usd_per_day is None and account.nano_usd_per_month is None:
-        return output
-    budgets: tuple[tuple[Kind, int | None, Period], ...] = (
-        ("usd_per_day", account.nano_usd_per_day, state.day),
-        ("usd_per_month", account.nano_usd_per_month, state.month),
-    )
-    for kind, limit, period in budgets:
-        if limit is None:
+    for limit in LIMITS:
+        most = getattr(account, limit.field)
+        if most is None:
             continue
-        each = request.output_nano_usd * request.choices
-        if not (each or request.input_nano_usd):
+        start, each = request.need(limit)
+        if not (start or each):
             continue  # free of charge, regardless of what is left
-        over = limit - period.nano_usd - period.held_nano_usd - request.input_nano_usd
-        least = each * request.least_output_tokens
-        if over < least:
-            passes = over + period.held_nano_usd >= least
-            wait_s = STREAMS_RETRY_S if passes else _until_next(kind, request.at)
-            raise _refused(account, kind, request, retry_after_s=wait_s, passes=passes)
+        left, least = most - state.used(limit) - start, each * request.least_output_tokens
+        if left < least:
+            raise _refused(account, limit, request, state, short=least - left)
         if each:
-            output = min(output, over // each)
+            output = min(output, left // each)
     return output
 
 
@@ -390,13 +416,7 @@ def _wait_s(state: AccountState, at: float, which: int, excess: int) -> float:
     return float(SPANS * SPAN_S)
 
 
-def _standing(limit: int, used: int, state: AccountState, at: float) -> RateLimitState:
-    last = max(state.spans, default=None)
-    reset_s = 0.0 if last is None else max(0.0, (last + SPANS) * SPAN_S - at)
-    return RateLimitState(limit, max(0, limit - used), reset_s)
-
-
-def with_standing(
+def with_rate_limits(
     grant: Grant, account: Account, state: AccountState, request: ReservationRequest
 ) -> Grant:
     """Return a grant with the usage of an account, if it is the caller's.
@@ -406,82 +426,65 @@ def with_standing(
     """
     if not _is_own(account, request):
         return grant
-    requests, tokens = state.last_minute()
-    if (limit := account.requests_per_minute) is not None:
-        grant = grant._replace(requests=_standing(limit, requests, state, request.at))
-    if (limit := account.tokens_per_minute) is not None:
-        grant = grant._replace(tokens=_standing(limit, tokens, state, request.at))
-    return grant
+    found = {
+        limit.counts: _rate_limit(account, limit, state, request.at)
+        for limit in LIMITS
+        if limit.per == "minute"
+    }
+    return grant._replace(requests=found["requests"], tokens=found["tokens"])
 
 
-def _until_next(kind: Kind, at: float) -> float:
-    """Return the seconds until the next day or month."""
-    day = day_of(at)
-    if kind == "usd_per_month":
-        return math.ceil(month_starts_at(month_of(day) + 1) - at)
-    return math.ceil((day + 1) * DAY_S - at)
+def _rate_limit(
+    account: Account, limit: Limit, state: AccountState, at: float
+) -> RateLimitState | None:
+    """Return the usage of a limit per minute; None if the account has no such limit."""
+    most = getattr(account, limit.field)
+    if most is None:
+        return None
+    return RateLimitState(most, max(0, most - state.used(limit)), state.clears_in(at))
 
 
 def _refused(
-    account: Account,
-    kind: Kind,
-    request: ReservationRequest,
-    *,
-    retry_after_s: float,
-    standing: RateLimitState | None = None,
-    passes: bool = False,
+    account: Account, limit: Limit, request: ReservationRequest, state: AccountState, *, short: int
 ) -> LimitReached:
-    return LimitReached(
-        account.name,
-        kind,
-        _message(account, kind, request, passes=passes),
-        retry_after_s=retry_after_s,
-        standing=standing if _is_own(account, request) else None,
+    """Return the error for a limit that has too little left, with numbers of the caller's only."""
+    own = _is_own(account, request)
+    owner = OWNERS.get(account.name.partition(":")[0], "your")
+    most = getattr(account, limit.field)
+    wait_s = STREAMS_RETRY_S
+    match limit.per:
+        case None:
+            when = "at once"
+        case "minute":
+            when = "a minute"
+            wait_s = _wait_s(state, request.at, limit.counts == "tokens", short)
+        case "day" | "month":
+            when = _RESERVED
+            if state.period(limit).held_nano_usd < short:  # even if streams release all of it
+                start = "at" if limit.per == "day" else "on the 1st at"
+                when = f"; the next {limit.per} begins {start} 00:00 UTC"
+                wait_s = math.ceil(ends_at(limit, request.at) - request.at)
+    if limit.counts == "nano_usd":
+        usd = f" of {to_usd(most)} USD" if own else ""
+        message = f"{owner} budget{usd} for the {limit.per} has no room for this request{when}"
+    else:
+        number = f"{most} " if own else ""
+        reached = (
+            f"has no room for this request of about {request.input_tokens} tokens and its answer"
+            if limit.counts == "tokens"
+            else "is reached"
+        )
+        message = f"{owner} limit of {number}{limit.counts} {when} {reached}"
+    rate_limit = (
+        _rate_limit(account, limit, state, request.at) if own and limit.per == "minute" else None
     )
+    return LimitReached(account.name, limit, message, retry_after_s=wait_s, rate_limit=rate_limit)
 
 
 def _is_own(account: Account, request: ReservationRequest) -> bool:
     """Return whether an account is the caller's, so that its usage may be disclosed."""
     return not request.accounts or account.name == request.accounts[-1].name
 
-
-def _message(
-    account: Account, kind: Kind, request: ReservationRequest, *, passes: bool = False
-) -> str:
-    """Return the message for a reached limit, with numbers of the caller's account only.
-
-    `passes`: whether a budget has room again once running streams release their reservations.
-    """
-    owner = OWNERS.get(account.name.partition(":")[0], "your")
-    limit = getattr(account, _FIELDS[kind])
-    own = _is_own(account, request)
-    number = f"{limit} " if own else ""
-    match kind:
-        case "requests":
-            return f"{owner} limit of {number}requests a minute is reached"
-        case "tokens":
-            return (
-                f"{owner} limit of {number}tokens a minute has no room for this request of about "
-                f"{request.input_tokens} tokens and its answer"
-            )
-        case "streams":
-            return f"{owner} limit of {number}streams at once is reached"
-        case "usd_per_day":
-            period, start = "day", "at 00:00 UTC"
-        case "usd_per_month":
-            period, start = "month", "on the 1st at 00:00 UTC"
-    usd = f" of {to_usd(limit)} USD" if own else ""
-    when = _RESERVED if passes else f"; the next {period} begins {start}"
-    return f"{owner} budget{usd} for the {period} has no room for this request{when}"
-
-
-_FIELDS: Final[Mapping[Kind, str]] = {
-    "requests": "requests_per_minute",
-    "tokens": "tokens_per_minute",
-    "streams": "streams",
-    "usd_per_day": "nano_usd_per_day",
-    "usd_per_month": "nano_usd_per_month",
-}
 
 _RESERVED: Final = (
     " while running streams reserve the rest; try again when they have ended, and limit the "

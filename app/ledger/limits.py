@@ -1,6 +1,6 @@
-"""Usage limits of settings and credentials. Pure values."""
+"""Usage limits of settings and credentials, and the table of their kinds. Pure values."""
 
-from typing import Annotated
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -33,8 +33,37 @@ class UsageLimits(
         """Return whether there is any limit."""
         return self != UNLIMITED
 
+    @property
+    def has_budget(self) -> bool:
+        """Whether it limits money."""
+        return any(
+            limit.counts == "nano_usd" and getattr(self, limit.name) is not None for limit in LIMITS
+        )
+
 
 UNLIMITED = UsageLimits()
+
+
+class Limit(NamedTuple):
+    """One kind of limit. Reservations, usage and scripts of logs read them from `LIMITS`."""
+
+    name: str
+    """Its field in `UsageLimits`."""
+    field: str
+    """Its field in `Account`."""
+    counts: Literal["streams", "requests", "tokens", "nano_usd"]
+    per: Literal["minute", "day", "month"] | None
+    """None: at once."""
+
+
+LIMITS: Final = (
+    Limit("streams", "streams", counts="streams", per=None),
+    Limit("requests_per_minute", "requests_per_minute", counts="requests", per="minute"),
+    Limit("tokens_per_minute", "tokens_per_minute", counts="tokens", per="minute"),
+    Limit("usd_per_day", "nano_usd_per_day", counts="nano_usd", per="day"),
+    Limit("usd_per_month", "nano_usd_per_month", counts="nano_usd", per="month"),
+)
+"""All kinds, in the order in which they are checked."""
 
 
 def smaller(first: UsageLimits, second: UsageLimits) -> UsageLimits:

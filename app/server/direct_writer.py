@@ -40,9 +40,16 @@ class DirectWriter:
     def lost(self) -> bool:
         return self.cycle.disconnected
 
-    @property
-    def received(self) -> bool:
-        return not self.cycle.more_body
+    def take_body(self) -> bytes | None:
+        cycle = self.cycle
+        if cycle.more_body:
+            return None
+        if cycle.flow.read_paused:  # the body was larger than uvicorn's buffer
+            cycle.flow.resume_reading()
+        cycle.message_event.clear()
+        body = bytes(cycle.body)
+        cycle.body = bytearray()
+        return body
 
     @contextlib.contextmanager
     def watch(self, on_lost: Callable[[], object]) -> Iterator[None]:

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from ..ledger.config import LedgerConfig
-from ..telemetry.logs import LOGGERS
 from .convert import SettingsError, check_origins, explain, suggest
 from .identity import CLIENT_KEY, CONFIG, IDENTITY, PREFIX, build_identity, read_sources
 from .libraries import check_network
@@ -98,9 +97,7 @@ def _read_variables(environ: Mapping[str, str]) -> dict[str, Any]:
 def _convert(name: str, value: Any, where: str) -> Any:
     """Convert one scalar; strings (from variables, the command line) are parsed as its type."""
     raw = value
-    if name == "log_levels":
-        raw = _parse_levels(value) if isinstance(value, str) else value
-    elif name in LISTS and isinstance(value, str):
+    if name in LISTS and isinstance(value, str):
         raw = [item.strip() for item in value.split(",") if item.strip()]
     shown = "it" if "@" in str(value) else repr(value)  # a URL may contain a password
     try:
@@ -108,29 +105,11 @@ def _convert(name: str, value: Any, where: str) -> Any:
     except msgspec.ValidationError as error:
         _, message = explain(error, _TYPES[name])
         raise SettingsError(f"{where}: {shown} cannot be used: {message}") from None
-    match name:
-        case "cors_origins":
-            check_origins(converted, where, others=("*", "null"))
-        case "trusted_proxies":
-            _check_networks(converted, where)
-        case "log_levels":
-            _check_loggers(converted, where)
+    if name == "cors_origins":
+        check_origins(converted, where, others=("*", "null"))
+    elif name == "trusted_proxies":
+        _check_networks(converted, where)
     return converted
-
-
-def _parse_levels(text: str) -> dict[str, str]:
-    """Parse the levels of `seseragi.generation=debug, uvicorn.error=info`."""
-    rows = [row.partition("=") for row in text.split(",") if row.strip()]
-    return {name.strip(): level.strip() for name, _, level in rows}
-
-
-def _check_loggers(levels: Mapping[str, str], where: str) -> None:
-    for name in levels:
-        if name.partition(".")[0] == "seseragi" and name not in LOGGERS:
-            raise SettingsError(
-                f"{where}: unknown logger {name!r}{suggest(name, LOGGERS)}; "
-                f"loggers: {', '.join(LOGGERS)}"
-            )
 
 
 def _check_networks(networks: tuple[str, ...], where: str) -> None:

@@ -1,7 +1,6 @@
 """The `Settings` value, with defaults and ranges."""
 
-from collections.abc import Mapping
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -18,14 +17,6 @@ Attempts = Annotated[int, Meta(ge=1, le=10)]
 Bytes = Annotated[int, Meta(ge=1024)]
 
 Level = Literal["debug", "info", "warning", "error"]
-LoggerName = Annotated[str, Meta(pattern=r"^[A-Za-z_][\w-]*(\.[\w-]+)*$", max_length=100)]
-LogLevels = Annotated[
-    Mapping[LoggerName, Level],
-    Meta(
-        description="give a level for each logger, such as { 'seseragi.generation' = 'debug' }; "
-        f"use {' or '.join(map(repr, get_args(Level)))}"
-    ),
-]
 
 # A description is the remedy in an error message.
 LogUrl = Annotated[
@@ -77,7 +68,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     workers: Annotated[int, Meta(ge=1, le=1000)] = 1
     log_format: Literal["auto", "console", "json"] = "auto"
     log_level: Level = "info"
-    log_levels: LogLevels = {}
     access_log: bool = False
     admin: bool = True
     metrics: bool = True

@@ -17,8 +17,6 @@ class Load(msgspec.Struct, frozen=True):
 
     streams: int
     """Running generations."""
-    calls: int
-    """Running calls without a stream, such as embeddings."""
     readers: int
     draining: bool
     log_healthy: bool

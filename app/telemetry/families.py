@@ -55,7 +55,6 @@ RETRIES: Final = _counter(
 FALLBACKS: Final = _counter(
     "fallbacks", "Failed attempts followed by one at another target.", "target"
 )
-JOINED: Final = _counter("readers_joined", "Readers that joined a stream.")
 RESUMES: Final = _counter("resumes", "Readers that joined a stream with a cursor.")
 TOKENS: Final = _counter("tokens", "Tokens of ended streams, by kind.", "target", "kind")
 COST: Final = _counter("cost_usd", "Cost of ended streams, over all attempts.", "route", "target")
@@ -79,7 +78,6 @@ LAG: Final = _histogram(
 )
 LOG_LINES: Final = _counter("log_lines", "Log lines.", "level")
 STREAMS: Final = _gauge("streams_running", "Running streams.")
-CALLS: Final = _gauge("calls_running", "Running calls without a stream.")
 READERS: Final = _gauge("readers", "Readers of streams.")
 DRAINING: Final = _gauge(
     "draining", "1 while the process drains and accepts no new streams.", over="max"
@@ -94,17 +92,10 @@ BREAKERS: Final = _gauge(
 RECORDS_WAITING: Final = _gauge(
     "records_waiting", "Rows waiting to be written to the records.", over="max"
 )
-RECORDS_FAILURES: Final = _counter("records_failures", "Failed writes to the records.")
 WORKERS: Final = _gauge("workers", "Serving workers.")
 ACCOUNT_USD: Final = _gauge("account_usd", "Amount that an account has spent.", "account", "period")
 ACCOUNT_USD_LIMIT: Final = _gauge(
     "account_usd_limit", "Amount that an account may spend.", "account", "period"
-)
-ACCOUNT_TOKENS: Final = _gauge(
-    "account_tokens", "Tokens that an account has used.", "account", "period"
-)
-ACCOUNT_TOKENS_LIMIT: Final = _gauge(
-    "account_tokens_limit", "Tokens that an account may use.", "account", "period"
 )
 
 FAMILIES: Final = tuple(one for one in list(vars().values()) if isinstance(one, Family))

@@ -7,9 +7,8 @@ bounded and contain no values of variables.
 import json
 import logging
 import sys
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any, Final, Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import msgspec
 import structlog
@@ -32,29 +31,6 @@ class LineCounter:
         return fields
 
 
-LOGGERS: Final = (
-    "seseragi",
-    "seseragi.access",
-    "seseragi.accounting",
-    "seseragi.admin",
-    "seseragi.api",
-    "seseragi.calls",
-    "seseragi.cassettes",
-    "seseragi.credentials",
-    "seseragi.eventlog",
-    "seseragi.hub",
-    "seseragi.identity",
-    "seseragi.issuers",
-    "seseragi.keys",
-    "seseragi.records",
-    "seseragi.generation",
-    "seseragi.server",
-    "seseragi.settings",
-    "seseragi.telemetry",
-    "seseragi.workers",
-)
-"""The relay's loggers, whose levels can be set. Add new ones here."""
-
 MAX_EXCEPTION = 16_384
 """Characters of a traceback; the middle of a longer one is cut."""
 
@@ -63,13 +39,11 @@ def configure_logs(
     *,
     format: Literal["auto", "console", "json"] = "auto",
     level: str = "info",
-    levels: Mapping[str, str] = MappingProxyType({}),
     libraries: bool = True,
 ) -> LineCounter:
-    """Write our own records, and with `libraries` all others, to stderr in one format.
+    """Write our own lines, and with `libraries` all others, to stderr in one format.
 
-    `levels` override `level` for the named loggers and their children. Return the counter of
-    lines.
+    Return the counter of lines.
     """
     counter = LineCounter()
     console = sys.stderr.isatty() if format == "auto" else format == "console"
@@ -99,7 +73,7 @@ def configure_logs(
     structlog.configure(
         processors=[*shared, *rendering, _to_bytes],
         logger_factory=structlog.BytesLoggerFactory(sys.stderr.buffer),
-        wrapper_class=_filter_by(level, levels),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=True,
     )
     if not libraries:
@@ -120,24 +94,7 @@ def configure_logs(
     logging.getLogger("uvicorn.error").setLevel(
         logging.DEBUG if level == "debug" else logging.WARNING
     )
-    for name, own in levels.items():
-        logging.getLogger(name).setLevel(own.upper())
     return counter
-
-
-def _filter_by(level: str, levels: Mapping[str, str]) -> Any:
-    """Return the factory of our loggers: each has the level of its name or nearest parent."""
-    kinds: dict[str, Any] = {
-        one: structlog.make_filtering_bound_logger(one) for one in {level, *levels.values()}
-    }
-
-    def make(logger: Any, *args: Any, **kwargs: Any) -> Any:
-        name = logger.name or ""
-        while name and name not in levels:
-            name = name.rpartition(".")[0]
-        return kinds[levels.get(name, level)](logger, *args, **kwargs)
-
-    return make if levels else kinds[level]
 
 
 class _Verbatim:

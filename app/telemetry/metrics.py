@@ -14,12 +14,11 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
-from typing import Final, NamedTuple, get_args
+from typing import Final, get_args
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
-from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
@@ -37,11 +36,10 @@ from ..upstreams.routes import Upstreams
 from . import families as f
 from .activity import Load
 from .families import FAMILIES, Family
-from .observer import AttemptFailed, FirstEvent, Observer, Readers, Refused
+from .observer import AttemptFailed, FirstEvent, Observer, ReaderJoined, Refused
 from .shared_counters import Series, SharedCounters
 
 PLAIN: Final = "text/plain; version=0.0.4; charset=utf-8"
-OPENMETRICS: Final = "application/openmetrics-text"
 
 NONE: Final = "none"
 """The label if there is no code, format or endpoint."""
@@ -69,7 +67,6 @@ KINDS: Final = (
 
 LOAD: Final = (
     (f.STREAMS, "streams"),
-    (f.CALLS, "calls"),
     (f.READERS, "readers"),
     (f.DRAINING, "draining"),
     (f.LOG_HEALTHY, "log_healthy"),
@@ -88,13 +85,6 @@ EXPECTED_ENDS: Final = (
     ("interrupted", "producer_lost", "shutdown"),
     ("failed", "internal", "relay"),
 )
-
-
-class RecordsState(NamedTuple):
-    """Rows waiting for the records, and failed writes."""
-
-    waiting: int
-    failures: int
 
 
 class Names:
@@ -138,7 +128,7 @@ class Metrics(Observer):
         own: int = 0,
         *,
         process: int,
-        records: Callable[[], RecordsState] | None = None,
+        rows_waiting: Callable[[], int] | None = None,
     ) -> None:
         self._names = names
         self._shared_counters = tuple(shared_counters) or (SharedCounters(),)
@@ -150,8 +140,7 @@ class Metrics(Observer):
         }
         self._process = process
         self._load: Callable[[], Load] | None = None
-        self._records = records
-        self._records_failures = 0
+        self._rows_waiting = rows_waiting
         self._timer: asyncio.TimerHandle | None = None
         self._encoding = threading.Lock()
         self._begin_series()
@@ -171,7 +160,7 @@ class Metrics(Observer):
                 self._add(family, target, by=0)
         for code in CODES:
             self._add(f.REFUSALS, code, by=0)
-        for family in (f.ORPHANED, f.JOINED, f.RESUMES):
+        for family in (f.ORPHANED, f.RESUMES):
             self._add(family, by=0)
         for level in (*LEVELS, OTHER):  # all: threads log too, and only one may create series
             self._add(f.LOG_LINES, level, by=0)
@@ -247,9 +236,8 @@ class Metrics(Observer):
     def refused(self, refused: Refused) -> None:
         self._add(f.REFUSALS, _code(refused.error.code))
 
-    def reader_joined(self, readers: Readers) -> None:
-        self._add(f.JOINED)
-        if readers.resumed:
+    def reader_joined(self, joined: ReaderJoined) -> None:
+        if joined.resumed:
             self._add(f.RESUMES)
 
     def answered(self, endpoint: str | None, method: str, status: int) -> None:
@@ -296,12 +284,8 @@ class Metrics(Observer):
         self._set(f.WORKERS, to=1)
         if self._load is not None:
             self._set_load(self._load())
-        if self._records is not None:
-            state = self._records()
-            self._set(f.RECORDS_WAITING, to=state.waiting)
-            # The difference: a worker's successor continues its counters.
-            self._add(f.RECORDS_FAILURES, by=state.failures - self._records_failures)
-            self._records_failures = state.failures
+        if self._rows_waiting is not None:
+            self._set(f.RECORDS_WAITING, to=self._rows_waiting())
 
     def _set_load(self, load: Load) -> None:
         for family, field in LOAD:
@@ -312,16 +296,14 @@ class Metrics(Observer):
 
     # Exposition
 
-    async def render(
-        self, accept: str, accounts: Sequence[tuple[Account, AccountState]] = ()
-    ) -> tuple[bytes, str]:
-        """Return the metrics of all workers, and their content type, in an accepted format.
+    async def render(self, accounts: Sequence[tuple[Account, AccountState]] = ()) -> bytes:
+        """Return the metrics of all workers, in the format of `PLAIN`.
 
         `accounts` are those with limits: read from the log, the same in each worker.
         """
         self._publish()
         self._own.scraped_at = time.monotonic_ns()
-        return await asyncio.to_thread(self._encode, OPENMETRICS in accept, accounts)
+        return await asyncio.to_thread(self._encode, accounts)
 
     async def wait_for_scrape(self, within_s: float, *, unless: asyncio.Event) -> None:
         """Wait for the next scrape of any worker, at most `within_s`, or until `unless` is set."""
@@ -332,16 +314,11 @@ class Metrics(Observer):
             await asyncio.sleep(SCRAPE_POLL_S)
             waited += SCRAPE_POLL_S
 
-    def _encode(
-        self, as_openmetrics: bool, accounts: Sequence[tuple[Account, AccountState]]
-    ) -> tuple[bytes, str]:
+    def _encode(self, accounts: Sequence[tuple[Account, AccountState]]) -> bytes:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_AllWorkers(self._shared_counters, accounts))
         with self._encoding:  # one at a time: some thousand series take 50 ms
-            if as_openmetrics:
-                text: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]  # it has no types
-                return text, openmetrics.CONTENT_TYPE_LATEST
-            return generate_latest(registry), PLAIN
+            return generate_latest(registry)
 
 
 def _code(code: str) -> str:
@@ -409,7 +386,7 @@ class _AllWorkers(Collector):
 def _usage_of(
     accounts: Sequence[tuple[Account, AccountState]],
 ) -> Iterator[tuple[Family, tuple[str, str], float]]:
-    """Yield the usage and the limits of each account."""
+    """Yield the spending and the budgets of each account."""
     for account, state in accounts:
         for name, period, limit in (
             ("day", state.day, account.nano_usd_per_day),
@@ -417,13 +394,8 @@ def _usage_of(
         ):
             labels = (account.name, name)
             yield f.ACCOUNT_USD, labels, period.nano_usd / NANO
-            yield f.ACCOUNT_TOKENS, labels, period.input_tokens + period.output_tokens
             if limit is not None:
                 yield f.ACCOUNT_USD_LIMIT, labels, limit / NANO
-        if account.tokens_per_minute is not None:
-            labels = (account.name, "minute")
-            yield f.ACCOUNT_TOKENS, labels, state.last_minute()[1]
-            yield f.ACCOUNT_TOKENS_LIMIT, labels, account.tokens_per_minute
 
 
 def _to_metric(family: Family, rows: dict[tuple[str, ...], list[float]]) -> Metric:

@@ -5,8 +5,9 @@ nor other observers.
 """
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 import structlog
@@ -14,8 +15,14 @@ import structlog
 from ..errors import RelayError
 from ..eventlog.stream_ended import ProviderReply, StreamEnded
 from ..eventlog.stream_info import StreamInfo
-from ..events import StreamTarget, TokenCounts
+from ..events import TokenCounts
 from ..upstreams.targets import Target
+
+TRACEPARENT: Final[ContextVar[str]] = ContextVar("seseragi_traceparent", default="")
+"""The span of the current request in the format of W3C's `traceparent`; "" without tracing.
+
+Here, since it is read without importing OpenTelemetry. Tasks that the request starts inherit it.
+"""
 
 log = structlog.get_logger("seseragi.telemetry")
 
@@ -60,18 +67,6 @@ class AttemptFailed(msgspec.Struct, frozen=True, kw_only=True):
     reply: ProviderReply | None = None
 
 
-class Committed(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer began: no other target is tried."""
-
-    info: StreamInfo
-    attempt: int
-    target: str
-    after_s: float
-    """Since the stream was started."""
-    answer: StreamTarget | None = None
-    """The answering model and id, as the provider states them."""
-
-
 class FirstEvent(msgspec.Struct, frozen=True):
     """The first event of the answer is readable."""
 
@@ -89,15 +84,12 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     error: RelayError
 
 
-class Readers(msgspec.Struct, frozen=True, kw_only=True):
-    """A reader joined or left a stream."""
+class ReaderJoined(msgspec.Struct, frozen=True):
+    """A reader joined a stream."""
 
     stream: str
-    owner: str
-    readers: int
-    """The stream's readers in this process now."""
-    resumed: bool = False
-    """Whether the reader joined with a cursor."""
+    resumed: bool
+    """Whether it joined with a cursor."""
 
 
 class Observer(Protocol):
@@ -135,10 +127,6 @@ class Observer(Protocol):
         """Receive the failure of an attempt that another one follows."""
         return
 
-    def committed(self, committed: Committed) -> None:
-        """Receive the beginning of an answer."""
-        return
-
     def first_event(self, first: FirstEvent) -> None:
         """Receive the first readable event of an answer."""
         return
@@ -151,12 +139,8 @@ class Observer(Protocol):
         """Receive the refusal of a request."""
         return
 
-    def reader_joined(self, readers: Readers) -> None:
+    def reader_joined(self, joined: ReaderJoined) -> None:
         """Receive a new reader of a stream."""
-        return
-
-    def reader_left(self, readers: Readers) -> None:
-        """Receive the leaving of a reader."""
         return
 
 

@@ -2,6 +2,10 @@
 
 The span of a stream is a child of its request's span and may outlive it: it ends with the
 stream. The spans of its attempts are children of the stream's. No work is done for a token.
+
+Names of attributes that begin with `gen_ai` follow OpenTelemetry's conventions for generative AI as
+of November 2026 (github.com/open-telemetry/semantic-conventions-genai), those with `seseragi` are
+ours, the others follow its conventions 1.44 for HTTP.
 """
 
 import asyncio
@@ -9,9 +13,10 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import structlog
 from opentelemetry import trace
@@ -27,19 +32,17 @@ from .. import __version__
 from ..eventlog.stream_ended import StreamEnded
 from ..eventlog.stream_info import StreamInfo
 from ..events import TokenCounts
-from . import tracing_names as n
 from .access_logs import hide_tokens
 from .observer import (
+    TRACEPARENT,
     AttemptFailed,
     AttemptStarted,
     CallEnded,
-    Committed,
     FirstEvent,
     Observer,
-    Readers,
+    ReaderJoined,
     Refused,
 )
-from .trace_context import TRACEPARENT
 from .tracing_content import render_messages
 
 CLOSE_S: Final = 2.0
@@ -54,6 +57,27 @@ MAX_PATH: Final = 1000
 
 MAX_STREAMS: Final = 20_000
 """Unfinished stream spans. If another process ends the stream, no `ended` comes here."""
+
+METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"))
+
+_PROVIDERS: Final[Mapping[str, str]] = {
+    "anthropic": "anthropic",
+    "vertex_anthropic": "gcp.vertex_ai",
+    "bedrock_anthropic": "aws.bedrock",
+    "bedrock_converse": "aws.bedrock",
+    "gemini": "gcp.gemini",
+    "cohere": "cohere",
+}
+"""`gen_ai.provider.name` of the formats that one provider speaks; of others the upstream's name."""
+
+_USAGE: Final[Mapping[str, str]] = {
+    "input_tokens": "gen_ai.usage.input_tokens",
+    "output_tokens": "gen_ai.usage.output_tokens",
+    "cached_input_tokens": "gen_ai.usage.cache_read.input_tokens",
+    "cache_write_tokens": "gen_ai.usage.cache_write.input_tokens",
+    "reasoning_tokens": "gen_ai.usage.reasoning.output_tokens",
+}
+"""Attributes by the fields of `TokenCounts`."""
 
 _HEADERS: Final = (b"traceparent", b"tracestate")
 
@@ -122,15 +146,15 @@ class Tracing(Observer):
 
     def begin_request(self, scope: Mapping[str, Any]) -> Span:
         """Begin the span of a request, within the client's trace if it names one."""
-        method = scope["method"] if scope["method"] in n.METHODS else n.OTHER_METHOD
+        method = scope["method"] if scope["method"] in METHODS else "_OTHER"
         span = self._tracer.start_span(
             method,
             _context_of(scope["headers"]),
             SpanKind.SERVER,
             {
-                n.METHOD: method,
-                n.PATH: _text(hide_tokens(scope["path"][:MAX_PATH]), MAX_PATH),
-                n.SCHEME: scope.get("scheme", "http"),
+                "http.request.method": method,
+                "url.path": _text(hide_tokens(scope["path"][:MAX_PATH]), MAX_PATH),
+                "url.scheme": scope.get("scheme", "http"),
             },
         )
         traceparent = _traceparent_of(span)
@@ -152,15 +176,15 @@ class Tracing(Observer):
     ) -> None:
         """End the span of a request; `status` is None if no response began."""
         if span.is_recording():
-            name = method if method in n.METHODS else "HTTP"
+            name = method if method in METHODS else "HTTP"
             span.update_name(name if route is None else f"{name} {route}")
             _set(
                 span,
                 {
-                    n.ROUTE: route,
-                    n.REQUEST_ID: request_id,
-                    n.STATUS_CODE: status,
-                    n.CLIENT_LEFT: client_left or None,
+                    "http.route": route,
+                    "seseragi.request_id": request_id,
+                    "http.response.status_code": status,
+                    "seseragi.client_left": client_left or None,
                 },
             )
             if status is not None and status >= 500:
@@ -169,13 +193,13 @@ class Tracing(Observer):
 
     def refused(self, refused: Refused) -> None:
         if (span := _REQUEST.get()) is not None:
-            span.set_attribute(n.CODE, refused.error.code)
+            span.set_attribute("seseragi.code", refused.error.code)
 
-    def reader_joined(self, readers: Readers) -> None:
+    def reader_joined(self, joined: ReaderJoined) -> None:
         """Link the span of a request that reads a stream to the stream's span."""
-        span, stream = _REQUEST.get(), self._streams.get(readers.stream)
+        span, stream = _REQUEST.get(), self._streams.get(joined.stream)
         if span is not None and stream is not None:
-            span.set_attribute(n.STREAM, readers.stream)
+            span.set_attribute("seseragi.stream", joined.stream)
             span.add_link(stream.span.get_span_context())
 
     # Streams
@@ -184,7 +208,7 @@ class Tracing(Observer):
         request = _REQUEST.get()
         if request is not None and info.traceparent == TRACEPARENT.get():
             parent = trace.set_span_in_context(request, Context())
-            request.set_attribute(n.STREAM, info.id)
+            request.set_attribute("seseragi.stream", info.id)
         else:
             parent = _parent_of(info)
         self._streams[info.id] = _Stream(self._begin_stream(info, parent))
@@ -197,15 +221,15 @@ class Tracing(Observer):
 
     def _begin_stream(self, info: StreamInfo, parent: Context) -> Span:
         return self._tracer.start_span(
-            n.STREAM_SPAN,
+            "stream",
             parent,
             SpanKind.INTERNAL,
             {
-                n.STREAM: info.id,
-                n.REQUEST_ID: info.request_id,
-                n.MODEL_ROUTE: _text(info.route),
-                n.CLIENT_FORMAT: info.client_format,
-                **({n.KEY: _text(info.key_name)} if info.key_name else {}),
+                "seseragi.stream": info.id,
+                "seseragi.request_id": info.request_id,
+                "seseragi.route": _text(info.route),
+                "seseragi.client_format": info.client_format,
+                **({"seseragi.key": _text(info.key_name)} if info.key_name else {}),
             },
             start_time=_nanoseconds(info.created_at) if info.created_at else None,
         )
@@ -218,23 +242,24 @@ class Tracing(Observer):
         above = _REQUEST.get() if stream is None else stream.span
         parent = Context() if above is None else trace.set_span_in_context(above, Context())
         upstream = target.upstream
-        operation = _OPERATIONS[started.operation](upstream.dialect)
-        model = _text(target.model)
-        server = n.server_of(upstream.name, upstream.base_url, upstream.dialect)
-        attributes: dict[str, str | int | bool] = {
-            n.OPERATION: operation,
-            n.PROVIDER: server.provider,
-            n.REQUEST_MODEL: model,
-            n.TARGET: _text(target.name),
-            n.ATTEMPT: started.attempt,
-        }
-        if server.host is not None and server.port is not None:
-            attributes |= {n.SERVER: server.host, n.PORT: server.port}
+        operation: str = started.operation
         if generates:
-            attributes[n.REQUEST_STREAM] = True
+            operation = "generate_content" if upstream.dialect == "gemini" else "chat"
+        model = _text(target.model)
+        url = urlsplit(upstream.base_url)
+        attributes = {
+            "gen_ai.operation.name": operation,
+            "gen_ai.provider.name": _PROVIDERS.get(upstream.dialect, upstream.name),
+            "gen_ai.request.model": model,
+            "gen_ai.request.stream": generates or None,
+            "server.address": url.hostname,
+            "server.port": url.port or (80 if url.scheme == "http" else 443),
+            "seseragi.target": _text(target.name),
+            "seseragi.attempt": started.attempt,
+        }
         now = time.time_ns()
         span = self._tracer.start_span(
-            f"{operation} {model}", parent, SpanKind.CLIENT, attributes, start_time=now
+            f"{operation} {model}", parent, SpanKind.CLIENT, _known(attributes), start_time=now
         )
         if upstream.trace_context:
             _W3C.inject(started.headers, trace.set_span_in_context(span, Context()))
@@ -251,8 +276,8 @@ class Tracing(Observer):
         _set(
             span,
             {
-                n.RESPONSE_MODEL: None if model is None else _text(model),
-                n.STATUS: "cancelled" if cancelled else None,
+                "gen_ai.response.model": None if model is None else _text(model),
+                "seseragi.status": "cancelled" if cancelled else None,
                 **_usage_of(ended.usage),
             },
         )
@@ -260,24 +285,11 @@ class Tracing(Observer):
             _fail(span, ended.code)
         span.end()
 
-    def committed(self, committed: Committed) -> None:
-        stream = self._streams.get(committed.info.id)
-        if stream is None or stream.attempt is None or committed.answer is None:
-            return
-        answer = committed.answer
-        _set(
-            stream.attempt,
-            {
-                n.RESPONSE_MODEL: _text(answer.model),
-                n.RESPONSE_ID: _text(answer.upstream_id) if answer.upstream_id else None,
-            },
-        )
-
     def first_event(self, first: FirstEvent) -> None:
         stream = self._streams.get(first.info.id)
         if stream is not None and stream.attempt is not None:
             seconds = (time.time_ns() - stream.attempt_at) / 1e9
-            stream.attempt.set_attribute(n.FIRST_CHUNK, seconds)
+            stream.attempt.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
 
     def attempt_failed(self, failed: AttemptFailed) -> None:
         stream = self._streams.get(failed.info.id)
@@ -289,13 +301,13 @@ class Tracing(Observer):
             stream.attempt = None
         again = failed.next_target == failed.target
         stream.span.add_event(
-            n.RETRY if again else n.FALLBACK,
+            "retry" if again else "fallback",
             {
-                n.ATTEMPT: failed.attempt,
-                n.TARGET: _text(failed.target),
-                n.NEXT_TARGET: _text(failed.next_target),
-                n.ERROR: failed.error.code,
-                n.WAIT: failed.wait_s,
+                "seseragi.attempt": failed.attempt,
+                "seseragi.target": _text(failed.target),
+                "seseragi.next_target": _text(failed.next_target),
+                "error.type": failed.error.code,
+                "seseragi.wait_s": failed.wait_s,
             },
         )
 
@@ -313,13 +325,6 @@ class Tracing(Observer):
         stream.span.end()
 
 
-_OPERATIONS: Final[Mapping[str, Callable[[str], str]]] = {
-    "generation": lambda dialect: n.OPERATIONS.get(dialect, n.CHAT),
-    "embeddings": lambda _: n.EMBEDDINGS,
-    "token_count": lambda _: n.COUNT_TOKENS,
-}
-
-
 def _build_resource() -> Resource:
     """Return the resource of all spans; the environment takes precedence."""
     resource = Resource({SERVICE_VERSION: __version__}).merge(Resource.create())
@@ -331,10 +336,17 @@ def _add_answer(span: Span, ended: StreamEnded) -> None:
     """Add the answer to the span of a stream's last attempt."""
     end = ended.end
     reason = "error" if end.finish_reason == "cancelled" else end.finish_reason
-    attributes: dict[str, Any] = {n.FINISH_REASONS: [reason], n.STATUS: end.status}
+    attributes: dict[str, Any] = {
+        "gen_ai.response.finish_reasons": [reason],
+        "gen_ai.response.model": _text(ended.answered_model or "") or None,
+        "seseragi.status": end.status,
+    }
     if ended.traced_content:
         messages = render_messages(ended.traced_content, finish_reason=end.finish_reason)
-        attributes |= {n.INPUT_MESSAGES: messages.input, n.OUTPUT_MESSAGES: messages.output}
+        attributes |= {
+            "gen_ai.input.messages": messages.input,
+            "gen_ai.output.messages": messages.output,
+        }
     _set(span, attributes | _usage_of(end.usage))
 
 
@@ -344,15 +356,13 @@ def _sum_up(span: Span, ended: StreamEnded) -> None:
     _set(
         span,
         {
-            n.STATUS: end.status,
-            n.EVENTS: ended.events,
-            n.ATTEMPTS: None if ended.target is None else ended.attempts,
-            n.TARGET: None if ended.target is None else _text(ended.target),
-            n.FIRST_EVENT: ended.first_event_s,
-            n.LONGEST_GAP: ended.longest_gap_s,
-            n.COST: None if end.cost is None else float(end.cost),
-            n.ENDED_BY: end.ended_by,
-            n.LOST: ended.lost or None,
+            "seseragi.status": end.status,
+            "seseragi.attempts": None if ended.target is None else ended.attempts,
+            "seseragi.target": None if ended.target is None else _text(ended.target),
+            "seseragi.first_event_s": ended.first_event_s,
+            "seseragi.cost_usd": None if end.cost is None else float(end.cost),
+            "seseragi.ended_by": end.ended_by,
+            "seseragi.lost": ended.lost or None,
         },
     )
     _mark(span, ended)
@@ -368,18 +378,22 @@ def _mark(span: Span, ended: StreamEnded) -> None:
 def _usage_of(usage: TokenCounts | None) -> dict[str, Any]:
     if usage is None:
         return {}
-    counts = {name: getattr(usage, field) for field, name in n.USAGE.items()}
-    return {**counts, n.ESTIMATED: usage.estimated or None}
+    counts = {name: getattr(usage, field) for field, name in _USAGE.items()}
+    return {**counts, "seseragi.usage.estimated": usage.estimated or None}
 
 
 def _set(span: Span, attributes: Mapping[str, Any]) -> None:
     """Set all attributes but None in one call: each call costs 2 us."""
-    span.set_attributes({name: value for name, value in attributes.items() if value is not None})
+    span.set_attributes(_known(attributes))
+
+
+def _known(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _fail(span: Span, code: str) -> None:
     """Mark a span as failed, with the code only: messages may quote a request."""
-    span.set_attribute(n.ERROR, code)
+    span.set_attribute("error.type", code)
     span.set_status(StatusCode.ERROR)
 
 

@@ -5,8 +5,8 @@ from typing import Any, ClassVar, Final
 
 import httpx2
 
-from ..cassettes.options import CassetteOptions, name_of, parse_playback
-from ..cassettes.player import encode_playback
+from ..cassettes.options import CassetteOptions, name_of, parse_options
+from ..cassettes.player import encode_options
 from ..dialects.native.upstream.format import FORMAT
 from ..dialects.upstream_format import UpstreamFormat
 from ..errors import RequestError
@@ -31,12 +31,12 @@ class CassetteTarget(Target, frozen=True):
     replays: ClassVar[bool] = True
     dialect: ClassVar[UpstreamFormat] = FORMAT
 
-    playback: CassetteOptions = CassetteOptions("")
+    options: CassetteOptions = CassetteOptions("")
 
     @classmethod
-    def of(cls, playback: CassetteOptions) -> "CassetteTarget":
+    def of(cls, options: CassetteOptions) -> "CassetteTarget":
         """Return the target that replays a cassette."""
-        return cls(CASSETTE, playback.name, TargetPolicy(attempts=1), {}, playback)
+        return cls(CASSETTE, options.name, TargetPolicy(attempts=1), {}, options)
 
     def build_request(self, chat: ChatRequest, *, last: bool = True) -> TargetRequest:
         """Return an empty request: the recorded answer does not depend on it."""
@@ -44,7 +44,8 @@ class CassetteTarget(Target, frozen=True):
 
     async def build_call(self, request: TargetRequest, *, connect_timeout_s: float) -> Call:
         """Build the call that starts the replay."""
-        return Call("POST", _URL, {}, encode_playback(self.playback), connect_timeout_s)
+        content = encode_options(self.options)
+        return Call("POST", _URL, {}, content=content, connect_timeout_s=connect_timeout_s)
 
     async def build_json(self, path: str, body: Mapping[str, Any]) -> Call:
         """Raise for any other call."""
@@ -62,11 +63,11 @@ def find_cassette(model: str) -> CassetteTarget | None:
     """Return the target for a model name that refers to a cassette; None for any other name.
 
     Raises:
-        RequestError: `model_not_found`, `invalid_request`: see `parse_playback`.
+        RequestError: `model_not_found`, `invalid_request`: see `parse_options`.
     """
     if not model.startswith(PREFIX):
         return None
-    return CassetteTarget.of(parse_playback(model[len(PREFIX) :]))
+    return CassetteTarget.of(parse_options(model[len(PREFIX) :]))
 
 
 def public_name(model: str) -> str:

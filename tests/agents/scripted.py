@@ -9,7 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from app.testing.upstream import Call, Reset, Send, Step, head
-from tests.framing import frames
+from tests.dialects.anthropic import written as anthropic
+from tests.dialects.bedrock import written as bedrock
+from tests.dialects.cohere import written as cohere
+from tests.dialects.openai_chat import written as openai_chat
 
 ANSWER = "The file is written: 🌊 done."
 CUT_AFTER = "The file is"
@@ -47,41 +50,38 @@ def _pieces(text: str) -> tuple[str, str]:
 # Chat Completions
 
 
-def _chat(delta: Json, **fields: Any) -> Json:
-    choice = {"index": 0, "delta": delta, "finish_reason": None, **fields}
-    return {
+_CHAT_USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+
+
+def _chat(delta: Json, finish: str | None = None) -> Json:
+    fields: Json = {
         "id": "chatcmpl-1",
         "object": "chat.completion.chunk",
         "created": 1,
         "model": "m",
-        "choices": [choice],
     }
+    found: Json = openai_chat.chunk(delta, finish, **fields)
+    return found
 
 
 def _chat_end(reason: str) -> bytes:
-    usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
-    return (
-        _sse(_chat({}, finish_reason=reason), named=False)
-        + _sse({**_chat({}), "choices": [], "usage": usage}, named=False)
-        + b"data: [DONE]\n\n"
-    )
+    return openai_chat.answer(_chat({}, reason), {**_chat({}), "choices": [], "usage": _CHAT_USAGE})
 
 
 def _chat_ask(id: str, name: str, arguments: Json) -> bytes:
     first, second = _pieces(json.dumps(arguments))
     call = {"index": 0, "id": id, "type": "function"}
-    return _sse(
+    return openai_chat.sse(
         _chat({"role": "assistant", "content": None}),
         _chat({"tool_calls": [{**call, "function": {"name": name, "arguments": ""}}]}),
         _chat({"tool_calls": [{"index": 0, "function": {"arguments": first}}]}),
         _chat({"tool_calls": [{"index": 0, "function": {"arguments": second}}]}),
-        named=False,
     ) + _chat_end("tool_calls")
 
 
 def _chat_say(text: str) -> tuple[bytes, bytes]:
     start = _chat({"role": "assistant", "content": ""})
-    return _sse(start, _chat({"content": text}), named=False), _chat_end("stop")
+    return openai_chat.sse(start, _chat({"content": text})), _chat_end("stop")
 
 
 def _functions(tools: Iterable[Json]) -> dict[str, Json]:
@@ -95,42 +95,29 @@ def _functions(tools: Iterable[Json]) -> dict[str, Json]:
 # Anthropic Messages
 
 
-def _messages(*middle: Json, reason: str) -> tuple[bytes, bytes]:
-    message: Json = {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": "m",
-        "content": [],
-        "stop_reason": None,
-        "stop_sequence": None,
-        "usage": {"input_tokens": 100, "output_tokens": 1},
-    }
-    end = {"stop_reason": reason, "stop_sequence": None}
-    return _sse({"type": "message_start", "message": message}, *middle), _sse(
-        {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": end, "usage": {"output_tokens": 10}},
-        {"type": "message_stop"},
-    )
+_MESSAGE = anthropic.head(
+    type="message",
+    role="assistant",
+    stop_reason=None,
+    stop_sequence=None,
+    usage={"input_tokens": 100, "output_tokens": 1},
+)
 
 
-def _block(block: Json, *deltas: Json) -> list[Json]:
-    return [
-        {"type": "content_block_start", "index": 0, "content_block": block},
-        *({"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas),
-    ]
+def _messages_end(*payloads: Json, reason: str) -> bytes:
+    end = anthropic.last(reason, {"output_tokens": 10}, stop_sequence=None)
+    return anthropic.answer(*payloads, end)
 
 
 def _anthropic_ask(id: str, name: str, arguments: Json) -> bytes:
     pieces = _pieces(json.dumps(arguments))
-    block = {"type": "tool_use", "id": id, "name": name, "input": {}}
-    deltas = ({"type": "input_json_delta", "partial_json": piece} for piece in pieces)
-    return b"".join(_messages(*_block(block, *deltas), reason="tool_use"))
+    block = anthropic.inputs(0, "tool_use", *pieces, id=id, name=name)
+    return _messages_end(_MESSAGE, *block, reason="tool_use")
 
 
 def _anthropic_say(text: str) -> tuple[bytes, bytes]:
-    block = _block({"type": "text", "text": ""}, {"type": "text_delta", "text": text})
-    return _messages(*block, reason="end_turn")
+    *begun, stop = anthropic.text(0, text)
+    return anthropic.sse(_MESSAGE, *begun), _messages_end(stop, reason="end_turn")
 
 
 def _anthropic_results(body: Json) -> list[str]:
@@ -267,25 +254,22 @@ def _gemini_results(body: Json) -> list[str]:
 # Bedrock Converse
 
 
-def _converse(start: Json | None, *deltas: Json, reason: str) -> tuple[bytes, bytes]:
-    place = {"contentBlockIndex": 0}
-    begin = frames.event("messageStart", {"role": "assistant"})
-    if start is not None:
-        begin += frames.event("contentBlockStart", {**place, "start": start})
-    for delta in deltas:
-        begin += frames.event("contentBlockDelta", {**place, "delta": delta})
-    usage = {"inputTokens": 100, "outputTokens": 10, "totalTokens": 110}
-    return begin, (
-        frames.event("contentBlockStop", place)
-        + frames.event("messageStop", {"stopReason": reason})
-        + frames.event("metadata", {"usage": usage, "metrics": {"latencyMs": 1}})
-    )
+_CONVERSE_USAGE = {"inputTokens": 100, "outputTokens": 10, "totalTokens": 110}
+
+
+def _converse_end(reason: str) -> bytes:
+    return bedrock.stop(0) + bedrock.finish(reason) + bedrock.metadata(usage=_CONVERSE_USAGE)
 
 
 def _converse_ask(id: str, name: str, arguments: Json) -> bytes:
-    start = {"toolUse": {"toolUseId": id, "name": name}}
-    deltas = ({"toolUse": {"input": piece}} for piece in _pieces(json.dumps(arguments)))
-    return b"".join(_converse(start, *deltas, reason="tool_use"))
+    call = bedrock.start(0, toolUse={"toolUseId": id, "name": name})
+    for piece in _pieces(json.dumps(arguments)):
+        call += bedrock.delta(0, toolUse={"input": piece})
+    return bedrock.BEGIN + call + _converse_end("tool_use")
+
+
+def _converse_say(text: str) -> tuple[bytes, bytes]:
+    return bedrock.BEGIN + bedrock.delta(0, text=text), _converse_end("end_turn")
 
 
 def _converse_offered(body: Json) -> dict[str, Json]:
@@ -308,48 +292,26 @@ def _converse_results(body: Json) -> list[str]:
 # Cohere
 
 
-def _cohere(kind: str, **fields: Any) -> Json:
-    return {"type": kind, **fields}
-
-
-def _cohere_start() -> Json:
-    message = {"role": "assistant", "content": [], "tool_calls": [], "citations": []}
-    return {"id": "cohere-1", **_cohere("message-start", delta={"message": message})}
-
-
-def _cohere_end(reason: str) -> Json:
-    tokens = {"input_tokens": 100, "output_tokens": 10}
-    usage = {"billed_units": tokens, "tokens": tokens}
-    return _cohere("message-end", delta={"finish_reason": reason, "usage": usage})
+_COHERE_USAGE = {"tokens": {"input_tokens": 100, "output_tokens": 10}}
 
 
 def _cohere_ask(id: str, name: str, arguments: Json) -> bytes:
-    function = {"name": name, "arguments": ""}
-    call = {"id": id, "type": "function", "function": function}
-    return _sse(
-        _cohere_start(),
-        _cohere("tool-call-start", index=0, delta={"message": {"tool_calls": call}}),
-        *(
-            _cohere(
-                "tool-call-delta",
-                index=0,
-                delta={"message": {"tool_calls": {"function": {"arguments": piece}}}},
-            )
-            for piece in _pieces(json.dumps(arguments))
-        ),
-        _cohere("tool-call-end", index=0),
-        _cohere_end("TOOL_CALL"),
+    pieces = _pieces(json.dumps(arguments))
+    return cohere.sse(
+        cohere.START,
+        cohere.start(0, id, name),
+        *(cohere.more(0, piece) for piece in pieces),
+        cohere.event("tool-call-end", 0),
+        cohere.end("TOOL_CALL", usage=_COHERE_USAGE),
     )
 
 
 def _cohere_say(text: str) -> tuple[bytes, bytes]:
-    block = {"message": {"content": {"type": "text", "text": ""}}}
-    delta = {"message": {"content": {"text": text}}}
-    return _sse(
-        _cohere_start(),
-        _cohere("content-start", index=0, delta=block),
-        _cohere("content-delta", index=0, delta=delta),
-    ), _sse(_cohere("content-end", index=0), _cohere_end("COMPLETE"))
+    return cohere.sse(
+        cohere.START,
+        cohere.content(kind="content-start", type="text", text=""),
+        cohere.content(text=text),
+    ), cohere.sse(cohere.event("content-end", 0), cohere.end(usage=_COHERE_USAGE))
 
 
 # Ollama
@@ -414,7 +376,7 @@ DIALECTS = {
         offered=_converse_offered,
         results=_converse_results,
         ask=_converse_ask,
-        say=lambda text: _converse(None, {"text": text}, reason="end_turn"),
+        say=_converse_say,
         content_type="application/vnd.amazon.eventstream",
     ),
     "cohere": Dialect(

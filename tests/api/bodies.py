@@ -1,9 +1,14 @@
 """What tests ask of each path."""
 
+import json
 from typing import Any
+
+from app.dialects.client_formats import CLIENT_FORMATS
+from tests.dialects.clients import REQUESTS
 
 M = "openai/m"
 CHAT = "a chat"
+FORMATS = {one.path: name for name, one in CLIENT_FORMATS.items()}
 
 
 def body_of(path: str, *, streams: bool = True) -> dict[str, Any]:
@@ -19,14 +24,14 @@ def body_of(path: str, *, streams: bool = True) -> dict[str, Any]:
         case "/v1/ui/chat":
             parts = [{"type": "text", "text": "hello"}]
             return {"id": CHAT, "messages": [{"id": "1", "role": "user", "parts": parts}]}
-        case "/v1/ag-ui":
-            empty: dict[str, Any] = {"state": {}, "tools": [], "context": [], "forwardedProps": {}}
-            return {"threadId": "a", "runId": "b", "messages": [{**message, "id": "1"}], **empty}
         case "/v1/admin/targets":
             return {"target": M, "action": "wake"}
         case "/v1/embeddings" | "/v1/responses/input_tokens" | "/v1/responses/compact":
             return {"model": M, "input": "hello"}
         case "/v1/messages":
             return {"model": M, "messages": [message], "max_tokens": 9, **more}
+        case _ if (name := FORMATS.get(path, "native")) not in ("native", "openai_chat"):
+            found: dict[str, Any] = json.loads(json.dumps(REQUESTS[name]).replace("Hi", "hello"))
+            return found
         case _:
             return {"model": M, "messages": [message], **more}

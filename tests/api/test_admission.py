@@ -6,7 +6,6 @@ import gc
 import json
 import tracemalloc
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
 
 import pytest
 
@@ -26,6 +25,7 @@ from app.testing.upstream import (
     text,
 )
 from tests.clock import Clock
+from tests.dialects import clients
 from tests.serving import HELLO, Relay, serve_relay, serve_script
 from tests.waiting import until
 
@@ -43,13 +43,12 @@ class Sender:
         self.reader = reader
         self.writer = writer
 
-    async def answer(self) -> tuple[int, dict[str, str], Any]:
+    async def answer(self) -> tuple[int, dict[str, str], bytes]:
         raw = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 20)).decode()
         status, *lines = raw.strip().split("\r\n")
         headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in lines)}
         body = await self.reader.readexactly(int(headers["content-length"]))
-        plain = headers["content-type"].startswith("text/plain")
-        return int(status.split()[1]), headers, body.decode() if plain else json.loads(body)
+        return int(status.split()[1]), headers, body
 
 
 @contextlib.asynccontextmanager
@@ -68,7 +67,7 @@ async def sending(
         writer.close()
 
 
-def refused(path: str, answer: tuple[int, dict[str, str], Any]) -> tuple[int, str, str]:
+def refused(path: str, answer: tuple[int, dict[str, str], bytes]) -> tuple[int, str, str]:
     """The status, the wait and the code of a refusal; Anthropic has a status of its own."""
     status, headers, body = answer
     if client_format_of(path).name == "anthropic" and status == 529:
@@ -76,20 +75,10 @@ def refused(path: str, answer: tuple[int, dict[str, str], Any]) -> tuple[int, st
     return status, headers["retry-after"], code_of(path, body)
 
 
-def code_of(path: str, body: Any) -> str:
-    """The code of a failure in the words of a path's dialect."""
-    match client_format_of(path).name:
-        case "native" | "ag_ui":
-            return str(body["code"])
-        case "ui":  # its clients are told the message alone
-            return "rate_limited" if "your address" in body else "overloaded"
-        case "anthropic":
-            return {"overloaded_error": "overloaded", "rate_limit_error": "rate_limited"}[
-                body["error"]["type"]
-            ]
-        case _:  # OpenAI has a name of its own for the one
-            code = str(body["error"]["code"])
-            return {"rate_limit_exceeded": "rate_limited"}.get(code, code)
+def code_of(path: str, body: bytes) -> str:
+    """Return the relay's code for a refusal, by its message: each dialect has its own."""
+    message = clients.read_failure(client_format_of(path).name, body)
+    return "rate_limited" if "your address" in message else "overloaded"
 
 
 def taken(relay: Relay, headers: Mapping[str, str]) -> Taken:
@@ -182,7 +171,7 @@ async def test_bodies_of_an_address_that_are_being_sent_have_a_limit():
                 await until(lambda: taken(relay, THERE).bodies == 1)
         await until(lambda: taken(relay, HERE).bodies == 0)
 
-        assert (429, "rate_limited") == (status, body["code"])
+        assert (429, "rate_limited") == (status, json.loads(body)["code"])
 
 
 async def test_readers_of_an_address_have_a_limit():

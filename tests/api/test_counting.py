@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -152,6 +153,39 @@ async def test_an_upstream_that_cannot_is_no_failure(script: Any) -> None:
     assert 200 == counted.status_code
     assert "true" == counted.headers["seseragi-estimated"]
     assert counted.json()["input_tokens"] > 0
+
+
+ROUTE = """
+[upstream.a]
+base_url = "{a}"
+dialect = "anthropic"
+[upstream.b]
+base_url = "{b}"
+dialect = "{dialect}"
+[[route]]
+name = "count"
+targets = ["a/m", "b/m"]
+"""
+
+
+@pytest.mark.parametrize("dialect", ["anthropic", "openai_chat"])
+async def test_next_target_counts_if_the_first_one_fails(dialect: str, tmp_path: Path) -> None:
+    async with serve_upstream() as a, serve_upstream() as b:
+        a.script = reply("503 Busy", "{}")
+        b.script = reply("200 OK", '{"input_tokens": 9}')
+        config = tmp_path / "seseragi.toml"
+        config.write_text(ROUTE.format(a=a.base_url, b=b.base_url, dialect=dialect))
+        async with serve_relay(config=config) as relay:
+            counted = await relay.client.post(PATH, json={**ASK, "model": "count"})
+            states = {one.target: one.state for one in relay.hub.upstreams.health(now=0)}
+
+    if dialect == "anthropic":
+        assert 9 == counted.json()["input_tokens"]
+        assert "seseragi-estimated" not in counted.headers
+    else:  # it has no such call
+        assert "true" == counted.headers["seseragi-estimated"]
+        assert not b.calls
+    assert {"closed"} == set(states.values())
 
 
 async def test_a_silent_upstream_is_waited_for_a_short_while(monkeypatch: Any) -> None:

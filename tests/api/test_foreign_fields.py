@@ -15,7 +15,6 @@ from app.testing.upstream import (
     Upstream,
     event,
     head,
-    reply,
     send,
     serve_upstream,
     text,
@@ -83,85 +82,12 @@ async def test_what_has_no_place_is_left_out_with_a_notice(tmp_path: Path) -> No
     assert "client_metadata" not in sent
 
 
-async def test_extras_are_in_the_words_of_whoever_answers(tmp_path: Path) -> None:
-    extras = {"top_k": 5, "min_p": 0.1, "verbosity": "low", "prompt_cache_key": "k"}
-    route = (("openai_chat", ""), ("ollama", ""), ("anthropic", ""))
-    async with routed(tmp_path, *route) as (relay, (chat, ollama, anthropic)):
-        chat.script = ollama.script = reply("503 Service Unavailable", "{}")
-        answer = await relay.client.post(CHAT, json={**ASK, **extras})
-
-    assert answer.status_code != 400
-    assert extras.items() <= chat.calls[0].json.items()
-    assert {"top_k": 5, "min_p": 0.1} == ollama.calls[0].json["options"]
-    assert 5 == anthropic.calls[0].json["top_k"]
-    assert not {"min_p", "verbosity", "prompt_cache_key"} & anthropic.calls[0].json.keys()
-
-
-@pytest.mark.parametrize(
-    "fields", [{"models": ["x"]}, {"service_tier": "priority"}, {"provider": {"only": ["x"]}}]
-)
-async def test_what_an_operator_has_not_allowed_is_refused(
-    fields: dict[str, Any], tmp_path: Path
-) -> None:
-    async with routed(tmp_path, ("openai_chat", "")) as (relay, (upstream,)):
-        answer = await relay.client.post(CHAT, json={**ASK, **fields})
-
-    assert 400 == answer.status_code
-    (name,) = fields
-    assert answer.json()["error"]["message"].startswith(f"{name}: upstream 'u0' does not allow it")
-    assert [] == upstream.calls
-
-
-async def test_what_an_operator_has_allowed_is_sent(tmp_path: Path) -> None:
-    line = 'options = ["safe", "models", "service_tier", "store"]'
-    fields = {"models": ["x"], "service_tier": "priority", "store": True}
-    async with routed(tmp_path, ("openai_chat", line)) as (relay, (upstream,)):
-        answer = await relay.client.post(CHAT, json={**ASK, **fields})
-
-    assert 200 == answer.status_code
-    assert fields.items() <= upstream.calls[0].json.items()
-
-
 CALLS = [
     head(),
     send(event({"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "f", "arguments": ""}}]})),
     send(event({"tool_calls": [{"index": 0, "function": {"arguments": '{"input":"x y"}'}}]})),
     send(event(finish_reason="tool_calls") + DONE)
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize("streams", [True, False])
-async def test_functions_of_old_are_asked_and_answered_in_their_form(
-    streams: bool, tmp_path: Path
-) -> None:
-    history: Any = [
-        *ASK["messages"],
-        {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
-        {"role": "function", "name": "f", "content": "1"},
-    ]
-    function = {"name": "f", "parameters": {"type": "object", "properties": {}}}
-    async with routed(tmp_path, ("openai_chat", "")) as (relay, (upstream,)):
-        upstream.script = CALLS
-        asked: Any = {"model": "r", "messages": history, "functions": [function]}
-        async with openai_client(relay) as client:
-            answer: Any = await client.chat.completions.create(
-                **asked, function_call="auto", stream=streams
-            )
-            if streams:
-                choices = [chunk.choices[0] async for chunk in answer]
-                said = [c.delta.function_call for c in choices if c.delta.function_call]
-                found = (said[0].name, "".join(call.arguments for call in said))
-            else:
-                choices = answer.choices
-                called = choices[0].message.function_call
-                found = (called.name, called.arguments)
-
-    assert ("f", '{"input":"x y"}') == found
-    assert "function_call" == choices[-1].finish_reason
-    sent = upstream.calls[0].json
-    assert [{"type": "function", "function": function}] == sent["tools"]
-    assert ("assistant", "tool") == tuple(message["role"] for message in sent["messages"][1:])
-    assert not {"functions", "function_call"} & sent.keys()
 
 
 @pytest.mark.parametrize("streams", [True, False])

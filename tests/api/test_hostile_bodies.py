@@ -2,13 +2,13 @@
 
 import json
 import re
-from typing import Any
 
 import httpx2
 import pytest
 
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.testing.upstream import DONE, FINISH, head, send, text
+from tests.dialects.clients import REQUESTS, read_failure
 from tests.serving import Relay, serve_relay, serve_script
 
 VALUES = {
@@ -26,49 +26,13 @@ VALUES = {
     "deeper": b'{"a":' * 100_000,
 }
 
-PLACES: dict[str, list[str]] = {
-    "native": [
-        '{"messages": [{"role": "user", "content": @}]}',
-        '{"messages": [{"role": "user", "content": "a"}], "provider_options": {"a": @}}',
-        '{"messages": [{"role": "user", "content": "a"}], "zzz": @}',
-        '{"messages": [{"role": "user", "content": "a"}], "on_disconnect": @}',
-    ],
-    "openai_chat": [
-        '{"model": @, "messages": [{"role": "user", "content": "a"}]}',
-        '{"model": "demo", "messages": [{"role": "user", "content": "a"}], "prediction": {"a": @}}',
-        '{"model": "demo", "messages": [{"role": "user", "content": "a"}], "zzz": @}',
-    ],
-    "openai_responses": [
-        '{"model": "demo", "input": @}',
-        '{"model": "demo", "input": [{"type": "message", "role": "user", "content": @}]}',
-        '{"model": "demo", "input": "a", "metadata": {"a": @}}',
-        '{"model": "demo", "input": "a", "zzz": @}',
-    ],
-    "openai_completions": [
-        '{"model": "demo", "prompt": @}',
-        '{"model": "demo", "prompt": [@]}',
-        '{"model": "demo", "prompt": "a", "logit_bias": {"a": @}}',
-        '{"model": "demo", "prompt": "a", "zzz": @}',
-    ],
-    "anthropic": [
-        '{"model": "demo", "max_tokens": 9, "messages": [{"role": "user", "content": @}]}',
-        '{"model": "demo", "max_tokens": 9, "messages": [{"role": "user", "content": "a"}], "zzz": @}',
-        '{"model": "demo", "max_tokens": 9, "messages": [{"role": "user", "content": "a", "zzz": @}]}',
-        '{"model": "demo", "max_tokens": 9, "messages": [{"role": "user", "content": "a"}], "metadata": {"zzz": @}}',
-    ],
-    "ui": [
-        '{"id": "c", "messages": [{"role": "user", "parts": [{"type": "text", "text": @}]}]}',
-        '{"id": "c", "messages": [{"role": "user", "parts": [{"type": "text", "text": "a", "zzz": @}]}]}',
-        '{"id": "c", "messages": [{"role": "user", "parts": [{"type": "text", "text": "a"}]}], "zzz": @}',
-        '{"id": @, "messages": [{"role": "user", "parts": [{"type": "text", "text": "a"}]}]}',
-    ],
-    "ag_ui": [
-        '{"threadId": @, "runId": "r", "messages": [{"role": "user", "content": "a"}]}',
-        '{"threadId": "t", "runId": "r", "messages": [{"role": "user", "content": "a"}], "state": @}',
-        '{"threadId": "t", "runId": "r", "messages": [{"role": "user", "content": "a"}], "zzz": @}',
-        '{"threadId": "t", "runId": "r", "messages": [{"role": "user", "content": "a"}], "forwardedProps": {"a": @}}',
-    ],
-}
+
+def templates(client_format: str) -> list[str]:
+    """Return a format's smallest request, with "@" in place of a value."""
+    request = REQUESTS[client_format]
+    bodies = [*({**request, name: "@"} for name in request), {**request, "zzz": "@"}]
+    deep = json.dumps(request).replace('"Hi"', "@")
+    return [deep, *(json.dumps(body).replace('"@"', "@") for body in bodies)]
 
 
 async def post(relay: Relay, client_format: str, body: bytes) -> httpx2.Response:
@@ -78,38 +42,18 @@ async def post(relay: Relay, client_format: str, body: bytes) -> httpx2.Response
     )
 
 
-def reason_of(client_format: str, response: httpx2.Response) -> str:
-    """Read an error as the dialect's clients do."""
-    if client_format == "ui":
-        return response.text
-    body: Any = response.json()
-    match client_format:
-        case "native":
-            assert "invalid_request" == body["code"]
-            return str(body["detail"])
-        case "anthropic":
-            assert "invalid_request_error" == body["error"]["type"]
-            return str(body["error"]["message"])
-        case "ag_ui":
-            assert "invalid_request" == body["code"]
-            return str(body["message"])
-        case _:
-            assert "invalid_request_error" == body["error"]["type"]
-            return str(body["error"]["message"])
-
-
 @pytest.mark.parametrize("client_format", CLIENT_FORMATS)
 async def test_what_cannot_be_read_is_refused_with_its_place(
     client_format: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async with serve_relay() as relay:
-        for template in PLACES[client_format]:
+        for template in templates(client_format):
             for name, value in VALUES.items():
                 body = template.encode().replace(b"@", value)
                 response = await post(relay, client_format, body)
 
                 assert 400 == response.status_code, (template, name, response.text[:500])
-                reason = reason_of(client_format, response)
+                reason = read_failure(client_format, response.content)
                 assert len(reason) < 500
                 assert re.search(r"position \d+|byte \d+|levels|nested|zzz|[\w\]]: ", reason), (
                     reason
@@ -120,11 +64,11 @@ async def test_what_cannot_be_read_is_refused_with_its_place(
 async def test_the_field_of_a_wrong_number_is_named() -> None:
     async with serve_relay() as relay:
         for client_format in ("ui", "anthropic"):
-            template = next(place for place in PLACES[client_format] if '], "zzz"' in place)
+            template = templates(client_format)[-1]
             for value in (b"1e999", b"9" * 5000, b'{"a": [-1e999]}'):
                 response = await post(relay, client_format, template.encode().replace(b"@", value))
 
-                assert "zzz" in reason_of(client_format, response)
+                assert "zzz" in read_failure(client_format, response.content)
 
 
 async def test_half_a_pair_in_arguments_goes_on_whole() -> None:
@@ -157,4 +101,4 @@ async def test_small_values_by_the_million_are_refused() -> None:
             response = await post(relay, client_format, b'{"provider_options": [' + b"[]," * 2**20)
 
             assert 400 == response.status_code
-            assert "values" in reason_of(client_format, response)
+            assert "values" in read_failure(client_format, response.content)

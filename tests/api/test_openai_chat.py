@@ -128,7 +128,7 @@ async def test_helper_puts_choices_and_calls_together():
     ("fields", "kind", "param"),
     [
         ({"extra_body": {"models": ["m"]}}, openai.BadRequestError, "models"),
-        ({"functions": [{"name": 1}]}, openai.BadRequestError, "tools[0].function.name"),
+        ({"functions": [{"name": "f"}]}, openai.BadRequestError, "functions"),
     ],
 )
 async def test_client_raises_the_right_class(fields, kind, param):

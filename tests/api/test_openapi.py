@@ -164,7 +164,7 @@ async def test_what_the_relay_says_is_as_told(document):
         validator(document, "ShareLink").validate(link)
         begun = await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
         validator(document, "Accepted").validate(begun.json())
-        validator(document, "Report").validate((await relay.client.get("/v1/usage")).json())
+        validator(document, "AccountUsage").validate((await relay.client.get("/v1/usage")).json())
         validator(document, "Echo").validate((await relay.client.get("/v1/echo")).json())
         for path in ("/healthz", "/readyz", "/readyz?verbose"):
             validator(document, "ProcessStatus").validate((await relay.client.get(path)).json())

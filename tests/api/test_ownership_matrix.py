@@ -39,10 +39,7 @@ from tests.waiting import until
 
 SAID = "what only I was told"
 
-STARTS = {
-    *("/v1/chat", "/v1/chat/completions", "/v1/completions", "/v1/messages"),
-    *("/v1/responses", "/v1/responses/compact", "/v1/ui/chat", "/v1/ag-ui"),
-}
+STARTS = {*(one.path for one in CLIENT_FORMATS.values()), "/v1/responses/compact"}
 CALLS = {
     *("/v1/messages/count_tokens", "/v1/responses/input_tokens", "/v1/embeddings"),
     "/v1/client_secrets",

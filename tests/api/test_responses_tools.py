@@ -219,6 +219,6 @@ async def test_openais_client_takes_a_custom_call_that_another_provider_made() -
         *(item.type, item.call_id, item.name, item.input),
     )
     assert text == done.input == "".join(e.delta for e in deltas)
-    assert len(deltas) > 5
+    assert 1 == len(deltas)
     said = upstream.calls[1].json["messages"][1]["tool_calls"][0]["function"]
     assert {"input": text} == json.loads(said["arguments"])

@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.api.guard import OPERATOR
 from tests.api.test_authentication import ME
 from tests.identities import bearer, known
 from tests.serving import HELLO, Relay, serve_relay
@@ -60,6 +62,32 @@ async def test_every_answer_has_them_once(relay, method: str, path: str, status:
         assert "frame-ancestors 'none'" in policy
     else:
         assert NO_PAGE == policy
+
+
+def on_operators_port(app: ASGIApp) -> ASGIApp:
+    async def marked(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, OPERATOR: True}, receive, send)
+
+    return marked
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        *(("/", 404), ("/docs", 404), ("/v1/models", 404), ("/v1/streamsx", 404)),
+        *(("/healthz", 200), ("/admin", 200), ("/metrics", 200), ("/static/admin.js", 200)),
+        ("/v1/admin/summary", 401),
+    ],
+)
+async def test_what_is_on_the_operators_port_and_what_is_not_have_them(path: str, status: int):
+    async with serve_relay(watch=on_operators_port) as relay:
+        answer = await relay.client.get(path)
+
+    assert status == answer.status_code
+    for name, value in ALWAYS.items():
+        assert [value] == answer.headers.get_list(name), name
+    assert answer.headers["x-request-id"].startswith("req_")
+    assert (status == 404) == ("not on the operator's port" in answer.text)
 
 
 async def test_what_is_no_request_is_answered_with_them(relay):

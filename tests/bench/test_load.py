@@ -110,19 +110,6 @@ def test_a_relay_that_is_not_there_is_an_error_that_says_so(load):
     assert "Connection refused" in result.complaint
 
 
-def test_it_ends_by_itself_when_nothing_answers(load, direct):
-    result = load("work", direct, **ONCE, rate=0.01, limit=0.3)
-
-    assert result.errors["unfinished"]
-
-
-def test_an_unknown_option_is_named(load):
-    done = subprocess.run([load.program, "paced", "--strems", "3"], capture_output=True, text=True)
-
-    assert (2, "") == (done.returncode, done.stdout)
-    assert "--strems" in done.stderr
-
-
 def test_it_prints_one_json_object(load, direct):
     words = [load.program, "work", "--listen", str(direct.port), "--relay", str(direct.port)]
     words += ["--requests", "2", "--tokens", "1", "--spread", "0"]

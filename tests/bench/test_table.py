@@ -2,11 +2,10 @@
 
 import pytest
 
-from bench import growth, table
+from bench import table
 from bench.__main__ import main
-from bench.load import Unavailable
 from bench.measures import Row
-from bench.relays import Relay, own, peer, version_of
+from bench.relays import Relay, peer
 
 
 def row(name, **rounds):
@@ -32,41 +31,12 @@ def test_a_ratio_is_that_of_the_rounds_that_ran_side_by_side():
     assert "1.50x" in table.render(rows, "a")
 
 
-def test_figures_over_tls_have_lines_of_their_own():
-    text = table.render([row("a", dense_us=[10], tls_dense_us=[30])], "a")
-
-    assert ["dense, us/token", "TLS: dense, us/token"] == [
-        cells(line)[0] for line in text.splitlines()[2:]
-    ]
-
-
-def test_a_relay_that_lacks_a_figure_has_an_empty_cell():
-    text = table.render([row("a", dense_us=[10]), row("b", flood_us=[3])])
-
-    assert ["flood, us/token", "", "3.0"] == cells(text.splitlines()[2])
-
-
-def test_the_noise_is_that_of_the_rounds():
-    text = table.noise([row("a", dense_us=[10, 12, 15], flood_us=[1, 1])])
-    assert "costs 21 % in the median, 42 % at most" in text
-    rows = [row("a", dense_us=[10, 20]), row("b", dense_us=[30, 60])]
-    assert "ratios to a 0 % in the median, 0 % at most" in table.noise(rows, "a")
-    assert "one round" in table.noise([row("a", dense_us=[10])])
-
-
 def test_figures_are_written_with_all_their_rounds():
     written = table.as_json(row("a", dense_us=[3, 1, 2]))
 
     assert {"dense_us": {"median": 2, "min": 1, "max": 3, "rounds": [3, 1, 2]}} == written[
         "figures"
     ]
-
-
-@pytest.mark.parametrize("power", [0.5, 1, 2])
-def test_the_exponent_of_a_power_is_found(power):
-    points = [(size, 3 * size**power) for size in (10, 100, 1000, 10_000)]
-
-    assert power == pytest.approx(growth.fit(points))
 
 
 def test_a_peer_is_a_name_and_a_command():
@@ -76,18 +46,6 @@ def test_a_peer_is_a_name_and_a_command():
         relay.name,
         relay.command,
     )
-
-
-@pytest.mark.parametrize("name", ["litellm", "portkey", "nobody"])
-def test_a_peer_that_is_not_there_is_named(name, monkeypatch):
-    monkeypatch.setenv("PATH", "")
-
-    with pytest.raises(Unavailable, match=r"litellm|gateway|nobody"):
-        peer(name)
-
-
-def test_our_own_version_is_known():
-    assert version_of(own()).count(".") == 2
 
 
 def test_an_unknown_part_is_named_and_the_parts_listed(capsys):

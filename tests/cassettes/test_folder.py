@@ -4,15 +4,15 @@ import os
 
 import pytest
 
-from app.cassettes.cassette import render_tape
+from app.cassettes.cassette import render_cassette
 from app.cassettes.folder import MAX_CACHED, Folder, FolderFull
 from app.errors import RequestError, UpstreamError
-from tests.cassettes.test_tape import HEAD, TAPE, TARGET
+from tests.cassettes.test_cassette import CASSETTE, HEAD, TARGET
 
 
 def test_folder_reads_again_what_has_changed_and_writes_whole_files(tmp_path, monkeypatch):
     folder = Folder(tmp_path)
-    data = render_tape(TAPE.head, TAPE.played)
+    data = render_cassette(CASSETTE.head, CASSETTE.events)
     folder.save("one", data)
     assert folder.load("one") is folder.load("one")
     folder.save("one", HEAD + TARGET)

@@ -239,10 +239,11 @@ def test_ctrl_c_before_it_serves_ends_it_without_a_traceback(code, status, tmp_p
 @pytest.mark.parametrize("arguments", [(), ("check",), ("key", "list"), ("prices",)])
 def test_ctrl_c_ends_every_command_without_a_traceback(arguments, tmp_path):
     with (
-        patch("app.settings.load.load_settings", side_effect=KeyboardInterrupt),
         patch("app.commands.check.command.load_settings", side_effect=KeyboardInterrupt),
         patch("app.commands.prices.load_settings", side_effect=KeyboardInterrupt),
         patch("app.commands.keys.load_identity", side_effect=KeyboardInterrupt),
+        # Last: the commands import it as they are imported.
+        patch("app.settings.load.load_settings", side_effect=KeyboardInterrupt),
     ):
         done = run_here(*arguments, cwd=tmp_path)
 

@@ -1,6 +1,5 @@
 """How the models treat agents: with their tools, reminders, instructions and small requests."""
 
-import json
 from typing import Any
 
 import pytest
@@ -88,22 +87,6 @@ async def test_choice_of_the_request_counts_for_every_model(model):
     assert [] == names(await stream(asked(model, tools=tools, tool_choice="none")))
 
 
-async def test_only_what_is_required_is_filled_in():
-    parameters = {
-        "type": "object",
-        "properties": {
-            "path": {"type": "string"},
-            "limit": {"type": "integer"},
-            "force": {"type": "boolean"},
-        },
-        "required": ["limit"],
-    }
-    read = {"type": "function", "function": {"name": "read", "parameters": parameters}}
-    (call,) = (await stream(asked("demo-tools", tools=[read]))).calls()
-
-    assert '{"limit":3}' == call["text"]
-
-
 READ = [user("hello"), calling("Read"), result("Read")]
 RESULTS = {
     "results": READ,
@@ -120,14 +103,6 @@ async def test_no_tool_is_called_after_results(how):
     assert [] == streamed.calls()
     assert "- `Read`: done" in streamed.text()
     assert ["stop"] == streamed.finish_reasons()
-
-
-async def test_next_question_is_answered_with_calls_again():
-    messages = [*READ, {"role": "assistant", "content": "done"}, user("and now?")]
-
-    assert ["WebFetch", "Read"] == names(
-        await stream(asked("demo-tools", messages=messages, tools=CODING))
-    )
 
 
 async def test_agent_that_wants_a_call_each_turn_is_given_an_end():
@@ -166,13 +141,6 @@ async def test_words_of_the_user_are_quoted_and_not_those_of_the_agent(content):
     assert "“What is a relay?”" in text
 
 
-async def test_message_that_is_only_a_reminder_is_passed_over():
-    messages = [user("What is a relay?"), {"role": "assistant", "content": "…"}, user(REMINDER)]
-
-    assert "“What is a relay?”" in (await stream(asked(messages=messages))).text()
-    assert (await stream(asked(messages=[user(REMINDER)]))).text()
-
-
 INSTRUCTIONS = {"role": "system", "content": "You are a coder. " + "x" * AGENT_INSTRUCTIONS}
 
 
@@ -199,50 +167,3 @@ async def test_title_is_a_short_line(model):
     assert [] == streamed.calls()
     assert 10 < len(streamed.text()) <= 40
     assert "\n" not in streamed.text()
-
-
-@pytest.mark.parametrize("model", ["demo", "demo-tools"])
-async def test_summary_is_a_text_and_no_call(model):
-    messages = [
-        {"role": "system", "content": "You summarize conversations."},
-        *READ,
-        {"role": "assistant", "content": "There it is."},
-        user("Write a detailed summary of the conversation so far."),
-    ]
-    streamed = await stream(asked(model, messages=messages))
-
-    assert [] == streamed.calls()
-    assert streamed.text()
-
-
-@pytest.mark.parametrize("model", ["demo", "demo-tools"])
-async def test_structured_answer_is_given_by_its_schema(model):
-    schema = {
-        "type": "object",
-        "properties": {"steps": {"type": "array", "items": {"$ref": "#/$defs/step"}}},
-        "required": ["steps"],
-        "$defs": {
-            "step": {
-                "type": "object",
-                "properties": {"n": {"type": "integer"}, "kind": {"enum": ["a", "b"]}},
-                "required": ["n", "kind"],
-            }
-        },
-    }
-    form = {"type": "json_schema", "json_schema": {"name": "plan", "schema": schema}}
-    streamed = await stream(asked(model, response_format=form))
-
-    assert {"steps": [{"n": 3, "kind": "a"}]} == json.loads(streamed.text())
-
-
-@pytest.mark.parametrize("mark", ["<task>", "</task>", "<a ", "<a>", "</a><task>", REMINDER])
-async def test_marks_that_do_not_belong_together_are_words(mark):
-    many = mark * max(20, 100_000 // len(mark))
-    text = (await stream(asked(messages=[user(many + "end")]))).text()
-
-    assert f"“{mark[:5].strip()}" in text
-
-
-@pytest.mark.parametrize("words", ["<b>bold</b>", "<a>", "a < b and c > d", "</task>"])
-async def test_markup_of_the_user_is_quoted(words):
-    assert f"“{words}”" in (await stream(asked(words=words))).text()

@@ -75,13 +75,7 @@ OF_ITSELF: dict[str, Any] = {
 }
 HOSTILE: dict[str, dict[str, Any]] = {
     "requires itself": {**OF_ITSELF, "properties": {"a": SELF}, "required": ["a"]},
-    "requires itself twice": {
-        **OF_ITSELF,
-        "properties": {"a": SELF, "b": SELF},
-        "required": ["a", "b"],
-    },
     "refers to itself": {"$defs": {"own": SELF}, "properties": {"a": SELF}, "required": ["a"]},
-    "chooses itself": {"$defs": {"own": {"anyOf": [SELF]}}, "anyOf": [SELF]},
     "lists of itself": {
         "$defs": {"own": {"type": "array", "items": SELF}},
         "properties": {"a": {"type": "array", "items": SELF, "minItems": 10**9}},
@@ -92,13 +86,11 @@ HOSTILE: dict[str, dict[str, Any]] = {
         "properties": {f"p{i}": {"type": "string"} for i in range(50_000)},
         "required": [f"p{i}" for i in range(50_000)],
     },
-    "many values": {"properties": {"a": {"enum": list(range(100_000))}}, "required": ["a"]},
     "long texts": {
         "properties": {f"p{i}": {"$ref": "#/$defs/long"} for i in range(200)},
         "required": [f"p{i}" for i in range(200)],
         "$defs": {"long": {"const": ["x" * 1000] * 1000}},
     },
-    "long text": {"properties": {"a": {"type": "string", "minLength": 10**12}}, "required": ["a"]},
     "odd bounds": {
         "properties": {
             "a": {"type": "integer", "minimum": 1e308, "multipleOf": 0},

@@ -1,7 +1,6 @@
 """The demo on the wire: form, errors, reads, pauses, closing."""
 
 import asyncio
-import json
 from itertools import pairwise
 from typing import Any
 
@@ -25,19 +24,6 @@ async def test_the_same_request_gives_the_same_reads(model):
     first, again = stream(asked(model)), stream_again(asked(model))
 
     assert (await first).reads == (await again).reads
-
-
-async def test_another_prompt_gives_another_id():
-    ids = {(await stream(asked(words=words))).chunks[0]["id"] for words in ("one", "two")}
-
-    assert len(ids) == 2
-
-
-async def test_order_and_space_in_the_json_do_not_matter():
-    body = asked(seed=1)
-    turned = json.dumps(dict(reversed(body.items())), indent=4).encode()
-
-    assert (await post(body)).content == (await post(turned)).content
 
 
 @pytest.mark.parametrize("model", [name for name in STREAMING if name != "demo-drop"])
@@ -112,14 +98,6 @@ async def test_demo_drop_breaks_inside_a_character(words):
     assert is_utf8(dropped.body[:-2])
 
 
-async def test_demo_drop_drops_a_short_answer_too():
-    dropped = await stream(asked("demo-drop", max_tokens=3))
-
-    assert dropped.error is not None
-    assert len(dropped.deltas()) == 4
-    assert dropped.finish_reasons() == []
-
-
 async def test_demo_drop_breaks_an_answer_in_one_piece():
     with pytest.raises(httpx2.ReadError):
         await post(asked("demo-drop", stream=False))
@@ -177,34 +155,12 @@ async def test_demo_pause_is_silent_for_four_minutes_but_for_keep_alives():
     assert 9 <= sum(at < 1 for at in said) <= 12
 
 
-async def test_tokens_arrive_one_by_one():
-    reads = await timed("demo", max_tokens=20)
-
-    assert len({at for at, _ in reads}) >= 18
-
-
 async def test_an_answer_in_one_piece_takes_as_long():
     clock = Clock()
     async with clock.client() as http:
         await http.post(URL, json=asked(stream=False, max_tokens=20))
 
     assert clock.now == pytest.approx(0.25 + 20 * 0.025)
-
-
-async def test_others_get_their_turn_without_pauses():
-    turns = 0
-
-    async def other() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    task = asyncio.create_task(other())
-    await stream_again(asked())
-    task.cancel()
-
-    assert turns > 100
 
 
 async def test_closing_early_stops_at_once():
@@ -246,17 +202,6 @@ async def test_closing_ends_a_pause_of_another_task():
         assert await reading == b""
 
 
-async def test_cancelling_the_reader_stops_at_once():
-    demo = Waited()
-    async with asyncio.timeout(20), client(demo) as http:
-        reading = asyncio.create_task(http.post(URL, json=asked()))
-        await until(lambda: demo.waits)
-        reading.cancel()
-
-        with pytest.raises(asyncio.CancelledError):
-            await reading
-
-
 async def test_the_models_are_listed():
     async with client() as http:
         response = await http.get("http://demo/v1/models")
@@ -272,18 +217,13 @@ MESSAGES = [{"role": "user", "content": "hi"}]
     ("body", "named"),
     [
         (b"", "not JSON"),
-        (b"{", "not JSON"),
         (b'{"model": "\xff"}', "not JSON"),
         (b'{"tools": [{"function": {"parameters": {"x": ' + b"[" * 100_000, "nested too deeply"),
-        (b"[]", "array"),
         ({"messages": MESSAGES}, "`model`"),
         ({"model": "demo", "messages": []}, "length >= 1 - at `$.messages`"),
         (asked(messages=[{"role": "bot"}]), "$.messages[0].role"),
-        (asked(messages=[{"role": "user", "content": 1}]), "$.messages[0].content"),
-        (asked(n=0), "$.n"),
         (asked(stop=["1", "2", "3", "4", "5"]), "$.stop"),
         (asked(tools=[{"type": "function"}]), "$.tools[0]"),
-        (asked(response_format={"type": "yaml"}), "$.response_format.type"),
     ],
 )
 async def test_an_invalid_request_is_told_what_is_wrong(body, named):
@@ -293,10 +233,6 @@ async def test_an_invalid_request_is_told_what_is_wrong(body, named):
     assert response.status_code == 400
     assert error["type"] == "invalid_request_error"
     assert named in error["message"]
-
-
-async def test_unknown_fields_are_ignored():
-    assert (await post(asked(stream=False, frobnicate=1))).status_code == 200
 
 
 async def test_an_unknown_model_is_not_found():

@@ -26,11 +26,40 @@ from tests.dialects.ui.verify import chunks_of, read_message
 from tests.fuzz.streams_corpus import Body
 
 STREAM = "st_4fJ9qXw0V1cT8mYbR2nZkQ"
+USER = {"role": "user", "content": "Hi"}
+TEXT = {"type": "text", "text": "Hi"}
 HEAD: list[e.Event] = [
     e.StreamStart(STREAM, "m", 1_700_000_000, {USAGE: "1"}),
     e.StreamTarget("u", "m-1", 1, "up-1"),
 ]
 """How a log begins, of a client that asks for the usage too."""
+
+
+REQUESTS: dict[str, dict[str, Any]] = {
+    "native": {"messages": [USER]},
+    "openai_chat": {"model": "m", "messages": [USER]},
+    "openai_responses": {"model": "m", "input": "Hi"},
+    "openai_completions": {"model": "m", "prompt": "Hi"},
+    "anthropic": {"model": "m", "max_tokens": 100, "messages": [USER]},
+    "ui": {"id": "chat", "messages": [{"id": "u1", "role": "user", "parts": [TEXT]}]},
+    "ag_ui": {"threadId": "t1", "runId": "r1", "messages": [{"id": "u1", **USER}]},
+}
+"""The smallest request of each format."""
+
+
+def read_failure(client_format: str, body: bytes) -> str:
+    """Return the message of an error response, as the clients of a format find it."""
+    if client_format == "ui":
+        return body.decode()
+    fields = json.loads(body)
+    match client_format:
+        case "native":
+            message = fields["detail"]
+        case "ag_ui":
+            message = fields["message"]
+        case _:
+            message = fields["error"]["message"]
+    return str(message)
 
 
 class Answer(NamedTuple):

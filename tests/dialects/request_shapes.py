@@ -109,10 +109,6 @@ SHAPES = {
     "foreign fields of a message": Shape(OPENAI, MAX_VALUES // 10, lambda n: {"messages": [{**user("a"), **{f"f{i}": 1 for i in range(n)}}]}),
     "foreign giant name": Shape(OPENAI, GIANT, lambda n: {"messages": [{**user("a"), "f" * n: 1}]}),
     "foreign extras": Shape(OPENAI, 10_000, lambda n: {"messages": TURN, "logit_bias": {str(i): 1 for i in range(n)}, "top_k": 1}),
-    "functions of old": Shape(
-        OPENAI, MESSAGES, lambda n: {"messages": [{"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}] * (n // 2) + [{"role": "function", "name": "f", "content": "r"}] * (n // 2)}
-    ),
-    "functions without calls": Shape(OPENAI, MESSAGES, lambda n: {"messages": [user("a")] + [{"role": "function", "name": "f", "content": "r"}] * n}),
     "custom calls": Shape(
         OPENAI, PARTS, lambda n: {"messages": [user("a"), {"role": "assistant", "tool_calls": [{"id": f"c{i}", "type": "custom", "custom": {"name": "f", "input": "a"}} for i in range(n)]}]}
     ),

@@ -25,6 +25,7 @@ EVERY_BODY = pytest.mark.parametrize("body", kept(), ids=lambda body: body.name)
 
 def test_every_format_is_read() -> None:
     assert set(CLIENT_FORMATS) - {"native"} == set(clients.READERS)
+    assert set(CLIENT_FORMATS) == set(clients.REQUESTS)
 
 
 @EVERY_BODY

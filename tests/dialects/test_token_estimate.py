@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.dialects.client_formats import CLIENT_FORMATS, NATIVE
+from app.dialects.client_formats import CLIENT_FORMATS
 from app.dialects.writing.token_estimate import IMAGE, estimate_tokens
 
 pytestmark = pytest.mark.pure
@@ -37,7 +37,7 @@ SAID: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("client", "body"), SAID)
 def test_all_that_is_said_is_estimated(client, body):
-    parse = (NATIVE if client == "native" else CLIENT_FORMATS[client]).parse_request
+    parse = CLIENT_FORMATS[client].parse_request
     chat = parse(msgspec.json.encode({"model": "u/m", **body})).chat
 
     assert 5000 <= estimate_tokens(chat) < 5500

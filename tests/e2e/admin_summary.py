@@ -2,11 +2,12 @@
 
 from typing import Any
 
+STREAMS = 500
 NOW = 1_795_358_000.0
 MARKUP = "<img src=x onerror=alert(1)>"
 
 
-def stream(number: int, *, step: int = 0) -> dict[str, Any]:
+def stream(number: int, *, step: int) -> dict[str, Any]:
     """One of many running streams; with each step it has gone on."""
     return {
         "id": f"st_{number:022}",
@@ -87,39 +88,30 @@ def ended(number: int) -> dict[str, Any]:
     }
 
 
-def summary(streams: int = 500, *, step: int = 0, changed: int | None = None) -> dict[str, Any]:
-    """What is told at a step; with `changed` only so many of the streams have gone on."""
+def summary(*, step: int) -> dict[str, Any]:
+    """What is told at a step, with which each stream has gone on."""
     minute = int(NOW // 60)
-    steps = [step if changed is None or number < changed else 0 for number in range(streams)]
-    process = {"host": "relay", "started_at": NOW - 90_000, "streams": 256, "readers": 200}
-    log = {"log_streams": 500_000, "log_bytes": 61_728_394}
+    process = {
+        "host": "relay",
+        "pid": 1,
+        "started_at": NOW - 90_000,
+        "at": NOW,
+        "streams": 256,
+        "readers": 200,
+        "log_streams": 500_000,
+        "log_bytes": 61_728_394,
+    }
     last_error = {"code": "upstream_timeout", "at": NOW - 40}
     return {
         "at": NOW,
         "version": "1.2.3",
         "processes": [
-            {
-                **process,
-                **log,
-                "id": "p1",
-                "pid": 1,
-                "at": NOW,
-                "draining": False,
-                "log_healthy": True,
-            },
-            {
-                **process,
-                **log,
-                "id": "p2",
-                "pid": 2,
-                "at": NOW,
-                "draining": True,
-                "log_healthy": False,
-            },
+            {**process, "id": "p1", "draining": False, "log_healthy": True},
+            {**process, "id": "p2", "draining": True, "log_healthy": False},
         ],
         "log": "redis",
-        "live": [stream(number, step=steps[number]) for number in range(streams)],
-        "readers": {f"st_{number:022}": (number + steps[number]) % 3 for number in range(streams)},
+        "live": [stream(number, step=step) for number in range(STREAMS)],
+        "readers": {f"st_{number:022}": (number + step) % 3 for number in range(STREAMS)},
         "money": {
             "known": True,
             "more": 3,

@@ -13,7 +13,7 @@ from app.testing.upstream import Until, serve_upstream
 from tests.cutting import How, cutting_proxy
 from tests.e2e.engines import Engine
 from tests.e2e.react_page import build_with_package, serve_page
-from tests.e2e.talk import go_offline, paced
+from tests.e2e.talk import paced
 from tests.serving import serve_relay
 from tests.waiting import until
 
@@ -128,25 +128,3 @@ async def test_answer_comes_once_in_chromium(page, script, adapter):
 async def test_answer_comes_once_in_firefox(firefox, script):
     for adapter in ADAPTERS:
         await go_through(firefox, script, adapter)
-
-
-async def test_page_that_was_offline_goes_on_when_it_is_back(page, script, upstream):
-    upstream.script = PACED
-    first: list[tuple[int, How]] = [(2600, "rst")]
-    cuts = iter(first)
-    async with (
-        serve_relay(upstream, retry_ms=500) as relay,
-        cutting_proxy(relay.port, lambda: next(cuts, (0, "none"))) as proxy,
-        serve_page(script) as url,
-    ):
-        await page.goto(f"{url}/#hook%20http://127.0.0.1:{proxy.port}")
-        await page.wait_for_selector("main[data-status=ready]")
-        await go_offline(page)
-        await page.click("text=Send")
-        await page.wait_for_selector("main[data-status=submitted]")
-        await page.context.set_offline(False)
-        await page.wait_for_selector(f".assistant:has-text('{WORDS[-1]}')")
-        await page.wait_for_selector("main[data-status=ready]")
-
-        assert ["hello", WHOLE] == await page.locator("main > p").all_text_contents()
-        assert 1 == len(upstream.calls)

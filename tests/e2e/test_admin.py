@@ -219,42 +219,34 @@ async def test_targets_rest_and_wake(page: Page):
         await page.wait_for_selector("#status:has-text('awake')")
 
 
-WATCH = """() => {
-  window.written = 0;
-  window.long = [];
-  new MutationObserver((records) => { written += records.length; })
-    .observe(document.querySelector('#overview'), {subtree: true, childList: true, characterData: true, attributes: true});
-  new PerformanceObserver((list) => long.push(...list.getEntries().map((it) => it.duration))).observe({type: 'longtask'});
-}"""
 ASK = "dispatchEvent(new Event('online'))"  # at once, instead of after two seconds
 UPDATES = "performance.getEntriesByName('seseragi.update').map((it) => it.duration)"
 
 
-async def test_a_busy_relay_is_shown_without_haste(page: Page):
+async def test_a_busy_relay_is_shown_as_text_and_used_by_keyboard(page: Page):
     orders = []
-    told = {"changed": 500, "step": 0}
+    told = {"away": False, "step": 0}
     asked = {"now": 0, "most": 0}
 
     async def tell(route) -> None:
         asked["now"] += 1
         asked["most"] = max(asked["most"], asked["now"])
-        if told.get("away"):
+        if told["away"]:
             await route.abort()
         else:
             told["step"] += 1
-            await route.fulfill(json=summary(step=told["step"], changed=told["changed"]))
+            await route.fulfill(json=summary(step=told["step"]))
         asked["now"] -= 1
 
     async def order(route) -> None:
         orders.append(json.loads(route.request.post_data))
         await route.fulfill(status=202, json={**orders[-1], "until": None})
 
-    async def next_update() -> int:
-        """Wait for one that was asked for from now on; give how many there were."""
+    async def next_update() -> None:
+        """Wait for one that was asked for from now on."""
         begun = told["step"]  # the last of them may be on its way
         await page.evaluate(ASK)
         await page.wait_for_function(f"(begun) => {UPDATES}.length > begun", arg=begun)
-        return len(await page.evaluate(UPDATES))
 
     async with serve_relay() as relay:
         await page.route("**/v1/admin/summary", tell)
@@ -263,25 +255,6 @@ async def test_a_busy_relay_is_shown_without_haste(page: Page):
         await page.emulate_media(reduced_motion="reduce")
         await page.goto(relay.admin_page)
         await page.wait_for_selector("#live .body .row:nth-child(500)", state="attached")
-        await page.evaluate(WATCH)
-        await next_update()
-        whole = await page.evaluate("written")
-        told["changed"] = 1
-        await next_update()  # the others go back to where they began
-        before = await page.evaluate(f"() => {{ written = 0; return {UPDATES}.length; }}")
-        await next_update()
-
-        few, updates = await page.evaluate(f"[written, {UPDATES}.length]")
-        assert whole > 1000
-        assert few < 20 * (updates - before)
-        assert 500 == await page.locator("#live .body .row").count()
-        assert await page.locator("#live .body .row:first-child").evaluate(
-            "(it) => it === it.parentNode.firstChild"
-        )
-        print(
-            "updates, ms:", await page.evaluate(UPDATES), "long tasks:", await page.evaluate("long")
-        )
-
         assert [] == broken
 
         # Hostile names are text, and turn nothing around.
@@ -309,7 +282,6 @@ async def test_a_busy_relay_is_shown_without_haste(page: Page):
         first = page.locator("#live .body .row:first-child")
         name = await first.get_attribute("data-key")
         await first.get_by_role("button").focus()
-        told["changed"] = 500
         await next_update()
         assert name == await first.get_attribute("data-key")
         assert await first.get_by_role("button").evaluate("(it) => it === document.activeElement")

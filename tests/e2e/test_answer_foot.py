@@ -88,23 +88,3 @@ async def test_an_answer_folds_and_tells_what_it_took(page, upstream, relay):
     await page.wait_for_selector(".answer-foot")
     assert told == await page.text_content(".answer-foot .usage")
     assert [] == broken
-
-
-async def test_what_the_reader_folds_stays_so(page, upstream, relay):
-    go_on = Until()
-    upstream.script = [
-        head(),
-        send(event({"reasoning_content": "first"})),
-        go_on,
-        send(event({"reasoning_content": " second"}) + text("done")),
-        send(event(finish_reason="stop") + DONE),
-    ]
-    await page.goto(relay.url)
-    await ask(page, "hello")
-    summary = page.locator(f"{FOLDS} summary")
-    await summary.click()
-    await summary.click()
-    go_on.told.set()
-    await page.wait_for_selector(IDLE)
-
-    assert await page.locator(f"{FOLDS}[open] :text('first second')").is_visible()

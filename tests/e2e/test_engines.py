@@ -113,22 +113,6 @@ async def test_page_reads_on_after_a_reload_and_shows_a_cut_as_a_cut(engine, ups
     assert "upstream_truncated" in error
 
 
-async def test_key_is_asked_for_and_taken_from_the_address(engine, upstream):
-    async with serve_relay(upstream, watch=Asking()) as relay:
-        upstream.script = says("with a key")
-        await engine.open(relay.url)
-        await until(engine, "!document.querySelector('#key-form').hidden")
-        focused = await engine.run("return document.activeElement.id")
-        await engine.open("about:blank")
-        await engine.open(f"{relay.url}/#key=ssk_right")
-        await send_prompt(engine, "hello")
-        await until(engine, IDLE)
-
-        assert "key" == focused
-        assert ("completed", "with a key") == await shown(engine)
-        assert f"{relay.url}/" == await engine.run("return location.href")
-
-
 async def test_page_that_is_closed_stops_its_stream(engine, upstream):
     """At once, or, as WebKit on a busy machine drops what a page sends last, for want of a reader."""
     linger_s = 5 if isinstance(engine, Classic) else 600

@@ -1,4 +1,4 @@
-"""EventSource as browsers and npm have it, over connections that are cut on the way.
+"""EventSource as browsers have it, over connections that are cut on the way.
 
 The cuts come after the head of the response. Chromium takes a head that ends early with a
 FIN for a complete one, misses the content type in it and gives up for good, as the standard
@@ -14,7 +14,6 @@ import pytest
 from tests.cutting import cutting_proxy, randomly
 from tests.e2e.react_page import serve_page
 from tests.e2e.talk import paced
-from tests.needs import file, program
 from tests.serving import HELLO, Relay, serve_relay
 
 pytestmark = [pytest.mark.proving, pytest.mark.browser]
@@ -81,36 +80,3 @@ async def test_browser_comes_back_by_itself_and_stops_at_the_end(page, upstream,
             for opened in found["opened"][1:]
         ]
         assert min(waits) >= 490, "came back before the server's retry"
-
-
-async def test_npm_client_comes_back_by_itself_and_stops_at_the_end(upstream, tmp_path):
-    node = program("node")
-    module = file(ROOT / "node_modules" / "eventsource" / "package.json", how="run npm ci").parent
-    async with serve_relay(upstream, retry_ms=500) as relay:
-        upstream.script = paced(WORDS)
-        accepted = await start(relay)
-        async with cutting_proxy(relay.port, randomly(3, least=1020, most=1900)) as proxy:
-            proxy.mercy = b"event: stream.end"
-            script = f"""
-              const {{ EventSource }} = await import({json.dumps(str(module))} + '/dist/index.js');
-              const seen = [];
-              const source = new EventSource('http://127.0.0.1:{proxy.port}{accepted["events_url"]}');
-              const alive = setInterval(() => {{}}, 1000); // its own wait lets Node exit
-              source.onerror = () => {{
-                if (source.readyState !== source.CLOSED) return;
-                clearInterval(alive);
-                console.log(JSON.stringify(seen));
-              }};
-              for (const type of {json.dumps(TYPES)})
-                source.addEventListener(type, (event) => seen.push([event.lastEventId, JSON.parse(event.data)]));
-            """
-            path = tmp_path / "read.mjs"
-            path.write_text(script)
-            process = await asyncio.create_subprocess_exec(
-                node, str(path), stdout=asyncio.subprocess.PIPE
-            )
-            out, _ = await asyncio.wait_for(process.communicate(), 120)
-
-        check(accepted["id"], json.loads(out))
-        assert proxy.cuts > 2
-        assert 1 == len(upstream.calls)

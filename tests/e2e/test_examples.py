@@ -1,4 +1,4 @@
-"""The examples, run as their READMEs say, in Chromium and in Firefox: cut, loaded again, stopped, refused."""
+"""The examples, run as their READMEs say: cut, loaded again, stopped, refused."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ from app.identity.config import KeyConfig
 from app.identity.keys import digest, make_key
 from app.identity.keys_file import KeysFile, change_keys_file
 from app.testing.upstream import Hold, Until, Upstream, head, reply, send, serve_upstream, text
-from tests.e2e.engines import Engine, running
+from tests.e2e.engines import running
 from tests.e2e.talk import rest
 from tests.needs import file, program
 from tests.ports import answers, free_port
@@ -51,19 +51,6 @@ TOLD = "() => document.querySelector('[role=alert]')?.textContent.trim()"
 WATCH = """() => new MutationObserver(() => {
   window.lossWasTold ||= document.querySelector('[role=status]').textContent.includes('connection was lost');
 }).observe(document.body, { subtree: true, childList: true, characterData: true })"""
-IN_FIREFOX = """
-  const until = Date.now() + 40000;
-  while (!(%s)) {
-    if (Date.now() > until) throw new Error('waited in vain; the page says: ' + document.body?.innerText);
-    await new Promise((done) => setTimeout(done, 20));
-  }
-"""
-ASK_IN_FIREFOX = """
-  const field = document.querySelector('[name=prompt]');
-  field.value = 'count';
-  field.dispatchEvent(new Event('input', { bubbles: true }));
-  field.form.querySelector('button:not([type=button])').click();
-"""
 
 
 class Scripted:
@@ -97,12 +84,10 @@ class Examples:
         return self._relays["with keys" if name == "next" else "open"]
 
     @contextlib.asynccontextmanager
-    async def serve(self, name: str, *, script: str = "dev") -> AsyncIterator[str]:
+    async def serve(self, name: str) -> AsyncIterator[str]:
         """Serve an example, and yield its address."""
         port = free_port()
-        words, environ = (
-            self._plain(name, port) if name in PLAIN else self._built(name, script, port)
-        )
+        words, environ = self._plain(name, port) if name in PLAIN else self._built(name, port)
         command = f'cd "$0" && exec {shlex.join(words)}'
         async with running(
             "sh", "-c", command, str(self.folder / name), environment=environ
@@ -125,8 +110,8 @@ class Examples:
         assert said is not None
         return [sys.executable, *said[1].split(), str(port), *said[2].split()], {**os.environ}
 
-    def _built(self, name: str, script: str, port: int) -> tuple[list[str], dict[str, str]]:
-        """Serve a page by a script of its package.json."""
+    def _built(self, name: str, port: int) -> tuple[list[str], dict[str, str]]:
+        """Serve a page by the script `dev` of its package.json."""
         program("node")
         install(self.folder)
         if not (self.folder / name).exists():
@@ -140,14 +125,11 @@ class Examples:
             "RELAY_URL": url,
             "RELAY_KEY": self.key,
         }
-        scripts = json.loads((EXAMPLES / name / "package.json").read_text())["scripts"]
-        if name == "next":
-            scripts = {"dev": f"vite --config {APP_ROUTER}"}
-        if script == "preview":
-            build = shlex.split(scripts["build"])
-            where = self.folder / name
-            subprocess.run(build, cwd=where, env=environ, check=True, capture_output=True)
-        return [*shlex.split(scripts[script]), "--port", str(port)], environ
+        script = f"vite --config {APP_ROUTER}"
+        if name != "next":
+            package = json.loads((EXAMPLES / name / "package.json").read_text())
+            script = package["scripts"]["dev"]
+        return [*shlex.split(script), "--port", str(port)], environ
 
 
 def install(folder: Path) -> None:
@@ -266,36 +248,3 @@ async def test_example_outlives_cuts_and_reloads_stops_and_tells_errors(examples
     assert examples.key not in str(sent)
     shown = {value for headers in sent if (value := headers.get("authorization"))}
     assert ({value[:10] for value in shown} == {"Bearer ek_"}) if name == "next" else not shown
-
-
-async def wait_in(engine: Engine, condition: str, about: str = "") -> None:
-    await engine.run(IN_FIREFOX % f"({condition})({json.dumps(about)})")
-
-
-async def check_in_firefox(engine: Engine, upstream: Upstream, url: str) -> None:
-    answer = Scripted(upstream)
-    await engine.open(url)
-    await wait_in(engine, "() => document.querySelector('form')")
-    await wait_in(engine, IDLE)
-    await engine.run(ASK_IN_FIREFOX)
-    await wait_in(engine, IS, "one ")
-    answer.first.told.set()
-    await wait_in(engine, IS, "one two ")
-    await engine.open(f"{url}/?again")
-    await wait_in(engine, IS, "one two ")
-    answer.second.told.set()
-    await wait_in(engine, IS, "one two three")
-    await wait_in(engine, IDLE)
-
-    expected = {"user": ["count"], "assistant": ["one two three"]}
-    assert expected == await engine.run(f"return ({SAID})()")
-    assert 1 == len(upstream.calls)
-
-
-async def test_example_answers_and_is_loaded_again_in_firefox(examples, firefox, site):
-    name, url = site
-    if name == "react":  # as it is built
-        async with examples.serve(name, script="preview") as built:
-            await check_in_firefox(firefox, examples.upstream, built)
-    else:
-        await check_in_firefox(firefox, examples.upstream, url)

@@ -180,35 +180,6 @@ async def test_a_link_with_another_key_begins_anew(page, upstream, asking, relay
     assert [{"role": "user", "content": "again"}] == upstream.calls[-1].json["messages"]
 
 
-async def test_another_tab_of_the_stream_has_the_key_and_another_visit_has_not(
-    page, upstream, relay
-):
-    upstream.script = says("seen twice")
-    await page.goto(f"{relay.url}/#key=ssk_right")
-    await ask(page, "hello")
-    await answer(page)
-    async with page.context.expect_page() as opening:
-        await page.click("#tab")
-    assert "seen twice" == await answer(await opening.value)
-    other = await page.context.new_page()
-    await other.goto(relay.url)
-    await other.wait_for_selector("#key-form")
-
-
-async def test_an_answer_goes_on_after_a_reload_with_the_key(page, upstream, relay):
-    await page.goto(f"{relay.url}/#key=ssk_right")
-    for count, transport in enumerate(TRANSPORTS, 1):
-        go_on = Until()
-        upstream.script = halves(go_on)
-        await ask(page, "hello", transport=transport)
-        await page.wait_for_selector(f"{TEXT} >> nth={count - 1}")
-        await page.reload()
-        go_on.told.set()
-
-        assert "half whole" == await answer(page)
-        assert count == len(upstream.calls)
-
-
 async def test_a_key_that_is_revoked_in_the_middle_is_asked_for_again(
     page, upstream, asking, relay
 ):
@@ -232,7 +203,7 @@ async def test_a_key_that_is_revoked_in_the_middle_is_asked_for_again(
 
 async def test_form_and_link_are_accessible(page, relay):
     async def check(*parts: str) -> None:
-        for width, height in ((1280, 800), (390, 844), (320, 256)):
+        for width, height in ((1280, 800), (320, 256)):
             await page.set_viewport_size({"width": width, "height": height})
             await check_in_light_and_dark(page)
             await check_in_view(page, *parts)

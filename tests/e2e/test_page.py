@@ -286,24 +286,6 @@ async def at_the_end(page: Page, box: str) -> None:
     assert await page.locator(box).evaluate(far_below) < 2
 
 
-async def test_a_phone_keeps_its_place_while_it_looks_at_the_events(page, upstream, relay):
-    go_on = Until()
-    upstream.script = [head(), send(text(LINES)), go_on, *rest("last")]
-    await page.set_viewport_size({"width": 390, "height": 700})
-    await page.goto(relay.url)
-    await ask(page, "hello")
-    await page.wait_for_selector(".message.assistant .text p:nth-child(60)")
-    await at_the_end(page, "#scroller")
-    await page.click("#view-events")
-    assert await page.locator("#rows").is_visible()
-    assert not await page.locator("#prompt").is_visible()
-    go_on.told.set()
-    await page.wait_for_selector(IDLE, state="attached")
-    await page.click("#view-chat")
-
-    await at_the_end(page, "#scroller")
-
-
 async def test_only_the_chat_scrolls_and_a_reader_who_left_its_end_is_left_alone(
     page, upstream, relay
 ):
@@ -325,29 +307,6 @@ async def test_only_the_chat_scrolls_and_a_reader_who_left_its_end_is_left_alone
     await check_accessible(page)
 
 
-async def test_water_that_runs_costs_neither_style_nor_layout(page, upstream, relay):
-    upstream.script = [head(), send(text("hello")), Hold()]
-    await page.goto(relay.url)
-    await ask(page, "hello")
-    await page.wait_for_selector(".message.assistant .text")
-    running = "document.getAnimations().filter((one) => one.playState === 'running').length"
-    assert 3 <= await page.evaluate(running)
-    session = await page.context.new_cdp_session(page)
-    await session.send("Performance.enable")
-
-    async def work() -> list[float]:
-        found = (await session.send("Performance.getMetrics"))["metrics"]
-        return [m["value"] for m in found if m["name"] in ("LayoutCount", "RecalcStyleCount")]
-
-    for _ in range(40):
-        before = await work()
-        await page.wait_for_timeout(500)  # thirty frames
-        if before == await work():
-            break
-    else:
-        raise AssertionError(before, await work())
-
-
 async def test_tables_are_whole_on_a_phone(page, upstream, relay):
     long = "a_name_that_is_as_long_as_many_others"
     table = f"| name | sum |\n|---|--:|\n| {long} | 22,000,000 |\n\n"
@@ -364,17 +323,6 @@ async def test_tables_are_whole_on_a_phone(page, upstream, relay):
     assert 0 >= await sideways(page)
     assert "It is for $5." == await page.locator(".text > p").first.text_content()
     await check_accessible(page)
-
-
-async def test_characters_that_turn_text_are_not_shown(page, upstream, relay):
-    turned = "go \u202eabc\u202c \u2067def\u2069 end"
-    upstream.script = says(*f"{turned}\n\n```js\nif (x) {{ {turned} }}\n```\n")
-    await page.goto(relay.url)
-    await ask(page, "hello")
-    await answer(page)
-
-    assert "go abc def end" == await page.text_content(".message.assistant .text p")
-    assert "if (x) { go abc def end }" == await page.text_content(".message.assistant pre code")
 
 
 async def test_api_is_shown_as_a_page_whose_commands_run(page):

@@ -82,13 +82,13 @@ async def refusal(event_log: EventLog, wanted: StreamInfo) -> LimitReached | Non
     return None
 
 
-def rounded(standing: RateLimitState | None) -> tuple[float, ...] | None:
-    return None if standing is None else tuple(round(number, 3) for number in standing)
+def rounded(rate_limit: RateLimitState | None) -> tuple[float, ...] | None:
+    return None if rate_limit is None else tuple(round(number, 3) for number in rate_limit)
 
 
 def told(error: LimitReached) -> tuple[object, ...]:
     wait_s = round(error.retry_after_s or 0, 3)
-    return (str(error), error.account, error.kind, rounded(error.standing), wait_s)
+    return (str(error), error.account, error.limit.name, rounded(error.rate_limit), wait_s)
 
 
 async def run(
@@ -131,7 +131,7 @@ async def test_a_budget_is_never_passed_and_the_longest_answer_fits_into_it(even
         await event_log.create(info("st_3", asking(account)))
 
     assert "budget_exceeded" == refused.value.code
-    assert ("user:a:u", "usd_per_day") == (refused.value.account, refused.value.kind)
+    assert ("user:a:u", "usd_per_day") == (refused.value.account, refused.value.limit.name)
     with pytest.raises(RelayError, match="no stream"):
         await event_log.state("st_3")
 
@@ -142,7 +142,7 @@ async def test_budget_of_a_month_outlasts_the_day(event_log, accounts, clock):
     await run(event_log, "st_1", request, Settlement(1, 1, 95))
     with pytest.raises(LimitReached) as refused:
         await event_log.create(info("st_2", request))
-    assert "usd_per_day" == refused.value.kind
+    assert "usd_per_day" == refused.value.limit.name
 
     tomorrow = AT + (refused.value.retry_after_s or 0)
     claim = await event_log.create(info("st_3", asking(account, at=tomorrow)))
@@ -209,8 +209,8 @@ async def test_tokens_of_a_minute_are_those_that_were_used_in_the_end(event_log)
     assert 80 == second.grant.output_tokens
     with pytest.raises(LimitReached) as refused:
         await event_log.create(info("st_3", asking(account)))
-    assert refused.value.standing is not None
-    assert (200, 0) == refused.value.standing[:2]
+    assert refused.value.rate_limit is not None
+    assert (200, 0) == refused.value.rate_limit[:2]
 
     await event_log.append("st_1", [BEGUN])
     await event_log.append("st_1", [DONE], Settlement(10, 20, 0))
@@ -230,7 +230,7 @@ async def test_streams_at_once_are_counted(event_log):
         await event_log.create(info(f"st_{number}", asking(account)))
     with pytest.raises(LimitReached) as refused:
         await event_log.create(info("st_2", asking(account)))
-    assert ("streams", "rate_limited") == (refused.value.kind, refused.value.code)
+    assert ("streams", "rate_limited") == (refused.value.limit.name, refused.value.code)
 
     await event_log.append("st_0", [BEGUN, DONE], SPENT)
     await event_log.create(info("st_2", asking(account)))
@@ -281,8 +281,10 @@ def closing(lost: OrphanedStream) -> Closing:
     return Closing(lost.ended, Settlement(10, 1, lost.weight, row=row))
 
 
-async def test_a_stream_that_is_removed_while_it_runs_costs_what_was_used(event_log, accounts):
-    event_log.close_by(closing)
+async def test_a_stream_that_is_removed_while_it_runs_costs_what_was_used(
+    event_log, accounts, callbacks
+):
+    callbacks.close = closing
     await event_log.create(info("st_1", asking()))
     await event_log.append("st_1", [BEGUN, TextDelta(0, "12345678")])
     await event_log.delete("st_1")

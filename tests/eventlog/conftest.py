@@ -5,13 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.eventlog.contract import Clock
+from tests.eventlog.contract import Callbacks, Clock
 from tests.redis_server import RedisServer, redis_server, wire_to
 
 
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
+
+
+@pytest.fixture
+def callbacks() -> Callbacks:
+    return Callbacks()
 
 
 @pytest.fixture

@@ -1,19 +1,21 @@
 """The contract of every event log: events and names.
 
 The test module of a log imports `*` from here and has a fixture `event_log`, which is open, has
-the `LIMITS`, and takes the time from the fixture `clock`. The contracts of what a log may have
+the `LIMITS` and the fixture `callbacks`, and takes the time from the fixture `clock`. The contracts of what a log may have
 beside it are `accounts_contract`, `rows_contract` and `broadcast_contract`.
 """
 
 import asyncio
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import Claim, EventLog, LogState, StreamExpired, read_all
 from app.eventlog.contract import Placed
+from app.eventlog.recovery import Close, close_free
 from app.eventlog.stream_ended import StreamEnded
 from app.eventlog.stream_info import StreamInfo, scoped
 from app.events import Event, StreamEnd, StreamStart, TextDelta
@@ -38,6 +40,24 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+class Callbacks:
+    """The callbacks of one log, or of several that share a storage, and what they received."""
+
+    def __init__(self) -> None:
+        self.ended: list[StreamEnded] = []
+        self.stopped: list[tuple[str, str]] = []
+        self.close: Close = close_free
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of `EventLog.open`."""
+        return {
+            "on_ended": self.ended.append,
+            "close": lambda orphan: self.close(orphan),
+            "on_stop": lambda *stop: self.stopped.append(stop),
+        }
 
 
 class Elsewhere:
@@ -206,12 +226,12 @@ async def test_no_reader_misses_or_doubles_while_events_are_added(event_log):
 async def test_state_tells_how_far_it_is(event_log, clock):
     start = clock.now
     await filled(event_log)
-    assert LogState(0, False, start, None) == await event_log.state("st_1")
+    assert LogState(0, False, started_at=start, ended_at=None) == await event_log.state("st_1")
     await event_log.append("st_1", [START])
-    assert LogState(1, False, start, None) == await event_log.state("st_1")
+    assert LogState(1, False, started_at=start, ended_at=None) == await event_log.state("st_1")
     clock.now += 7
     await event_log.append("st_1", [END])
-    assert LogState(2, True, start, start + 7) == await event_log.state("st_1")
+    assert LogState(2, True, started_at=start, ended_at=start + 7) == await event_log.state("st_1")
 
 
 async def test_read_at_the_end_of_an_ended_stream_does_not_wait(event_log):
@@ -564,21 +584,9 @@ async def test_keys_and_names_are_those_of_their_owner(event_log):
     assert "st_1" == await found(event_log, "a chat")
 
 
-def telling(event_log) -> list[StreamEnded]:
-    """Return the list of streams ended for their producers; of two that share a log, of both."""
-    told: list[StreamEnded] = []
-    for log in {getattr(event_log, "_there", event_log), getattr(event_log, "_here", event_log)}:
-        log.on_ended(told.append)
-    return told
-
-
 async def test_append_of_an_end_returns_whether_it_is_in_its_place_and_nothing_else_tells(
-    event_log,
+    event_log, callbacks
 ):
-    told, stopped = telling(event_log), []
-    for log in (event_log, getattr(event_log, "_there", event_log)):
-        if hasattr(log, "on_stop"):
-            log.on_stop(lambda *stop: stopped.append(stop))
     await create(event_log, "st_1")
     assert None is await event_log.append("st_1", [START, *deltas("a")])
     await create(event_log, "st_2")
@@ -587,14 +595,14 @@ async def test_append_of_an_end_returns_whether_it_is_in_its_place_and_nothing_e
         assert placed is None or await asyncio.wait_for(placed, 20) is None
     with pytest.raises(ValueError, match="has ended"):
         await event_log.append("st_1", [END])
-    assert [] == stopped
+    assert [] == callbacks.stopped
     await event_log.delete("st_1")
 
-    assert [] == told
+    assert [] == callbacks.ended
 
 
-async def test_stream_that_is_removed_while_it_runs_has_ended_by_that(event_log):
-    told = telling(event_log)
+async def test_stream_that_is_removed_while_it_runs_has_ended_by_that(event_log, callbacks):
+    told = callbacks.ended
     for stream, events in (("st_1", [START, *deltas("a")]), ("st_2", [])):
         await create(event_log, stream, owner="o", request_id="r", request=b"asked")
         await event_log.append(stream, events)

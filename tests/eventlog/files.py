@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from app.eventlog.sqlite.log import SqliteLog
+from tests.eventlog.creating import take_callbacks
 
 ROOT = Path(__file__).parents[2]
 
 
 @asynccontextmanager
-async def opened(path: Path, *, close: Any = None, **arguments: Any):
-    """The log of one process's life; `close` says what lost streams have cost."""
+async def opened(path: Path, **arguments: Any):
+    """The log of one process's life, with the arguments of the log and of its `open`."""
+    callbacks = take_callbacks(arguments)
     event_log = SqliteLog(path, **{"retention_s": 100, "max_bytes": 10**9, **arguments})
-    if close is not None:
-        event_log.close_by(close)
-    await event_log.open()
+    await event_log.open(**callbacks)
     try:
         yield event_log
     finally:

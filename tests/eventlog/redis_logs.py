@@ -11,6 +11,7 @@ from app.eventlog.redis.log import RedisLog
 from app.eventlog.redis.scripts import OWNERS, meta_key
 from app.events import Event, StreamEnd
 from tests.eventlog.contract import LIMITS
+from tests.eventlog.creating import take_callbacks
 from tests.redis_server import RedisServer
 
 LEASE_S = 0.6
@@ -21,10 +22,11 @@ STEADY_S = 6
 
 @asynccontextmanager
 async def opened(url: str, *, lease_s: float = 15, **arguments: Any):
+    callbacks = take_callbacks(arguments)
     event_log = RedisLog(
         Address(f"{url}?lease_s={lease_s}"), **{**LIMITS, "redis_time": False, **arguments}
     )
-    await event_log.open()
+    await event_log.open(**callbacks)
     try:
         yield event_log
     finally:
@@ -32,16 +34,22 @@ async def opened(url: str, *, lease_s: float = 15, **arguments: Any):
 
 
 @asynccontextmanager
-async def pair(url: str, lease_s: float = STEADY_S):
+async def pair(url: str, lease_s: float = STEADY_S, **arguments: Any):
     """The logs of two processes."""
-    async with opened(url, lease_s=lease_s) as first, opened(url, lease_s=lease_s) as second:
+    async with (
+        opened(url, lease_s=lease_s, **arguments) as first,
+        opened(url, lease_s=lease_s, **arguments) as second,
+    ):
         yield first, second
 
 
 @asynccontextmanager
-async def watched(url: str):
+async def watched(url: str, **arguments: Any):
     """The log of one process that lives, and of another that looks after it."""
-    async with opened(url, lease_s=STEADY_S) as first, opened(url, lease_s=LEASE_S) as second:
+    async with (
+        opened(url, lease_s=STEADY_S, **arguments) as first,
+        opened(url, lease_s=LEASE_S, **arguments) as second,
+    ):
         yield first, second
 
 
@@ -64,7 +72,7 @@ def freeze(event_log: RedisLog) -> None:
 def outlive(server: RedisServer, event_log: RedisLog) -> None:
     """Have what a process holds in Redis be over, as it is when it has not spoken for long."""
     server.ask("ZADD", OWNERS, "0", event_log._lease.owner)
-    for stream in event_log._owner.runs:
+    for stream in event_log._owner.streams:
         server.ask("HSET", meta_key(stream), "lease", "0")
         server.ask("ZADD", HOLDS, "XX", "0", stream)
 

@@ -45,8 +45,8 @@ async def test_stream_that_never_began_has_no_row(event_log, waiting):
     assert [] == await waiting.rows(limit=10)
 
 
-async def test_stream_that_is_removed_while_it_runs_has_a_row(event_log, waiting):
-    event_log.close_by(closing)
+async def test_stream_that_is_removed_while_it_runs_has_a_row(event_log, waiting, callbacks):
+    callbacks.close = closing
     await event_log.create(info("st_1", asking()))
     await event_log.append("st_1", [BEGUN, TextDelta(0, "12345678")])
     await event_log.delete("st_1")

@@ -30,7 +30,15 @@ def reserving(dice: random.Random) -> ReservationRequest:
     """Return what is reserved: something of the relay's and of one tenant's money."""
     tenant = dice.choice(NAMES[1:])
     accounts = (Account("relay", nano_usd_per_day=10**15), Account(tenant, streams=10**6))
-    return ReservationRequest(accounts, AT, 10, 100, 1, 1, 10, 1)
+    return ReservationRequest(
+        accounts,
+        AT,
+        input_tokens=10,
+        output_tokens=100,
+        least_output_tokens=1,
+        input_nano_usd=10,
+        output_nano_usd=1,
+    )
 
 
 def costing(nano: int) -> Settlement:
@@ -73,13 +81,12 @@ async def spend(event_log: SqliteLog, prefix: str, number: int) -> None:
 async def main(path: str, prefix: str, *options: str) -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     event_log = SqliteLog(path, retention_s=1000, max_bytes=10**9, shared="shared" in options)
-    event_log.close_by(close)
     if "open" in options:
         database.RECOVERED_AT_ONCE = 2
-        await event_log.open()
+    await event_log.open(close=close)
+    if "open" in options:
         await event_log.close()
         return
-    await event_log.open()
     with contextlib.suppress(RelayError):
         await asyncio.gather(*(spend(event_log, prefix, number) for number in range(STREAMS)))
 

@@ -21,7 +21,7 @@ from tests.clock import Clock as LoopClock
 from tests.eventlog.accounts_contract import *  # noqa: F403
 from tests.eventlog.accounts_contract import asking, run
 from tests.eventlog.contract import *  # noqa: F403
-from tests.eventlog.contract import END, LIMITS, START, Clock, code_of, deltas, ended
+from tests.eventlog.contract import END, LIMITS, START, Callbacks, Clock, code_of, deltas, ended
 from tests.eventlog.creating import create
 from tests.eventlog.rows_contract import *  # noqa: F403
 
@@ -41,8 +41,10 @@ def waiting(accounts: MemoryAccounts) -> MemoryRows:
 
 
 @pytest.fixture
-def event_log(accounts: MemoryAccounts, clock: Clock) -> MemoryLog:
-    return MemoryLog(**LIMITS, accounts=accounts, now=clock, wall=clock)
+async def event_log(accounts: MemoryAccounts, clock: Clock, callbacks: Callbacks) -> MemoryLog:
+    log = MemoryLog(**LIMITS, accounts=accounts, now=clock, wall=clock)
+    await log.open(**callbacks.arguments)
+    return log
 
 
 async def test_streams_that_grow_take_the_room_of_ended_ones(event_log):

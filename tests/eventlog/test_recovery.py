@@ -143,7 +143,7 @@ def test_finish_reason_and_usage_are_those_that_were_told() -> None:
     events = [*HEAD, *STREAMS["text"][:-1]]
 
     assert [
-        StreamEnd("interrupted", "stop", TokenCounts(3, 2, 5), LOST, ended_by="relay_lost")
+        StreamEnd("interrupted", "stop", TokenCounts(3, 2, 5), error=LOST, ended_by="relay_lost")
     ] == closing_events(events, status="interrupted", error=LOST)
 
 

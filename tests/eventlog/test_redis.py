@@ -14,12 +14,13 @@ pytestmark = pytest.mark.proving
 
 
 @pytest.fixture(params=["here", "elsewhere"])
-async def event_log(request, server, clock, once):
-    async with opened(server.url, wall=clock) as there:
+async def event_log(request, server, clock, once, callbacks):
+    arguments = {"wall": clock, **callbacks.arguments}
+    async with opened(server.url, **arguments) as there:
         if request.param == "here":
             yield there
             return
-        async with opened(server.url, wall=clock) as here:
+        async with opened(server.url, **arguments) as here:
             yield Elsewhere(there, here)
 
 

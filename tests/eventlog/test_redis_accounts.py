@@ -65,7 +65,7 @@ ANSWERED = [
 def close(lost: OrphanedStream) -> Closing:
     """Cost as many nano-USD as the answer has quarters of tokens, or what was held."""
     info, end, retries = lost.ended.info, lost.ended.end, lost.ended.attempts - 1
-    end = StreamEnd(end.status, "error", None, end.error, cost=f"0.{lost.weight}")
+    end = StreamEnd(end.status, "error", error=end.error, cost=f"0.{lost.weight}")
     nano = lost.weight if lost.reserved is None else lost.reserved.nano_usd
     row = f"{info.id} {info.route} {retries} {nano}"
     return Closing(
@@ -171,15 +171,13 @@ async def test_stream_is_taken_back_where_redis_goes_before_its_first_event(key,
 
 
 async def test_whoever_ends_a_lost_stream_settles_it(server):
+    told: list[StreamEnded] = []
+    calls = {"close": close, "on_ended": told.append}
     async with (
-        opened(server.url, lease_s=STEADY_S) as first,
-        opened(server.url, lease_s=LEASE_S) as second,
-        opened(server.url, lease_s=LEASE_S) as third,
+        opened(server.url, lease_s=STEADY_S, **calls) as first,
+        opened(server.url, lease_s=LEASE_S, **calls) as second,
+        opened(server.url, lease_s=LEASE_S, **calls) as third,
     ):
-        told: list[StreamEnded] = []
-        for event_log in (first, second, third):
-            event_log.close_by(close)
-            event_log.on_ended(told.append)
         await first.create(asked("st_1"))
         await first.append("st_1", ANSWERED)
         await first.create(info("st_2", asking(), key="k", digest="d"))
@@ -198,9 +196,8 @@ async def test_whoever_ends_a_lost_stream_settles_it(server):
 
 
 async def test_owner_that_comes_back_late_settles_nothing(server):
-    async with watched(server.url) as (first, second):
-        for event_log in (first, second):  # it may be the first one's other half that ends it
-            event_log.close_by(close)
+    # It may be the first one's other half that ends it.
+    async with watched(server.url, close=close) as (first, second):
         await first.create(info("st_1", asking()))
         await first.append("st_1", ANSWERED)
         first._owner._tasks.stop()
@@ -294,21 +291,19 @@ async def test_nothing_is_held_for_ever_of_relays_that_all_died(server, kept):
         lose(server, first)
         first._orphans._tasks.stop()
         await expire(server, first, log_key("st_1"), *([] if kept else [meta_key("st_1")]))
-        async with opened(server.url, lease_s=LEASE_S) as second:
-            told: list[str] = []
-            second.close_by(close)
-            second.on_ended(lambda ended: told.append(ended.info.id))
+        told: list[StreamEnded] = []
+        calls = {"close": close, "on_ended": told.append}
+        async with opened(server.url, lease_s=LEASE_S, **calls) as second:
             state = await let_go(second)
 
             assert (0, 0, 1, CEILING) == numbers(state)
             assert [("st_1", f"st_1 fast 0 {CEILING}")] == await rows_of(second)
             assert "stream_expired" == await code_of(second, "st_1")
-            assert ["st_1"] == told
+            assert ["st_1"] == [ended.info.id for ended in told]
 
 
 async def test_what_runs_is_not_taken_for_what_nobody_runs(server):
-    async with watched(server.url) as (first, second):
-        second.close_by(close)
+    async with watched(server.url, close=close) as (first, second):
         await first.create(info("st_1", asking()))
         await first.append("st_1", [BEGUN])
         server.ask("DEL", meta_key("st_1"))  # evicted: its owner writes it again
@@ -323,34 +318,13 @@ async def test_what_runs_is_not_taken_for_what_nobody_runs(server):
 
 
 async def test_unreadable_stream_costs_what_was_held(server):
-    async with watched(server.url) as (first, second):
-        for event_log in (first, second):  # either may find it
-            event_log.close_by(close)
+    async with watched(server.url, close=close) as (first, second):  # either may find it
         await first.create(info("st_1", asking(), route="fast"))
         await first.append("st_1", ANSWERED)
         server.ask("XDEL", log_key("st_1"), "2-0")
         lose(server, first)
         await let_go(second)
         assert [("st_1", f"st_1 fast 0 {CEILING}")] == await rows_of(second)
-
-
-@pytest.mark.parametrize("here", [True, False])
-async def test_stream_that_is_removed_while_it_runs_is_settled_once(server, here):
-    async with opened(server.url) as first, opened(server.url) as second:
-        told: list[tuple[str, int]] = []
-        event_log = first if here else second
-        for each in (first, second):
-            each.close_by(close)
-            each.on_ended(lambda ended: told.append((ended.info.id, ended.events)))
-        await first.create(info("st_1", asking(), route="fast"))
-        await first.append("st_1", ANSWERED)
-        await event_log.delete("st_1")
-        with pytest.raises(Exception, match=r"is gone|has ended"):
-            await first.append("st_1", [DONE], SPENT)
-
-        assert (0, 0, 1, 8) == numbers(await state_of(first))
-        assert [("st_1", "st_1 fast 1 8")] == await rows_of(second)
-        assert [("st_1", len(ANSWERED))] == told
 
 
 async def test_large_amounts_are_exact(server):
@@ -392,15 +366,6 @@ async def test_a_row_is_given_to_one_process_at_a_time(server):
         first._rows._taken_until = 0
         assert ["st_0", "st_1", "st_2"] == [s for s, _ in await second.rows(limit=3)]
         assert [] == await first.rows(limit=3)
-
-
-async def test_rows_of_a_process_that_stops_are_given_to_others_at_once(server):
-    async with opened(server.url, lease_s=60) as second:
-        async with opened(server.url, lease_s=60) as first:
-            await filled(first, ["st_1", "st_2"])
-            assert 2 == len(await first.rows(limit=3))
-            await first.forget_rows(["st_1"])
-        assert [("st_2", b"st_2")] == await second.rows(limit=3)
 
 
 async def test_oldest_rows_are_dropped_and_that_is_said_once_in_a_while(server):

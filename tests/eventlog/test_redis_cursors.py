@@ -53,7 +53,7 @@ class World:
 
     def finish(self) -> None:
         """Have its owner write no more as it closes: it would wait for what nobody writes."""
-        self._owner._owner.runs.clear()
+        self._owner._owner.streams.clear()
 
     # What may happen
 
@@ -63,7 +63,7 @@ class World:
         self._owner.push(STREAM, [TextDelta(0, f"{self._count}")])
 
     async def end(self) -> None:
-        run = self._owner._owner.runs.get(STREAM)
+        run = self._owner._owner.streams.get(STREAM)
         if run is not None and run.ended_at is None:
             task = asyncio.create_task(self._owner.append(STREAM, [TextEnd(0), END]))
             await asyncio.sleep(0)
@@ -71,7 +71,7 @@ class World:
 
     async def write(self) -> None:
         owner = self._owner._owner
-        if (run := owner.runs.get(STREAM)) is not None:
+        if (run := owner.streams.get(STREAM)) is not None:
             await owner._write({STREAM: run})
 
     async def show(self) -> None:
@@ -80,7 +80,7 @@ class World:
 
     async def renew(self) -> None:
         owner = self._owner._owner
-        if (run := owner.runs.get(STREAM)) is not None:
+        if (run := owner.streams.get(STREAM)) is not None:
             await owner._renew([run], ms=60_000)
 
     async def take_over(self) -> None:

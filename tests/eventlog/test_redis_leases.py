@@ -7,12 +7,10 @@ import pytest
 from app.errors import RequestError, ServiceError
 from app.eventlog import Claim, read_all
 from app.eventlog.recovery import LOST
-from app.eventlog.redis.log import RedisLog
 from app.eventlog.stream_info import StreamInfo
 from app.events import (
     Event,
     StreamEnd,
-    StreamStart,
     TextDelta,
     TextEnd,
     TextStart,
@@ -29,7 +27,6 @@ from tests.eventlog.redis_logs import (
     lose,
     opened,
     outlive,
-    pair,
     read_to_end,
 )
 from tests.redis_server import wire_to
@@ -38,13 +35,13 @@ from tests.waiting import until
 pytestmark = pytest.mark.proving
 
 HEAD: list[Event] = [START, TextStart(0), TextDelta(0, "a"), ToolCallStart(1, "c", "f")]
-LOST_END = StreamEnd("interrupted", "error", None, LOST, ended_by="relay_lost")
+LOST_END = StreamEnd("interrupted", "error", error=LOST, ended_by="relay_lost")
 
 
 @pytest.fixture
-async def logs(server):
+async def logs(server, callbacks):
     async with (
-        opened(server.url, lease_s=STEADY_S) as first,
+        opened(server.url, lease_s=STEADY_S, **callbacks.arguments) as first,
         opened(server.url, lease_s=LEASE_S) as second,
         opened(server.url, lease_s=LEASE_S) as third,
     ):
@@ -87,15 +84,6 @@ async def test_stream_of_a_lost_owner_is_ended_once_and_well(logs, server):
     assert events == await read_all(third, "st_1")
 
 
-async def test_expiry_is_noticed_by_whoever_looks(logs, server):
-    first, second, _ = logs
-    await create(first, "st_1")
-    await first.append("st_1", HEAD)
-    lose(server, first)
-
-    assert (await second.state("st_1")).ended
-
-
 async def test_stream_that_never_began_is_removed_with_its_key(logs, server):
     first, second, _ = logs
     await create(first, "st_1", key="key", digest="d")
@@ -105,14 +93,12 @@ async def test_stream_that_never_began_is_removed_with_its_key(logs, server):
     assert "st_2" == (await create(second, "st_2", key="key", digest="d")).stream
 
 
-async def test_owner_that_wakes_up_late_cannot_write(server, impatient):
-    stopped: list[tuple[str, str]] = []
+async def test_owner_that_wakes_up_late_cannot_write(server, impatient, callbacks):
     async with (
         wire_to(server.port) as wire,
-        opened(wire.url, lease_s=STEADY_S) as first,
+        opened(wire.url, lease_s=STEADY_S, **callbacks.arguments) as first,
         opened(server.url, lease_s=LEASE_S) as second,
     ):
-        first.on_stop(lambda *told: stopped.append(told))
         await create(first, "st_1")
         await first.append("st_1", HEAD)
         impatient()
@@ -126,7 +112,7 @@ async def test_owner_that_wakes_up_late_cannot_write(server, impatient):
         await first.append("st_1", deltas("b"))
         assert deltas("b") == list(await first.read("st_1", len(HEAD), timeout_s=20))
         wire.mend()
-        await until(lambda: stopped)
+        await until(lambda: callbacks.stopped)
         with pytest.raises(ServiceError, match="ended elsewhere"):
             await first.append("st_1", [END])
 
@@ -151,99 +137,15 @@ async def test_readers_of_a_fenced_owner_that_are_not_ahead_read_on(logs, server
     assert [*HEAD, TextEnd(0), ToolCallEnd(1, ""), LOST_END] == await reader
 
 
-async def test_owner_is_asked_to_stop_by_a_message(logs):
-    first, second, _ = logs
-    stopped: list[tuple[str, str]] = []
-    first.on_stop(lambda *told: stopped.append(told))
-    await create(first, "st_1")
-    await first.append("st_1", HEAD)
-    first._owner._tasks.stop()  # it does not look for marks
-    await second.ask_stop("st_1", "operator")
-
-    await until(lambda: [("st_1", "operator")] == stopped[:1])
-
-
 @pytest.mark.parametrize("by", ["user", "operator"])
-async def test_owner_that_missed_the_message_sees_the_mark(logs, server, by):
+async def test_owner_that_missed_the_message_sees_the_mark(logs, callbacks, by):
     first, second, _ = logs
-    stopped: list[tuple[str, str]] = []
-    first.on_stop(lambda *told: stopped.append(told))
     await create(first, "st_1")
     await first.append("st_1", HEAD)
     first._tails._tasks.stop()
     await second.ask_stop("st_1", by)
 
-    await until(lambda: [("st_1", by)] == stopped[:1])
-
-
-async def test_stream_removed_elsewhere_stops_its_producer(logs):
-    first, second, third = logs
-    stopped: list[tuple[str, str]] = []
-    first.on_stop(lambda *told: stopped.append(told))
-    await create(first, "st_1")
-    await first.append("st_1", HEAD)
-    reading = asyncio.create_task(third.read("st_1", len(HEAD), timeout_s=60))
-    await second.delete("st_1")
-    await until(lambda: stopped)
-
-    assert [] == list(await asyncio.wait_for(reading, 20))
-    for event_log in logs:
-        assert "stream_expired" == await code_of(event_log, "st_1")
-
-
-async def test_readers_elsewhere_are_told(logs, server):
-    first, second, _ = logs
-
-    async def leased() -> bool:
-        return await first.reader_lease_s("st_1") >= 0
-
-    async def left() -> bool:
-        return await first.reader_lease_s("st_1") < 0
-
-    await create(first, "st_1")
-    await first.append("st_1", HEAD)
-    assert await first.reader_lease_s("st_1") < -1000
-    second.readers_here("st_1")
-    await until(leased)
-    until_ms = field(server, "st_1", "attended")
-    await until(lambda: field(server, "st_1", "attended") >= until_ms + 1000 * LEASE_S)
-    second.readers_gone("st_1")
-    await until(left)
-
-    assert -60 < await first.reader_lease_s("st_1") < 0
-
-
-async def test_one_of_many_processes_starts_what_a_key_asks_for(server):
-    async with pair(server.url) as (first, second), opened(server.url) as third:
-        await start_by_key(first, second, third)
-
-
-async def start_by_key(*logs: RedisLog) -> None:
-    claims = await asyncio.gather(
-        *(
-            create(event_log, f"st_{number}_{turn}", key=f"key {turn}", digest=f"{number}")
-            for turn in range(30)
-            for number, event_log in enumerate(logs)
-        )
-    )
-    for turn in range(30):
-        same = claims[3 * turn : 3 * turn + 3]
-
-        assert 1 == len(set(same))
-        kept = [await code_of(logs[0], f"st_{number}_{turn}") for number in range(3)]
-        assert 1 == kept.count(None), kept
-
-
-async def test_clean_stop_gives_the_leases_back(server):
-    async with opened(server.url, lease_s=60) as second:
-        async with opened(server.url, lease_s=60) as first:
-            await create(first, "st_1")
-            await first.append("st_1", [StreamStart("st_1", "demo", 0)])
-
-        async def is_ended() -> bool:
-            return (await second.state("st_1")).ended
-
-        await until(is_ended, limit_s=5)  # and not in a minute
+    await until(lambda: [("st_1", by)] == callbacks.stopped[:1])
 
 
 async def test_owner_that_slept_as_its_stream_began_has_lost_the_key(logs, server):

@@ -14,7 +14,7 @@ import uvloop
 from app.eventlog.redis.address import Address
 from app.eventlog.redis.link import REPLY_S, Away, Link, Refused
 from app.eventlog.redis.scripts import CREATE
-from tests.redis_server import RedisServer
+from tests.redis_server import RedisServer, Wire, serve_wire
 from tests.waiting import until
 
 pytestmark = pytest.mark.proving
@@ -34,45 +34,21 @@ class Cut(NamedTuple):
     how: How
 
 
-class Proxy:
-    """A TCP proxy whose connections break where they are told to."""
+class BreakingWire(Wire):
+    """A wire whose connections break where they are told to."""
 
-    def __init__(self, to: int) -> None:
-        self._to = to
-        self._count = 0
-        self.cut: Cut | None = None
+    def __init__(self, port: int) -> None:
+        super().__init__(port)
+        self.break_at: Cut | None = None
         self.passed = {True: 0, False: 0}
-        self._writers: list[asyncio.StreamWriter] = []
-        self._serving: set[asyncio.Task[None]] = set()
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._count += 1
-        number = self._count
-        task = asyncio.current_task()
-        assert task is not None
-        self._serving.add(task)
-        with suppress(asyncio.CancelledError):  # the test is over
-            there = await asyncio.open_connection("127.0.0.1", self._to)
-            self._writers += writer, there[1]
-            await asyncio.gather(
-                self._pass(number, True, reader, there[1], writer),
-                self._pass(number, False, there[0], writer, writer),
-            )
-            there[1].transport.abort()
-        writer.transport.abort()
 
     async def _pass(
-        self,
-        number: int,
-        upward: bool,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        client: asyncio.StreamWriter,
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *flows: asyncio.Event
     ) -> None:
-        passed = 0
-        try:
+        number, upward, passed = self.connections, len(flows) == 1, 0
+        with suppress(OSError):
             while data := await reader.read(65536):
-                cut = self.cut
+                cut = self.break_at
                 here = cut is not None and (cut.connection, cut.upward) == (number, upward)
                 if cut is not None and here and passed + len(data) >= cut.at:
                     writer.write(data[: max(0, cut.at - passed)])
@@ -80,29 +56,19 @@ class Proxy:
                     if cut.how == "hang":
                         await asyncio.Event().wait()
                     if cut.how == "reset":
-                        reset(client)
+                        self.reset()
                     break
                 passed += len(data)
                 self.passed[upward] = passed
                 writer.write(data)
                 await writer.drain()
-        except OSError:
-            pass
-        client.transport.abort()
-        writer.transport.abort()
+        for end in list(self._open):
+            end.transport.abort()
 
-    def close(self) -> None:
-        writers, self._writers = self._writers, []
-        for writer in writers:
+    def reset(self) -> None:
+        """Reset all connections."""
+        for writer in list(self._open):
             reset(writer)
-
-    async def end(self) -> None:
-        """Close all connections, and wait until nobody serves them."""
-        self.close()
-        for task in self._serving:
-            task.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
-        await asyncio.sleep(0)  # for the transports, which close in the next turn
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
@@ -114,18 +80,14 @@ def reset(writer: asyncio.StreamWriter) -> None:
 
 
 @asynccontextmanager
-async def proxied(server: RedisServer) -> AsyncIterator[tuple[Proxy, Link]]:
-    proxy = Proxy(server.port)
-    listener = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
-    port = listener.sockets[0].getsockname()[1]
-    link = Link(Address(f"redis://127.0.0.1:{port}/0").connect, quiet=True)
-    await link.open()
-    try:
-        yield proxy, link
-    finally:
-        await link.close()
-        listener.close()
-        await proxy.end()
+async def proxied(server: RedisServer) -> AsyncIterator[tuple[BreakingWire, Link]]:
+    async with serve_wire(BreakingWire(server.port)) as wire:
+        link = Link(Address(wire.url).connect, quiet=True)
+        await link.open()
+        try:
+            yield wire, link
+        finally:
+            await link.close()
 
 
 async def ask(link: Link) -> None:
@@ -141,13 +103,13 @@ async def ask(link: Link) -> None:
 
 
 async def survive(server: RedisServer, cut: Cut) -> None:
-    async with proxied(server) as (proxy, link), asyncio.timeout(BOUND_S):
-        proxy.cut = cut
+    async with proxied(server) as (wire, link), asyncio.timeout(BOUND_S):
+        wire.break_at = cut
         if cut.connection == 2:  # so the first one breaks where it does not matter
-            proxy.close()
+            wire.reset()
             await asyncio.sleep(0)
         await ask(link)
-        proxy.cut = None
+        wire.break_at = None
 
         async def answers() -> bool:
             with suppress(Away, Refused):
@@ -159,10 +121,10 @@ async def survive(server: RedisServer, cut: Cut) -> None:
 
 async def lengths(server: RedisServer) -> tuple[dict[bool, int], dict[bool, int]]:
     """Return how many bytes pass until a connection is made, and until all is answered."""
-    async with proxied(server) as (proxy, link):
-        made = dict(proxy.passed)
+    async with proxied(server) as (wire, link):
+        made = dict(wire.passed)
         await ask(link)
-        return made, dict(proxy.passed)
+        return made, dict(wire.passed)
 
 
 async def survive_all(server: RedisServer, cuts: list[Cut]) -> None:
@@ -244,9 +206,9 @@ def test_connection_that_broke_while_nothing_was_asked(server, wait_s):
     """Then uvloop's transport has been closed, and raises `RuntimeError` at what is sent."""
 
     async def run() -> None:
-        async with proxied(server) as (proxy, link), asyncio.timeout(BOUND_S):
+        async with proxied(server) as (wire, link), asyncio.timeout(BOUND_S):
             for _ in range(3):
-                proxy.close()
+                wire.reset()
                 await asyncio.sleep(wait_s)
                 await ask(link)
             assert b"PONG" == await link.send("PING")

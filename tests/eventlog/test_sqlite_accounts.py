@@ -16,7 +16,6 @@ from app.errors import ServiceError
 from app.eventlog import read_all, waiting_rows
 from app.eventlog.recovery import Closing, OrphanedStream
 from app.eventlog.sqlite import accounts
-from app.eventlog.sqlite import log as sqlite
 from app.eventlog.sqlite.database import prepare
 from app.eventlog.sqlite.log import SqliteLog
 from app.eventlog.stream_ended import StreamEnded
@@ -26,10 +25,18 @@ from app.ledger.accounts import Account, AccountState, LimitReached, Settlement
 from app.ledger.prices import PriceBook
 from app.telemetry.row import StreamRow, pack_row, unpack_row
 from tests.eventlog import files, spender
-from tests.eventlog.accounts_contract import AT, BEGUN, DONE, SPENT, asking, period, run, state_of
-from tests.eventlog.accounts_contract import info as recorded
+from tests.eventlog.accounts_contract import (
+    AT,
+    BEGUN,
+    DONE,
+    SPENT,
+    asking,
+    info,
+    period,
+    run,
+    state_of,
+)
 from tests.eventlog.files import empty_disk, fail_next, fill_disk, on_file, process
-from tests.waiting import until
 
 LARGE = TextDelta(0, "x" * 100_000)
 
@@ -107,35 +114,6 @@ async def rows_of(path: Path) -> list[tuple[str, bytes]]:
         return await event_log.rows(limit=10**6)
 
 
-@pytest.mark.proving
-async def test_books_of_workers_are_exact_when_one_after_the_other_is_killed(path, monkeypatch):
-    monkeypatch.setattr(sqlite, "LOOK_AFTER_S", 0.05)
-    dice, said = random.Random(6), Acknowledged()
-    prepare(path, now=0, close=spender.close)
-    async with (
-        opened(path, shared=True) as here,
-        opened(path, shared=True) as third,  # both look after the others
-    ):
-        for life in range(3):
-            with (
-                process("spender", path, f"a{life}", "shared") as one,
-                process("spender", path, f"b{life}", "shared") as other,
-            ):
-                await asyncio.to_thread(said.read, one, 100 + dice.randrange(600))
-                one.kill()
-                await asyncio.to_thread(said.read, one)
-                await asyncio.to_thread(said.read, other, 100 + dice.randrange(600))
-                other.kill()
-                await asyncio.to_thread(said.read, other)
-
-            async def nothing_is_held() -> bool:
-                return not await on_file(here, "SELECT count(*) FROM reservations")
-
-            await until(nothing_is_held, limit_s=60)
-            await check(third, said)
-    assert len(said.begun) > 500
-
-
 @pytest.mark.parametrize("lines", [60, pytest.param(500, marks=pytest.mark.proving)])
 async def test_books_of_workers_are_exact_when_all_are_killed(path, lines):
     said = Acknowledged()
@@ -167,7 +145,7 @@ async def test_processes_at_once_let_in_no_more_than_a_budget_has_room_for(path)
     ):
         for round_ in range(5):
             asked = [
-                event_log.create(recorded(f"st_{round_}_{number}_{n}", asking(account)))
+                event_log.create(info(f"st_{round_}_{number}_{n}", asking(account)))
                 for number in range(20)
                 for n, event_log in enumerate((one, other))
             ]
@@ -184,9 +162,9 @@ async def test_refusal_undoes_nothing_that_others_have_done_in_the_same_transact
     account = Account("relay", streams=1)
     async with opened(path) as event_log:
         made = await asyncio.gather(
-            event_log.create(recorded("st_1", asking(account))),
-            event_log.create(recorded("st_2", asking(account))),
-            event_log.create(recorded("st_3", asking(Account("relay")))),
+            event_log.create(info("st_1", asking(account))),
+            event_log.create(info("st_2", asking(account))),
+            event_log.create(info("st_3", asking(Account("relay")))),
             return_exceptions=True,
         )
         assert [False, True, False] == [isinstance(one, LimitReached) for one in made]
@@ -198,7 +176,7 @@ async def test_refusal_undoes_nothing_that_others_have_done_in_the_same_transact
 @pytest.mark.parametrize("first", ["end", "removal"])
 async def test_stream_that_is_removed_as_it_ends_is_settled_once(path, first):
     async with opened(path) as event_log:
-        await event_log.create(recorded("st_1", asking()))
+        await event_log.create(info("st_1", asking()))
         await event_log.append("st_1", [BEGUN])
         ways = [event_log.append("st_1", [DONE], SPENT), event_log.delete("st_1")]
         await asyncio.gather(*(ways if first == "end" else reversed(ways)), return_exceptions=True)
@@ -214,18 +192,16 @@ async def test_end_that_is_written_for_a_lost_stream_says_what_it_has_cost(path)
     def close(lost: OrphanedStream) -> Closing:
         assert (3, 2) == (lost.ended.events, lost.weight // 4)
         usage = TokenCounts(1, 2, 3, cost="0.5")
-        end = StreamEnd("interrupted", "error", usage, lost.ended.end.error, cost="0.5")
+        end = StreamEnd("interrupted", "error", usage, error=lost.ended.end.error, cost="0.5")
         ended = msgspec.structs.replace(lost.ended, end=end)
         return Closing(ended, Settlement(1, 2, 500_000_000, row=b"row"))
 
     async with opened(path) as event_log:
-        await event_log.create(recorded("st_1", asking()))
+        await event_log.create(info("st_1", asking()))
         await event_log.append("st_1", [BEGUN, TextDelta(0, "12345678")])
     told: list[StreamEnded] = []
     event_log = SqliteLog(path, retention_s=100, max_bytes=10**9, wall=lambda: AT)
-    event_log.close_by(close)
-    event_log.on_ended(told.append)
-    await event_log.open()
+    await event_log.open(close=close, on_ended=told.append)
     end = (await read_all(event_log, "st_1"))[-1]
     assert isinstance(end, StreamEnd)
     assert ("0.5", TokenCounts(1, 2, 3, cost="0.5")) == (end.cost, end.usage)
@@ -241,7 +217,7 @@ async def test_lost_stream_ends_even_if_nobody_can_say_what_it_cost(path):
         raise KeyError(lost.ended.info.id)
 
     async with opened(path) as event_log:
-        await event_log.create(recorded("st_1", asking()))
+        await event_log.create(info("st_1", asking()))
         await event_log.append("st_1", [BEGUN])
     async with opened(path, close=fail) as event_log:
         assert (await event_log.state("st_1")).ended
@@ -251,7 +227,7 @@ async def test_lost_stream_ends_even_if_nobody_can_say_what_it_cost(path):
 
 async def test_stream_that_never_began_is_let_go_without_a_row_after_a_restart(path):
     async with opened(path) as event_log:
-        await event_log.create(recorded("st_1", asking()))
+        await event_log.create(info("st_1", asking()))
     async with opened(path) as event_log:
         state = await state_of(event_log)
         assert (0, 0, 0) == (state.running, state.day.requests, period(state).held_nano_usd)
@@ -260,7 +236,7 @@ async def test_stream_that_never_began_is_let_go_without_a_row_after_a_restart(p
 
 async def test_lost_stream_that_cannot_be_read_is_settled(path):
     async with opened(path) as event_log:
-        await event_log.create(recorded("st_1", asking()))
+        await event_log.create(info("st_1", asking()))
         await event_log.append("st_1", [BEGUN])
         await on_file(event_log, "UPDATE tail SET events = x'7b' RETURNING 1")
     async with opened(path) as event_log:
@@ -285,7 +261,7 @@ def close_for_real(lost: OrphanedStream) -> Closing:
 
 
 async def refused_end(event_log: SqliteLog) -> None:
-    await event_log.create(recorded("st_1", asking()))
+    await event_log.create(info("st_1", asking()))
     await event_log.append("st_1", [BEGUN])
     await fill_disk(event_log)
     with pytest.raises(ServiceError, match="could not be written"):
@@ -323,7 +299,7 @@ async def test_stream_whose_end_was_refused_costs_what_was_used(path, way):
 async def test_stream_whose_end_was_refused_is_settled_once_if_the_process_is_lost(path):
     async with opened(path, close=close_for_real) as event_log:
         await refused_end(event_log)
-        event_log._owed.clear()  # which a kill does
+        event_log._owner.unwritten.clear()  # which a kill does
     async with opened(path) as event_log:
         state = await state_of(event_log)
         assert (0, 0, 1) == (state.running, period(state).held_nano_usd, state.day.requests)
@@ -335,20 +311,20 @@ async def test_full_disk_lets_no_stream_in_and_holds_nothing(path):
         await run(event_log, "st_0", asking())
         before = await state_of(event_log)
         await fill_disk(event_log)
-        records = [recorded(f"st_{n}", asking(), labels={"x": "x" * 5_000}) for n in range(1, 50)]
-        asked = [event_log.create(info) for info in records]
+        infos = [info(f"st_{n}", asking(), labels={"x": "x" * 5_000}) for n in range(1, 50)]
+        asked = [event_log.create(one) for one in infos]
         made = await asyncio.gather(*asked, return_exceptions=True)
         assert {"overloaded"} == {getattr(one, "code", None) for one in made}
         await empty_disk(event_log)
         assert before == await state_of(event_log)
-        await event_log.create(recorded("st_x", asking()))
+        await event_log.create(info("st_x", asking()))
         assert 1 == (await state_of(event_log)).running
 
 
 async def test_cancelled_start_that_the_file_keeps_for_now_is_let_go_later(path):
     async with opened(path) as event_log:
         await event_log.sweep()
-        creating = asyncio.create_task(event_log.create(recorded("st_1", asking())))
+        creating = asyncio.create_task(event_log.create(info("st_1", asking())))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         creating.cancel()
@@ -363,7 +339,7 @@ async def test_cancelled_start_that_the_file_keeps_for_now_is_let_go_later(path)
 
 async def test_stream_that_could_not_begin_nor_be_removed_is_let_go_later(path):
     async with opened(path) as event_log:
-        await event_log.create(recorded("st_1", asking(), key="k", digest="d"))
+        await event_log.create(info("st_1", asking(), key="k", digest="d"))
         for attempt in (event_log.append("st_1", [BEGUN]), event_log.delete("st_1")):
             fail_next(event_log)
             with pytest.raises(ServiceError):
@@ -371,14 +347,14 @@ async def test_stream_that_could_not_begin_nor_be_removed_is_let_go_later(path):
         assert 1 == (await state_of(event_log)).running
         await event_log.sweep()
         assert 0 == (await state_of(event_log)).running
-        assert not event_log._runs
+        assert not event_log._owner.streams
 
 
 async def test_failed_transaction_leaves_the_accounts_as_they_were(path):
     async with opened(path) as event_log:
         await run(event_log, "st_0", asking())
         before = await state_of(event_log)
-        asked = event_log.create(recorded("st_1", asking()))
+        asked = event_log.create(info("st_1", asking()))
         fail_next(event_log)
         with pytest.raises(ServiceError):
             await asked
@@ -411,7 +387,7 @@ async def test_rows_that_nobody_takes_have_a_bound(path, monkeypatch):
 async def test_accounts_that_nobody_uses_any_more_are_forgotten(path, clock):
     async with opened(path, wall=clock) as event_log:
         await run(event_log, "st_1", asking(Account("user:a:old"), at=clock.now))
-        await event_log.create(recorded("st_2", asking(Account("user:a:busy"), at=clock.now)))
+        await event_log.create(info("st_2", asking(Account("user:a:busy"), at=clock.now)))
         clock.now += 40 * 86_400
         await event_log.sweep()
         assert 30 == (await state_of(event_log, "user:a:old")).month.nano_usd
@@ -425,7 +401,7 @@ async def test_numbers_beyond_what_a_file_holds_fail_no_transaction(path):
     async with opened(path) as event_log:
         for number in range(3):
             request = asking(output_tokens=2**63, output_nano_usd=10**9)
-            await event_log.create(recorded(f"st_{number}", request))
+            await event_log.create(info(f"st_{number}", request))
             await event_log.append(f"st_{number}", [BEGUN, DONE], Settlement(1, 1, 2**63))
         state = await state_of(event_log)
         assert (0, 3) == (state.running, state.day.requests)

@@ -16,7 +16,7 @@ import pytest
 from app.errors import RequestError, ServiceError
 from app.eventlog import LogUnusable, read_all, recovery, tail
 from app.eventlog.sqlite import log as sqlite
-from app.eventlog.sqlite import tail_table
+from app.eventlog.sqlite import owner, tail_table
 from app.eventlog.sqlite.database import prepare
 from app.eventlog.sqlite.log import SqliteLog
 from app.events import Event, StreamEnd
@@ -48,12 +48,12 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(params=[pytest.param("here", marks=pytest.mark.proving), "elsewhere"])
-async def event_log(request, path, clock):
-    async with joined(path, wall=clock) as there:
+async def event_log(request, path, clock, callbacks):
+    async with joined(path, wall=clock, **callbacks.arguments) as there:
         if request.param == "here":
             yield there
             return
-        async with joined(path, wall=clock) as here:
+        async with joined(path, wall=clock, **callbacks.arguments) as here:
             yield Elsewhere(there, here)
 
 
@@ -93,7 +93,7 @@ async def test_events_are_there_elsewhere_within_a_tenth_of_a_second(path):
 
 
 async def test_readers_elsewhere_miss_nothing_that_is_filed_and_swept(path, monkeypatch):
-    monkeypatch.setattr(sqlite, "FILED_EVENTS", 40)
+    monkeypatch.setattr(owner, "FILED_EVENTS", 40)
     monkeypatch.setattr(tail_table, "TAIL_ROWS", 5)
     monkeypatch.setattr(tail_table, "SWEPT_AT_ONCE", 3)
     monkeypatch.setattr(tail, "RETAINED", 30)
@@ -148,9 +148,12 @@ async def test_reader_elsewhere_is_sent_away_when_this_process_stops(path):
 
 
 async def test_process_hears_what_others_want_of_its_streams(path):
-    stopped: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
-    async with joined(path) as there, joined(path) as here:
-        there.on_stop(lambda *told: stopped.put_nowait(told))
+    stopped: asyncio.Queue[tuple[str, ...]] = asyncio.Queue()
+
+    def on_stop(*stop: str) -> None:
+        stopped.put_nowait(stop)
+
+    async with joined(path, on_stop=on_stop) as there, joined(path) as here:
         await filled(there, [START])
         for by in ("user", "operator"):
             await here.ask_stop("st_1", by)

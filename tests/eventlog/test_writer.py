@@ -1,11 +1,14 @@
 """The writer: transactions of what waits, and what hears of them."""
 
 import asyncio
+import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
+from app.eventlog.sqlite import writer as writers
 from app.eventlog.sqlite.writer import Writer
 
 pytestmark = pytest.mark.pure
@@ -72,6 +75,26 @@ async def test_failure_after_a_commit_that_nobody_waits_for_is_reported(writer, 
     await asyncio.wait_for(writer._idle.wait(), 20)
 
     assert [ZeroDivisionError] == list(map(type, reported))
+
+
+async def test_writer_whose_thread_has_died_is_unhealthy(caplog, monkeypatch):
+    """A callback ends it, which `ThreadPoolExecutor` neither reports nor replaces."""
+    writer = Writer(do_all)
+    monkeypatch.setattr(writers, "STUCK_S", 0)
+    assert 1 == await writer.write(lambda: 1)
+    assert writer.healthy
+    hears = threading.Event()
+    work = writer._thread.submit(hears.wait, 20)
+    work.add_done_callback(lambda _: sys.exit())
+    hears.set()
+    (thread,) = writer._thread._threads
+    await asyncio.to_thread(thread.join, 20)
+    writer.submit(lambda: 2, lambda *_: None)
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+    assert not writer.healthy
+    assert ["Exception in worker"] == [record.message for record in caplog.records]
 
 
 async def test_every_job_hears_why_its_transaction_failed(writer):

@@ -22,6 +22,7 @@ from app.dialects.client_formats import CLIENT_FORMATS
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import CODES, RelayError, RequestError
 from app.requests import TranslatedRequest
+from tests.dialects.clients import REQUESTS
 from tests.dialects.cost import count_calls
 from tests.dialects.request_shapes import BUILDERS
 from tests.fuzz.mutations import SECONDS, SEED, mutate
@@ -287,7 +288,7 @@ CODEX = {
 
 OLDER = {
     **{"model": "demo", "prompt": ["Say hello"], "suffix": "", "max_tokens": 5, "n": 2},
-    **{"best_of": 2, "echo": True, "logprobs": 2, "logit_bias": {"1": -1}, "stop": ["\n"]},
+    **{"best_of": 2, "echo": False, "logprobs": 2, "logit_bias": {"1": -1}, "stop": ["\n"]},
     **{"stream": True, "stream_options": {"include_usage": True}, "top_k": 3, "user": "u"},
 }
 
@@ -304,7 +305,7 @@ CORPORA: dict[str, list[Any]] = {
 
 def inputs(client_format: str) -> Iterator[bytes]:
     generator = random.Random(f"{client_format} {SEED}")
-    corpus = CORPORA[client_format]
+    corpus = CORPORA.get(client_format) or [REQUESTS[client_format]]
     yield from (json.dumps(document).encode() for document in corpus)
     ends = time.monotonic() + SECONDS
     count = 0

@@ -1,7 +1,6 @@
 """The keys of identity providers: which are used, and how they follow those that rotate."""
 
 import asyncio
-import contextlib
 import json
 import time
 from typing import Any
@@ -68,36 +67,23 @@ def private(key: rsa.RSAPrivateKey) -> dict[str, Any]:
 
 BAD: dict[str, Any] = {
     "no object": "text",
-    "null": None,
-    "empty": {},
     "for encryption": jwk(KEY, "x", use="enc"),
     "of an encryption's algorithm": jwk(KEY, "x", alg="RSA-OAEP"),
     "not for checking": jwk(KEY, "x", key_ops=["encrypt"]),
-    "operations are no list": jwk(KEY, "x", key_ops="verify"),
     "symmetric": {"kty": "oct", "k": "c2VjcmV0", "kid": "x", "alg": "HS256"},
-    "symmetric within": jwk(KEY, "x", k="c2VjcmV0"),
     "HS256": jwk(KEY, "x", alg="HS256"),
-    "none": jwk(KEY, "x", alg="none"),
     "algorithm of another type": jwk(KEY, "x", alg="ES256"),
     "private": private(KEY),
     "name is no text": {**GOOD, "kid": 7},
     "name is too long": jwk(KEY, "x" * 257),
     "1024 bits": jwk(rsa_key("small", 1024), "x"),
-    "huge": jwk(KEY, "x", n="_" * 1500),
     "longer than is looked at": jwk(KEY, "x", n="_" * 100_000),
-    "even exponent": jwk(KEY, "x", e="BA"),
-    "exponent 1": jwk(KEY, "x", e="AQ"),
     "long exponent": jwk(KEY, "x", e="_" * 40),
     "no modulus": without("n", GOOD),
-    "modulus is no text": jwk(KEY, "x", n=5),
     "modulus is no base64": jwk(KEY, "x", n="é"),
     "point is not on the curve": jwk(ec_key("1"), "x", y=jwk(ec_key("2"), "x")["x"]),
-    "curve of another": jwk(ec_key("1"), "x", crv="P-384"),
     "unknown curve": jwk(ec_key("1"), "x", crv="secp256k1"),
-    "curve is no text": jwk(ec_key("1"), "x", crv=["P-256"]),
-    "no point": {"kty": "EC", "crv": "P-256", "kid": "x"},
     "for agreeing on keys": {**jwk(ed_key("1"), "x"), "crv": "X25519"},
-    "short": jwk(ed_key("1"), "x", x="AA"),
     "unknown type": {"kty": "AKP", "kid": "x", "alg": "ML-DSA-44", "pub": "AA"},
 }
 
@@ -225,15 +211,6 @@ async def test_flood_of_unknown_keys_costs_one_fetch_a_minute():
         assert 1 + minute == provider.fetches()
 
 
-async def test_unknown_key_right_after_the_first_fetch_costs_none():
-    provider, issuers, _ = issuer()
-    for n in range(10):
-        assert "unauthenticated" == await code(
-            issuers, sign(NEW, provider.claims(), kid=str(n + 5))
-        )
-    assert 1 == provider.fetches()
-
-
 async def test_forged_signature_of_a_known_key_costs_no_fetch():
     provider, issuers, clock = issuer()
     await issuers.verify(sign(KEY, provider.claims()))
@@ -275,17 +252,12 @@ OTHER, UNUSABLE = "is for another issuer", "has no valid jwks_uri"
 DISCOVERIES: list[tuple[dict[str, Any], str]] = [
     ({}, OTHER),
     ({"issuer": "https://evil.example", "jwks_uri": "https://idp.example/keys"}, OTHER),
-    ({"issuer": "https://idp.example/", "jwks_uri": "https://idp.example/keys"}, OTHER),
     ({"issuer": "https://idp.example"}, UNUSABLE),
-    ({"jwks_uri": 5}, UNUSABLE),
-    ({"jwks_uri": "file:///etc/passwd"}, UNUSABLE),
     ({"jwks_uri": "http://192.0.2.1/keys"}, UNUSABLE),
     ({"jwks_uri": "https://user:pass@a.example/keys"}, UNUSABLE),
-    ({"jwks_uri": "/keys"}, UNUSABLE),
     ({"jwks_uri": "https://a.example/" + "x" * 2000}, UNUSABLE),
     # Else the provider says which of this machine's own services are asked.
     ({"jwks_uri": "http://127.0.0.1:6379/"}, "is on this machine"),
-    ({"jwks_uri": "https://localhost/"}, "is on this machine"),
 ]
 
 
@@ -333,15 +305,6 @@ async def test_closing_ends_a_fetch():
     await asyncio.wait_for(issuers.aclose(), FETCH_S - 1)
 
     assert "overloaded" == await task
-
-
-async def test_nothing_is_fetched_before_it_is_needed():
-    provider, issuers, _ = issuer()
-    await settle()
-    with contextlib.suppress(RequestError):
-        await issuers.verify(sign(KEY, provider.claims(iss="https://evil.example")))
-
-    assert [] == provider.asked
 
 
 async def test_token_of_a_known_key_costs_no_wait_while_the_wall_clock_jumps():

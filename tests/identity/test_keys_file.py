@@ -49,13 +49,6 @@ def test_file_is_made_for_its_owner_alone(tmp_path):
     assert [path] == list(tmp_path.iterdir())
 
 
-def test_file_says_only_what_was_said(tmp_path):
-    change_keys_file(tmp_path / "keys.json", add("a"))
-
-    expected = {"signing_key": None, "keys": [{"name": "a", "sha256": digest("a")}]}
-    assert expected == json.loads((tmp_path / "keys.json").read_bytes())
-
-
 def test_mode_that_was_given_stays(tmp_path):
     path = tmp_path / "keys.json"
     change_keys_file(path, add("a"))

@@ -1,18 +1,13 @@
 """The keys file is always whole, whatever processes change it at once, and however they end."""
 
 import os
-import random
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from app.identity.config import KeyConfig
-from app.identity.keys import digest
-from app.identity.keys_file import KeysFile, change_keys_file
-from tests.identity.test_keys_file import add, mode, names
+from tests.identity.test_keys_file import names
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -113,33 +108,3 @@ def test_changes_at_once_are_all_kept(tmp_path):
 
     assert [0, 0, 0] == [one.returncode for one in changers]
     assert {f"{n}-{i}" for n in "abc" for i in range(40)} == set(names(path))
-
-
-@pytest.mark.proving
-def test_file_is_whole_however_its_changers_are_killed(tmp_path):
-    randomly = random.Random(16)
-    path = tmp_path / "keys.json"
-    rows = tuple(KeyConfig(name=f"k{n}", sha256=digest(str(n))) for n in range(500))
-    change_keys_file(path, lambda _: KeysFile(keys=rows))
-    for turn in range(5):
-        running = changer(path, f"t{turn}", 100_000)
-        assert running.stdout is not None
-        running.stdout.readline()
-        until = time.monotonic() + randomly.uniform(0, 0.05)
-        while time.monotonic() < until:
-            assert len(names(path)) >= 500
-        running.kill()
-        out, _ = running.communicate()
-
-        told = [int(line) for line in out.split()]
-        kept = names(path)[-1]
-        assert len(names(path)) >= 500
-        assert 0o600 == mode(path)
-        # What was told to be done is done; one more may be, of which nobody was told.
-        last = int(kept.partition("-")[2])
-        assert kept.startswith(f"t{turn}-")
-        assert last >= max(told, default=0)
-    change_keys_file(path, add("after"))
-
-    assert "after" == names(path)[-1]
-    assert [path] == list(tmp_path.iterdir())

@@ -30,18 +30,11 @@ def catalog(**base_urls: str) -> GenaiCatalog:
         ("https://api.openai.com/v1", "gpt-5", "1.25", "10"),
         ("https://api.groq.com/openai/v1", "openai/gpt-oss-120b", "0.15", "0.6"),
         ("https://router.huggingface.co/v1", "openai/gpt-oss-120b:groq", "0.15", "0.75"),
-        ("https://openrouter.ai/api/v1", "openai/gpt-4o", "2.5", "10"),
         ("https://openrouter.ai/api/v1", "deepseek/deepseek-r1:free", "0", "0"),
         ("https://me.openai.azure.com/openai/v1", "gpt-4o", "2.5", "10"),
         ("https://me.services.ai.azure.com/anthropic", "claude-haiku-4-5", "1", "5"),
         ("https://api.together.ai/v1", "meta-llama/Llama-3.3-70B-Instruct-Turbo", "0.88", "0.88"),
         ("https://generativelanguage.googleapis.com/v1beta", "models/gemini-2.5-pro", "1.25", "10"),
-        (
-            "https://aiplatform.googleapis.com/v1/projects/p/locations/global/publishers/google",
-            "gemini-2.5-pro",
-            "1.25",
-            "10",
-        ),
         (
             "https://us-east5-aiplatform.googleapis.com/v1/projects/p/locations/us-east5"
             "/publishers/anthropic/models",
@@ -55,12 +48,6 @@ def catalog(**base_urls: str) -> GenaiCatalog:
             "global.anthropic.claude-sonnet-4-5-20250929-v1:0",
             "3",
             "15",
-        ),
-        (
-            "https://bedrock-runtime.us-east-1.amazonaws.com",
-            "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
-            "3.3",
-            "16.5",
         ),
         (
             "https://bedrock-runtime.us-east-1.amazonaws.com",
@@ -84,20 +71,15 @@ def test_the_host_says_whose_price_it_is(base_url, model, usd_input, usd_output)
     ("base_url", "model"),
     [
         ("http://127.0.0.1:8000/v1", "gpt-5"),  # one's own vLLM
-        ("https://gateway.example/v1", "gpt-5"),
         ("https://api.openai.com.example/v1", "gpt-5"),
-        ("https://example/https://api.openai.com/v1", "gpt-5"),
         ("https://eu.api.openai.com/v1", "gpt-5"),  # dearer
-        ("https://api.openai.com/v1", "claude-haiku-4-5"),
         ("https://api.openai.com/v1", "no-such-model"),
         ("https://api.openai.com/v1", "gpt-5" + "x" * 2000),
         ("https://api.openai.com/v1", "omni-moderation-latest"),  # no price is not 0
-        ("https://api.openai.com/v1", "whisper-1"),  # by the hour
         ("https://me.openai.azure.com/openai/v1", "my-deployment"),
         ("https://openrouter.ai/api/v1", "openrouter/auto"),
         ("https://openrouter.ai/api/v1", "openai/gpt-4o:nitro"),
         ("https://router.huggingface.co/v1", "openai/gpt-oss-120b"),
-        ("https://router.huggingface.co/v1", "openai/gpt-oss-120b:nobody"),
         (
             "https://bedrock-runtime.us-east-1.amazonaws.com",
             "arn:aws:bedrock:us-east-1:1:application-inference-profile/x",

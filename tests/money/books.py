@@ -91,13 +91,12 @@ def _query(name: str) -> dict[str, str]:
 
 def _period(told: dict[str, Any]) -> Period:
     return Period(
-        0,
-        told["requests"],
-        told["input_tokens"],
-        told["output_tokens"],
-        to_nano(told["cost"]),
-        told["unpriced"],
-        to_nano(told["held"]),
+        requests=told["requests"],
+        input_tokens=told["input_tokens"],
+        output_tokens=told["output_tokens"],
+        nano_usd=to_nano(told["cost"]),
+        unpriced=told["unpriced"],
+        held_nano_usd=to_nano(told["held"]),
     )
 
 

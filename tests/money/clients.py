@@ -3,7 +3,6 @@
 import asyncio
 import json
 import random
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Literal
@@ -60,7 +59,6 @@ class Client:
 
     async def live(self) -> Asked:
         """Ask, and do with the stream what one of this way does."""
-        started = time.monotonic()
         for number in range(max(self._tries, REFUSED_TRIES)):
             with suppress(httpx2.TransportError, httpx2.StreamError):
                 await self._reach()
@@ -71,7 +69,6 @@ class Client:
             elif number + 1 >= self._tries:
                 break
             await asyncio.sleep(self._dice.uniform(0.05, 0.3))
-        self.asked.took_s = time.monotonic() - started
         return self.asked
 
     async def _reach(self) -> None:

@@ -5,7 +5,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
 from app.telemetry.row import StreamRow
 from tests.money.books import Books, held
@@ -30,11 +29,8 @@ class Asked:
     """Those that it was told of."""
     end: str | None = None
     """The status of the end that it read."""
-    killed: bool = False
-    """Whether a relay or Redis may have been killed while it ran."""
     keyed: bool = False
     """Whether it was sent again, with a key, until it was answered."""
-    took_s: float = 0.0
     way: str = ""
 
 
@@ -47,29 +43,6 @@ class Verdict:
     billed: int
     booked: int
     """In nano-USD."""
-    errors: Counter[int]
-    """By how many tokens the output of streams without the provider's count is estimated wrong."""
-    statuses: Counter[str]
-    lost: Counter[int]
-    """The same, where whoever knew it was killed."""
-    behind_s: list[float]
-    """Of those, for how long tokens had come that nobody had in the log."""
-    late: list[str]
-    """Estimates that are more wrong than by what was under way, too few to be a fault."""
-
-    def __str__(self) -> str:
-        return (
-            f"{self.streams} streams {dict(self.statuses)}, billed {self.billed / 1e9:.6f} USD, "
-            f"booked {self.booked / 1e9:.6f}; error in tokens (least, 1 %, median, 99 %, most) "
-            f"of {_spread(self.errors)}, of lost {_spread(self.lost)}, whose last "
-            f"{_spread(Counter(self.behind_s))} s were not in the log; {len(self.faults)} faults"
-        )
-
-
-def _spread(errors: Counter[Any]) -> str:
-    off = sorted(errors.elements())
-    some = [off[len(off) * part // 100] for part in (0, 1, 50, 99)] + off[-1:] if off else []
-    return f"{len(off)} {some}"
 
 
 def judge(books: Books, provider: Provider, asked: Iterable[Asked]) -> Verdict:
@@ -82,34 +55,19 @@ def judge(books: Books, provider: Provider, asked: Iterable[Asked]) -> Verdict:
     faults = held(books.accounts)
     faults += [f"{count} rows of {stream}" for stream, count in streams.items() if count > 1]
     faults += [f"row of {kept} says {row.stream}" for kept, row in books.rows if kept != row.stream]
-    errors, lost = Counter[int](), Counter[int]()
-    late: list[str] = []
-    behind_s: list[float] = []
+    estimates: list[str] = []
     for one in asked:
         calls, own = provider.ledger.get(one.name, []), rows.get(one.name, [])
-        faults += [
-            f"{one.name}: {fault}"
-            for fault in _judge_one(one, calls, own, streams, errors, lost, late)
-        ]
-        if any(row.lost for row in own):
-            tokens = sum(call.sent for call in calls) - sum(row.output_tokens or 0 for row in own)
-            behind_s.append(round(max(0, tokens) * calls[0].plan.pace_ms / 1000 if calls else 0, 2))
-    if len(late) > 1 + LATE * errors.total():
+        found = _judge_one(one, calls, own, streams, estimates)
+        faults += [f"{one.name}: {fault}" for fault in found]
+    late = [estimate for estimate in estimates if estimate]
+    if len(late) > 1 + LATE * len(estimates):
         faults += late
     unknown = rows.keys() - {one.name for one in asked}
     faults += [f"a row of {name!r}, which nobody asked for" for name in unknown]
     faults += _sums(books)
-    return Verdict(
-        faults,
-        len(books.rows),
-        provider.billed,
-        sum(row.nano_usd or 0 for _, row in books.rows),
-        errors,
-        Counter(row.status for _, row in books.rows),
-        lost,
-        behind_s,
-        late,
-    )
+    booked = sum(row.nano_usd or 0 for _, row in books.rows)
+    return Verdict(faults, len(books.rows), billed=provider.billed, booked=booked)
 
 
 def _judge_one(
@@ -117,11 +75,13 @@ def _judge_one(
     calls: Sequence[Call],
     rows: Sequence[StreamRow],
     streams: Mapping[str, int],
-    errors: Counter[int],
-    those_lost: Counter[int],
-    late: list[str],
+    estimates: list[str],
 ) -> list[str]:
-    """Judge one request: it has one row where a stream was begun, at what the calls cost."""
+    """Judge one request: it has one row where a stream was begun, at what the calls cost.
+
+    Adds to `estimates` one whose cost is not the provider's: a text if it is more wrong than by
+    what was under way, else "".
+    """
     gone = [stream for stream in one.streams if stream not in streams]
     faults = [f"no row of its stream {stream}; {one}; {_tell(calls, rows)}" for stream in gone]
     if len(rows) > 1 and not one.keyed:
@@ -153,16 +113,16 @@ def _judge_one(
     error = booked - billed
     if taken != least:  # what is estimated cannot know that the provider counts otherwise
         error += (taken - read) * INPUT_NANO
-    (those_lost if one.killed or lost else errors)[round(error / OUTPUT_NANO)] += 1
-    if one.killed or lost:
+    if lost:
         # What the relay had not written, and calls of it that nobody knows of, are not known.
         if kept > sent + IN_FLIGHT:
             faults.append(f"{kept} tokens of output booked, {sent} sent")
-    elif abs(error) > IN_FLIGHT * OUTPUT_NANO:
-        late.append(
+    else:
+        late = (
             f"{one.name}: booked {booked} ({kept} tokens of output), billed {billed} ({sent}); "
             f"{_tell(calls, rows)}"
         )
+        estimates.append(late if abs(error) > IN_FLIGHT * OUTPUT_NANO else "")
     charged = [call for call in calls if call.taken]
     # A call that was too late for the relay has told it nothing, not even that it is refused.
     in_time = (rows[0].first_event_s or 0) < QUICK["first_event_timeout_s"]
@@ -170,21 +130,6 @@ def _judge_one(
     if told_all and rows[0].status == "completed" and not lost:
         faults.append(f"estimated, and the provider has told: {rows}")
     return faults
-
-
-def overspent(books: Books, budget: int) -> list[str]:
-    """Return what was booked beyond a budget for all, in nano-USD, and by no further attempts.
-
-    What is reserved is the input of one attempt.
-    """
-    further = sum(
-        (row.input_tokens or 0) * INPUT_NANO * (row.attempts - 1) // row.attempts
-        for _, row in books.rows
-    )
-    booked = sum(row.nano_usd or 0 for _, row in books.rows)
-    if booked <= budget + further:
-        return []
-    return [f"{booked} booked of a budget of {budget}, and {further} for further attempts"]
 
 
 def _tell(calls: Sequence[Call], rows: Sequence[StreamRow]) -> str:

@@ -3,14 +3,13 @@
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from tests.redis_server import RedisServer, Wire, redis_server, wire_to
 
 LEASE_S = 2.0
 
-Log = Literal["memory", "sqlite", "workers", "redis", "redis-aof"]
-LOGS: tuple[Log, ...] = get_args(Log)
+Log = Literal["memory", "workers", "redis", "redis-aof"]
 
 
 @dataclass
@@ -32,7 +31,6 @@ async def place(
     folder: Path,
     *,
     wires: bool = True,
-    fsync: str = "everysec",
     lease_s: float = LEASE_S,
 ) -> Place:
     """Make ready where streams are kept: in Redis for three relays, else for one.
@@ -43,12 +41,12 @@ async def place(
     match log:
         case "memory":
             return Place(1, ["memory"], records)
-        case "sqlite":
-            return Place(1, [f"sqlite:///{folder}/log.db"], records)
         case "workers":
             return Place(1, [f"sqlite:///{folder}/log.db"], records, {"workers": 3})
         case "redis" | "redis-aof":
-            options = ("--appendonly", "yes", "--appendfsync", fsync) if log == "redis-aof" else ()
+            options = (
+                ("--appendonly", "yes", "--appendfsync", "always") if log == "redis-aof" else ()
+            )
             redis = stack.enter_context(redis_server(folder, *options))
             if not wires:
                 return Place(3, [f"{redis.url}?lease_s={lease_s}"], records, redis=redis)

@@ -69,7 +69,7 @@ def read_plan(prompt: str) -> Plan:
     """Read what `Plan.prompt` has written; words that follow count as input only."""
     name, how, tokens, pace_ms, first_ms = prompt.split()[:5]
     assert how in How.__args__, how  # type: ignore[attr-defined]  # a Literal has them
-    return Plan(name, how, int(tokens), float(pace_ms), float(first_ms))  # type: ignore[arg-type]  # as asserted
+    return Plan(name, how, int(tokens), pace_ms=float(pace_ms), first_ms=float(first_ms))  # type: ignore[arg-type]  # as asserted
 
 
 @dataclass
@@ -147,7 +147,7 @@ class Provider:
             read_plan(prompt),
             round(self._skew * estimate),
             estimate,
-            body.get("max_completion_tokens") or body.get("max_tokens"),
+            max_tokens=body.get("max_completion_tokens") or body.get("max_tokens"),
         )
         calls = self.ledger.setdefault(call.plan.name, [])
         calls.append(call)

@@ -201,12 +201,6 @@ def test_erase_tells_of_users_of_that_name_in_other_tenants(filled):
     assert "0 streams" in err
 
 
-def test_erase_does_not_claim_what_it_has_not_found(filled):
-    _, err = records("erase", "--user", "annn", "--tenant", "acme", "--yes", url=filled)
-    assert "0 streams of user 'annn' of tenant 'acme'" in err
-    assert "Erased" not in err
-
-
 async def test_erased_text_is_not_in_the_file(tmp_path):
     url = f"sqlite:///{tmp_path}/records.db"
     database = Database(Address(url))

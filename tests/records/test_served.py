@@ -3,9 +3,7 @@
 import asyncio
 import contextlib
 import json
-import signal
 import sqlite3
-import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -29,7 +27,6 @@ from app.records.recorder import INTERVAL_S
 from app.relay import Relay
 from app.requests import parse_chat_request
 from app.settings import SettingsError, load_settings
-from tests.commands.test_command import COMMAND, ask, environment, running
 from tests.records.kept import check_sums
 from tests.serving import HELLO, serve_relay
 from tests.waiting import until
@@ -218,30 +215,3 @@ def test_content_is_bounded_and_has_no_pictures():
     assert {"type": "tool_call", "name": "look", "arguments": '{"a":1}'} == call
     assert MAX_ANSWER - 2000 < len(text["text"]) <= MAX_ANSWER
     assert content["answer_cut"]
-
-
-def show(url: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [*COMMAND, "records", "--by", "model", "--records", url],
-        env=environment(),
-        capture_output=True,
-        text=True,
-    )
-
-
-@pytest.mark.proving
-def test_command_records_and_shows(tmp_path):
-    url = f"sqlite:///{tmp_path}/records.db"
-    missing = show(url)
-    assert f"seseragi: records: no file '{tmp_path}/records.db' yet\n" == missing.stderr
-    assert (2, "") == (missing.returncode, missing.stdout)
-    with running("--records", url, cwd=tmp_path) as (process, address):
-        with ask(address, b'{"max_tokens":9,"messages":[{"role":"user","content":"hi"}]}') as reply:
-            assert b'"status":"completed"' in reply.read()
-        asyncio.run(wait_for(tmp_path / "records.db", 1))
-        process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=60)
-        assert 0 == process.returncode
-        assert "Traceback" not in err
-
-    assert ["demo", "1", "0"] == show(url).stdout.splitlines()[1].split()[:3]

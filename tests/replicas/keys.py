@@ -2,20 +2,13 @@
 
 Meanwhile relays are killed and stopped, and their ways to Redis are cut. The upstream counts
 what it is asked for each key: `Asking.faults` tells what a key does not promise and happened.
-
-python -m tests.replicas.keys LOG --rounds 50 --seed 7
 """
 
-import argparse
 import asyncio
 import json
-import os
 import random
-import signal
-import tempfile
-import time
 from collections import Counter
-from collections.abc import Awaitable, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,20 +29,12 @@ from app.testing.upstream import (
     text,
     wait,
 )
-from tests.redis_server import RedisServer, Wire, redis_server, wire_to
-from tests.replicas.processes import (
-    Progress,
-    Replica,
-    browser,
-    children,
-    running,
-    running_over,
-    to_its_end,
-)
+from tests.redis_server import Wire, redis_server, wire_to
+from tests.replicas.processes import Progress, Replica, browser, running, running_over
+from tests.replicas.storm import Storm, mend, raging
 from tests.waiting import until
 
 LEASE_S = 3.0
-LOGS = ("memory", "sqlite", "workers", "redis", "redis-aof")
 
 WAYS = (("stream", "async"), ("result",))
 """How the clients of a key ask: for events or the address of the stream, or for one result."""
@@ -89,8 +74,6 @@ class Asking:
     whole: list[Told] = field(default_factory=list)
     errors: Counter[tuple[int, str]] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
-    partitioned: bool = False
-    """Whether some were given all of a stream, and others its end as interrupted."""
 
     def judge(self, calls: int, *, partitions: bool) -> None:
         """Look for what must not be, once nobody asks any more."""
@@ -107,7 +90,6 @@ class Asking:
             contents = {told.content for told in self.whole if told.stream == stream}
             if partitions:  # a relay that is cut off goes on for the readers it has
                 lost = {content for content in contents if '"producer_lost"' in content}
-                self.partitioned |= len(contents) > len(lost) > 0
                 contents -= lost if len(lost) == 1 else set()
             if len(contents) > 1:
                 self.faults.append(f"{len(contents)} contents of {stream}")
@@ -124,6 +106,7 @@ class Client:
         http: httpx2.AsyncClient,
         urls: Sequence[Replica],
         asking: Asking,
+        *,
         dice: random.Random,
         progress: Progress,
     ) -> None:
@@ -201,66 +184,6 @@ class Client:
         return code != "overloaded"
 
 
-# What happens to them
-
-
-async def revive(replica: Replica) -> None:
-    """Start a relay again, as a supervisor does: more than once where it finds no Redis."""
-    while not replica.runs:
-        with suppress(TimeoutError):
-            await replica.start(within_s=3)
-        # It may be slow, or has just found no Redis and is about to say so.
-        await until(lambda: replica.listens or not replica.runs, limit_s=60)
-
-
-class Storm:
-    """What happens to relays and Redis, each time that clients have asked a few times more."""
-
-    def __init__(self, dice: random.Random, progress: Progress) -> None:
-        self.blows = 0
-        self._dice = dice
-        self._progress = progress
-
-    async def _wait(self) -> None:
-        await self._progress.more(self._dice.randrange(1, 12))
-        self.blows += 1
-
-    async def strike(self, replicas: list[Replica], *, workers: bool) -> None:
-        """Kill a process now and then, or stop it for a while, and mend it."""
-        dice = self._dice
-        while True:
-            await self._wait()
-            replica = dice.choice(replicas)
-            if workers and dice.random() < 0.8:
-                with suppress(ProcessLookupError, IndexError):
-                    os.kill(dice.choice(children(replica.pid)), signal.SIGKILL)
-            elif len(replicas) > 1 and dice.random() < 0.4:
-                replica.signal(signal.SIGSTOP)
-                await asyncio.sleep(dice.uniform(0.1, 1.3 * LEASE_S))  # its lease may be over
-                replica.signal(signal.SIGCONT)
-            else:
-                await to_its_end(replica.kill())
-                await revive(replica)
-
-    async def strike_wires(self, wires: list[Wire]) -> None:
-        """Cut a way to Redis, let it hang, or let only its answers hang, and mend it."""
-        dice = self._dice
-        while True:
-            await self._wait()
-            wire = dice.choice(wires)
-            getattr(wire, dice.choice(("cut", "hang", "mute")))()
-            await asyncio.sleep(dice.choice((0, 0.3, 0.7, 1.5)))  # it is so for as long
-            wire.cut()
-            wire.mend()
-
-    async def strike_redis(self, redis: RedisServer) -> None:
-        while True:
-            await self._wait()
-            redis.kill()
-            await asyncio.sleep(self._dice.uniform(0, 1))  # it is away for so long
-            await to_its_end(asyncio.to_thread(redis.start))
-
-
 class Round:
     """One go: relays over a log, keys that are asked for, and what happens meanwhile."""
 
@@ -271,9 +194,8 @@ class Round:
         self._keys = keys
         self._blows = blows
         self._progress = Progress()
-        self._storm = Storm(self._dice, self._progress)
+        self._storm = Storm(self._dice, self._progress, pause=6, lease_s=LEASE_S)
         self._wires: list[Wire] = []
-        self._redis: RedisServer | None = None
         self.askings: list[Asking] = []
         self.calls: Counter[str] = Counter()
 
@@ -285,13 +207,9 @@ class Round:
             replicas, bad = await self._relays(stack, upstream)
             http = await stack.enter_async_context(browser())
             living = [asyncio.create_task(self._live(http, replicas, n)) for n in range(self._keys)]
-            tasks = [asyncio.ensure_future(each) for each in bad]
-            await until(lambda: self._is_over(tasks, living), limit_s=120)
-            for task in tasks:
-                task.cancel()
-            for result in await asyncio.gather(*tasks, return_exceptions=True):
-                assert isinstance(result, asyncio.CancelledError), result
-            await self._mend(replicas)
+            async with raging(*bad) as tasks:
+                await until(lambda: self._is_over(tasks, living), limit_s=120)
+            await mend(replicas, wires=self._wires)
             await asyncio.wait_for(asyncio.gather(*living), 40)
             self.calls.update(map(key_of, upstream.calls))
         for asking in self.askings:
@@ -315,14 +233,14 @@ class Round:
         async def come(after: int) -> None:
             if after:
                 await self._progress.more(after)
-            await Client(http, replicas, asking, dice, self._progress).live()
+            await Client(http, replicas, asking, dice=dice, progress=self._progress).live()
 
         waits = [0, *(dice.choice((0, 0, 1, 5, 20)) for _ in range(dice.randint(1, 4)))]
         await asyncio.gather(*map(come, waits))
 
     async def _relays(
         self, stack: AsyncExitStack, upstream: Upstream
-    ) -> tuple[list[Replica], list[Awaitable[None]]]:
+    ) -> tuple[list[Replica], list[Coroutine[Any, Any, None]]]:
         folder = self._folder
         settings: dict[str, Any] = {
             "script": upstream,
@@ -338,56 +256,8 @@ class Round:
             if self.log == "memory":  # which a kill takes away
                 return replicas, []
             return replicas, [self._storm.strike(replicas, workers=workers > 1)]
-        options = ("--appendonly", "yes") if self.log == "redis-aof" else ()
-        redis = stack.enter_context(redis_server(folder, *options))
-        wires = [await stack.enter_async_context(wire_to(redis.port)) for _ in range(3)]
-        places = [f"{wire.url}?lease_s={LEASE_S}" for wire in wires]
+        redis = stack.enter_context(redis_server(folder))
+        self._wires = [await stack.enter_async_context(wire_to(redis.port)) for _ in range(3)]
+        places = [f"{wire.url}?lease_s={LEASE_S}" for wire in self._wires]
         replicas = await stack.enter_async_context(running_over(places, folder, **settings))
-        self._wires, self._redis = wires, redis
-        bad = [self._storm.strike(replicas, workers=False), self._storm.strike_wires(wires)]
-        if options:
-            bad.append(self._storm.strike_redis(redis))
-        return replicas, [*bad]
-
-    async def _mend(self, replicas: list[Replica]) -> None:
-        for wire in self._wires:
-            wire.mend()
-        if self._redis is not None and self.log == "redis-aof":
-            self._redis.kill()
-            await asyncio.to_thread(self._redis.start)
-        for replica in replicas:
-            if replica.runs:
-                replica.signal(signal.SIGCONT)
-            await revive(replica)
-
-
-async def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("log", choices=LOGS)
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keys", type=int, default=30)
-    parser.add_argument("--blows", type=int, default=15)
-    options = parser.parse_args()
-    totals: Counter[str] = Counter()
-    started = time.monotonic()
-    for seed in range(options.seed, options.seed + options.rounds):
-        with tempfile.TemporaryDirectory() as folder:
-            go = Round(options.log, Path(folder), seed, keys=options.keys, blows=options.blows)
-            await go.run()
-        totals["keys"] += len(go.askings)
-        for asking in go.askings:
-            totals["whole answers"] += len(asking.whole)
-            totals["calls"] += go.calls[asking.key]
-            totals["keys with faults"] += bool(asking.faults)
-            totals["keys of a relay that was cut off"] += asking.partitioned
-            for error, count in asking.errors.items():
-                totals[f"{error}"] += count
-            for fault in asking.faults:
-                print(f"seed {seed}, {asking.key}: {fault}", flush=True)
-        totals["rounds"] += 1
-        print(f"{time.monotonic() - started:.0f} s: {dict(totals)}", flush=True)
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
+        return replicas, [self._storm.strike(replicas), self._storm.strike_wires(self._wires)]

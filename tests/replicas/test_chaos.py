@@ -1,20 +1,19 @@
 """Clients that move about at random while replicas and Redis are killed, stopped and started.
 
 Every client sees every event once and in order (`Reader` holds that), and learns the end.
-Where relays alone are killed, the books are read too: tests/replicas/test_books.py.
 """
 
 import asyncio
 import random
 import signal
-from collections.abc import Awaitable
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from tests.redis_server import RedisServer
-from tests.replicas.processes import Progress, Reader, Replica, browser, running, to_its_end
+from tests.replicas.processes import Progress, Reader, Replica, browser, running
+from tests.replicas.storm import Storm, mend, raging
 from tests.waiting import until
 
 pytestmark = pytest.mark.proving
@@ -35,6 +34,7 @@ class Client:
         self,
         http: httpx2.AsyncClient,
         replicas: list[Replica],
+        *,
         dice: random.Random,
         progress: Progress,
     ) -> None:
@@ -74,40 +74,6 @@ class Client:
             await asyncio.sleep(0.05)
 
 
-class Storm:
-    """What happens to relays and Redis, each time that clients have seen some events more."""
-
-    def __init__(self, dice: random.Random, progress: Progress) -> None:
-        self.blows = 0
-        self._dice = dice
-        self._progress = progress
-
-    async def _wait(self) -> None:
-        await self._progress.more(self._dice.randrange(10, 150))
-        self.blows += 1
-
-    async def strike(self, replicas: list[Replica], ways: tuple[int, ...]) -> None:
-        """Do something bad to a replica, now and then, and mend it."""
-        dice = self._dice
-        while True:
-            await self._wait()
-            replica, way = dice.choice(replicas), dice.choice(ways)
-            replica.signal(way)
-            if way == signal.SIGSTOP:
-                await asyncio.sleep(dice.uniform(0.1, 1.5 * LEASE_S))  # its lease may be over
-                replica.signal(signal.SIGCONT)
-            else:
-                await to_its_end(replica.stopped())
-                await replica.start()
-
-    async def strike_redis(self, redis: RedisServer) -> None:
-        while True:
-            await self._wait()
-            redis.kill()
-            await asyncio.sleep(self._dice.choice((0, 0.3, 1, 2)))  # it is away for so long
-            await to_its_end(asyncio.to_thread(redis.start))
-
-
 async def chaos(
     redis: RedisServer,
     folder: Path,
@@ -119,39 +85,24 @@ async def chaos(
 ) -> list[Client]:
     """Let two clients for each of the streams live through it, and return them."""
     dice, progress = random.Random(seed), Progress()
-    storm = Storm(dice, progress)
+    storm = Storm(dice, progress, pause=40, lease_s=LEASE_S)
     log = f"{redis.url}?lease_s={lease_s}"
     async with running(3, folder, log, drain_s=0.3) as replicas, browser() as http:
 
         async def come(number: int) -> list[Client]:
             await until(lambda: storm.blows >= number * BLOWS // STREAMS, limit_s=120)
-            pair = [Client(http, replicas, dice, progress) for _ in range(2)]
+            pair = [Client(http, replicas, dice=dice, progress=progress) for _ in range(2)]
             await asyncio.gather(*(client.live(f"key-{number}") for client in pair))
             return pair
 
         living = asyncio.gather(*map(come, range(STREAMS)))
-        bad: list[Awaitable[None]] = [storm.strike(replicas, ways)] if ways else []
+        strikes = [storm.strike(replicas, ways=ways)] if ways else []
         if kills_redis:
-            bad.append(storm.strike_redis(redis))
-        tasks = [asyncio.ensure_future(each) for each in bad]
-        await until(lambda: storm.blows >= BLOWS or any(t.done() for t in tasks), limit_s=120)
-        for task in tasks:
-            task.cancel()
-        for result in await asyncio.gather(*tasks, return_exceptions=True):
-            assert isinstance(result, asyncio.CancelledError), result
-        if kills_redis:
-            redis.kill()
-            redis.start()
-        await mend(replicas)
+            strikes.append(storm.strike_redis(redis))
+        async with raging(*strikes) as tasks:
+            await until(lambda: storm.blows >= BLOWS or any(t.done() for t in tasks), limit_s=120)
+        await mend(replicas, redis=redis)
         return [client for pair in await asyncio.wait_for(living, 240) for client in pair]
-
-
-async def mend(replicas: list[Replica]) -> None:
-    for replica in replicas:
-        if replica.runs:
-            replica.signal(signal.SIGCONT)
-        else:
-            await replica.start()
 
 
 def seen(client: Client) -> list[str]:
@@ -176,10 +127,16 @@ def check_pairs(clients: list[Client]) -> None:
     assert {"completed", "interrupted"} >= set(statuses)
 
 
-@pytest.mark.parametrize("seed", [2])
-async def test_redis_that_is_killed_again_and_again(redis, tmp_path, seed):
+ALL_WAYS = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
+
+
+async def test_relays_that_are_killed_stopped_and_rolled(redis, tmp_path):
+    check_pairs(await chaos(redis, tmp_path, 5, ways=ALL_WAYS))
+
+
+async def test_redis_that_is_killed_again_and_again(redis, tmp_path):
     """Relays that live lose nothing of what runs, though Redis comes back empty each time."""
-    clients = await chaos(redis, tmp_path, seed, kills_redis=True, lease_s=KEPT_S)
+    clients = await chaos(redis, tmp_path, 2, kills_redis=True, lease_s=KEPT_S)
     for client in clients:
         if not client.refused:
             assert "completed" == status_of(client)
@@ -190,10 +147,8 @@ async def test_redis_that_is_killed_again_and_again(redis, tmp_path, seed):
     assert len(told) < len(clients)
 
 
-@pytest.mark.parametrize("seed", [3])
-async def test_all_of_it_at_once(redis, tmp_path, seed):
-    ways = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
-    clients = await chaos(redis, tmp_path, seed, ways=ways, kills_redis=True)
+async def test_all_of_it_at_once(redis, tmp_path):
+    clients = await chaos(redis, tmp_path, 3, ways=ALL_WAYS, kills_redis=True)
 
     assert {client.refused for client in clients} <= {0, 404, 409, 410}
     assert any(not client.refused for client in clients)

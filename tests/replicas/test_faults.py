@@ -267,32 +267,3 @@ async def check_gone(
 
     check_lost(here)
     assert here.seen[: len(there.seen)] == there.seen
-
-
-async def test_owner_behind_a_partition(redis, tmp_path):
-    """Others end its streams; its readers that saw more than was kept are told so."""
-    async with (
-        serve_upstream() as upstream,
-        wire_to(redis.port) as wire,
-        running(1, tmp_path, f"{wire.url}?lease_s={KEPT_S}", script=upstream) as (first,),
-        running(1, tmp_path, f"{redis.url}?lease_s={KEPT_S}", script=upstream) as (second,),
-        browser() as client,
-    ):
-        upstream.script = DRIPPING
-        stream = await start(client, first, "openai/m")
-        here, there = Reader(client, stream), Reader(client, stream)
-        ahead = asyncio.create_task(here.read(first))
-        await here.has_seen(20)
-        wire.hang()
-        await asyncio.wait_for(there.read_all([second]), 20)
-        await until_ready(client, first, 503)
-        assert 200 == await readiness(client, second)
-        await here.has_seen(len(there.seen) + 1)
-        wire.mend()
-        await asyncio.wait_for(ahead, 20)
-
-        check_lost(there)
-        assert not here.ended
-        for replica in (second, first):
-            await here.read(replica)
-            assert 409 == here.statuses[-1]

@@ -16,7 +16,7 @@ import pytest
 
 from app.eventlog.redis.scripts import LOOK, name_key
 from app.testing.upstream import DONE, FINISH, Step, head, send, serve_upstream, text
-from tests.redis_server import Wire
+from tests.redis_server import Wire, serve_wire
 from tests.replicas.test_any_replica import HELD, start
 from tests.serving import HELLO, Relay, serve_relay, text_so_far, until
 
@@ -60,7 +60,6 @@ class Gate(Wire):
 class Case(NamedTuple):
     name: str
     path: str
-    running: bool = False
     method: str = "GET"
     cursor: str | None = None
     status: int = 200
@@ -69,63 +68,26 @@ class Case(NamedTuple):
 
 EVENTS = "/v1/streams/{stream}/events"
 CASES = [
-    *(
-        case
-        for running in (False, True)
-        for case in (
-            Case("a resume", EVENTS, cursor="{stream}.2", running=running),
-            Case("from the start", EVENTS, running=running),
-            Case("a snapshot", f"{EVENTS}?from=snapshot", running=running),
-            Case("EventSource's query", f"{EVENTS}?lastEventId=2", running=running),
-            Case(
-                "a resume in another dialect",
-                f"{EVENTS}?format=openai_chat",
-                cursor="{stream}.c2",
-                running=running,
-            ),
-            Case("another dialect", f"{EVENTS}?format=anthropic", running=running),
-            Case(
-                "everything again", f"{EVENTS}?format=ag_ui", cursor="{stream}.g2", running=running
-            ),
-            Case("the stream as JSON", "/v1/streams/{stream}", running=running),
-            Case("HEAD", "/v1/streams/{stream}", method="HEAD", running=running),
-            Case("HEAD of the events", EVENTS, method="HEAD", running=running),
-            Case("a chat's stream", "/v1/ui/chat/chat/stream", running=running),
-            Case(
-                "POST again",
-                "/v1/chat",
-                method="POST",
-                cursor="{stream}.2",
-                running=running,
-                body=HELLO,
-            ),
-        )
-    ),
-    Case("nothing more", EVENTS, cursor="{last}", status=204),
-    Case(
-        "nothing more in another dialect",
-        f"{EVENTS}?format=openai_chat",
-        cursor="{stream}.c11",
-        status=204,
-    ),
-    Case("no such event", EVENTS, cursor="{stream}.99", status=409),
-    Case("no such frame", f"{EVENTS}?format=openai_chat", cursor="{stream}.c99", status=409),
+    Case("a resume", EVENTS, cursor="{stream}.2"),
+    Case("from the start", EVENTS),
+    Case("a snapshot", f"{EVENTS}?from=snapshot"),
+    Case("EventSource's query", f"{EVENTS}?lastEventId=2"),
+    Case("a resume in another dialect", f"{EVENTS}?format=openai_chat", cursor="{stream}.c2"),
+    Case("another dialect", f"{EVENTS}?format=anthropic"),
+    Case("everything again", f"{EVENTS}?format=ag_ui", cursor="{stream}.g2"),
+    Case("the stream as JSON", "/v1/streams/{stream}"),
+    Case("HEAD", "/v1/streams/{stream}", method="HEAD"),
+    Case("HEAD of the events", EVENTS, method="HEAD"),
+    Case("a chat's stream", "/v1/ui/chat/chat/stream"),
+    Case("POST again", "/v1/chat", method="POST", cursor="{stream}.2", body=HELLO),
 ]
-
-
-@asynccontextmanager
-async def gate_to(port: int) -> AsyncIterator[Gate]:
-    gate = Gate(port)
-    server = await asyncio.start_server(gate._serve, "127.0.0.1", 0)
-    gate.port = server.sockets[0].getsockname()[1]
-    try:
-        yield gate
-    finally:
-        gate.left = 10**9
-        gate.cut()
-        await asyncio.sleep(0.05)  # as `wire_to` does
-        server.close()
-        await gate.close()
+FORMAT = f"{EVENTS}?format=openai_chat"
+ENDED_CASES = [
+    Case("nothing more", EVENTS, cursor="{last}", status=204),
+    Case("nothing more in another dialect", FORMAT, cursor="{stream}.c11", status=204),
+    Case("no such event", EVENTS, cursor="{stream}.99", status=409),
+    Case("no such frame", FORMAT, cursor="{stream}.c99", status=409),
+]
 
 
 async def first_of(relay: Relay, case: Case, *, stream: str, last: int) -> tuple[int, bytes]:
@@ -142,16 +104,18 @@ async def first_of(relay: Relay, case: Case, *, stream: str, last: int) -> tuple
 
 
 @asynccontextmanager
-async def told_of_a_stream(redis: Any, case: Case) -> AsyncIterator[tuple[Relay, Gate, str, int]]:
+async def told_of_a_stream(
+    redis: Any, case: Case, *, running: bool
+) -> AsyncIterator[tuple[Relay, Gate, str, int]]:
     """Run an owner and another replica, which has to ask Redis of the one stream."""
     async with (
         serve_upstream() as upstream,
-        gate_to(redis.port) as gate,
+        serve_wire(Gate(redis.port)) as gate,
         serve_relay(upstream, log=redis.url) as owner,
         serve_relay(upstream, log=gate.url) as other,
         contextlib.AsyncExitStack() as stack,
     ):
-        upstream.script = HELD if case.running else ENDED
+        upstream.script = HELD if running else ENDED
         body = {
             "id": "chat",
             "messages": [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}],
@@ -162,8 +126,8 @@ async def told_of_a_stream(redis: Any, case: Case) -> AsyncIterator[tuple[Relay,
             stream = begun.headers["stream-id"]
         else:
             stream = await start(owner, on_disconnect="continue")
-        await text_so_far(owner, stream, "ab" if case.running else "abcdefgh")
-        if not case.running:
+        await text_so_far(owner, stream, "ab" if running else "abcdefgh")
+        if not running:
             await until(owner, stream, lambda reply: reply.json()["status"] != "running")
         state = await owner.log.state(stream)
         gate.names = [stream.encode(), name_key("ui:chat").encode()]
@@ -172,9 +136,16 @@ async def told_of_a_stream(redis: Any, case: Case) -> AsyncIterator[tuple[Relay,
         await owner.client.post(f"/v1/streams/{stream}/cancel")
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.name}{' while it runs' * c.running}")
-async def test_answer_begins_after_one_round_trip(redis, case: Case):
-    async with told_of_a_stream(redis, case) as (other, gate, stream, last):
+@pytest.mark.parametrize(
+    ("case", "running"),
+    [
+        pytest.param(case, running, id=f"{case.name}{' while it runs' * running}")
+        for running in (False, True)
+        for case in (CASES if running else CASES + ENDED_CASES)
+    ],
+)
+async def test_answer_begins_after_one_round_trip(redis, case: Case, running: bool):
+    async with told_of_a_stream(redis, case, running=running) as (other, gate, stream, last):
         gate.left = 1
         status, piece = await asyncio.wait_for(first_of(other, case, stream=stream, last=last), 20)
 

@@ -283,19 +283,3 @@ def test_file_of_another_relay_is_refused_both_ways(tmp_path):
 
                 assert (2, 1) == (done.returncode, len(done.stderr.splitlines()))
                 assert f"{tmp_path}/log.db: another process uses it" in done.stderr
-
-
-async def test_streams_of_workers_that_all_were_killed_have_ended_after_a_restart(tmp_path):
-    async with browser() as client:
-        async with running(1, tmp_path, file_of(tmp_path), workers=3) as (relay,):
-            streams = [await start(client, relay) for _ in range(6)]
-            readers = [Reader(client, stream) for stream in streams]
-            await asyncio.gather(*(reader.read(relay, most=10) for reader in readers))
-            workers = children(relay.pid)
-            for pid in (relay.pid, *workers):
-                os.kill(pid, signal.SIGKILL)
-            await until_gone(workers, 20)
-        async with running(1, tmp_path, file_of(tmp_path), workers=2) as (relay,):
-            await asyncio.gather(*(reader.read_all([relay]) for reader in readers))
-    assert {"interrupted"} == {reader.end["status"] for reader in readers}
-    assert {"producer_lost"} == {reader.end["error"]["code"] for reader in readers}

@@ -13,25 +13,13 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
 PDF = "JVBERi0xLjEKJSVFT0YK"
 PICTURE = "https://example.com/cat.png"
 
-WEATHER = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "Tell the weather of a city.",
-        "parameters": {
-            "type": "object",
-            "properties": {"city": {"type": "string"}},
-            "required": ["city"],
-        },
-    },
-}
-NOW = {"type": "function", "function": {"name": "now", "description": "Tell the time."}}
-CITY = {
-    "type": "object",
-    "properties": {"city": {"type": "string"}},
-    "required": ["city"],
-    "additionalProperties": False,
-}
+PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+NO_PARAMETERS = {"type": "object", "properties": {}}
+TELLS_WEATHER = {"name": "get_weather", "description": "Tell the weather of a city."}
+TELLS_TIME = {"name": "now", "description": "Tell the time."}
+WEATHER = {"type": "function", "function": {**TELLS_WEATHER, "parameters": PARAMETERS}}
+NOW = {"type": "function", "function": TELLS_TIME}
+CITY = {**PARAMETERS, "additionalProperties": False}
 
 
 def request_of(body: dict[str, Any]) -> ChatRequest:

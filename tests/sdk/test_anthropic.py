@@ -15,6 +15,7 @@ from app.dialects.anthropic.upstream.request import (
 )
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.dialects.writing.conversation import JSON_ONLY
+from tests.sdk import conversations as c
 from tests.sdk.conversations import CITY, PDF, PICTURE, PNG, TURNS, WEATHER, call, request_of
 from tests.sdk.recorder import Recorded, Recorder
 
@@ -47,20 +48,8 @@ def base64(media_type: str, data: str) -> dict[str, Any]:
     return {"type": "base64", "media_type": media_type, "data": data}
 
 
-GET_WEATHER = {
-    "name": "get_weather",
-    "description": "Tell the weather of a city.",
-    "input_schema": {
-        "type": "object",
-        "properties": {"city": {"type": "string"}},
-        "required": ["city"],
-    },
-}
-NOW = {
-    "name": "now",
-    "description": "Tell the time.",
-    "input_schema": {"type": "object", "properties": {}},
-}
+GET_WEATHER = {**c.TELLS_WEATHER, "input_schema": c.PARAMETERS}
+NOW = {**c.TELLS_TIME, "input_schema": c.NO_PARAMETERS}
 KYOTO = [user(text("Weather in Kyoto?"))]
 AS_JSON = [user(text("A city, as JSON."))]
 

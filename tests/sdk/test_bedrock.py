@@ -15,6 +15,7 @@ from app.errors import RequestError
 from app.requests import parse_chat_request
 from app.upstreams.endpoints import Upstream
 from app.upstreams.targets import Target
+from tests.sdk import conversations as c
 from tests.sdk.conversations import CITY, PDF, PNG, TURNS, request_of
 from tests.sdk.recorder import Recorded, Recorder
 
@@ -43,9 +44,8 @@ def assistant(*blocks: dict[str, Any]) -> dict[str, Any]:
     return {"role": "assistant", "content": list(blocks)}
 
 
-def tool(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
-    spec = {"name": name, "description": description, "inputSchema": {"json": schema}}
-    return {"toolSpec": spec}
+def tool(named: dict[str, str], schema: dict[str, Any]) -> dict[str, Any]:
+    return {"toolSpec": {**named, "inputSchema": {"json": schema}}}
 
 
 def use(id: str, name: str, given: dict[str, Any]) -> dict[str, Any]:
@@ -56,12 +56,8 @@ def result(id: str, text: str) -> dict[str, Any]:
     return {"toolResult": {"toolUseId": id, "content": [{"text": text}]}}
 
 
-WEATHER = tool(
-    "get_weather",
-    "Tell the weather of a city.",
-    {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-)
-NOW = tool("now", "Tell the time.", {"type": "object", "properties": {}})
+WEATHER = tool(c.TELLS_WEATHER, c.PARAMETERS)
+NOW = tool(c.TELLS_TIME, c.NO_PARAMETERS)
 KYOTO = [user({"text": "Weather in Kyoto?"})]
 
 SAID: dict[str, dict[str, Any]] = {

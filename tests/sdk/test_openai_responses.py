@@ -8,27 +8,13 @@ import pytest
 from app.dialects.openai_responses.upstream.quirks import Quirks
 from app.dialects.openai_responses.upstream.request import render_request
 from app.errors import RequestError
+from tests.sdk import conversations as c
 from tests.sdk.conversations import CITY, PDF, PICTURE, PNG, TURNS, request_of
 from tests.sdk.recorder import Recorder
 
-KYOTO = {
-    "type": "function",
-    "name": "get_weather",
-    "description": "Tell the weather of a city.",
-    "parameters": {
-        "type": "object",
-        "properties": {"city": {"type": "string"}},
-        "required": ["city"],
-    },
-    "strict": False,
-}
-NOW = {
-    "type": "function",
-    "name": "now",
-    "description": "Tell the time.",
-    "parameters": {"type": "object", "properties": {}},
-    "strict": False,
-}
+FUNCTION = {"type": "function", "strict": False}
+KYOTO = {**FUNCTION, **c.TELLS_WEATHER, "parameters": c.PARAMETERS}
+NOW = {**FUNCTION, **c.TELLS_TIME, "parameters": c.NO_PARAMETERS}
 ENCRYPTED = "reasoning.encrypted_content"
 
 

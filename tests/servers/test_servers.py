@@ -29,6 +29,9 @@ SHORT = {**LONG, "max_tokens": 20}
 
 DELTA = 'data: {{"choices":[{{"delta":{{"content":"{}"}}}}]}}\n\n'
 
+PAUSE_S = 0.02
+"""Between two looks: hypercorn ends a connection of HTTP/2 after a thousand requests."""
+
 every_server = pytest.mark.parametrize("name", SERVERS)
 
 
@@ -58,10 +61,30 @@ async def test_streams_are_served_and_nothing_is_logged_as_a_fault(name, tmp_pat
         await check_answer_before_the_body_leaves_the_connection(served)
         await check_what_cannot_be_completed_is_cut_off(served)
         await check_failed_chat_completion_does_not_look_whole(name, served)
+        if not SERVERS[name].http2:
+            await check_websocket_handshake_is_answered_by_http(name, served)
         await served.client.aclose()  # hypercorn waits for its connections of HTTP/2
         out = await served.stop()
     assert b"Traceback" not in out, out.decode()
     assert b"KeyError" not in out, out.decode()
+
+
+async def check_websocket_handshake_is_answered_by_http(name: str, served: Served) -> None:
+    handshake = {
+        "connection": "Upgrade",
+        "upgrade": "websocket",
+        "sec-websocket-version": "13",
+        "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
+    began = time.monotonic()
+    for path, code in (("/v1/responses", ("error", "code")), ("/v1/chat", ("code",))):
+        answer = await served.client.get(path, headers=handshake)
+        found = answer.json()
+        for key in code:
+            found = found[key]
+        assert (426, "upgrade_required") == (answer.status_code, found)
+        assert answer.headers["upgrade"].endswith("HTTP/1.1")
+    assert time.monotonic() - began < 1
 
 
 async def check_stream_is_resumed_stopped_and_looked_at(name: str, served: Served) -> None:
@@ -231,6 +254,7 @@ async def check_client_that_leaves_is_noticed(served: Served) -> None:
             )
             while await started(served.client) == before:
                 assert not asking.done()
+                await asyncio.sleep(PAUSE_S)
             asking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asking
@@ -243,6 +267,7 @@ async def check_client_that_leaves_is_noticed(served: Served) -> None:
                 )
                 if "stream-id" in again.headers:
                     break
+                await asyncio.sleep(PAUSE_S)
         stream = again.headers["stream-id"]
         await until(partial(is_cancelled, served.client, stream))
         await served.client.delete(f"/v1/streams/{stream}")

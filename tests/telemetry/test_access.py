@@ -7,7 +7,6 @@ import subprocess
 import urllib.parse
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -200,17 +199,6 @@ async def speak(port: int, said: bytes) -> None:
     writer.close()
 
 
-def events_of(tmp_path: Path, **variables: str) -> list[tuple[str, str]]:
-    """Return what a relay logs that is asked once, and stopped."""
-    with running(cwd=tmp_path, SESERAGI_ACCESS_LOG="true", **variables) as (process, url):
-        httpx2.get(f"{url}/healthz", timeout=20)
-        httpx2.get(f"{url}/nowhere", timeout=20)
-        process.terminate()
-        _, said = process.communicate(timeout=60)
-    lines = [json.loads(line) for line in said.splitlines()]
-    return [(line["logger"], line["event"]) for line in lines]
-
-
 def test_lines_of_a_worker_have_its_number(tmp_path):
     log = f"sqlite:///{tmp_path}/log.db"
     settings = {"SESERAGI_ACCESS_LOG": "true", "SESERAGI_WORKERS": "2", "SESERAGI_LOG": log}
@@ -222,32 +210,3 @@ def test_lines_of_a_worker_have_its_number(tmp_path):
     lines = [json.loads(line) for line in said.splitlines()]
     (request,) = lines_of(lines)
     assert (True, "not_found") == (request["worker"] in (1, 2), request["code"])
-
-
-REQUEST, DRAINING = ("seseragi.access", "request"), ("seseragi.hub", "draining")
-
-
-@pytest.mark.parametrize(
-    ("variables", "requests", "drains"),
-    [
-        pytest.param({}, 2, True, marks=pytest.mark.proving),
-        pytest.param(
-            {"SESERAGI_LOG_LEVELS": "seseragi.access=warning"}, 0, True, marks=pytest.mark.proving
-        ),
-        (
-            {
-                "SESERAGI_LOG_LEVEL": "error",
-                "SESERAGI_LOG_LEVELS": "seseragi=info, seseragi.hub=error",
-            },
-            2,
-            False,
-        ),
-    ],
-    ids=["usual", "one quiet", "all quiet but those below one"],
-)
-def test_loggers_have_levels_of_their_own_and_those_below_them(
-    tmp_path, variables, requests, drains
-):
-    events = events_of(tmp_path, **variables)
-
-    assert (requests, drains) == (events.count(REQUEST), DRAINING in events)

@@ -7,13 +7,11 @@ import signal
 import sys
 import urllib.request
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.composition import build_upstreams
@@ -28,7 +26,7 @@ from app.settings import load_settings
 from app.telemetry import metrics, shared_counters
 from app.telemetry.activity import Load
 from app.telemetry.families import FAMILIES
-from app.telemetry.metrics import Metrics, Names, RecordsState
+from app.telemetry.metrics import Metrics, Names
 from app.telemetry.observer import Refused
 from app.telemetry.shared_counters import SharedCounters
 from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
@@ -73,7 +71,6 @@ def total(found: Mapping[Series, float], metric: str, **labels: str) -> float:
 
 IDLE = Load(
     streams=0,
-    calls=0,
     readers=0,
     draining=False,
     log_healthy=True,
@@ -92,8 +89,7 @@ def build(**environ: str) -> Metrics:
 
 
 async def shown(measured: Metrics) -> dict[Series, float]:
-    body, _ = await measured.render("text/plain")
-    return parse(body.decode())
+    return parse((await measured.render()).decode())
 
 
 def ended(record: StreamInfo, end: StreamEnd, **more: Any) -> StreamEnded:
@@ -145,7 +141,6 @@ async def test_counters_are_what_the_client_saw():
     assert 2 == total(found, attempts, outcome="upstream_overloaded")
     assert 5 == total(found, attempts, outcome="completed")
     assert 8 == total(found, attempts)
-    assert 8 == total(found, "seseragi_readers_joined_total")
     assert 1 == total(found, "seseragi_resumes_total")
     assert 6 == total(found, "seseragi_time_to_first_event_seconds_count", route="openai")
     assert 7 == total(found, "seseragi_stream_duration_seconds_count", route="openai")
@@ -249,7 +244,7 @@ async def test_table_of_the_document_is_what_is_served():
         for one in FAMILIES
     }
     names = Names(build_upstreams(load_settings({}), None))
-    measured = Metrics(names, process=os.getpid(), records=lambda: RecordsState(3, 1))
+    measured = Metrics(names, process=os.getpid(), rows_waiting=lambda: 3)
     for family in FAMILIES:
         if family.kind == "histogram":
             measured._observe(family, 1, *family.labels)
@@ -291,23 +286,15 @@ async def test_setting_takes_the_metrics_away():
         assert 404 == (await relay.client.get("/metrics")).status_code
 
 
-async def test_formats_are_those_of_prometheus():
+async def test_format_is_that_of_prometheus_whatever_is_accepted():
     async with serve_relay() as relay:
-        plain = await relay.client.get("/metrics")
-        accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3"
-        other = await relay.client.get("/metrics", headers={"accept": accept})
-        for odd in ("application/openmetrics-text;version=x", "text/plain;version=", "*" * 9000):
-            assert 200 == (await relay.client.get("/metrics", headers={"accept": odd})).status_code
+        for accept in ("application/openmetrics-text;version=1.0.0,*/*;q=0.1", "*" * 9000):
+            plain = await relay.client.get("/metrics", headers={"accept": accept})
         assert 200 == (await relay.client.head("/metrics")).status_code
 
     assert "text/plain; version=0.0.4; charset=utf-8" == plain.headers["content-type"]
-    assert (
-        "application/openmetrics-text; version=1.0.0; charset=utf-8"
-        == other.headers["content-type"]
-    )
     assert "no-store" == plain.headers["cache-control"]
-    names = {family.name for family in parse_openmetrics(other.text)}
-    assert {"seseragi_streams_ended", "seseragi_log_healthy"} <= names
+    assert 1 == total(parse(plain.text), "seseragi_log_healthy")
 
 
 async def test_breakers_are_told_of_configured_targets_alone():
@@ -335,7 +322,7 @@ async def test_accounts_with_limits_are_told_and_no_user():
         limits=LimitsConfig(
             relay=UsageLimits(usd_per_month=1),
             user=UsageLimits(usd_per_day=1),
-            tenants={"shop": UsageLimits(usd_per_day=0.5, tokens_per_minute=10**6)},
+            tenants={"shop": UsageLimits(usd_per_day=0.5)},
         ),
         prices=(PriceConfig(target="openai/*", input=0, output=0, request=0.4),),
     )
@@ -357,15 +344,10 @@ async def test_accounts_with_limits_are_told_and_no_user():
         for (name, labels), value in found.items()
         if name.startswith("seseragi_account_")
     }
-    tokens = told["tokens", "relay", "month"]
-    assert 0 < tokens == told["tokens", "tenant:shop", "minute"]
     assert told == {
         **{("usd", whose, period): 0.4 for whose in WHOSE for period in ("day", "month")},
-        **{("tokens", whose, period): tokens for whose in WHOSE for period in ("day", "month")},
         ("usd_limit", "relay", "month"): 1,
         ("usd_limit", "tenant:shop", "day"): 0.5,
-        ("tokens", "tenant:shop", "minute"): tokens,
-        ("tokens_limit", "tenant:shop", "minute"): 10**6,
     }
     assert "alice" not in repr(found)
 
@@ -402,12 +384,9 @@ async def test_nothing_is_counted_for_a_token():
 
 MISTAKES = [
     ("POST", "/v1/chat", {"messages": 7}, "invalid_request"),
-    ("POST", "/v1/chat/completions", "no json", "invalid_request"),
     ("POST", "/v1/messages", {**HELLO, "max_tokens": 9, "model": "nope/m"}, "model_not_found"),
     ("POST", "/v1/embeddings", {"model": "demo"}, "invalid_request"),
     ("GET", "/v1/streams/st_unknown/events", None, "not_found"),
-    ("GET", "/v1/responses/resp_unknown", None, "not_found"),
-    ("GET", "/v1/models/nope", None, "model_not_found"),
 ]
 
 
@@ -420,39 +399,6 @@ async def test_request_that_ends_in_an_error_is_a_refusal(method, path, body, co
     assert reply.is_client_error
     assert 1 == total(found, "seseragi_refusals_total", code=code)
     assert 1 == total(found, "seseragi_refusals_total")
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "headers"),
-    [
-        ("/v1/chat", HELLO, {"prefer": "respond-async", "idempotency-key": "k"}),
-        ("/v1/responses", {"input": "Hi", "background": True}, {"idempotency-key": "k"}),
-    ],
-)
-async def test_client_that_is_answered_at_once_is_no_reader(path, body, headers):
-    async with serve_relay(demo=True) as relay:
-        for _ in range(2):
-            reply = await relay.client.post(path, json=body, headers=headers)
-            assert reply.status_code in (200, 202), reply.text
-        before = await scrape(relay)
-        url = f"/v1/streams/{reply.headers['stream-id']}/events"
-        assert 200 == (await relay.client.get(url)).status_code
-        after = await scrape(relay)
-
-    assert 0 == total(before, "seseragi_readers_joined_total")
-    assert 1 == total(after, "seseragi_readers_joined_total")
-
-
-async def test_failures_of_records_go_on_where_a_lost_worker_stopped():
-    names = Names(build_upstreams(load_settings({}), None))
-    area = SharedCounters()
-    for failures in (2, 3):
-        states = iter([RecordsState(0, 1), RecordsState(0, failures)])
-        measured = Metrics(names, [area], process=os.getpid(), records=partial(next, states))
-        await shown(measured)
-        found = await shown(measured)
-
-    assert 5 == total(found, "seseragi_records_failures_total")
 
 
 async def idle(relay: Relay) -> None:

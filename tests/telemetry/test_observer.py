@@ -12,8 +12,8 @@ from app.testing.upstream import head, send, serve_upstream
 from tests.serving import chat, serve_relay
 
 METHODS = (
-    *("started", "attempt_started", "attempt_failed", "committed", "first_event", "ended"),
-    *("refused", "reader_joined", "reader_left", "call_ended"),
+    *("started", "attempt_started", "attempt_failed", "first_event", "ended"),
+    *("refused", "reader_joined", "call_ended"),
 )
 HI = 'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
 DONE = 'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
@@ -77,19 +77,21 @@ async def test_observer_is_told_of_a_stream_in_order_and_of_its_request():
 
     told = [method for method, _ in noting.told if not method.startswith(("reader", "refused"))]
     attempts = ["attempt_started", "attempt_failed", "attempt_started"]
-    assert ["started", *attempts, "committed", "first_event", "ended"] == told
+    assert ["started", *attempts, "first_event", "ended"] == told
     what = dict(noting.told)
     asked = what["attempt_started"]
     assert (what["started"].id, 2, "openai/m") == (asked.id, asked.attempt, asked.target.name)
     assert {"request-1"} == {
-        what[method].info.request_id
-        for method in ("attempt_failed", "committed", "first_event", "ended")
+        what[method].info.request_id for method in ("attempt_failed", "first_event", "ended")
     } | {what["started"].request_id}
     assert ("completed", 2, False) == (
         *(what["ended"].end.status, what["ended"].attempts),
         what["ended"].lost,
     )
-    assert (1, 0) == (what["reader_joined"].readers, what["reader_left"].readers)
+    assert (what["started"].id, False) == (
+        what["reader_joined"].stream,
+        what["reader_joined"].resumed,
+    )
 
 
 async def test_observer_is_told_of_a_call_that_makes_no_stream():

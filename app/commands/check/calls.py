@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from ...dialects.writing.token_estimate import estimate_tokens
 from ...errors import ServiceError
-from ...eventlog.stream_ended import Charge, ProviderReply
+from ...eventlog.stream_ended import ProviderReply
 from ...events import Event, StreamEnd
 from ...generation.admission import RetainedRequest
 from ...generation.attempt import Attempt, is_visible
@@ -28,18 +28,28 @@ ANSWER: Final = ChatRequest(
 )
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one call."""
+class CallReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One call, as it is reported."""
 
-    end: StreamEnd
-    reply: ProviderReply
-    model: str | None
-    """The model's name in the answer."""
+    http_status: int | None
     first_event_s: float | None
     duration_s: float
-    charge: Charge
-    counted: bool
-    """Whether the provider has reported the usage."""
+    model: str | None
+    """The model's name in the answer."""
+    finish_reason: str
+    input_tokens: int | None
+    output_tokens: int | None
+    usage_from: Literal["provider", "estimate", "none"]
+    cost_usd: str | None
+    """None if the price is unknown."""
+
+
+class Outcome(NamedTuple):
+    """The result of a call, and its end as a relay would have it."""
+
+    call: CallReport
+    end: StreamEnd
+    reply: ProviderReply
 
 
 class _Recorder:
@@ -93,12 +103,16 @@ async def ask(
             written=recorder.events,
             complete=end.status == "completed" and not attempt.parser.counted_early,
         )
-    return Outcome(
-        end=end,
-        reply=attempt.reply(),
-        model=target.upstream.redact(attempt.parser.model) if attempt.parser.model else None,
-        first_event_s=None if recorder.first_at is None else recorder.first_at - started,
-        duration_s=duration_s,
-        charge=charge,
-        counted=charge.counts is not None and not charge.counts.estimated,
+    counts, reply, model = charge.counts, attempt.reply(), attempt.parser.model
+    call = CallReport(
+        http_status=reply.http_status,
+        first_event_s=None if recorder.first_at is None else round(recorder.first_at - started, 3),
+        duration_s=round(duration_s, 3),
+        model=target.upstream.redact(model)[:200] if model else None,
+        finish_reason=end.finish_reason,
+        input_tokens=counts.input_tokens if counts else None,
+        output_tokens=counts.output_tokens if counts else None,
+        usage_from="none" if counts is None else "estimate" if counts.estimated else "provider",
+        cost_usd=counts.cost if counts else "0",
     )
+    return Outcome(call, end, reply)

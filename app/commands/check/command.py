@@ -31,11 +31,10 @@ from ..terminal import add_config, escape
 from .calls import ANSWER, MAX_TOKENS, ask
 from .hints import explain, find_defects
 from .report import (
-    CallReport,
     CheckReport,
-    Finding,
     PlannedCalls,
     Status,
+    TargetProblem,
     TargetReport,
     lines,
     plan_lines,
@@ -181,7 +180,7 @@ class Check:
         row = _row(target.upstream, target.model)
         if _embeds(target):
             message = "the model makes embeddings, by its name"
-            problem = Finding("warning", message, "call it by POST /v1/embeddings")
+            problem = TargetProblem("warning", message, "call it by POST /v1/embeddings")
             return replace(row, status="skipped", problems=[problem])
         limits = target.limits(self._limits)
         least = min(limits.first_event_timeout_s, self._limits.total_timeout_s)
@@ -197,9 +196,9 @@ class Check:
         status: Status = "ok" if not problems else "warning"
         if any(problem.level == "failure" for problem in problems):
             status = "failed"
-        return replace(row, answer=CallReport.of(outcome), status=status, problems=problems)
+        return replace(row, answer=outcome.call, status=status, problems=problems)
 
-    def _check_price(self, target: Target) -> Iterable[Finding]:
+    def _check_price(self, target: Target) -> Iterable[TargetProblem]:
         """Yield the consequence of an unknown price."""
         if self._book.price_of(target.name) is not None:
             return
@@ -207,16 +206,16 @@ class Check:
         try:
             self._reservations.request(ANYONE, Route(target.name, (target,)), ANSWER)
         except RequestError as error:
-            yield Finding("failure", error.message, advice, code=error.code)
+            yield TargetProblem("failure", error.message, advice, code=error.code)
             return
         message = f"the price of {target.name!r} is unknown, so a budget would refuse it"
-        yield Finding("warning", message, advice)
+        yield TargetProblem("warning", message, advice)
 
 
 def _skip(upstream: Upstream) -> TargetReport:
     """Return the row of an upstream without a known model."""
     advice = f"name one: seseragi check {upstream.name}/MODEL, or models in [upstream.{{}}]"
-    problem = Finding("warning", "no model of it is known", advice.format(upstream.name))
+    problem = TargetProblem("warning", "no model of it is known", advice.format(upstream.name))
     return replace(_row(upstream, None), status="skipped", problems=[problem])
 
 

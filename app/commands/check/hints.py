@@ -4,7 +4,7 @@ from typing import Final
 
 from ...upstreams.targets import Target
 from .calls import Outcome
-from .report import Finding
+from .report import TargetProblem
 
 _MODEL: Final = "check the model {model!r} and the base URL {base_url!r}{base_url_source}"
 _PROVIDER: Final = "see the provider's status page, and run the check later"
@@ -31,11 +31,11 @@ _HINTS: Final[dict[str, str]] = {
 _OTHER: Final = "check the quirks of [upstream.{name}] (docs/providers) and its dialect {dialect!r}"
 
 
-def explain(target: Target, outcome: Outcome) -> Finding:
+def explain(target: Target, outcome: Outcome) -> TargetProblem:
     """Return the reason why a call failed."""
     error, reply, upstream = outcome.end.error, outcome.reply, target.upstream
     if error is None:
-        return Finding("failure", f"the answer ended as {outcome.end.status}", "run it again")
+        return TargetProblem("failure", f"the answer ended as {outcome.end.status}", "run it again")
     unreachable = reply.http_status is None and error.code == "upstream_unavailable"
     key = "no response" if unreachable else error.code
     hint = _HINTS.get(str(reply.http_status)) or _HINTS.get(key, _OTHER)
@@ -51,17 +51,17 @@ def explain(target: Target, outcome: Outcome) -> Finding:
     )
     said = "" if reply.provider_message in error.message else f": {reply.provider_message}"
     status = f" (HTTP {reply.http_status})" if (reply.http_status or 0) >= 400 else ""
-    return Finding("failure", f"{error.message}{said}{status}", advice, code=error.code)
+    return TargetProblem("failure", f"{error.message}{said}{status}", advice, code=error.code)
 
 
-def find_defects(outcome: Outcome) -> list[Finding]:
+def find_defects(outcome: Outcome) -> list[TargetProblem]:
     """Return the defects of a complete answer."""
     found = []
-    if outcome.first_event_s is None:
+    if outcome.call.first_event_s is None:
         message = f"the answer is empty and ended with {outcome.end.finish_reason!r}"
         advice = "check the model, and the chat template of its server"
-        found.append(Finding("failure", message, advice))
-    if not outcome.counted:
+        found.append(TargetProblem("failure", message, advice))
+    if outcome.call.usage_from != "provider":
         message = "the provider does not report token usage"
-        found.append(Finding("warning", message, "costs are estimated (docs/usage.md)"))
+        found.append(TargetProblem("warning", message, "costs are estimated (docs/usage.md)"))
     return found

@@ -10,7 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from ..terminal import escape
-from .calls import Outcome
+from .calls import CallReport
 
 VERSION: Final = 1
 """Version of the JSON; it grows if a field goes or changes its meaning."""
@@ -18,7 +18,7 @@ VERSION: Final = 1
 Status = Literal["ok", "warning", "failed", "skipped"]
 
 
-class Finding(msgspec.Struct, frozen=True):
+class TargetProblem(msgspec.Struct, frozen=True):
     """A defect of a target, and advice."""
 
     level: Literal["failure", "warning"]
@@ -26,37 +26,6 @@ class Finding(msgspec.Struct, frozen=True):
     advice: str
     code: str | None = None
     """The relay's error code, as in PROTOCOL.md."""
-
-
-class CallReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One call."""
-
-    http_status: int | None
-    first_event_s: float | None
-    duration_s: float
-    model: str | None
-    finish_reason: str
-    input_tokens: int | None
-    output_tokens: int | None
-    usage_from: Literal["provider", "estimate", "none"]
-    cost_usd: str | None
-    """None if the price is unknown."""
-
-    @classmethod
-    def of(cls, outcome: Outcome) -> "CallReport":
-        """Return the report of a call."""
-        counts, first_s = outcome.charge.counts, outcome.first_event_s
-        return cls(
-            http_status=outcome.reply.http_status,
-            first_event_s=None if first_s is None else round(first_s, 3),
-            duration_s=round(outcome.duration_s, 3),
-            model=outcome.model and outcome.model[:200],
-            finish_reason=outcome.end.finish_reason,
-            input_tokens=counts.input_tokens if counts else None,
-            output_tokens=counts.output_tokens if counts else None,
-            usage_from="none" if counts is None else "provider" if outcome.counted else "estimate",
-            cost_usd=counts.cost if counts else "0",
-        )
 
 
 class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +42,7 @@ class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
     """Where they come from; None without any."""
     status: Status = "ok"
     answer: CallReport | None = None
-    problems: Sequence[Finding] = ()
+    problems: Sequence[TargetProblem] = ()
 
 
 class PlannedCalls(msgspec.Struct, frozen=True):

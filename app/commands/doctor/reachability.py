@@ -1,7 +1,5 @@
 """Reachability: connection, TLS, redirects, host names, credentials; and failures over all."""
 
-import asyncio
-import ssl
 from urllib.parse import urljoin
 
 from . import path
@@ -42,34 +40,7 @@ async def reach(session: Session) -> None:
             "cut looks complete",
         )
     session.hops = path.join(session.hops, await path.provoke_error_page(client))
-    if client.url.scheme == "https":
-        await _look_at_tls(session)
     await _list_models(session, reply)
-
-
-async def _look_at_tls(session: Session) -> None:
-    url = session.client.url
-    offered = ssl.create_default_context()
-    offered.check_hostname = False
-    offered.verify_mode = ssl.CERT_NONE  # the requests verify it; this reads what is negotiated
-    offered.set_alpn_protocols(["h2", "http/1.1"])
-    try:
-        async with asyncio.timeout(session.client.timeout_s):
-            _, writer = await asyncio.open_connection(
-                url.host, url.port, ssl=offered, server_hostname=url.host
-            )
-    except (OSError, TimeoutError):
-        return
-    tls = writer.get_extra_info("ssl_object")
-    protocol, version = tls.selected_alpn_protocol() or "http/1.1", tls.version()
-    writer.transport.abort()
-    session.measure("tls", f"{version}, offers {protocol}", version=version, alpn=protocol)
-    if protocol != "h2":
-        session.note(
-            "http2",
-            "HTTP/2 is not offered: over HTTP/1.1 a browser opens six connections to a host, for "
-            "all its tabs together, and the seventh stream waits",
-        )
 
 
 async def _list_models(session: Session, health: Reply) -> None:

@@ -56,7 +56,7 @@ class Url:
         if parts.query or parts.fragment or parts.username:
             raise ValueError(f"{text!r}: give the address of the relay alone, without ? # or @")
         port = parts.port or (443 if parts.scheme == "https" else 80)
-        return cls(parts.scheme, parts.hostname, port, parts.path.rstrip("/"))
+        return cls(parts.scheme, parts.hostname, port, prefix=parts.path.rstrip("/"))
 
     @property
     def authority(self) -> str:

@@ -16,7 +16,7 @@ from ...requests import (
     ToolCall,
 )
 from ...requests import Opaque as OpaqueValue
-from ..reasoning_signatures import SignatureFields
+from ..reasoning_signatures import PackedSignature, SignatureFields
 
 AssistantPart = TextPart | RefusalPart | ReasoningPart | OpaquePart
 
@@ -52,6 +52,16 @@ def build_message(parts: Sequence[AssistantPart], calls: Sequence[ToolCall]) -> 
     return AssistantMessage(only or [*parts] or None, tool_calls=[*calls] or None)
 
 
+def build_reasoning(
+    text: str, fields: SignatureFields | PackedSignature | TextBlock
+) -> list[AssistantPart]:
+    """Return the part of a reasoning text and its signature; none without either."""
+    if not (text or fields.signature or fields.encrypted):
+        return []
+    part = ReasoningPart(text, fields.signature, encrypted=fields.encrypted, format=fields.format)
+    return [part]
+
+
 class MessageBuilder:
     """Collects the parts of an assistant message, in the order in which a client sends them."""
 
@@ -64,9 +74,7 @@ class MessageBuilder:
             self._parts.append(TextPart(text))
 
     def add_reasoning(self, text: str, fields: SignatureFields) -> None:
-        signature = (fields.signature, fields.encrypted, fields.format)
-        if text or any(signature):
-            self._parts.append(ReasoningPart(text, *signature))
+        self._parts += build_reasoning(text, fields)
 
     def add_opaque(self, fields: SignatureFields) -> None:
         self._parts += [OpaquePart(one.format, one.data) for one in fields.opaque or ()]
@@ -98,8 +106,7 @@ def render_message(blocks: Iterable[Block], *, calls: bool) -> AssistantMessage:
             case TextBlock("refusal"):
                 parts.append(RefusalPart(block.text))
             case TextBlock():
-                signature = (block.signature, block.encrypted, block.format)
-                parts.append(ReasoningPart(block.text, *signature))
+                parts += build_reasoning(block.text, block)
             case ToolCallBlock():
                 calls_made.append(block)
             case Opaque() if block.block in of_calls:

@@ -9,7 +9,7 @@ from ..writing.conversation import parse_data_url
 _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav", "mp4": "m4a"}
 
 
-def attach(
+def build_part(
     url: str, media_type: str, *, filename: str | None = None, path: str
 ) -> ImagePart | AudioPart | FilePart:
     """Return the part for a file, chosen by its URL and media type.

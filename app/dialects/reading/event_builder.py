@@ -206,7 +206,9 @@ class EventBuilder:
 
     def opaque(self, choice: int, format: str, data: str, *, block: int | None = None) -> None:
         if data:
-            self._events.append(Opaque(well_formed(format), well_formed(data), block, choice))
+            self._events.append(
+                Opaque(well_formed(format), well_formed(data), block=block, choice=choice)
+            )
 
     def tool_call(
         self,
@@ -346,7 +348,19 @@ class EventBuilder:
             block = self.text_block(choice)
             if block is None or self._choices[choice].texts > 1:
                 span = (None, None)  # their block is unknown
-        self._events.append(Source(url, document, title, cited_text, *span, block, choice, raw))
+        start, end = span
+        source = Source(
+            url=url,
+            document=document,
+            title=title,
+            cited_text=cited_text,
+            start=start,
+            end=end,
+            block=block,
+            choice=choice,
+            raw=raw,
+        )
+        self._events.append(source)
 
     def logprobs(self, choice: int, content: list[Any], *, reasoning: bool = False) -> None:
         """Add the log probabilities of the tokens of the last delta.

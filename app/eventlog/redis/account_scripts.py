@@ -15,9 +15,11 @@ The arithmetic is that of `app.ledger.accounts`, to which a test compares it. Nu
 here, which are exact up to 2**53: nine million USD.
 """
 
+from collections.abc import Mapping
 from hashlib import sha256
 
 from ...ledger.accounts import SKEW_S
+from ...ledger.limits import LIMITS
 from ..waiting_rows import MAX_ROWS
 
 PREFIX = "seseragi:"
@@ -33,6 +35,17 @@ KEPT_MS = 40 * 86_400_000
 
 LOOKS = 4
 """After how many leases a stream with a reservation is checked again."""
+
+
+_USED: Mapping[tuple[str, str | None], tuple[int | str, ...]] = {
+    ("streams", None): (1,),
+    ("requests", "minute"): ("requests",),
+    ("tokens", "minute"): ("tokens",),
+    ("nano_usd", "day"): (6, 8),
+    ("nano_usd", "month"): (13, 15),
+}
+USED = {limit: _USED[limit.counts, limit.per] for limit in LIMITS}
+"""By limit the keys, in an account's state, of the numbers that count against it."""
 
 
 def account_key(name: str) -> str:
@@ -120,26 +133,15 @@ local function turn(state, day, month, span)
   return requests, tokens, last, own or n + 1
 end
 
--- The lower of `most` and the room of one account; nothing if that is not enough.
-local function room(request, account, state, requests, tokens, most)
-  local _, input, _, least, choices, input_nano, output_nano = unpack(request)
-  local _, per_minute, tokens_per_minute, streams, per_day, per_month = unpack(account)
-  if streams >= 0 and state[1] >= streams then return nil end
-  if per_minute >= 0 and requests >= per_minute then return nil end
-  if tokens_per_minute >= 0 then
-    local left = math.floor((tokens_per_minute - tokens - input) / choices)
-    if left < least then return nil end
-    most = math.min(most, left)
-  end
-  local each = output_nano * choices
-  if each + input_nano == 0 then return most end
-  for period = 2, 9, 7 do
-    local limit = period == 2 and per_day or per_month
-    if limit >= 0 then
-      local over = limit - state[period + 4] - state[period + 6] - input_nano
-      if over < each * least then return nil end
-      if each > 0 then most = math.min(most, math.floor(over / each)) end
-    end
+-- The lower of `most` and the room of one account; nothing if that is not enough. A limit is what
+-- the start of the stream leaves of it, what a token of the answer takes, and the keys of the
+-- numbers that count against it.
+local function room(limits, state, least, most)
+  for _, limit in ipairs(limits) do
+    local left, each = limit[1], limit[2]
+    for i = 3, #limit do left = left - state[limit[i]] end
+    if left < each * least then return nil end
+    if each > 0 then most = math.min(most, math.floor(left / each)) end
   end
   return most
 end
@@ -150,7 +152,7 @@ end
 -- A request with the length `given` was granted before and is not refused.
 local function reserve(stream, owner, lease, packed, info)
   local request = cmsgpack.unpack(packed)
-  local at, input, most, _, choices, input_nano, output_nano, given, accounts = unpack(request)
+  local at, input, most, least, choices, input_nano, output_nano, given, accounts = unpack(request)
   if at < 0 then at = now end
   local day, span = math.floor(at / 86400000), math.floor(at / 5000)
   local month = month_of(day)
@@ -162,7 +164,8 @@ local function reserve(stream, owner, lease, packed, info)
     local anew = day > state[2]
     local requests, tokens, last, own = turn(state, day, month, span)
     if given < 0 then
-      most = room(request, account, state, requests, tokens, most)
+      state.requests, state.tokens = requests, tokens
+      most = room(account[3], state, least, most)
       if not most then return false, {looked, at} end
     end
     found[i] = {state, anew or not known, requests, tokens, last, own}
@@ -176,7 +179,7 @@ local function reserve(stream, owner, lease, packed, info)
     state[1] = state[1] + 1
     if state[2] == day then state[8] = state[8] + nano end
     if state[9] == month then state[15] = state[15] + nano end
-    if account[2] >= 0 or account[3] >= 0 then
+    if account[2] then
       local n = #reply
       state[own] = span
       state[own + 1] = (state[own + 1] or 0) + 1

@@ -18,14 +18,15 @@ from ...ledger.accounts import (
     Settlement,
     fresh_states,
     reserve,
-    with_standing,
+    with_rate_limits,
 )
+from ...ledger.limits import LIMITS
 from ..stream_info import StreamInfo, unpack_info
 from ..waiting_rows import Dropped
-from .account_scripts import HELD, ROWS, ROWS_DROPPED, ROWS_DUE, account_key
+from .account_scripts import HELD, ROWS, ROWS_DROPPED, ROWS_DUE, USED, account_key
 from .expiry import Lease
-from .failures import asked
-from .link import Away, Link, Refused
+from .failures import result_of
+from .link import Link
 from .scripts import HOLD, TAKE_ROWS
 
 FORGOTTEN_AT_ONCE = 1000
@@ -58,20 +59,19 @@ def pack_request(info: StreamInfo, *, given: int | None = None, redis_time: bool
             *(request.input_tokens, request.output_tokens, request.least_output_tokens),
             *(request.choices, request.input_nano_usd, request.output_nano_usd),
             -1 if given is None else given,
-            [_pack_account(account) for account in request.accounts],
+            [_pack_account(account, request) for account in request.accounts],
         )
     )
 
 
-def _pack_account(account: Account) -> list[str | int]:
-    limits = (
-        account.requests_per_minute,
-        account.tokens_per_minute,
-        account.streams,
-        account.nano_usd_per_day,
-        account.nano_usd_per_month,
-    )
-    return [account_key(account.name), *(-1 if limit is None else limit for limit in limits)]
+def _pack_account(account: Account, request: ReservationRequest) -> list[object]:
+    limits = []
+    for limit in LIMITS:
+        if (most := getattr(account, limit.field)) is not None:
+            start, each = request.need(limit)
+            if start or each:
+                limits.append((most - start, each, *USED[limit]))
+    return [account_key(account.name), account.counts_minutes, limits]
 
 
 def pack_settlement(spent: Settlement) -> bytes:
@@ -91,7 +91,7 @@ def grant_from(reply: Sequence[int], request: ReservationRequest) -> Grant:
     for at in range(2, len(reply), 4):
         number, requests, tokens, last = reply[at : at + 4]
         state = AccountState(spans={last: (requests, tokens)})
-        grant = with_standing(grant, request.accounts[number - 1], state, request)
+        grant = with_rate_limits(grant, request.accounts[number - 1], state, request)
     return grant
 
 
@@ -142,16 +142,6 @@ class Rows:
         """Until when they are leased to this process, by the loop's clock."""
         self._dropped = Dropped()
 
-    async def close(self) -> None:
-        """Return the leased rows."""
-        if self._taken and not self._link.away:
-            back = [part for stream in self._taken for part in (0, stream)]
-            try:
-                async with asyncio.timeout(1):
-                    await self._link.send("ZADD", ROWS_DUE, "XX", *back)
-            except (Away, Refused, TimeoutError):
-                pass  # their lease runs out
-
     async def some(self, *, limit: int) -> list[tuple[str, bytes]]:
         """Return some rows, those already leased first."""
         now = asyncio.get_running_loop().time()
@@ -161,7 +151,7 @@ class Rows:
             times = 2 * self._lease.ms
             until = self._taken_until if self._taken else now + times / 1000
             keys = [ROWS, ROWS_DUE, ROWS_DROPPED]
-            dropped, *found = await asked(self._link.run(TAKE_ROWS, keys, more, times))
+            dropped, *found = await result_of(self._link.run(TAKE_ROWS, keys, more, times))
             self._taken_until = until
             for stream, row in zip(found[::2], found[1::2], strict=True):
                 self._taken[stream.decode()] = row
@@ -170,7 +160,7 @@ class Rows:
 
     async def count(self) -> int:
         """Return how many rows wait."""
-        found: int = await asked(self._link.send("ZCARD", ROWS_DUE))
+        found: int = await result_of(self._link.send("ZCARD", ROWS_DUE))
         return found
 
     async def forget(self, streams: Sequence[str]) -> None:
@@ -179,7 +169,7 @@ class Rows:
             some = streams[at : at + FORGOTTEN_AT_ONCE]
             # In this order: TAKE_ROWS removes the rest of a row that is half removed.
             forgotten = self._link.send("HDEL", ROWS, *some)
-            await asked(self._link.send("ZREM", ROWS_DUE, *some))
-            await asked(forgotten)
+            await result_of(self._link.send("ZREM", ROWS_DUE, *some))
+            await result_of(forgotten)
             for stream in some:
                 self._taken.pop(stream, None)

@@ -52,16 +52,16 @@ class Address:
         self._sentinel: Sentinel | None = None
         scheme, _, rest = url.partition("://")
         if scheme.endswith("+sentinel"):
-            self._watch(scheme.partition("+")[0], rest)
+            self._parse_sentinels(scheme.partition("+")[0], rest)
         else:
-            self._point(url)
+            self._parse_url(url)
 
     async def close(self) -> None:
         if self._sentinel is not None:
             for sentinel in self._sentinel.sentinels:
                 await sentinel.aclose()
 
-    def _point(self, url: str) -> None:
+    def _parse_url(self, url: str) -> None:
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
@@ -76,11 +76,11 @@ class Address:
         except ValueError as error:
             raise ValueError(f"{error}".replace(url, "it")) from None
         kind: type[Connection] = options.pop("connection_class", Connection)
-        self._take(options)
+        self._take_options(options)
         self.connect = lambda: kind(**{**options, **_OURS})
         _try(self.connect)
 
-    def _watch(self, scheme: str, rest: str) -> None:
+    def _parse_sentinels(self, scheme: str, rest: str) -> None:
         place, _, query = rest.partition("?")
         who, at, place = place.rpartition("@")
         hosts, _, path = place.partition("/")
@@ -88,7 +88,7 @@ class Address:
         if not name or not re.fullmatch(r"\d*", database):
             raise ValueError("it must be HOST:PORT,HOST:PORT/NAME, or .../NAME/DB")
         options: dict[str, Any] = dict(parse_qsl(query))
-        self._take(options)
+        self._take_options(options)
         if at:
             user, _, password = who.partition(":")
             options |= {"username": unquote(user) or None, "password": unquote(password) or None}
@@ -111,7 +111,7 @@ class Address:
         self.connect = lambda: pool.connection_class(**pool.connection_kwargs)
         _try(self.connect)
 
-    def _take(self, options: dict[str, Any]) -> None:
+    def _take_options(self, options: dict[str, Any]) -> None:
         """Remove our own options, and refuse those that cannot be set."""
         for name in sorted(_OWN & options.keys()):
             raise ValueError(f"the option {name!r} cannot be set")
@@ -134,5 +134,5 @@ def _try(connect: Callable[[], Connection]) -> None:
     try:
         connect()
     except TypeError as error:  # such as an unknown option
-        told = re.search(r"argument '(\w+)'", str(error))
-        raise ValueError(f"unknown option {told[1]!r}" if told else "it has bad options") from None
+        name = re.search(r"argument '(\w+)'", str(error))
+        raise ValueError(f"unknown option {name[1]!r}" if name else "it has bad options") from None

@@ -14,7 +14,7 @@ T = TypeVar("T")
 log = structlog.get_logger("seseragi.eventlog")
 
 
-async def asked(reply: Awaitable[T], *, what: str = "") -> T:
+async def result_of(reply: Awaitable[T], *, what: str = "") -> T:
     """Await a reply of Redis, and raise its failures as errors of the log.
 
     `what` names the key in the log line if Redis refuses the command.

@@ -21,7 +21,7 @@ from ..contract import PAGE, EventLog, Follower, Placed
 from ..cursors import STRIDE, read_all
 from ..entries import Entries, Entry
 from ..errors import LogUnusable, expired
-from ..peers import OnStop
+from ..peers import OnStop, ignore_stop
 from ..recovery import (
     REMOVED,
     Close,
@@ -29,6 +29,7 @@ from ..recovery import (
     OrphanedStream,
     close_free,
     closing_of,
+    ignore_ended,
     orphan_of,
 )
 from ..stream_ended import StreamEnded
@@ -38,7 +39,7 @@ from .account_scripts import account_key
 from .accounts import Rows, pack_settlement, state_from
 from .address import Address
 from .expiry import Lease
-from .failures import asked, away, conflict, parsing
+from .failures import away, conflict, parsing, result_of
 from .link import OPEN_S, Away, Link, Refused
 from .orphans import OrphanCollector
 from .owner import Owner, taken_over
@@ -50,7 +51,7 @@ from .scripts import (
     PUBLISH,
     TELL,
     channel_keys,
-    claim_key,
+    idempotency_key,
     inbox_key,
     log_key,
     meta_key,
@@ -97,9 +98,6 @@ class RedisLog(EventLog):
         self._retention_s = retention_s
         self._wall = wall
         self._redis_time = redis_time
-        self._stop: OnStop = lambda stream, by: None
-        self._on_ended: OnEnded = lambda ended: None
-        self._close: Close = close_free
         self._lease = Lease(secrets.token_hex(8), s=address.lease_s, retention_s=retention_s)
         self._entries = Entries(
             keep_s=min(KEEP_S, retention_s),
@@ -112,6 +110,9 @@ class RedisLog(EventLog):
         )
         self._cutting: asyncio.TimerHandle | None = None
         self._stopping = False
+        self._on_ended: OnEnded
+        self._close: Close
+        self._on_stop: OnStop
         self._link: Link
         self._tail_link: Link
         self._owner: Owner
@@ -121,7 +122,16 @@ class RedisLog(EventLog):
         self._tails: Tails
         self._back: asyncio.Event
 
-    async def open(self) -> None:
+    async def open(
+        self,
+        *,
+        on_ended: OnEnded = ignore_ended,
+        close: Close = close_free,
+        on_stop: OnStop = ignore_stop,
+    ) -> None:
+        self._on_ended = on_ended
+        self._close = close
+        self._on_stop = on_stop
         self._back = asyncio.Event()
         self._back.set()
         self._link = Link(self._address.connect, on_up=self._on_up, on_away=self._on_away)
@@ -132,14 +142,14 @@ class RedisLog(EventLog):
             lease=self._lease,
             wall=self._wall,
             redis_time=self._redis_time,
-            on_stop=lambda stream, by: self._stop(stream, by),
+            on_stop=on_stop,
         )
         self._pages = Pages(
             self._link,
             lease=self._lease,
             wall=self._wall,
-            on_ended=lambda ended: self._on_ended(ended),
-            close=lambda orphan: self._close(orphan),
+            on_ended=on_ended,
+            close=close,
         )
         self._rows = Rows(self._link, lease=self._lease)
         self._orphans = OrphanCollector(
@@ -149,7 +159,7 @@ class RedisLog(EventLog):
             self._tail_link,
             self._link,
             lease=self._lease,
-            on_message=self._hear,
+            on_message=self._on_message,
             on_orphan=self._pages.end_soon,
         )
         try:
@@ -182,7 +192,6 @@ class RedisLog(EventLog):
         await self._tails.close()
         await self._orphans.close()
         await self._pages.close()
-        await self._rows.close()
         await self._close_links()
         self._entries.close()
 
@@ -199,12 +208,6 @@ class RedisLog(EventLog):
 
     def size(self) -> LogSize:
         return self._entries.measure_all()
-
-    def on_ended(self, ended: OnEnded) -> None:
-        self._on_ended = ended
-
-    def on_stop(self, stop: OnStop) -> None:
-        self._stop = stop
 
     def _on_up(self) -> None:
         self._back.set()
@@ -244,17 +247,17 @@ class RedisLog(EventLog):
         else:
             raise away("other requests with this Idempotency-Key are in the way; try again")
         if self._may_lack_keys():  # the command may have been sent again, to another Redis
-            self._owner.abandon(self._owner.runs[info.id])
+            self._owner.abandon(self._owner.streams[info.id])
             raise _unsettled()
         return self._granted(claim)
 
     def _granted(self, claim: Claim) -> Claim:
         """Return the claim of a new stream with its reservation."""
-        run = self._owner.runs.get(claim.stream)
-        return claim if run is None else claim._replace(grant=run.grant)
+        local = self._owner.streams.get(claim.stream)
+        return claim if local is None else claim._replace(grant=local.grant)
 
     async def _create(self, info: StreamInfo, **claim: str) -> str:
-        return await asked(self._owner.create(info, **claim))
+        return await result_of(self._owner.create(info, **claim))
 
     def _may_lack_keys(self) -> bool:
         """Return whether owners may be about to restore keys that Redis has lost."""
@@ -262,8 +265,8 @@ class RedisLog(EventLog):
         return since_s <= self._lease.settle_s
 
     async def claimed(self, key: Scoped) -> Claim | None:
-        found: bytes | None = await asked(self._link.send("GET", claim_key(key)))
-        with parsing(claim_key(key)):
+        found: bytes | None = await result_of(self._link.send("GET", idempotency_key(key)))
+        with parsing(idempotency_key(key)):
             claim = None if found is None else _claim(found.decode())
         return claim if claim is not None and await self._is_kept(claim.stream) else None
 
@@ -273,7 +276,7 @@ class RedisLog(EventLog):
 
     async def name(self, name: Scoped, stream: str) -> None:
         await self.state(stream)
-        await asked(self._owner.name(name, stream))
+        await result_of(self._owner.name(name, stream))
 
     async def find(self, name: Scoped, after: int = 0, *, limit: int = 0) -> Look | None:
         found = await self._pages.find(name_key(name), after, limit)
@@ -287,15 +290,15 @@ class RedisLog(EventLog):
         return None
 
     def push(self, stream: str, events: Sequence[Event]) -> bool:
-        run = self._owner.runs.get(stream)
-        return run is not None and self._owner.push(run, events)
+        local = self._owner.streams.get(stream)
+        return local is not None and self._owner.push(local, events)
 
     async def append(
         self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
     ) -> Placed:
-        run = self._owner.runs.get(stream)
-        if run is not None and run.ended_at is None:
-            return await self._owner.append(run, events, settlement) if events else None
+        local = self._owner.streams.get(stream)
+        if local is not None and local.ended_at is None:
+            return await self._owner.append(local, events, settlement) if events else None
         if stream in self._owner.taken_over:
             raise taken_over()
         await self.state(stream)
@@ -316,7 +319,7 @@ class RedisLog(EventLog):
             try:
                 page = await self._pages.ask(stream, after, limit)
             except ServiceError:
-                if timeout_s > 0 and await self._bide(timeout_s):
+                if timeout_s > 0 and await self._wait_for_redis(timeout_s):
                     return ()
                 raise
             if after < page.last or page.ended_at is not None or timeout_s <= 0:
@@ -342,17 +345,17 @@ class RedisLog(EventLog):
 
     def _whose_here(self, stream: str) -> str | None:
         """Return the owner of a stream that is in memory."""
-        run = self._owner.runs.get(stream)
-        entry = self._entries.find(stream) if run is None else run.entry
+        local = self._owner.streams.get(stream)
+        entry = self._entries.find(stream) if local is None else local.entry
         return None if entry is None else entry.info.owner
 
     def _state_here(self, stream: str) -> LogState | None:
         """Return the state of a stream in memory."""
-        run = self._owner.runs.get(stream)
-        if run is not None and run.batches:  # readers elsewhere may have seen these
-            ended_at = run.ended_at
-            state = run.entry.state()
-            return state._replace(last=run.taken, ended=ended_at is not None, ended_at=ended_at)
+        local = self._owner.streams.get(stream)
+        if local is not None and local.batches:  # readers elsewhere may have seen these
+            ended_at = local.ended_at
+            state = local.entry.state()
+            return state._replace(last=local.taken, ended=ended_at is not None, ended_at=ended_at)
         entry = self._find(stream)
         return None if entry is None else entry.state()
 
@@ -370,9 +373,9 @@ class RedisLog(EventLog):
         return Look(stream, state, events)
 
     async def delete(self, stream: str) -> None:
-        run = self._owner.runs.get(stream)
-        if run is not None and not run.taken:  # even if Redis is away
-            return self._owner.abandon(run)
+        local = self._owner.streams.get(stream)
+        if local is not None and not local.taken:  # even if Redis is away
+            return self._owner.abandon(local)
         while (found := await self._delete(stream)) == 0:
             pass  # it has begun meanwhile, which happens once
         self._drop(stream)
@@ -381,26 +384,26 @@ class RedisLog(EventLog):
 
     async def _delete(self, stream: str) -> Any:
         """Remove a stream and settle it; return the reply of DELETE."""
-        state, run = await self.state(stream), self._owner.runs.get(stream)
+        state, local = await self.state(stream), self._owner.streams.get(stream)
         settlement, seen = NOTHING, -1
         ended: StreamEnded | None = None
-        if run is not None and run.ended_at is not None:  # Redis may not have the end yet
-            settlement = run.settlement
+        if local is not None and local.ended_at is not None:  # Redis may not have the end yet
+            settlement = local.settlement
         elif not state.ended and state.last == 0:
             seen = 0
         elif not state.ended:
             orphan = await self._removed(stream, state)
             if orphan is None:
-                return await asked(self._pages.remove_unreadable(stream, REMOVED))
+                return await result_of(self._pages.remove_unreadable(stream, REMOVED))
             ended, settlement = closing_of(orphan, self._close)
         keys = [meta_key(stream), log_key(stream)]
         spent = pack_settlement(settlement)
-        found: Any = await asked(self._link.run(DELETE, keys, self._lease.meta_ms, spent, seen))
+        found: Any = await result_of(self._link.run(DELETE, keys, self._lease.meta_ms, spent, seen))
         if found and found[1]:
             if ended is not None:
                 self._on_ended(ended)
-            elif run is not None:  # this counts as its end
-                run.settle()
+            elif local is not None:  # this counts as its end
+                local.settle()
         return found
 
     async def _removed(self, stream: str, state: LogState) -> OrphanedStream | None:
@@ -424,26 +427,23 @@ class RedisLog(EventLog):
         """Send a process a message about a stream."""
         self._link.run(TELL, [inbox_key(owner)], INBOX_MESSAGES, INBOX_MS, what, stream)
 
-    def _hear(self, what: str, stream: str) -> None:
+    def _on_message(self, what: str, stream: str) -> None:
         if what == "gone":
             self._drop(stream)
-        self._stop(stream, "operator" if what == "operator" else "user")
+        self._on_stop(stream, "operator" if what == "operator" else "user")
 
     # Accounts and rows
 
-    def close_by(self, close: Close) -> None:
-        self._close = close
-
     def produced(self, stream: str) -> Sequence[Event]:
-        run = self._owner.runs.get(stream)
-        return () if run is None or run.ended_at is not None else run.events()
+        local = self._owner.streams.get(stream)
+        return () if local is None or local.ended_at is not None else local.events()
 
     async def read_accounts(self, names: Sequence[str]) -> list[AccountState]:
         keys = [account_key(name) for name in names]
         sent = [self._link.send("GET", key) for key in keys]
         states = []
         for key, reply in zip(keys, sent, strict=True):
-            packed = await asked(reply, what=key)
+            packed = await result_of(reply, what=key)
             with parsing(key):
                 states.append(state_from(packed))
         return states
@@ -460,12 +460,12 @@ class RedisLog(EventLog):
     # Others
 
     async def ask_stop(self, stream: str, by: Stopper = "user") -> None:
-        owner: bytes | None = await asked(self._link.run(ASK_STOP, [meta_key(stream)], by))
+        owner: bytes | None = await result_of(self._link.run(ASK_STOP, [meta_key(stream)], by))
         if owner is not None:
             self._tell(owner.decode(errors="replace"), by, stream)
 
     def readers_here(self, stream: str) -> None:
-        if stream not in self._owner.runs:
+        if stream not in self._owner.streams:
             self._tails.readers_here(stream)
 
     def readers_gone(self, stream: str) -> None:
@@ -484,16 +484,16 @@ class RedisLog(EventLog):
         published = self._link.run(
             PUBLISH, channel_keys(channel), name, message, for_ms, MAX_MESSAGES
         )
-        if not await asked(published):
+        if not await result_of(published):
             raise channel_full()
 
     async def messages(self, channel: Channel) -> dict[str, bytes]:
         kept, until = channel_keys(channel)
-        names: list[bytes] = await asked(self._link.run(MESSAGES, [until]))
+        names: list[bytes] = await result_of(self._link.run(MESSAGES, [until]))
         found: dict[str, bytes] = {}
         size = 0
         for name in names:  # one by one: streams are written over the same connection
-            (message,) = await asked(self._link.send("HMGET", kept, name))
+            (message,) = await result_of(self._link.send("HMGET", kept, name))
             size += len(message or b"")
             if size > MAX_READ_BYTES:
                 break
@@ -505,18 +505,18 @@ class RedisLog(EventLog):
 
     def _find(self, stream: str) -> Entry | None:
         entry = self._entries.find(stream)
-        run = self._owner.runs.get(stream)
-        if entry is not None or run is None:
+        local = self._owner.streams.get(stream)
+        if entry is not None or local is None:
             return entry
         # Redis is away and lacks its end, so it stays in memory for longer.
-        if run.ended_at is not None and run.ended_at <= self._wall() - self._retention_s:
+        if local.ended_at is not None and local.ended_at <= self._wall() - self._retention_s:
             self._owner.drop(stream)
-            raise expired(stream, self._retention_s, owner=run.entry.info.owner)
-        return run.entry
+            raise expired(stream, self._retention_s, owner=local.entry.info.owner)
+        return local.entry
 
     # In Redis
 
-    async def _bide(self, timeout_s: float) -> bool:
+    async def _wait_for_redis(self, timeout_s: float) -> bool:
         """Wait for Redis, or for owners to restore streams; False if there is no point."""
         if not self._link.away:
             await asyncio.sleep(min(timeout_s, PAUSE_S))

@@ -31,7 +31,7 @@ from .accounts import grant_from, pack_request, refuse
 from .expiry import Lease
 from .failures import away, parsing
 from .link import Away, Broken, Link, Part, Refused
-from .runs import Batch, Run
+from .local_stream import Batch, LocalStream
 from .scripts import (
     ABANDON,
     APPEND,
@@ -46,7 +46,7 @@ from .scripts import (
     RENEW,
     STOP,
     STOP_BY_OPERATOR,
-    claim_key,
+    idempotency_key,
     is_claim,
     log_key,
     meta_key,
@@ -106,8 +106,8 @@ class Owner:
         redis_time: bool,
         on_stop: OnStop,
     ) -> None:
-        self.runs: dict[str, Run] = {}
-        self._ended: OrderedDict[str, Run] = OrderedDict()
+        self.streams: dict[str, LocalStream] = {}
+        self._ended: OrderedDict[str, LocalStream] = OrderedDict()
         """Streams whose end Redis has, while they are in memory."""
         self._link = link
         self._entries = entries
@@ -115,9 +115,9 @@ class Owner:
         self._wall = wall
         self._redis_time = redis_time
         self._on_stop = on_stop
-        self._abandoned: OrderedDict[str, Run] = OrderedDict()
+        self._abandoned: OrderedDict[str, LocalStream] = OrderedDict()
         """Streams to be taken back that Redis may have."""
-        self._dirty: dict[str, Run] = {}
+        self._dirty: dict[str, LocalStream] = {}
         self._due = asyncio.Event()
         self._renewal_due = asyncio.Event()
         self._tasks = Supervisor()
@@ -138,12 +138,12 @@ class Owner:
     async def close(self, *, within_s: float) -> None:
         """Write pending events, within a time limit, and return the leases."""
         deadline = asyncio.get_running_loop().time() + within_s
-        while any(map(self._is_due, self.runs.values())) and not self._link.away:
+        while any(map(self._is_due, self.streams.values())) and not self._link.away:
             if asyncio.get_running_loop().time() >= deadline:
                 break
             await asyncio.sleep(0.01)
         await self._tasks.close()
-        left = [run for run in self.runs.values() if run.ended_at is None]
+        left = [local for local in self.streams.values() if local.ended_at is None]
         with contextlib.suppress(Away, Refused, TimeoutError):
             async with asyncio.timeout(within_s):
                 for at in range(0, len(left), STREAMS_AT_ONCE):
@@ -159,8 +159,8 @@ class Owner:
         """
         return (self.full or not self.refused) and self._tasks.healthy
 
-    def _is_due(self, run: Run) -> bool:
-        return run.acked < run.taken
+    def _is_due(self, local: LocalStream) -> bool:
+        return local.acked < local.taken
 
     # Streams
 
@@ -177,7 +177,7 @@ class Owner:
 
         The claim's `value` may replace the value `over` of the stream `old`. Returns the claim's
         value; if that is another, no stream was opened. If this raises, whatever Redis may have
-        done is taken back. The reservation is the run's `grant`.
+        done is taken back. The reservation is the stream's `grant`.
 
         Raises:
             LimitReached: an account lacks room for the reservation.
@@ -185,67 +185,69 @@ class Owner:
         if self._link.away:
             raise Away
         stream = info.id
-        run = Run(stream, self._entries.create(info))
+        local = LocalStream(stream, self._entries.create(info))
         keys, parts = [], []
         if key:
-            run.keys[claim_key(key)] = value
-            keys, parts = [claim_key(key)], [value]
+            local.keys[idempotency_key(key)] = value
+            keys, parts = [idempotency_key(key)], [value]
         if over:
             keys, parts = [*keys, meta_key(old)], [value, over, str(self._lease.meta_ms)]
         try:
-            found = await self._create(run, *parts, keys=keys)
+            found = await self._create(local, *parts, keys=keys)
             if found == 0:
                 raise Refused(f"there is a stream {stream!r} already")
             if isinstance(found, list) and info.reserve is not None:
                 if found[0] == -1:
                     refuse(found[1], found[2], info.reserve)
-                run.grant = grant_from(found, info.reserve)
+                local.grant = grant_from(found, info.reserve)
             with parsing(keys[0] if keys else meta_key(stream)):
                 bound = found.decode() if isinstance(found, bytes) else value
         except (Away, Broken, asyncio.CancelledError):  # the script may run all the same
-            self.abandon(run)
+            self.abandon(local)
             raise
         except BaseException:
             self._entries.drop(stream)
             raise
         if bound == value:
-            self.runs[stream] = run
+            self.streams[stream] = local
         else:
             self._entries.drop(stream)
         return bound
 
     def _create(
-        self, run: Run, *claim: str, keys: Sequence[str] = ()
+        self, local: LocalStream, *claim: str, keys: Sequence[str] = ()
     ) -> "asyncio.Future[int | bytes | list[Any]]":
-        lease, info = self._lease, run.entry.info
-        started = repr(run.entry.started_at)
+        lease, info = self._lease, local.entry.info
+        started = repr(local.entry.started_at)
         parts: list[Part] = [lease.owner, EPOCH, started, lease.ms, lease.running_ms]
-        given = None if run.grant is None else run.grant.output_tokens
+        given = None if local.grant is None else local.grant.output_tokens
         reserve = pack_request(info, given=given, redis_time=self._redis_time)
         kept = pack_info(info.without_request()) if reserve and info.request else b""
         parts += [lease.running_log_ms, pack_info(info), info.owner, reserve, kept, *claim]
-        return self._link.run(CREATE, [meta_key(run.stream), log_key(run.stream), *keys], *parts)
+        return self._link.run(
+            CREATE, [meta_key(local.stream), log_key(local.stream), *keys], *parts
+        )
 
-    def abandon(self, run: Run) -> None:
+    def abandon(self, local: LocalStream) -> None:
         """Take back a stream for which no provider was called, and none will be.
 
         Commands for it may still be on their way; it is taken back before and after them.
         """
-        run.settle(away())
-        self.drop(run.stream)
-        self._abandoned[run.stream] = run
+        local.settle(away())
+        self.drop(local.stream)
+        self._abandoned[local.stream] = local
         if len(self._abandoned) > ABANDONED:
             self._abandoned.popitem(last=False)
-        self._send_abandoned(run)
+        self._send_abandoned(local)
 
-    def _send_abandoned(self, run: Run) -> None:
+    def _send_abandoned(self, local: LocalStream) -> None:
         lease = self._lease
-        claims = [(key, value) for key, value in run.keys.items() if is_claim(value)]
-        keys = [meta_key(run.stream), log_key(run.stream), *(key for key, _ in claims)]
+        claims = [(key, value) for key, value in local.keys.items() if is_claim(value)]
+        keys = [meta_key(local.stream), log_key(local.stream), *(key for key, _ in claims)]
         parts: list[Part] = [lease.owner, repr(self._wall()), lease.log_ms, lease.meta_ms]
         parts += [encode(NEVER_BEGAN), *(value for _, value in claims)]
         done = self._link.run(ABANDON, keys, *parts)
-        done.add_done_callback(partial(self._on_abandoned, run.stream))
+        done.add_done_callback(partial(self._on_abandoned, local.stream))
 
     def _on_abandoned(self, stream: str, done: "asyncio.Future[int]") -> None:
         if not isinstance(done.exception(), Away | Broken):  # then `rewrite` tries again
@@ -253,62 +255,62 @@ class Owner:
 
     def name(self, name: str, stream: str) -> "asyncio.Future[bytes]":
         """Bind a name to a stream of any process."""
-        if stream in self.runs:
-            self.runs[stream].keys[name_key(name)] = stream
+        if stream in self.streams:
+            self.streams[stream].keys[name_key(name)] = stream
         return self._link.send("SET", name_key(name), stream, "PX", self._lease.running_ms)
 
-    def push(self, run: Run, events: Sequence[Event]) -> bool:
+    def push(self, local: LocalStream, events: Sequence[Event]) -> bool:
         """Append events without a wait; False if they cannot be added or Redis is far behind."""
-        if run.ended_at is not None or len(run.batches) >= PUSHED:
+        if local.ended_at is not None or len(local.batches) >= PUSHED:
             return False
         try:
-            self._take(run, events, None)
+            self._take(local, events, None)
         except (ServiceError, ValueError):
             return False
         return True
 
     async def append(
-        self, run: Run, events: Sequence[Event], settlement: Settlement | None = None
+        self, local: LocalStream, events: Sequence[Event], settlement: Settlement | None = None
     ) -> Placed:
         """Do `EventLog.append`: return once readers may see the events."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
-            self._take(run, events, done, settlement)
+            self._take(local, events, done, settlement)
         except ServiceError:
-            while run.batches:  # so that a read returns all that was taken
-                run.batches[-1].done = run.batches[-1].done or done
-                await asyncio.wait({run.batches[-1].done})
+            while local.batches:  # so that a read returns all that was taken
+                local.batches[-1].done = local.batches[-1].done or done
+                await asyncio.wait({local.batches[-1].done})
             raise
         await done
-        return run.placed if isinstance(events[-1], StreamEnd) else None
+        return local.placed if isinstance(events[-1], StreamEnd) else None
 
     def _take(
         self,
-        run: Run,
+        local: LocalStream,
         events: Sequence[Event],
         done: "asyncio.Future[None] | None",
         settlement: Settlement | None = None,
     ) -> None:
-        memory = self._entries.measure(run.stream, events)
-        run.taken += len(events)
-        batch = Batch(events, last=run.taken, memory=memory, at=self._wall(), done=done)
-        run.batches.append(batch)
+        memory = self._entries.measure(local.stream, events)
+        local.taken += len(events)
+        batch = Batch(events, last=local.taken, memory=memory, at=self._wall(), done=done)
+        local.batches.append(batch)
         if isinstance(events[-1], StreamEnd):
-            run.ended_at = batch.at
-            run.settlement = settlement or NOTHING
-        self._dirty[run.stream] = run
+            local.ended_at = batch.at
+            local.settlement = settlement or NOTHING
+        self._dirty[local.stream] = local
         self._due.set()
         if self._link.away or self.refused:
-            self._show_first(run)
+            self._show_first(local)
 
     def drop(self, stream: str) -> None:
         """Drop a removed stream."""
-        run = self.runs.pop(stream, None)
+        local = self.streams.pop(stream, None)
         self._dirty.pop(stream, None)
         self._ended.pop(stream, None)
-        if run is not None:
-            owner = run.entry.info.owner
-            run.settle(expired(stream, self._lease.retention_s, owner=owner))
+        if local is not None:
+            owner = local.entry.info.owner
+            local.settle(expired(stream, self._lease.retention_s, owner=owner))
         if self._entries.find(stream) is not None:
             self._entries.drop(stream)
 
@@ -316,21 +318,21 @@ class Owner:
 
     def show_all(self) -> None:
         """Show all events that wait for Redis: it is away."""
-        for run in list(self.runs.values()):
-            self._show_first(run)
+        for local in list(self.streams.values()):
+            self._show_first(local)
 
-    def _show_first(self, run: Run) -> None:
+    def _show_first(self, local: LocalStream) -> None:
         """Show the events that Redis lacks, unless it has never had one of the stream."""
-        if run.started:
-            self._show(run, run.taken)
-        elif run.batches:
-            self.abandon(run)
+        if local.started:
+            self._show(local, local.taken)
+        elif local.batches:
+            self.abandon(local)
 
-    def _show(self, run: Run, last: int) -> None:
-        batches = run.batches
+    def _show(self, local: LocalStream, last: int) -> None:
+        batches = local.batches
         while batches and batches[0].last <= last:
             batch = batches.popleft()
-            self._entries.add(run.stream, batch.events, size=batch.memory, ended_at=batch.at)
+            self._entries.add(local.stream, batch.events, size=batch.memory, ended_at=batch.at)
             if batch.done is not None and not batch.done.done():
                 batch.done.set_result(None)
 
@@ -341,15 +343,15 @@ class Owner:
 
         All leases are renewed at once: others wait only for a moment before they end streams.
         """
-        for stream, run in [*self._ended.items()]:
+        for stream, local in [*self._ended.items()]:
             if self._entries.find(stream) is not None:
-                self.runs.setdefault(stream, run)
+                self.streams.setdefault(stream, local)
         self._ended.clear()
-        for run in self._abandoned.values():
-            self._send_abandoned(run)
-        self._dirty |= self.runs
-        if self.runs:  # Redis may lack the last ones
-            self._link.send("SADD", running_key(self._lease.owner), *self.runs)
+        for local in self._abandoned.values():
+            self._send_abandoned(local)
+        self._dirty |= self.streams
+        if self.streams:  # Redis may lack the last ones
+            self._link.send("SADD", running_key(self._lease.owner), *self.streams)
         self._due.set()
         self._renewal_due.set()
 
@@ -359,10 +361,10 @@ class Owner:
             self._due.clear()
             if self._link.away:
                 continue  # until `rewrite`
-            runs, self._dirty = self._dirty, {}
+            streams, self._dirty = self._dirty, {}
             try:
-                while runs:
-                    await self._write(runs)
+                while streams:
+                    await self._write(streams)
                 self.refused = self.full = False
             except Away:
                 pass
@@ -371,7 +373,7 @@ class Owner:
                 await asyncio.sleep(1)
                 self._due.set()
             finally:  # what is left is written next time
-                self._dirty |= runs
+                self._dirty |= streams
             await asyncio.sleep(GATHER_S)
 
     def _fail_writing(self, _: BaseException) -> None:
@@ -385,97 +387,97 @@ class Owner:
         self.refused, self.full = True, error.memory
         self.show_all()
 
-    async def _write(self, runs: dict[str, Run]) -> None:
+    async def _write(self, streams: dict[str, LocalStream]) -> None:
         """Write the pending events of some streams, and remove those from `runs`."""
         lease = self._lease
         keys: list[str] = []
         parts: list[Part] = [lease.owner, lease.running_log_ms, lease.log_ms, lease.meta_ms]
-        asked: list[Run] = []
+        written_streams: list[LocalStream] = []
         size = 0
-        for run in runs.values():
-            written = run.unsent(BYTES_AT_ONCE)
-            keys += (meta_key(run.stream), log_key(run.stream))
-            parts += (EPOCH, run.acked + 1, run.ending(len(written)), len(written))
+        for local in streams.values():
+            written = local.unsent(BYTES_AT_ONCE)
+            keys += (meta_key(local.stream), log_key(local.stream))
+            parts += (EPOCH, local.acked + 1, local.ending(len(written)), len(written))
             parts += written
-            asked.append(run)
+            written_streams.append(local)
             size += sum(map(len, written))
-            if len(asked) >= STREAMS_AT_ONCE or size >= BYTES_AT_ONCE:
+            if len(written_streams) >= STREAMS_AT_ONCE or size >= BYTES_AT_ONCE:
                 break
         replies = await self._link.run(APPEND, keys, *parts)
-        for run, reply in zip(asked, replies, strict=True):
-            if self.runs.get(run.stream) is run:
-                await self._hear(run, reply)
-            del runs[run.stream]
+        for local, reply in zip(written_streams, replies, strict=True):
+            if self.streams.get(local.stream) is local:
+                await self._on_reply(local, reply)
+            del streams[local.stream]
 
-    async def _hear(self, run: Run, reply: int | list[int]) -> None:
+    async def _on_reply(self, local: LocalStream, reply: int | list[int]) -> None:
         """Process the reply of APPEND for one stream."""
         what, number = (0, reply) if isinstance(reply, int) else reply
         if what in (0, STOP, STOP_BY_OPERATOR):
-            run.acked = number
-            run.started = run.started or number > 0
-            self._show(run, number)
-            if run.ended_at is not None and number == run.taken:
-                self._done(run)
-            elif number < run.taken:
-                self._again(run)
-        await self._mend(run, what, number)
+            local.acked = number
+            local.started = local.started or number > 0
+            self._show(local, number)
+            if local.ended_at is not None and number == local.taken:
+                self._done(local)
+            elif number < local.taken:
+                self._again(local)
+        await self._on_status(local, what, number)
 
-    async def _mend(self, run: Run, what: int, number: int) -> None:
+    async def _on_status(self, local: LocalStream, what: int, number: int) -> None:
         """Process a reply that is not the plain number."""
-        if what in (STOP, STOP_BY_OPERATOR) and run.ended_at is None:
-            self._on_stop(run.stream, "user" if what == STOP else "operator")
+        if what in (STOP, STOP_BY_OPERATOR) and local.ended_at is None:
+            self._on_stop(local.stream, "user" if what == STOP else "operator")
         elif what == BEHIND:
-            _warn(run, "Redis has lost events", last=number)
-            run.acked = number
+            _warn(local, "Redis has lost events", last=number)
+            local.acked = number
             if number == 0:  # the log is gone, with the info before its events
-                await self._create(run)
-            self._again(run)
-        elif what == MISSING and not run.started:
-            self.abandon(run)
+                await self._create(local)
+            self._again(local)
+        elif what == MISSING and not local.started:
+            self.abandon(local)
         elif what == MISSING:
-            _warn(run, "Redis has lost a stream")
-            await self._restore(run)
+            _warn(local, "Redis has lost a stream")
+            await self._restore(local)
         elif what == FENCED:
-            self._lose(run, number)
+            self._lose(local, number)
         elif what == GONE:
-            self.drop(run.stream)
-            self._on_stop(run.stream, "user")
+            self.drop(local.stream)
+            self._on_stop(local.stream, "user")
 
-    def _again(self, run: Run) -> None:
-        self._dirty[run.stream] = run
+    def _again(self, local: LocalStream) -> None:
+        self._dirty[local.stream] = local
         self._due.set()
 
-    def _done(self, run: Run) -> None:
-        del self.runs[run.stream]
-        self._ended[run.stream] = run
-        run.settle()
+    def _done(self, local: LocalStream) -> None:
+        del self.streams[local.stream]
+        self._ended[local.stream] = local
+        local.settle()
         for stream in list(islice(self._ended, 8)):
             if self._entries.find(stream) is None:
                 del self._ended[stream]
 
-    async def _restore(self, run: Run) -> None:
+    async def _restore(self, local: LocalStream) -> None:
         """Create a stream that Redis has lost again, with its keys."""
-        run.acked = 0
-        await self._create(run)
-        for key, value in run.keys.items():
+        local.acked = 0
+        await self._create(local)
+        for key, value in local.keys.items():
             times = (self._lease.running_ms, self._lease.meta_ms)
             await self._link.run(CLAIM, [key], value, *times)
-        self._again(run)
+        self._again(local)
 
-    def _lose(self, run: Run, kept: int) -> None:
+    def _lose(self, local: LocalStream, kept: int) -> None:
         """Give up a stream that another process has ended.
 
         Readers that have not seen more of it than Redis has continue there.
         """
-        _warn(run, "stream was ended elsewhere", kept=kept)
-        self.runs.pop(run.stream, None)
-        self.taken_over[run.stream] = None
+        _warn(local, "stream was ended elsewhere", kept=kept)
+        self.streams.pop(local.stream, None)
+        self.taken_over[local.stream] = None
         if len(self.taken_over) > TAKEN_OVER_IDS:
             self.taken_over.popitem(last=False)
-        run.settle(taken_over())
-        if self._entries.find(run.stream) is not None:
-            self._entries.drop(run.stream)
-        self._on_stop(run.stream, "user")
+        local.settle(taken_over())
+        if self._entries.find(local.stream) is not None:
+            self._entries.drop(local.stream)
+        self._on_stop(local.stream, "user")
 
     # Leases
 
@@ -484,10 +486,10 @@ class Owner:
             await wait_for(self._renewal_due, self._lease.renew_s)
             with contextlib.suppress(Away, Refused):
                 await self._beat(ms=self._lease.ms)
-            runs = list(self.runs.values())
-            for at in range(0, len(runs), STREAMS_AT_ONCE):
+            streams = list(self.streams.values())
+            for at in range(0, len(streams), STREAMS_AT_ONCE):
                 try:
-                    await self._renew(runs[at : at + STREAMS_AT_ONCE], ms=self._lease.ms)
+                    await self._renew(streams[at : at + STREAMS_AT_ONCE], ms=self._lease.ms)
                 except Away:
                     break
                 except Refused as error:
@@ -497,24 +499,24 @@ class Owner:
         """Extend the lease of this process."""
         await self._link.run(BEAT, [OWNERS], self._lease.owner, ms, self._lease.running_ms)
 
-    async def _renew(self, runs: Sequence[Run], *, ms: int) -> None:
+    async def _renew(self, streams: Sequence[LocalStream], *, ms: int) -> None:
         lease = self._lease
-        keys = [make(run.stream) for run in runs for make in (meta_key, log_key)]
-        epochs = [EPOCH] * len(runs)
+        keys = [make(local.stream) for local in streams for make in (meta_key, log_key)]
+        epochs = [EPOCH] * len(streams)
         times = (ms, lease.running_log_ms, lease.running_ms)
         renewed = self._link.run(RENEW, keys, lease.owner, *times, *epochs)
-        for run in runs:
-            for key in run.keys:
+        for local in streams:
+            for key in local.keys:
                 self._link.send("PEXPIRE", key, lease.running_ms)
-        for run, reply in zip(runs, await renewed, strict=True):
-            if run.stream in self.runs and reply != 0:
-                await self._mend(run, *reply)
+        for local, reply in zip(streams, await renewed, strict=True):
+            if local.stream in self.streams and reply != 0:
+                await self._on_status(local, *reply)
 
 
-def _warn(run: Run, what: str, **fields: object) -> None:
+def _warn(local: LocalStream, what: str, **fields: object) -> None:
     """Log an incident of a stream, with the id of its request."""
-    request_id = run.entry.info.request_id
-    log.warning(what, request_id=request_id, stream=run.stream, **fields)
+    request_id = local.entry.info.request_id
+    log.warning(what, request_id=request_id, stream=local.stream, **fields)
 
 
 def taken_over() -> ServiceError:

@@ -19,7 +19,7 @@ from ..stream_ended import StreamEnded
 from ..stream_info import StreamInfo, unpack_info
 from .accounts import hold_of, pack_settlement
 from .expiry import Lease
-from .failures import asked, away, conflict, parsing
+from .failures import away, conflict, parsing, result_of
 from .link import Away, Link, Part, Refused
 from .scripts import DELETE, END, INFO_ID, log_key, meta_key
 from .scripts import PAGE as PAGE_SCRIPT
@@ -138,12 +138,12 @@ class Pages:
 
     async def look(self, stream: str, after: int, limit: int, *, owner: str | None = None) -> Page:
         """Read a stream; an orphaned one is ended first. See `EventLog.look`."""
-        page = await asked(self._ask(stream, after, limit, owner=owner), what=meta_key(stream))
+        page = await result_of(self._ask(stream, after, limit, owner=owner), what=meta_key(stream))
         return await self._check(stream, page, after, limit)
 
     async def find(self, key: str, after: int, limit: int) -> Found | None:
         """Read the stream of a key, which may be orphaned or expired."""
-        return await asked(self._find(key, after, limit), what=key)
+        return await result_of(self._find(key, after, limit), what=key)
 
     async def look_found(self, found: Found, after: int, limit: int) -> Page:
         """Do `look` for a found stream."""
@@ -152,7 +152,7 @@ class Pages:
     async def _check(self, stream: str, page: Page | None, after: int, limit: int) -> Page:
         if page is not None and page.orphaned and self.settled():
             await asyncio.shield(self.end_soon(stream))
-            page = await asked(self._ask(stream, after, limit))
+            page = await result_of(self._ask(stream, after, limit))
         if page is None:
             if not self.settled():  # its owner may be about to restore it
                 raise away()
@@ -166,7 +166,7 @@ class Pages:
         """Return the info that a stream was created with."""
         sent = self._send_info(stream)  # in the same round trip
         page = await self.look(stream, 0, 0)
-        return _info(stream, await asked(sent), page)
+        return _info(stream, await result_of(sent), page)
 
     def _send_info(self, stream: str) -> "asyncio.Future[list[Any]]":
         return self._link.send("XRANGE", log_key(stream), INFO_ID, INFO_ID)
@@ -270,7 +270,7 @@ class Pages:
         lease, now = self._lease, self._wall()
         info = _info(stream, await self._send_info(stream), page)
         ending, closing = list[Event](), None
-        if events:  # else no provider was called: see `Run.started`
+        if events:  # else no provider was called: see `LocalStream.started`
             ending, closing = end_orphan(
                 info, events, self._close, started_at=page.started_at, ended_at=now
             )

@@ -71,7 +71,7 @@ def running_key(owner: str) -> str:
     return f"{PREFIX}running:{owner}"
 
 
-def claim_key(key: str) -> str:
+def idempotency_key(key: str) -> str:
     return f"{PREFIX}key:{sha256(key.encode()).hexdigest()}"
 
 

@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from ...events import Event, decode, encode
-from ...ledger.accounts import NOTHING, LimitReached, ReservationRequest
+from ...ledger.accounts import NOTHING, LimitReached
 from ..errors import LogUnusable
 from ..recovery import (
     REMOVED,
@@ -203,9 +203,9 @@ class Database:
     def transact(self, works: Sequence[Callable[[], Any]]) -> list[Any]:
         """Do the works in one transaction: all or none."""
         self._staged.clear()
-        changes = self._connection.total_changes
         level = "FULL" if any(isinstance(work, Durable) for work in works) else "NORMAL"
         try:
+            changes = self._connection.total_changes
             if level != self._level:
                 self._execute(f"PRAGMA synchronous = {level}")
                 self._level = level
@@ -245,27 +245,18 @@ class Database:
     # Streams
 
     def create(
-        self,
-        claim: Claim,
-        key: str | None,
-        *,
-        now: float,
-        kept_after: float,
-        over: str | None = None,
-        owner: str = "",
-        info: bytes = b"",
-        reserve: ReservationRequest | None = None,
+        self, info: StreamInfo, packed: bytes, *, now: float, kept_after: float, over: str | None
     ) -> tuple[Claim, int | None] | LimitReached:
-        """Add a running stream, bound to an idempotency key; return the claim and its own key.
+        """Add a running stream with its packed info; return its claim and its own key.
 
-        If the idempotency key is bound to a stream that is stored and is not `over`, nothing is
+        If its idempotency key is bound to a stream that is stored and is not `over`, nothing is
         added, and that claim is returned. A `LimitReached` is returned, not raised: the same
         transaction has the work of others.
         """
+        key, reserve, grant = info.scoped_key, info.reserve, None
         bound = None if key is None else self.claimed(key, kept_after=kept_after)
         if bound is not None and bound.stream != over:
             return bound, None
-        grant = None
         if reserve is not None:
             try:
                 grant = self.accounts.reserve(reserve)
@@ -273,16 +264,19 @@ class Database:
                 return refused
         row = self._execute(
             "INSERT INTO streams (id, started_at, process, owner) VALUES (?, ?, ?, ?)",
-            (claim.stream, now, self.process, owner),
+            (info.id, now, self.process, info.owner),
         ).lastrowid
         assert row is not None  # noqa: S101  (it is an INSERT)
         if key is not None:
-            self._execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (key, *claim[:2]))
-        self._execute("INSERT INTO infos VALUES (?, ?)", (row, info))
+            self._execute(
+                "INSERT OR REPLACE INTO idempotency_keys VALUES (?, ?, ?)",
+                (key, info.id, info.digest),
+            )
+        self._execute("INSERT INTO infos VALUES (?, ?)", (row, packed))
         if reserve is not None and grant is not None:
             self.accounts.store_reservation(row, reserve, grant)
         self.tail.start(row)
-        return claim._replace(grant=grant), row
+        return Claim(info.id, info.digest, grant), row
 
     def append(self, key: int, first: int, events: Sequence[Event]) -> int | None:
         """Add events to a running stream, the first with this number; return their size.
@@ -318,7 +312,7 @@ class Database:
             f"SELECT {ROW} FROM streams WHERE id = ?",  # noqa: S608  (a constant)
             (id,),
         ).fetchone()
-        return None if row is None else Row(*row)
+        return None if row is None else Row._make(row)
 
     def read(self, key: int, after: int, limit: int) -> list[Event]:
         """Return filed events after the cursor: some, if there are any."""
@@ -360,8 +354,8 @@ class Database:
     def claimed(self, key: str, *, kept_after: float) -> Claim | None:
         """Return the claim of a key, if its stream is still stored."""
         bound = self._execute(
-            "SELECT claims.stream, digest FROM claims JOIN streams ON streams.id = claims.stream "
-            "WHERE claims.key = ? AND gone_at IS NULL AND (ended_at IS NULL OR ended_at > ?)",
+            "SELECT stream, digest FROM idempotency_keys AS keys JOIN streams ON id = stream "
+            "WHERE keys.key = ? AND gone_at IS NULL AND (ended_at IS NULL OR ended_at > ?)",
             (key, kept_after),
         ).fetchone()
         return None if bound is None else Claim(*bound)
@@ -439,7 +433,7 @@ class Database:
             self._execute(
                 "UPDATE streams SET gone_at = ?, size = max(size, 1) WHERE key = ?", (now, key)
             )
-            self._execute("DELETE FROM claims WHERE stream = ?", (stream,))
+            self._execute("DELETE FROM idempotency_keys WHERE stream = ?", (stream,))
             self._execute("DELETE FROM names WHERE stream = ?", (stream,))
             self.accounts.settle(key, stream, NOTHING)  # if it never began
             self.tail.stop_soon(key)
@@ -589,7 +583,7 @@ class Database:
             f"SELECT {ROW} FROM streams WHERE key IN ({marks})",  # noqa: S608  (question marks)
             [position.key for position in positions],
         )
-        rows = {row[0]: Row(*row) for row in found.fetchall()}
+        rows = {row[0]: Row._make(row) for row in found.fetchall()}
         groups: dict[tuple[int, int], list[int]] = {}
         for position in positions:
             groups.setdefault((position.process, position.at), []).append(position.key)

@@ -19,11 +19,8 @@ from .database import Progress, Row, WatchPosition
 LOOK_S = 0.02
 """The pause between two polls while a reader waits for a stream of another process."""
 
-LISTEN_S = 0.1
-"""The pause while streams run here, which another process may stop."""
-
-REST_S = 1.0
-"""The pause otherwise."""
+REST_S = 0.1
+"""The pause otherwise, since another process may stop a stream of this one."""
 
 IDLE_S = 5.0
 """How long a tail without readers is kept."""
@@ -35,23 +32,18 @@ class Feed(TailRegistry):
     """The tails of streams of other processes.
 
     `read_progress` returns what others have added to them, or None for nothing. It also takes
-    their notes about streams of this process, so it is called for no stream too; `busy` returns
-    whether there are any.
+    their notes about streams of this process, so it is called for no stream too.
     """
 
     def __init__(
         self,
         read_progress: Callable[[Sequence[WatchPosition]], Awaitable[Sequence[Progress] | None]],
-        *,
-        busy: Callable[[], bool],
     ) -> None:
         super().__init__()
         self._read_progress = read_progress
-        self._busy = busy
         self._positions: dict[Tail, WatchPosition] = {}
         self._waiting: list[asyncio.Future[None]] = []
         self._due = asyncio.Event()
-        self._rests = False
         self._tasks = Supervisor()
 
     def open(self) -> None:
@@ -83,11 +75,6 @@ class Feed(TailRegistry):
         """Poll soon: a reader is about to wait."""
         self._due.set()
 
-    def rouse(self) -> None:
-        """Poll more often: a stream runs here."""
-        if self._rests:
-            self._due.set()
-
     async def catch_up(self) -> None:
         """Wait for a poll that begins from now on.
 
@@ -99,16 +86,10 @@ class Feed(TailRegistry):
         self._due.set()
         await done
 
-    def _pause_s(self) -> float:
-        if any(not tail.idle for tail in self._tails.values()):
-            return LOOK_S
-        return LISTEN_S if self._busy() else REST_S
-
     async def _keep_polling(self) -> None:
         while True:
-            pause_s = self._pause_s()
-            self._rests = pause_s == REST_S
-            await wait_for(self._due, pause_s)
+            reads = any(not tail.idle for tail in self._tails.values())
+            await wait_for(self._due, LOOK_S if reads else REST_S)
             waiting, self._waiting = self._waiting, []
             try:
                 await self._poll()

@@ -22,22 +22,18 @@ import msgspec
 import structlog
 
 from ...errors import RelayError, RequestError, ServiceError, shutting_down
-from ...events import Event, Stopper, StreamEnd
+from ...events import Event, Stopper
 from ...ledger.accounts import AccountState, LimitReached, Settlement
 from ..broadcast import Channel, channel_full, check_message
 from ..contract import PAGE, EventLog, Follower, Placed
-from ..entries import Entries, Entry, size_of
+from ..entries import Entries, Entry
 from ..errors import expired, full, unknown
-from ..peers import OnStop
+from ..peers import OnStop, ignore_stop
 from ..recovery import (
-    LOST,
     Close,
-    Closing,
     OnEnded,
-    OrphanedStream,
     close_free,
-    closing_events,
-    closing_of,
+    ignore_ended,
 )
 from ..stream_ended import StreamEnded
 from ..stream_info import Scoped, StreamInfo, pack_info
@@ -46,7 +42,6 @@ from ..tail import Tail
 from ..values import Claim, LogSize, Look, may_see
 from .database import (
     Database,
-    Durable,
     EndedOrphans,
     Gone,
     Progress,
@@ -55,25 +50,19 @@ from .database import (
     prepare,
 )
 from .feed import Feed
+from .local_stream import LocalStream
+from .owner import Owner, explain
 from .processes import Note
-from .runs import REMOVED, Batch, Run
 from .writer import Writer
 
 KEEP_S = 10
 """How long an ended stream stays in memory, for readers near its end."""
 
+MEMORY_BYTES = 512 * 2**20
+"""The limit of all streams in memory."""
+
 SWEEP_S = 30
 """How often expired streams are removed from the file."""
-
-FULL_RETRY_S = 10
-"""When to try again once the disk is full."""
-
-FILED_EVENTS = 1_000
-FILED_BYTES = 2**16
-"""How much of a running stream is filed at once."""
-
-PUSHED = 64
-"""How many batches of a stream may wait for their commit before its producer waits too."""
 
 MAX_UNWANTED = 10_000
 """How many streams are remembered that the file failed to remove; a restart removes any more."""
@@ -99,7 +88,7 @@ class SqliteLog(EventLog):
 
     Ended streams are stored for `retention_s` seconds. When the events in the file exceed
     `max_bytes`, ended streams are removed, oldest first; then `create` refuses. The same holds
-    for `max_memory_bytes`, but streams that leave the memory stay in the file. `max_stream_bytes`
+    for `MEMORY_BYTES`, but streams that leave the memory stay in the file. `max_stream_bytes`
     (of memory) and `max_stream_events` limit one stream. `wall` returns unix seconds.
 
     `shared`: the file is shared by several processes; call `prepare` before the first opens it.
@@ -111,7 +100,6 @@ class SqliteLog(EventLog):
         *,
         retention_s: float,
         max_bytes: int,
-        max_memory_bytes: int = 512 * 2**20,
         max_stream_bytes: int = 64 * 2**20,
         max_stream_events: int = 1_000_000,
         wall: Callable[[], float] = time.time,
@@ -124,32 +112,33 @@ class SqliteLog(EventLog):
         self._shared = shared
         self._entries = Entries(
             keep_s=min(KEEP_S, retention_s),
-            max_bytes=max_memory_bytes,
+            max_bytes=MEMORY_BYTES,
             max_stream_bytes=max_stream_bytes,
             max_stream_events=max_stream_events,
             now=wall,
             wall=wall,
             on_drop=lambda _: None,
         )
-        self._runs: dict[str, Run] = {}
-        self._owed: dict[str, Run] = {}
-        """Streams whose end could not be written and is to be written later."""
         self._unwanted: set[str] = set()
         """Streams that never began and could not be removed."""
-        self._close_orphan: Close = close_free
-        self._size = 0
-        """Bytes of events in the file, of streams that were not removed."""
         self._due = asyncio.Event()
-        self._on_ended: OnEnded = lambda ended: None
-        self._stop: OnStop = lambda stream, by: None
+        self._on_stop: OnStop
         self._stopping = False
         self._read_here: set[str] = set()
         """Streams of other processes that have readers here."""
         self._database: Database
+        self._owner: Owner
         self._writer: Writer
         self._tasks: Supervisor
 
-    async def open(self) -> None:
+    async def open(
+        self,
+        *,
+        on_ended: OnEnded = ignore_ended,
+        close: Close = close_free,
+        on_stop: OnStop = ignore_stop,
+    ) -> None:
+        self._on_stop = on_stop
         self._loop = asyncio.get_running_loop()
         self._writer = Writer(
             lambda works: self._database.transact(works),
@@ -157,33 +146,45 @@ class SqliteLog(EventLog):
             pause_s=PAUSE_S if self._shared else 0,
         )
         try:
-            await self._writer.read(self._open_file)
+            await self._writer.read(partial(self._open_file, on_ended, close))
         except BaseException:
             await self._writer.close(lambda: None)
             raise
         self._due.set()
         self._tasks = Supervisor()
         self._tasks.keep("event log sweeper", self._keep_swept)
-        self._feed = Feed(self._read_progress, busy=lambda: len(self._entries) > 0)
+        self._feed = Feed(self._read_progress)
         if self._shared:
             self._feed.open()
             self._tasks.keep("event log processes", self._keep_others)
 
-    def _open_file(self) -> None:
+    def _open_file(self, on_ended: OnEnded, close: Close) -> None:
+        def report(streams: Sequence[StreamEnded]) -> None:  # in the writer's thread
+            for ended in streams:
+                self._loop.call_soon_threadsafe(on_ended, ended)
+
         if not self._shared:
             prepare(
                 self._path,
                 now=self._wall(),
-                on_orphans=self._report_orphans_soon,
-                close=self._price,
+                on_orphans=report,
+                close=close,
             )
-        self._database = Database.join(self._path, close=self._price)
-        self._size = self._database.stored_bytes()
+        self._database = Database.join(self._path, close=close)
+        self._owner = Owner(
+            self._database,
+            self._writer,
+            self._entries,
+            retention_s=self._retention_s,
+            wall=self._wall,
+            on_ended=on_ended,
+            close=close,
+        )
 
     async def close(self) -> None:
         await self._tasks.close()
         await self._feed.close()
-        await self._pay()
+        await self._owner.retry_unwritten()
         await self._writer.close(partial(self._database.close, now=self._wall()))
         self._entries.close()
 
@@ -196,10 +197,9 @@ class SqliteLog(EventLog):
 
     async def create(self, info: StreamInfo, *, over: str | None = None) -> Claim:
         stream, key = info.id, info.scoped_key
-        claim = Claim(stream, info.digest)
-        if self._size > self._max_bytes:
+        if self._owner.file_size > self._max_bytes:
             await self._make_room()
-            if self._size > self._max_bytes:
+            if self._owner.file_size > self._max_bytes:
                 bound = None if key is None else await self.claimed(key)
                 if bound is not None and bound.stream != over:
                     return bound
@@ -208,17 +208,14 @@ class SqliteLog(EventLog):
         entry = self._entries.create(info.without_request())
         make = partial(
             self._database.create,
-            claim,
-            key,
-            over=over,
+            info,
+            data,
             now=entry.started_at,
             kept_after=entry.started_at - self._retention_s,
-            owner=info.owner,
-            info=data,
-            reserve=info.reserve,
+            over=over,
         )
         try:
-            made = await self._write(make)
+            made = await self._writer.write(make)
         except BaseException:
             self._entries.drop(stream)
             # A cancelled call may have created it.
@@ -232,9 +229,8 @@ class SqliteLog(EventLog):
         if row is None:
             self._entries.drop(stream)
         else:
-            self._runs[stream] = Run(row, entry, bound=key is not None, size=len(data))
-            self._size += len(data)
-        self._feed.rouse()
+            local = LocalStream(row, entry, bound=key is not None, size=len(data))
+            self._owner.add(stream, local)
         return claim
 
     async def claimed(self, key: Scoped) -> Claim | None:
@@ -246,7 +242,7 @@ class SqliteLog(EventLog):
 
     async def name(self, name: Scoped, stream: str) -> None:
         state = await self.state(stream)
-        if not await self._write(partial(self._database.name, name, stream)):
+        if not await self._writer.write(partial(self._database.name, name, stream)):
             raise expired(stream, self._retention_s, owner=state.owner)
 
     async def find(self, name: Scoped, after: int = 0, *, limit: int = 0) -> Look | None:
@@ -259,53 +255,16 @@ class SqliteLog(EventLog):
             return None
 
     def push(self, stream: str, events: Sequence[Event]) -> bool:
-        run = self._runs.get(stream)
-        if run is None or not run.last or run.ending or isinstance(events[-1], StreamEnd):
-            return False
-        if run.write_error is not None or len(run.batches) >= PUSHED:
-            return False
-        try:
-            self._take(run, events)
-        except (ServiceError, ValueError):
-            return False
-        return True
+        return self._owner.push(stream, events)
 
     async def append(
         self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
     ) -> Placed:
-        run = self._runs.get(stream)
-        if run is None or run.ending:
+        local = self._owner.streams.get(stream)
+        if local is None or local.ending:
             await self.state(stream)
             raise ValueError(f"stream {stream} has ended; nothing can be added to it")
-        if run.write_error is not None and run.batches:
-            await run.batches[-1].wait()  # which fails, too
-        if run.write_error is not None:
-            error, run.write_error = run.write_error, None
-            raise error
-        if not events:
-            return None
-        try:
-            batch = self._take(run, events, settlement)
-        except ServiceError:
-            if run.batches:  # so that a read returns all that was taken
-                await run.batches[-1].wait()
-            raise
-        await batch.wait()
-        return None
-
-    def _take(
-        self, run: Run, events: Sequence[Event], settlement: Settlement | None = None
-    ) -> Batch:
-        memory = self._entries.measure(run.stream, events)
-        batch = Batch(run, events, memory=memory, at=self._wall(), settlement=settlement)
-        run.last += len(events)
-        run.ending = batch.ends
-        run.batches.append(batch)
-        # The upstream is called once the first event is stored.
-        work = Durable if run.bound and batch.first == 1 else partial
-        store = work(run.store, self._database, batch)
-        self._writer.submit(store, partial(self._stored, batch))
-        return batch
+        return await self._owner.append(local, events, settlement)
 
     async def read(
         self, stream: str, after: int, *, timeout_s: float, limit: int = PAGE
@@ -364,36 +323,24 @@ class SqliteLog(EventLog):
                 return row, [], tail
 
     def produced(self, stream: str) -> Sequence[Event]:
-        run = self._runs.get(stream)
-        if run is None:
-            return ()
-        waiting = (event for batch in run.batches for event in batch.events)
-        return [*run.entry.events, *waiting]
+        local = self._owner.streams.get(stream)
+        return () if local is None else local.events()
 
     async def delete(self, stream: str) -> None:
         await self.state(stream)
-        run, owed = self._runs.get(stream), self._owed.get(stream)
-        if owed is not None:
-            await self._forget(partial(self._forget_owed, stream, owed))
+        if stream in self._owner.unwritten:
+            await self._forget(partial(self._owner.forget_unwritten, stream))
             return
+        local = self._owner.streams.get(stream)
         try:
             await self._forget(partial(self._database.forget, stream, now=self._wall()))
         except ServiceError as error:
-            if run is not None and not run.last:  # nobody will end it either
+            if local is not None and not local.last:  # nobody will end it either
                 self._on_unwanted(stream, None, error)
             raise
         self._feed.stop(stream)
 
-    def on_ended(self, ended: OnEnded) -> None:
-        self._on_ended = ended
-
     # Accounts and rows
-
-    def close_by(self, close: Close) -> None:
-        self._close_orphan = close
-
-    def _price(self, orphan: OrphanedStream) -> Closing:
-        return self._close_orphan(orphan)
 
     async def read_accounts(self, names: Sequence[str]) -> list[AccountState]:
         return await self._read(lambda: self._database.accounts.accounts(names))
@@ -402,44 +349,38 @@ class SqliteLog(EventLog):
         return await self._read(lambda: self._database.accounts.rows(limit))
 
     async def forget_rows(self, streams: Sequence[str]) -> None:
-        await self._write(lambda: self._database.accounts.forget_rows(streams))
+        await self._writer.write(lambda: self._database.accounts.forget_rows(streams))
 
     async def count_rows(self) -> int:
         return await self._read(lambda: self._database.accounts.count_rows())
 
     # Streams that go
 
-    def _report_orphans_soon(self, streams: Sequence[StreamEnded]) -> None:
-        """Report streams that were ended in the writer's thread."""
-        self._loop.call_soon_threadsafe(self._report_orphans, streams)
-
-    def _report_orphans(self, streams: Sequence[StreamEnded]) -> None:
-        for stream in streams:
-            self._on_ended(stream)
-
     async def sweep(self) -> None:
         """Remove expired streams from the file."""
         now = self._wall()
         forget = partial(self._database.forget_ended, now - self._retention_s, now=now)
-        while (await self._write(forget, self._on_gone)).ids:
+        while (await self._writer.write(forget, self._owner.drop)).ids:
             pass
-        while await self._write(self._database.purge):
+        while await self._writer.write(self._database.purge):
             pass
-        swept, end = 0, await self._write(self._database.tail.end)
+        swept, end = 0, await self._writer.write(self._database.tail.end)
         while swept < end:
-            swept = await self._write(self._database.tail.sweep)
-        await self._write(partial(self._database.tidy, now=now))
-        await self._write(self._database.touch)
-        await self._pay()
+            swept = await self._writer.write(self._database.tail.sweep)
+        await self._writer.write(partial(self._database.tidy, now=now))
+        await self._writer.write(self._database.touch)
+        await self._owner.retry_unwritten()
         for stream in list(self._unwanted):
-            await self._write(partial(self._database.forget, stream, now=now), self._on_gone)
+            await self._writer.write(
+                partial(self._database.forget, stream, now=now), self._owner.drop
+            )
             self._unwanted.discard(stream)
 
     async def _make_room(self) -> None:
         now = self._wall()
 
         def make_room() -> Gone:
-            own = self._own_bytes()
+            own = self._owner.size
             excess = self._database.total_bytes(own) + own - self._max_bytes
             return self._database.forget_oldest(excess, now=now)
 
@@ -447,37 +388,16 @@ class SqliteLog(EventLog):
         await self._tally()
 
     async def _tally(self) -> None:
-        own = self._own_bytes()
-        await self._write(partial(self._database.total_bytes, own), self._on_tally)
+        own = self._owner.size
+        await self._writer.write(partial(self._database.total_bytes, own), self._on_tally)
 
     def _on_tally(self, others: int) -> None:
-        self._size = others + self._own_bytes()
-
-    def _own_bytes(self) -> int:
-        """Return the size of the streams that run here."""
-        return sum(run.size for run in (*self._runs.values(), *self._owed.values()))
+        self._owner.file_size = others + self._owner.size
 
     # In memory
 
     def _find(self, stream: str) -> Entry | None:
-        entry = self._entries.find(stream)
-        if entry is not None or stream not in self._owed:
-            return entry
-        entry = self._owed[stream].entry
-        if entry.ended_at is not None and entry.ended_at <= self._wall() - self._retention_s:
-            raise expired(stream, self._retention_s, owner=entry.info.owner)
-        return entry
-
-    def _on_gone(self, gone: Gone) -> None:
-        """Drop streams that were removed from the file."""
-        self._size -= gone.size
-        for stream in gone.ids:
-            run = self._runs.pop(stream, None) or self._owed.pop(stream, None)
-            if run is not None:
-                self._size -= run.size
-            if self._entries.find(stream) is not None:
-                self._entries.drop(stream)
-        self._report_orphans(gone.ended_streams)
+        return self._entries.find(stream) or self._owner.find_unwritten(stream)
 
     def _on_unwanted(self, stream: str, _: object, error: BaseException | None) -> None:
         """Remove a stream that never began later, if it could not be removed now."""
@@ -485,12 +405,6 @@ class SqliteLog(EventLog):
             self._unwanted.add(stream)
 
     # In the writer's thread
-
-    def _forget_owed(self, stream: str, run: Run) -> Gone:
-        """Remove a stream whose end could not be written, and settle it."""
-        self._database.accounts.settle(run.key, stream, run.settlement)
-        gone = self._database.forget(stream, now=self._wall())
-        return gone._replace(ended_streams=[run.entry.orphaned().ended] if gone.ids else [])
 
     def _row(self, stream: str, owner: str | None = None) -> Row:
         row = self._database.find(stream)
@@ -509,87 +423,21 @@ class SqliteLog(EventLog):
             return row, []
         return row, self._database.read(row.key, after, limit)
 
-    # After a commit
-
-    def _stored(self, batch: Batch, size: int | None, error: BaseException | None) -> None:
-        run = batch.run
-        run.batches.popleft()
-        if size == REMOVED and self._runs.get(run.stream) is run:
-            self._drop(run.stream)
-        if self._runs.get(run.stream) is not run:
-            owner = run.entry.info.owner
-            batch.settle(expired(run.stream, self._retention_s, owner=owner))
-        elif size is not None:
-            run.size += size
-            self._size += size
-            self._entries.add(run.stream, batch.events, size=batch.memory, ended_at=batch.at)
-            if batch.ends:
-                del self._runs[run.stream]
-            else:
-                self._file_soon(run)
-            batch.settle()
-        elif batch.ends and run.write_error is None:
-            self._owed[run.stream] = run
-            self._show_orphaned(batch)
-            batch.settle(explain(error))
-        else:
-            error = run.write_error = run.write_error or explain(error)
-            run.last = len(run.entry.events)
-            run.ending = False
-            if batch.settle(error) and not run.batches:
-                run.write_error = None
-
-    def _show_orphaned(self, batch: Batch) -> None:
-        """End a stream whose end could not be written as a restart would, by its stored events.
-
-        So cursors stay true whether this end is written later or the process is killed. Its cost
-        is the true one, with the part of the answer that nobody receives.
-        """
-        run, refused = batch.run, batch.events[-1]
-        ending = closing_events(run.entry.events, status="interrupted", error=LOST)
-        end = ending[-1]
-        assert isinstance(end, StreamEnd)  # noqa: S101  (as `closing_events` says)
-        assert isinstance(refused, StreamEnd)  # noqa: S101  (as `Batch.ends` says)
-        ending[-1] = msgspec.structs.replace(end, usage=refused.usage, cost=refused.cost)
-        size = sum(map(size_of, ending))
-        self._entries.add(run.stream, ending, size=size, ended_at=batch.at)
-        del self._runs[run.stream]
-        if batch.settlement is not None:
-            orphan = run.entry.orphaned()._replace(spent=batch.settlement)
-            run.settlement = closing_of(orphan, self._close_orphan).settlement
-
-    def _file_soon(self, run: Run) -> None:
-        """File a stream that has enough unfiled events."""
-        count = len(run.entry.events) - run.filed
-        if run.filing or (count < FILED_EVENTS and run.size - run.filed_size < FILED_BYTES):
-            return
-        run.filing = True
-        run.filed_size = run.size
-        self._writer.submit(partial(run.file, self._database), partial(self._on_filed, run))
-
-    def _on_filed(self, run: Run, last: int | None, error: BaseException | None) -> None:
-        run.filing = False
-        if error is None and last is not None:
-            run.filed = last
-
     # Other processes
 
-    def on_stop(self, stop: OnStop) -> None:
-        self._stop = stop
-
     async def ask_stop(self, stream: str, by: Stopper = "user") -> None:
-        await self._write(partial(self._database.processes.send, by, stream))
+        await self._writer.write(partial(self._database.processes.send, by, stream))
 
     def readers_here(self, stream: str) -> None:
         if self._feed.find(stream) is not None:  # it runs elsewhere: each reader has looked
             self._read_here.add(stream)
-            self._submit(partial(self._database.processes.readers_here, stream))
+            self._writer.post(partial(self._database.processes.readers_here, stream))
 
     def readers_gone(self, stream: str) -> None:
         if stream in self._read_here:
             self._read_here.remove(stream)
             gone = self._database.processes.readers_gone
-            self._submit(partial(gone, stream, now=self._wall()))
+            self._writer.post(partial(gone, stream, now=self._wall()))
 
     async def reader_lease_s(self, stream: str) -> float:
         left_at = await self._read(partial(self._database.processes.readers_left_at, stream))
@@ -606,25 +454,20 @@ class SqliteLog(EventLog):
         noted, found = await self._read(partial(self._database.read_progress, positions))
         if noted:
             with contextlib.suppress(RelayError):
-                for note in await self._write(self._database.processes.take_notes):
-                    self._hear(note)
+                for note in await self._writer.write(self._database.processes.take_notes):
+                    self._on_note(note)
         return found
 
-    def _hear(self, note: Note) -> None:
+    def _on_note(self, note: Note) -> None:
         if note.what == "gone":
-            self._drop(note.stream)
-        self._stop(note.stream, "operator" if note.what == "operator" else "user")
-
-    def _drop(self, stream: str) -> None:
-        """Drop a stream of this process that another one has removed."""
-        self._on_gone(Gone([stream], 0))
-        self._submit(partial(self._database.forget_removed, stream))
+            self._owner.drop_removed(note.stream)
+        self._on_stop(note.stream, "operator" if note.what == "operator" else "user")
 
     async def publish(self, channel: Channel, name: str, message: bytes, *, for_s: float) -> None:
         check_message(message)
         publish = self._database.processes.publish
         work = partial(publish, channel, name, message, now=self._wall(), for_s=for_s)
-        if not await self._write(work):
+        if not await self._writer.write(work):
             raise channel_full()
 
     async def messages(self, channel: Channel) -> dict[str, bytes]:
@@ -644,11 +487,11 @@ class SqliteLog(EventLog):
 
     async def _end_streams_of(self, process: int) -> None:
         def on_ended(ended: EndedOrphans) -> None:
-            self._report_orphans(ended.ended_streams)
+            self._owner.drop(Gone([], 0, ended.ended_streams))
 
         streams = 0
         end_some = partial(self._database.end_streams_of, process, now=self._wall())
-        while (ended := await self._write(end_some, on_ended)).dealt_with:
+        while (ended := await self._writer.write(end_some, on_ended)).dealt_with:
             streams += ended.dealt_with
         if streams:
             log.warning("streams of a lost process ended", process=process, streams=streams)
@@ -657,22 +500,8 @@ class SqliteLog(EventLog):
 
     async def _forget(self, work: Callable[[], Gone]) -> None:
         """Remove streams; their events are removed from the file soon after."""
-        await self._write(work, self._on_gone)
+        await self._writer.write(work, self._owner.drop)
         self._due.set()
-
-    async def _write(
-        self, work: Callable[[], T], on_commit: Callable[[T], None] = lambda _: None
-    ) -> T:
-        return await self._writer.write(work, on_commit)
-
-    def _submit(self, work: Callable[[], object]) -> None:
-        """Do work in the next transaction; a failure is logged and has no other effect."""
-
-        def then(_: object, error: BaseException | None) -> None:
-            if error is not None:
-                explain(error)
-
-        self._writer.submit(work, then)
 
     async def _read(self, work: Callable[[], T]) -> T:
         try:
@@ -681,32 +510,8 @@ class SqliteLog(EventLog):
             log.error("the event log cannot be read", error=str(error))
             raise ServiceError("internal", "the event log could not be read") from None
 
-    async def _pay(self) -> None:
-        """Try again to write the ends that could not be written."""
-        for stream, run in list(self._owed.items()):
-            with contextlib.suppress(ServiceError):
-                tell = partial(self._on_paid, stream, run)
-                await self._write(partial(run.end_late, self._database), tell)
-
-    def _on_paid(self, stream: str, run: Run, ended: bool) -> None:
-        self._owed.pop(stream, None)
-        if ended:
-            self._on_ended(run.entry.orphaned().ended)
-
     async def _keep_swept(self) -> None:
         while True:
             await wait_for(self._due, SWEEP_S)
             with contextlib.suppress(RelayError):
                 await self.sweep()
-
-
-def explain(error: BaseException | None) -> ServiceError:
-    """Log a failed write, and return the error for its stream."""
-    log.error("the event log cannot be written", error=repr(error))
-    if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL":
-        return ServiceError(
-            "overloaded",
-            "the event log could not be written: the disk is full; try again when there is room",
-            retry_after_s=FULL_RETRY_S,
-        )
-    return ServiceError("internal", "the event log could not be written")

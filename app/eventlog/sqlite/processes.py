@@ -143,7 +143,7 @@ class Processes:
     def take_notes(self) -> list[Note]:
         """Return the notes for this process, and remove them."""
         notes = [
-            Note(*row)
+            Note._make(row)
             for row in self._execute(
                 "SELECT what, stream FROM notes WHERE process = ? ORDER BY key", (self._own,)
             )

@@ -13,7 +13,7 @@ from ..errors import LogUnusable
 log = structlog.get_logger("seseragi.eventlog")
 
 APPLICATION_ID = 0x53657365
-VERSION = 9
+VERSION = 10
 """Earlier versions were never released and are refused; a change needs a migration."""
 
 SCHEMA = """
@@ -48,12 +48,12 @@ CREATE TABLE tail (
     first INTEGER NOT NULL,
     events BLOB NOT NULL
 );
-CREATE TABLE claims (
+CREATE TABLE idempotency_keys (
     key TEXT PRIMARY KEY,
     stream TEXT NOT NULL,
     digest TEXT NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX claims_stream ON claims (stream);
+CREATE INDEX idempotency_keys_stream ON idempotency_keys (stream);
 CREATE TABLE names (
     name TEXT PRIMARY KEY,
     stream TEXT NOT NULL

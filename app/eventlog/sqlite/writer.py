@@ -63,6 +63,15 @@ class Writer:
             # In the next turn of the loop, when all other work of this one has joined.
             asyncio.get_running_loop().call_soon(self._start)
 
+    def post(self, work: Work) -> None:
+        """Put work into the next transaction; a failure is logged and has no other effect."""
+
+        def then(_: object, error: BaseException | None) -> None:
+            if error is not None:
+                self._explain(error)
+
+        self.submit(work, then)
+
     async def write(
         self, work: Callable[[], T], on_commit: Callable[[T], None] = lambda _: None
     ) -> T:

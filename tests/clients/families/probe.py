@@ -1,7 +1,7 @@
 """What a client shows of each fault, as the rows of docs/clients/frameworks.md have it.
 
 `python -m tests.clients.families.probe PROGRAM... CLIENT` asks with any environment, such as
-`/tmp/venv/bin/python tests/clients/families/ask.py agno-chat`, and prints the row.
+`/tmp/venv/bin/python tests/clients/families/ask.py pydantic-ai-chat`, and prints the row.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ COLUMNS: Final[dict[str, Sequence[str]]] = {
 """Of the table: the faults that have to look the same."""
 
 NOTHING: Final = "nothing"
-_SHOWN: Final = ("RunError", "cancelled", "failed", "interrupted")
+_SHOWN: Final = ("cancelled", "failed", "interrupted")
 """How the clients that raise nothing say that an answer is not a whole one."""
 
 

@@ -10,27 +10,10 @@ from anthropic.types import Message, RawMessageDeltaEvent, TextBlock, ThinkingBl
 from anthropic.types.beta import BetaMessage, BetaRawMessageDeltaEvent
 from pydantic import BaseModel
 
+from app import events as e
 from app.dialects.anthropic.client.result import render_result
 from app.dialects.reasoning_signatures import UNSIGNED, pack
-from app.events import (
-    ChoiceEnd,
-    Event,
-    ProviderTool,
-    Raw,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
-    Source,
-    StreamEnd,
-    StreamStart,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    TokenCounts,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
-)
+from tests.dialects import examples as ex
 from tests.dialects.anthropic.messages_protocol import payloads_of
 from tests.needs import file
 
@@ -50,30 +33,21 @@ USE: dict[str, Any] = {"type": "server_tool_use", **CALLER}
 RESULT: dict[str, Any] = {"type": "web_search_tool_result", **CALLER}
 
 
-def raw(**fields: Any) -> Raw:
-    return Raw("anthropic", json.dumps(fields))
+def raw(**fields: Any) -> e.Raw:
+    return e.Raw("anthropic", json.dumps(fields))
 
 
-EVENTS: list[Event] = [
-    StreamStart("st_T", "m", 1700000000),
-    ReasoningStart(0),
-    ReasoningDelta(0, "Hm"),
-    ReasoningEnd(0),
-    ProviderTool(1, "web_search", input={"query": "q"}, raw=raw(id="s", name="web_search", **USE)),
-    ProviderTool(1, "web_search", output=FOUND, raw=raw(tool_use_id="s", **RESULT)),
-    TextStart(2),
-    TextDelta(2, "Hi"),
-    Source(url="https://a.example", block=2),
-    TextEnd(2),
-    TextStart(3),
-    TextDelta(3, "uncited"),
-    TextEnd(3),
-    ToolCallStart(4, "i", "f"),
-    ToolCallDelta(4, "{}"),
-    ToolCallEnd(4, "{}"),
-    ChoiceEnd("tool_calls", "tool_use"),
-    StreamEnd("completed", "tool_calls", TokenCounts(input_tokens=3, output_tokens=2)),
-]
+EVENTS: list[e.Event] = [
+    e.StreamStart("st_T", "m", 1700000000),
+    *ex.thought(0, "Hm"),
+    e.ProviderTool(1, "web_search", {"query": "q"}, raw=raw(id="s", name="web_search", **USE)),
+    e.ProviderTool(1, "web_search", output=FOUND, raw=raw(tool_use_id="s", **RESULT)),
+    *(e.TextStart(2), e.TextDelta(2, "Hi"), e.Source(url="https://a.example", block=2), e.TextEnd(2)),
+    *ex.text(3, "uncited"),
+    *ex.call(4, "i", "f", "{}"),
+    e.ChoiceEnd("tool_calls", "tool_use"),
+    e.StreamEnd("completed", "tool_calls", e.TokenCounts(input_tokens=3, output_tokens=2)),
+]  # fmt: skip
 # What may be left out, though pydantic does not tell it from what may be null.
 OPTIONAL = {
     "citations",  # Anthropic's own answers have no such key, and AI SDK refuses null

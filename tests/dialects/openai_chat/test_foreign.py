@@ -182,36 +182,6 @@ def test_allowed_tools_are_a_choice_among_the_tools(mode: str | None, choice: st
     assert (choice, ["g"], 2) == (found["tool_choice"], found["allowed_tools"], len(found["tools"]))
 
 
-def test_functions_of_old_are_tools() -> None:
-    asked = ask(
-        USER,
-        {
-            "role": "assistant",
-            "content": None,
-            "function_call": {"name": "f", "arguments": '{"a":1}'},
-        },
-        {"role": "function", "name": "f", "content": "1"},
-        {"role": "function", "name": "g", "content": None},
-        functions=[FUNCTION],
-        function_call={"name": "f"},
-    )
-    found = msgspec.to_builtins(asked.chat)
-
-    assert {"functions": "1"} == asked.labels
-    assert [{"function": FUNCTION}] == found["tools"]
-    assert {"function": {"name": "f"}} == found["tool_choice"]
-    assert found["parallel_tool_calls"] is False
-    assert [
-        {"id": "call_0", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}},
-        {"id": "call_1", "type": "function", "function": {"name": "g", "arguments": "{}"}},
-    ] == [call for message in found["messages"] for call in message.get("tool_calls", ())]
-    assert [("call_0", "1"), ("call_1", "")] == [
-        (message["tool_call_id"], message["content"])
-        for message in found["messages"]
-        if message["role"] == "tool"
-    ]
-
-
 def test_custom_tools_are_functions_with_a_text() -> None:
     grammar = {"syntax": "lark", "definition": "start: /a/"}
     custom = {"name": "g", "description": "d", "format": {"type": "grammar", "grammar": grammar}}
@@ -255,24 +225,7 @@ def deltas(events: list[Event]) -> tuple[list[Any], str]:
     chunks = [json.loads(frame.data) for frame in frames if frame.data != b"[DONE]"]
     choices = [chunk["choices"][0] for chunk in chunks]
     found = [choice["delta"] for choice in choices]
-    names = ("function_call", "tool_calls")
-    return [d[n] for d in found for n in names if n in d], choices[-1]["finish_reason"]
-
-
-@pytest.mark.parametrize("pieces", [('{"a"', ":1}"), ()])
-def test_answer_to_functions_of_old_is_in_their_form(pieces: tuple[str, ...]) -> None:
-    calls = [*call_events(0, "f", *pieces), *call_events(1, "g", "{}")]
-    events = answer(*calls, functions="1")
-    found, reason = deltas(events)
-    arguments = "".join(pieces) or "{}"
-
-    assert {"name": "f", "arguments": ""} == found[0]
-    assert arguments == "".join(call["arguments"] for call in found)
-    assert "function_call" == reason
-    (choice,) = render_result("st_1", events)["choices"]
-    assert {"name": "f", "arguments": arguments} == choice["message"]["function_call"]
-    assert "tool_calls" not in choice["message"]
-    assert "function_call" == choice["finish_reason"]
+    return [one["tool_calls"] for one in found if "tool_calls" in one], choices[-1]["finish_reason"]
 
 
 @pytest.mark.parametrize(("said", "text"), [('{"input": "a\\nb"}', "a\nb"), ("a b", "a b")])

@@ -21,7 +21,6 @@ PATCH = {
     "format": {"type": "grammar", "syntax": "lark", "definition": "start: LF"},
 }
 SEARCH = {"type": "tool_search", "execution": "client", "description": "Finds tools."}
-SHELL = {"type": "local_shell"}
 WEB: dict[str, Any] = {"type": "web_search", "external_web_access": True}
 
 
@@ -44,16 +43,15 @@ def messages(*items: Any, **fields: Any) -> list[dict[str, Any]]:
 
 
 def test_tools_are_functions_and_the_label_says_what_they_were() -> None:
-    asked = parse(tools=[F, SPACE, PATCH, SEARCH, SHELL, WEB])
+    asked = parse(tools=[F, SPACE, PATCH, SEARCH, {"type": "local_shell"}, WEB])
 
-    assert ["f", "mcp__w__get", "apply_patch", "tool_search", "local_shell"] == names(asked)
+    assert ["f", "mcp__w__get", "apply_patch", "tool_search"] == names(asked)
     assert {
         "mcp__w__get": {"name": "get", "namespace": "mcp__w"},
         "apply_patch": {"form": "custom", "name": "apply_patch"},
         "tool_search": {"form": "tool_search", "name": "tool_search"},
-        "local_shell": {"form": "local_shell", "name": "local_shell"},
     } == label(asked)
-    assert ("tools.web_search",) == asked.chat.client_body.ignored
+    assert ("tools.local_shell", "tools.web_search") == asked.chat.client_body.ignored
     patch = asked.chat.tools[2].function
     assert patch.description.startswith("Edits files.")
     assert patch.description.endswith("(lark):\nstart: LF")
@@ -94,7 +92,6 @@ def test_names_that_are_too_long_together_are_refused() -> None:
 
 
 def test_what_was_called_goes_back_as_it_was_told() -> None:
-    action: dict[str, Any] = {"type": "exec", "command": ["ls"], "env": {}, "user": None}
     found = messages(
         {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": 'a"\n'},
         {"type": "custom_tool_call_output", "id": "x", "call_id": "c1", "output": "ok"},
@@ -107,18 +104,15 @@ def test_what_was_called_goes_back_as_it_was_told() -> None:
             "call_id": "c2",
             "output": [{"type": "text", "text": "a"}],
         },
-        {"type": "local_shell_call", "id": "l1", "call_id": "c3", "action": action},
-        {"type": "local_shell_call_output", "id": "c3", "output": "files"},
-        tools=[SPACE, PATCH, SHELL],
+        tools=[SPACE, PATCH],
     )
 
     calls = [m["tool_calls"][0] for m in found if m["role"] == "assistant"]
     assert [
         ("c1", "apply_patch", '{"input":"a\\"\\n"}'),
         ("c2", "mcp__w__get", "{}"),
-        ("c3", "local_shell", '{"command":["ls"],"env":{}}'),
     ] == [(c["id"], c["function"]["name"], c["function"]["arguments"]) for c in calls]
-    assert ["c1", "c2", "c3"] == [m["tool_call_id"] for m in found if m["role"] == "tool"]
+    assert ["c1", "c2"] == [m["tool_call_id"] for m in found if m["role"] == "tool"]
 
 
 def test_tools_that_were_found_are_offered() -> None:
@@ -201,7 +195,11 @@ P = {"type": "custom", "name": "p"}
         ({"tools": [F], "tool_choice": {**ALLOWED, "mode": "auto"}}, None, []),
         ({"tools": [WEB], "tool_choice": "auto", "parallel_tool_calls": True}, None, []),
         ({"tools": [F, WEB], "tool_choice": "required"}, "required", ["f"]),
-        ({"tools": [SHELL], "tool_choice": SHELL}, "local_shell", ["local_shell"]),
+        (
+            {"tools": [SEARCH], "tool_choice": {"type": "tool_search"}},
+            "tool_search",
+            ["tool_search"],
+        ),
     ],
 )
 def test_choices(fields: dict[str, Any], choice: str | None, offered: list[str]) -> None:

@@ -1,6 +1,5 @@
 """AG-UI towards clients."""
 
-import json
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -8,16 +7,14 @@ import msgspec
 
 from ....errors import RelayError
 from ....events import Event
-from ...client_format import ClientFormat, Failure
-from .messages import RunAgentInput
+from ...client_format import ClientFormat, Failure, list_frames
 from .renderer import Renderer
-from .request import parse_request
+from .request import RunAgentInput, parse_request
 
 
 def render_result(stream: str, events: Iterable[Event]) -> Any:
     """Return all events of the run as one list."""
-    renderer = Renderer(stream)
-    return [json.loads(frame.data) for event in events for frame in renderer.feed(event)]
+    return list_frames(Renderer(stream), events)
 
 
 def render_failure(error: RelayError, request_id: str) -> Failure:

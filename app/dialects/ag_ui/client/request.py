@@ -1,19 +1,22 @@
-"""Parser of the body of an AG-UI run, `RunAgentInput`, to a chat request."""
+"""Parser of the body of an AG-UI 1.0 run, `RunAgentInput`, to a chat request."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
-from ....bounds import check_parts
+from ....bounds import MAX_MESSAGES, MAX_TOOLS, check_parts
 from ....errors import RequestError
 from ....requests import (
     AudioPart,
+    Body,
     DeveloperMessage,
     FilePart,
     FileSource,
     Function,
     FunctionCall,
+    Id,
     ImagePart,
     SystemMessage,
     TextPart,
@@ -25,25 +28,120 @@ from ....requests import (
 )
 from ....requests import Message as ChatMessage
 from ...answering.assistant_message import MessageBuilder
-from ...answering.attachments import attach
+from ...answering.attachments import build_part
 from ...answering.options import OPTIONS, build_chat
 from ...client_format import ParsedRequest
 from ...reasoning_signatures import parse_signature_fields
-from .messages import (
-    Activity,
-    Assistant,
-    ContentPart,
-    Context,
-    Declared,
-    Developer,
-    Message,
-    Reasoning,
-    RunAgentInput,
-    System,
-    TextContent,
-    ToolResult,
-    User,
-)
+
+
+class AgUiObject(msgspec.Struct, frozen=True, rename="camel"):
+    """A JSON object of a message; unknown fields are ignored, as the protocol requires."""
+
+
+class Source(AgUiObject, frozen=True):
+    type: Literal["data", "url", "file"]
+    value: str
+    mime_type: str | None = None
+
+
+class TextContent(AgUiObject, frozen=True, tag_field="type", tag="text"):
+    text: str
+
+
+class Image(AgUiObject, frozen=True, tag_field="type", tag="image"):
+    source: Source
+
+
+class Audio(AgUiObject, frozen=True, tag_field="type", tag="audio"):
+    source: Source
+
+
+class Video(AgUiObject, frozen=True, tag_field="type", tag="video"):
+    source: Source
+
+
+class Document(AgUiObject, frozen=True, tag_field="type", tag="document"):
+    source: Source
+
+
+ContentPart = TextContent | Image | Audio | Video | Document
+
+
+class CalledFunction(AgUiObject, frozen=True):
+    name: str
+    arguments: str
+
+
+class Call(AgUiObject, frozen=True):
+    id: str
+    function: CalledFunction
+    encrypted_value: str | None = None
+
+
+class Developer(AgUiObject, frozen=True, tag_field="role", tag="developer"):
+    content: str
+    name: str | None = None
+
+
+class System(AgUiObject, frozen=True, tag_field="role", tag="system"):
+    content: str
+    name: str | None = None
+
+
+class User(AgUiObject, frozen=True, tag_field="role", tag="user"):
+    content: str | list[ContentPart]
+    name: str | None = None
+
+
+class Assistant(AgUiObject, frozen=True, tag_field="role", tag="assistant"):
+    content: str | None = None
+    tool_calls: list[Call] | None = None
+    encrypted_value: str | None = None
+
+
+class ToolResult(AgUiObject, frozen=True, tag_field="role", tag="tool"):
+    content: str | list[ContentPart]
+    tool_call_id: str
+    error: str | None = None
+
+
+class Reasoning(AgUiObject, frozen=True, tag_field="role", tag="reasoning"):
+    content: str
+    encrypted_value: str | None = None
+
+
+class Activity(AgUiObject, frozen=True, tag_field="role", tag="activity"):
+    """The page's view of an agent's work: no content for a model."""
+
+
+Message = Developer | System | User | Assistant | ToolResult | Reasoning | Activity
+
+
+class PageTool(AgUiObject, frozen=True):
+    """A tool that the page runs."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] | None = None
+
+
+class Context(AgUiObject, frozen=True):
+    description: str
+    value: str
+
+
+class RunAgentInput(Body, frozen=True, rename="camel"):
+    thread_id: Id
+    run_id: Id
+    messages: Annotated[list[Message], Meta(max_length=MAX_MESSAGES)]
+    protocol_version: str | None = None
+    parent_run_id: Id | None = None
+    state: Any = None
+    tools: Annotated[list[PageTool], Meta(max_length=MAX_TOOLS)] | None = None
+    context: list[Context] | None = None
+    forwarded_props: Any = None
+    resume: list[Any] | None = None
+
 
 _decoder = msgspec.json.Decoder(RunAgentInput)
 
@@ -70,19 +168,17 @@ def parse_request(body: bytes) -> ParsedRequest:
         # `forwardedProps` may have tools too: they are appended to those of the run.
         more = options.get("tools") or []
         if isinstance(more, list):
-            options["tools"] = [*map(_declare, run.tools), *more]
+            own = [
+                Tool(Function(one.name, one.description or None, one.parameters))
+                for one in run.tools
+            ]
+            options["tools"] = [*msgspec.to_builtins(own), *more]
     messages = Conversation(run.messages).read()
     chat = build_chat(_add_context(messages, run.context or ()), options, path="forwardedProps")
     labels = {"thread_id": run.thread_id, "run_id": run.run_id}
     if run.parent_run_id is not None:
         labels["parent_run_id"] = run.parent_run_id
     return ParsedRequest(chat, labels=labels)
-
-
-def _declare(tool: Declared) -> dict[str, Any]:
-    function = Function(tool.name, tool.description or None, tool.parameters)
-    declared: dict[str, Any] = msgspec.to_builtins(Tool(function))
-    return declared
 
 
 def _add_context(messages: list[ChatMessage], context: Sequence[Context]) -> list[ChatMessage]:
@@ -175,8 +271,8 @@ def _read_part(part: ContentPart, *, path: str) -> Part:
             raise RequestError("invalid_request", f"{path}.source: missing field `mimeType`")
         case "data":
             url = f"data:{media_type};base64,{source.value}"
-            return attach(url, media_type, path=path)
+            return build_part(url, media_type, path=path)
         case "url":
-            return attach(source.value, media_type, path=path)
+            return build_part(source.value, media_type, path=path)
         case "file":
             return FilePart(FileSource(file_id=source.value))

@@ -26,22 +26,22 @@ _TEXT_FIELDS: Final = (
 )
 """The fields of blocks with readable text, in the order of the result."""
 
-_MAX_GIST: Final = 2_000
+_MAX_TEXT: Final = 2_000
 """Characters of the text of one block."""
 
 
-def render_gist(kind: str, block: dict[str, Any]) -> str:
+def render_text(kind: str, block: dict[str, Any]) -> str:
     """Return the text that replaces a block."""
     pieces: list[str] = []
     size = 0
     for piece in _list_texts(block):
-        pieces.append(piece[:_MAX_GIST])
+        pieces.append(piece[:_MAX_TEXT])
         size += len(piece)
-        if size > _MAX_GIST:
+        if size > _MAX_TEXT:
             break
     if isinstance(block.get("input"), dict):
         pieces.append(msgspec.json.encode(block["input"]).decode())
-    text = "\n".join(pieces)[:_MAX_GIST]
+    text = "\n".join(pieces)[:_MAX_TEXT]
     return f"[{kind[:60]}: {text}]" if text else f"[{kind[:60]}]"
 
 

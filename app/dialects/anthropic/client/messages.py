@@ -27,6 +27,7 @@ from ....requests import (
     UserMessage,
     convert_body,
 )
+from ...answering.assistant_message import AssistantPart, build_reasoning
 from ...answering.ids import unpack_id
 from ...reasoning_signatures import (
     CLAUDE_REDACTED,
@@ -36,7 +37,7 @@ from ...reasoning_signatures import (
     unpack,
 )
 from ...writing.cache_marks import last_mark, parse_mark
-from .block_texts import render_gist
+from .block_texts import render_text
 
 Block = dict[str, Any]
 Content = str | list[Block]
@@ -102,7 +103,6 @@ class _Redacted(msgspec.Struct, frozen=True):
 
 
 UserPart = TextPart | ImagePart | FilePart
-AssistantPart = TextPart | ReasoningPart | OpaquePart
 
 _DROPPED: Final = ("fallback",)
 """Types of blocks without content for a model."""
@@ -110,7 +110,7 @@ _MAX_KINDS: Final = 10
 """Types of blocks in a notice."""
 
 
-class History:
+class Conversation:
     """Converts Anthropic's messages, one by one, to those of the chat request."""
 
     def __init__(self) -> None:
@@ -197,7 +197,7 @@ class History:
         """Return the text that replaces a block, and record its type."""
         if len(self.shortened) < _MAX_KINDS:
             self.shortened[kind[:60]] = None
-        return TextPart(render_gist(kind, block))
+        return TextPart(render_text(kind, block))
 
     def _document(self, block: Block, *, path: str) -> list[UserPart]:
         document = convert_body(block, _Document, path=path)
@@ -234,18 +234,20 @@ class History:
                     uses.append(convert_body(block, _ToolUse, path=where))
                 case kind if kind not in _DROPPED:
                     parts.append(self._shorten(kind, block))
-        calls = [_call(use, opaque.get(use.id)) for use in uses]
+        calls = [
+            ToolCall(
+                unpack_id(use.id),
+                FunctionCall(use.name, msgspec.json.encode(use.input).decode()),
+                opaque=opaque.get(use.id),
+            )
+            for use in uses
+        ]
         if parts or calls:
             # The calls come last, so the last mark of a call covers the message.
             mark = parse_mark(last_mark(uses))
             answer = _simplify(parts) or None
             message = AssistantMessage(answer, tool_calls=calls or None, cache_control=mark)
             self.messages.append(message)
-
-
-def _call(use: _ToolUse, opaque: list[Opaque] | None) -> ToolCall:
-    arguments = msgspec.json.encode(use.input).decode()
-    return ToolCall(unpack_id(use.id), FunctionCall(use.name, arguments), opaque=opaque)
 
 
 def _simplify(parts: list[Any]) -> Any:
@@ -285,16 +287,8 @@ def _text(block: Block, *, path: str) -> list[TextPart]:
 def _think(block: _Thinking) -> list[AssistantPart]:
     """Return the reasoning of a thinking block, with the signature in its provider's format."""
     packed = unpack(block.signature)
-    if packed == UNSIGNED and not block.thinking:
-        return []
-    if packed is not None:
-        return [
-            ReasoningPart(
-                block.thinking, packed.signature, encrypted=packed.encrypted, format=packed.format
-            )
-        ]
-    if not block.signature:
-        return [ReasoningPart(block.thinking)] if block.thinking else []
+    if packed is not None or not block.signature:
+        return build_reasoning(block.thinking, packed or UNSIGNED)
     if not block.thinking:
         return [OpaquePart(CLAUDE_THINKING, block.signature)]
     return [ReasoningPart(block.thinking, block.signature, format=CLAUDE_THINKING)]

@@ -44,7 +44,7 @@ from ....events import (
 from ...answering.ids import pack_id, public_token, show_call
 from ...answering.stream_end import error_of_end, render_cost
 from ...client_format import Frame
-from ...reading.json_values import decode, mapping, read_raw, string
+from ...reading.json_values import mapping, read_raw, string
 from ...reasoning_signatures import (
     CLAUDE_COMPACTION,
     CLAUDE_REDACTED,
@@ -52,6 +52,7 @@ from ...reasoning_signatures import (
     PackedSignature,
     pack,
 )
+from ...writing.conversation import parse_object
 from .. import NAME
 from .errors import render_error
 
@@ -187,7 +188,7 @@ class Payloads:
                 self._start(event.block, more | use)
             case ToolCallEnd():
                 self._stop(event.block)
-                if self._broken is None and not _is_object(event.arguments):
+                if self._broken is None and parse_object(event.arguments or "{}") is None:
                     self._broken = self._names[event.block]
             case TextEnd() | RefusalEnd():
                 self._stop(event.block)
@@ -301,9 +302,10 @@ class Payloads:
 
     def _opaque(self, event: Opaque) -> None:
         """Render an opaque value: Anthropic's own unchanged, those of others packed."""
+        block = parse_object(event.data) if event.format == CLAUDE_COMPACTION else None
         if event.format == CLAUDE_REDACTED:
             self._whole({"type": "redacted_thinking", "data": event.data})
-        elif event.format == CLAUDE_COMPACTION and (block := _parse(event.data)):
+        elif block is not None and string(block.get("type")):
             self._whole(block)
         elif event.format == CLAUDE_THINKING:
             thinking = self._whole({"type": "thinking", "thinking": "", "signature": ""})
@@ -346,21 +348,6 @@ def _sign(event: ReasoningEnd) -> str:
     if event.signature and event.format == CLAUDE_THINKING and not event.encrypted:
         return event.signature
     return pack(PackedSignature(event.format, event.signature, event.encrypted))
-
-
-def _parse(text: str) -> Payload:
-    try:
-        block = mapping(decode(text))
-    except ValueError:
-        return {}
-    return block if string(block.get("type")) else {}
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(decode(text or "{}"), dict)
-    except ValueError:
-        return False
 
 
 def render_usage(counts: TokenCounts) -> Payload:

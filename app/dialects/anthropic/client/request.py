@@ -32,7 +32,7 @@ from ...client_format import ParsedRequest
 from ...writing.cache_marks import parse_mark
 from .. import BETA, NAME
 from .errors import ThreadRefused
-from .messages import Content, History, Turn
+from .messages import Content, Conversation, Turn
 from .tools import find_client_tool
 
 _EXAMPLE: Final = '{"model": "demo", "max_tokens": 1024, "messages": [...]}'
@@ -142,13 +142,13 @@ def parse_request(data: bytes, *, betas: str = "") -> ParsedRequest:
     foreign = [name for name in _FOREIGN if fields.get(name)]
     if body.max_tokens == 0:
         beyond.append("max_tokens: 0, for filling the cache,")
-    history = History()
+    conversation = Conversation()
     if body.system:
-        history.system(body.system)
+        conversation.system(body.system)
     for number, turn in enumerate(body.messages):
-        history.turn(turn, path=f"messages[{number}]")
+        conversation.turn(turn, path=f"messages[{number}]")
     tools = _tools(body, foreign)
-    if not history.messages:
+    if not conversation.messages:
         raise RequestError("invalid_request", "messages: empty; send a message")
     unknown = fields.keys() - known - {*_FOREIGN, *_BINDING} - _IGNORED
     ignored = sorted(_IGNORED & fields.keys()) + [n[:80] for n in sorted(unknown)[:_MAX_IGNORED]]
@@ -163,10 +163,10 @@ def parse_request(data: bytes, *, betas: str = "") -> ParsedRequest:
         beyond=tuple(beyond),
         ignored=tuple(ignored),
         foreign=tuple(foreign),
-        shortened=tuple(history.shortened),
+        shortened=tuple(conversation.shortened),
     )
     chat = TranslatedRequest(
-        history.messages,
+        conversation.messages,
         model=body.model,
         stream=body.stream or False,
         max_tokens=body.max_tokens or None,
@@ -249,7 +249,9 @@ def _tools(body: Request, foreign: list[str]) -> dict[str, Any]:
         if tool.allowed_callers and "direct" not in tool.allowed_callers:
             foreign.append(f"{path}: a tool for Anthropic's tools")
             continue
-        function = Function(tool.name, tool.description, tool.input_schema, tool.strict)
+        function = Function(
+            tool.name, tool.description, parameters=tool.input_schema, strict=tool.strict
+        )
         tools.append(Tool(function, cache_control=parse_mark(tool.cache_control)))
     if not tools:
         return {}

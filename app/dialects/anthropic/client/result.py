@@ -1,10 +1,9 @@
 """Result of a whole answer as one Anthropic message, folded from its stream."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from ....events import Event, StreamEnd
-from ...reading.json_values import decode
+from ...writing.conversation import parse_object
 from .renderer import Payload, Payloads
 
 
@@ -64,10 +63,7 @@ def _whole(block: Payload, text: str) -> Payload | None:
         case "text" | "thinking" as field:
             return {**block, field: block.get(field, "") + text}
         case "tool_use":
-            try:
-                value: Any = decode(text or "{}")
-            except ValueError:
-                return None
-            return {**block, "input": value} if isinstance(value, dict) else None
+            value = parse_object(text or "{}")
+            return None if value is None else {**block, "input": value}
         case _:
             return block

@@ -35,7 +35,7 @@ def _commands(*names: str, **more: Any) -> dict[str, Any]:
     }
 
 
-_KNOWN: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+_FUNCTIONS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "bash": (
         "Run a command in a shell that lasts, and return what it prints.",
         {
@@ -68,5 +68,5 @@ _KNOWN: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 
 def find_client_tool(kind: str, name: str) -> Tool | None:
     """Return the function for a tool's type, such as "bash_20250124"; None for any other."""
-    known = _KNOWN.get(kind.rpartition("_")[0])
-    return None if known is None else Tool(Function(name, *known))
+    description, parameters = _FUNCTIONS.get(kind.rpartition("_")[0], (None, None))
+    return Tool(Function(name, description, parameters)) if parameters else None

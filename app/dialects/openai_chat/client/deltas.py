@@ -37,22 +37,22 @@ from ....events import (
     ToolCallStart,
     Usage,
 )
+from ...answering.custom_tools import decode_input
 from ...answering.ids import public_token, show_call
 from ...answering.moderation import Moderation
 from ...answering.stream_end import render_cost
 from ...answering.token_logprobs import render_logprobs
 from ...reading.json_values import decode
 from ...reasoning_signatures import GOOGLE_SIGNATURE
-from ...writing.conversation import parse_object
 from ..reasoning_details import render_encrypted_detail, render_text_detail
-from .foreign import CUSTOM, FUNCTIONS, INPUT
+from .foreign import CUSTOM
 
 EXTRA: Final = "seseragi"
 """The key in a call's `extra_content` for signatures of providers other than Google."""
 
 _SIGNATURES: Final = (GOOGLE_SIGNATURE, "gemini.thought_signature")
 
-Finish = Literal["stop", "length", "tool_calls", "function_call", "content_filter"]
+Finish = Literal["stop", "length", "tool_calls", "content_filter"]
 FINISH: Final[dict[FinishReason, Finish]] = {
     "stop": "stop",
     "length": "length",
@@ -65,6 +65,9 @@ FINISH: Final[dict[FinishReason, Finish]] = {
     "unknown": "stop",
 }
 """`pause` maps to "length": both can be continued."""
+
+
+BlockEvent = ToolCallStart | ToolCallDelta | ToolCallEnd | Opaque
 
 
 class Delta(NamedTuple):
@@ -105,10 +108,10 @@ class DeltaBuilder:
         self._thoughts: dict[int, list[str]] = {}
         self._logprobs_names: dict[int, str] = {}
         """By a non-content block: the key of its list of log probabilities."""
-        self._custom: set[str] = set()
+        self._custom_tools: set[str] = set()
         """The names of custom tools, whose input is text."""
-        self._special: dict[int, Literal["custom", "deprecated", "omitted"]] = {}
-        """The calls, by their block, that are not rendered as function tool calls."""
+        self._custom: set[int] = set()
+        """The blocks of calls of custom tools."""
 
     @property
     def id(self) -> str:
@@ -128,14 +131,14 @@ class DeltaBuilder:
             case ToolCallDelta():
                 index, _ = self._calls[event.block]
                 self._calls[event.block] = (index, True)
-                if event.block in self._special:
-                    return self._special_delta(event)
-                return (self._call(event, index, {"arguments": event.arguments}),)
+                if event.block in self._custom:
+                    return ()
+                return (self._call(event, {"arguments": event.arguments}),)
             case StreamStart():
                 self.created, self.model = event.created, event.model
                 self.labels = event.labels or {}
                 if CUSTOM in self.labels:
-                    self._custom = {str(name) for name in decode(self.labels[CUSTOM])}
+                    self._custom_tools = {str(name) for name in decode(self.labels[CUSTOM])}
             case StreamTarget():
                 self.model = event.model
             case StreamEnd():
@@ -175,25 +178,23 @@ class DeltaBuilder:
                 self._logprobs_names[event.block] = "refusal"
             case ToolCallStart():
                 self._calls[event.block] = (state.calls, False)
-                if FUNCTIONS in self.labels or event.name in self._custom:
-                    return self._special_start(event, state)
-                function = {"name": event.name, "arguments": ""}
-                shown = show_call(self._stream, event.id)
-                start = self._call(event, state.calls, function, id=shown, type="function")
                 state.calls += 1
-                return (start,)
-            case ToolCallEnd() if event.block in self._special:
-                return self._special_end(event)
+                kind, text = "function", "arguments"
+                if event.name in self._custom_tools:
+                    self._custom.add(event.block)
+                    kind, text = "custom", "input"
+                shown = show_call(self._stream, event.id)
+                return (self._call(event, {"name": event.name, text: ""}, id=shown, type=kind),)
+            case ToolCallEnd() if event.block in self._custom:
+                return (self._call(event, {"input": decode_input(event.arguments)}),)
             case ToolCallEnd():
-                index, has_arguments = self._calls[event.block]
+                _, has_arguments = self._calls[event.block]
                 if not has_arguments and event.arguments:
-                    return (self._call(event, index, {"arguments": event.arguments}),)
-            case Opaque() if event.block in self._special:
-                return self._special_signature(event)
+                    return (self._call(event, {"arguments": event.arguments}),)
             case Opaque() if event.block in self._calls:
-                index, _ = self._calls[event.block]
                 # A helper of the official clients fails on a delta without a function.
-                return (self._call(event, index, {"arguments": ""}, extra_content=_extra(event)),)
+                text = "input" if event.block in self._custom else "arguments"
+                return (self._call(event, {text: ""}, extra_content=_extra(event)),)
             case Opaque():
                 state.details.append(render_encrypted_detail(event.data, format=event.format))
             case Source(url=str()):
@@ -218,55 +219,11 @@ class DeltaBuilder:
                 assert_never(event)
         return ()
 
-    def _call(
-        self,
-        event: ToolCallStart | ToolCallDelta | ToolCallEnd | Opaque,
-        index: int,
-        function: dict[str, str],
-        **fields: Any,
-    ) -> Delta:
-        call = {"index": index, **fields, "function": function}
+    def _call(self, event: BlockEvent, function: dict[str, str], **fields: Any) -> Delta:
+        block = event.block or 0
+        kind = "custom" if block in self._custom else "function"
+        call = {"index": self._calls[block][0], **fields, kind: function}
         return Delta(event.choice, {"tool_calls": [call]})
-
-    def _special_start(self, event: ToolCallStart, state: _Choice) -> Iterable[Delta]:
-        """Start a call of a custom tool, or in the deprecated `function_call` form."""
-        index = state.calls
-        state.calls += 1
-        if FUNCTIONS not in self.labels:
-            self._special[event.block] = "custom"
-            custom = {"name": event.name, "input": ""}
-            shown = show_call(self._stream, event.id)
-            call = {"index": index, "id": shown, "type": "custom", "custom": custom}
-            return (Delta(event.choice, {"tool_calls": [call]}),)
-        self._special[event.block] = (
-            "omitted" if index else "deprecated"
-        )  # the form allows one call
-        function = {"name": event.name, "arguments": ""}
-        return () if index else (Delta(event.choice, {"function_call": function}),)
-
-    def _special_delta(self, event: ToolCallDelta) -> Iterable[Delta]:
-        if self._special[event.block] != "deprecated":
-            return ()
-        return (Delta(event.choice, {"function_call": {"arguments": event.arguments}}),)
-
-    def _special_end(self, event: ToolCallEnd) -> Iterable[Delta]:
-        index, has_arguments = self._calls[event.block]
-        match self._special[event.block]:
-            case "custom":
-                custom = {"input": _input_of(event.arguments)}
-                call = {"index": index, "custom": custom}
-                return (Delta(event.choice, {"tool_calls": [call]}),)
-            case "deprecated" if not has_arguments and event.arguments:
-                return (Delta(event.choice, {"function_call": {"arguments": event.arguments}}),)
-            case _:
-                return ()
-
-    def _special_signature(self, event: Opaque) -> Iterable[Delta]:
-        if event.block is None or self._special[event.block] != "custom":
-            return ()
-        index, _ = self._calls[event.block]
-        call = {"index": index, "custom": {"input": ""}, "extra_content": _extra(event)}
-        return (Delta(event.choice, {"tool_calls": [call]}),)
 
     def _media(self, event: Media, state: _Choice) -> Iterable[Delta]:
         if event.media_type.startswith("audio/") and event.data:
@@ -290,22 +247,15 @@ class DeltaBuilder:
                 "reasoning_details": state.details,
                 "images": state.images,
             }
-            values = {name: _with_indices(rows) for name, rows in lists.items() if rows}
+            values = {
+                name: [{**row, "index": index} for index, row in enumerate(rows)]
+                for name, rows in lists.items()
+                if rows
+            }
             if values:
                 yield Delta(choice, values)
             finish = FINISH[state.finish or end.finish_reason]
-            deprecated = finish == "tool_calls" and FUNCTIONS in self.labels
-            yield Delta(choice, {}, "function_call" if deprecated else finish)
-
-
-def _input_of(arguments: str) -> str:
-    """Return the input of a custom tool; models may write it without the JSON object."""
-    found = (parse_object(arguments) or {}).get(INPUT)
-    return found if isinstance(found, str) else arguments
-
-
-def _with_indices(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{**row, "index": index} for index, row in enumerate(rows)]
+            yield Delta(choice, {}, finish)
 
 
 def _render_details(end: ReasoningEnd, text: str) -> list[dict[str, Any]]:

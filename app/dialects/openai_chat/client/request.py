@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
+import msgspec.inspect
 from msgspec import Meta
 
 from ....bounds import MAX_MESSAGES
@@ -141,6 +142,10 @@ class Request(ChatRequest, frozen=True):
 
 
 _decoder = msgspec.json.Decoder(Request)
+_kinds = {
+    field.name: field.type
+    for field in msgspec.inspect.type_info(Request).fields  # type: ignore[attr-defined]  # a struct
+}
 
 
 def parse_request(body: bytes) -> ParsedRequest:
@@ -153,10 +158,10 @@ def parse_request(body: bytes) -> ParsedRequest:
     try:
         request, foreign = _decoder.decode(body), None
     except msgspec.ValidationError:
-        foreign = translate(parse_fields(body), known=Request.__struct_fields__)
+        foreign = translate(parse_fields(body), kinds=_kinds)
         request = convert_body(foreign.fields, Request, path="")
     except (msgspec.DecodeError, RecursionError):
-        return _reject(body)
+        request, foreign = parse_body(body, _decoder, example=_EXAMPLE), None  # raises
     fields = {name: getattr(request, name) for name in ChatRequest.__struct_fields__}
     fields["messages"] = [
         _parse_assistant(message, path=f"messages[{number}]")
@@ -177,11 +182,6 @@ def parse_request(body: bytes) -> ParsedRequest:
     else:
         chat = ChatRequest(**fields)
     return ParsedRequest(chat, labels)
-
-
-def _reject(body: bytes) -> ParsedRequest:
-    parse_body(body, _decoder, example=_EXAMPLE)
-    raise AssertionError("the second decoding succeeded")
 
 
 def _list_extras(request: Request) -> dict[str, Any]:
@@ -232,22 +232,16 @@ def _parse_details(details: Any) -> list[Part]:
             parts.append(ReasoningPart(text, detail.signature, format=detail.format))
         if not detail.data:
             continue
-        last = parts[-1] if parts else None
-        if (
-            isinstance(last, ReasoningPart)
-            and last.format == detail.format
-            and not _is_signed(last)
-        ):
-            parts[-1] = msgspec.structs.replace(last, encrypted=detail.data)
-        elif detail.format is None:
-            parts.append(ReasoningPart(encrypted=detail.data))
-        else:
-            parts.append(OpaquePart(detail.format, detail.data))
+        match parts:
+            case [*_, ReasoningPart(signature=None | "", encrypted=None | "") as last] if (
+                last.format == detail.format
+            ):
+                parts[-1] = msgspec.structs.replace(last, encrypted=detail.data)
+            case _ if detail.format is None:
+                parts.append(ReasoningPart(encrypted=detail.data))
+            case _:
+                parts.append(OpaquePart(detail.format, detail.data))
     return parts
-
-
-def _is_signed(part: ReasoningPart) -> bool:
-    return bool(part.signature or part.encrypted)
 
 
 def _parse_call(call: Call) -> ToolCall:

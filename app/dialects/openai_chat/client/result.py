@@ -50,8 +50,6 @@ class _Sum:
         self._audio: list[str] = []
         self._audio_id = ""
         self._logprobs: dict[str, list[Any]] = {}
-        self._function_call: dict[str, list[str]] = {}
-        """The pieces of a call in the deprecated `function_call` form."""
         self._finish: str | None = None
 
     def add(self, delta: Delta) -> None:
@@ -62,9 +60,6 @@ class _Sum:
             match name, value:
                 case "tool_calls", [call]:
                     self._call(call)
-                case "function_call", dict(call):
-                    for key, text in call.items():
-                        self._function_call.setdefault(key, []).append(text)
                 case "audio", {"id": str(id), "data": str(data)}:
                     self._audio_id = id
                     self._audio.append(data)
@@ -101,9 +96,6 @@ class _Sum:
                 else:
                     call["function"]["arguments"] = "".join(pieces)
             message["tool_calls"] = self._calls
-        elif self._function_call:
-            function_call = {name: "".join(pieces) for name, pieces in self._function_call.items()}
-            message["function_call"] = function_call
         elif message["content"] is None and message["refusal"] is None:
             message["content"] = ""
         if self._audio:

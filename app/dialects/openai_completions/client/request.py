@@ -8,7 +8,6 @@ from msgspec import Meta
 from ....errors import RequestError
 from ....requests import (
     Linger,
-    Natural,
     Penalty,
     TranslatedRequest,
     UserMessage,
@@ -18,12 +17,8 @@ from ....requests import (
 from ...client_format import ParsedRequest
 from ...openai_chat.client.renderer import USAGE
 from ...writing.extras import check_extras
-from .deltas import ECHO
 
 NAME: Final = "openai_completions"
-
-MAX_ECHO: Final = 10 * 1024
-"""Bytes of an echoed prompt, which is stored with the stream."""
 
 
 class CompletionsStreamOptions(msgspec.Struct, frozen=True):
@@ -73,19 +68,17 @@ def parse_request(data: bytes) -> ParsedRequest:
         RequestError: `invalid_request`, with the path and the reason.
     """
     body = parse_body(data, _decoder, example='{"model": "demo", "prompt": "Hi"}')
-    prompt = _prompt(body.prompt)
     _check_supported(body)
     fields = {name: value for name, value in parse_fields(data).items() if value is not None}
     extras = {name: fields[name] for name in fields.keys() - set(Request.__struct_fields__)}
     check_extras(extras)
     if body.logit_bias is not None:
         extras["logit_bias"] = body.logit_bias
-    limit: Natural | None = body.max_tokens or None
     chat = TranslatedRequest(
-        [UserMessage(prompt)],
+        [UserMessage(_prompt(body.prompt))],
         model=body.model,
         stream=body.stream is True,
-        max_tokens=limit,
+        max_tokens=body.max_tokens,
         n=body.n,
         temperature=body.temperature,
         top_p=body.top_p,
@@ -102,8 +95,6 @@ def parse_request(data: bytes) -> ParsedRequest:
     )
     options = body.stream_options
     labels = {USAGE: "1"} if options is not None and options.include_usage else {}
-    if body.echo and prompt:
-        labels[ECHO] = prompt
     return ParsedRequest(chat, labels)
 
 
@@ -129,6 +120,8 @@ def _check_supported(body: Request) -> None:
             "invalid_request",
             "suffix: not supported by chat models, which only continue the prompt",
         )
+    if body.echo:
+        raise RequestError("invalid_request", "echo: not supported; prepend the prompt yourself")
     if body.max_tokens == 0:
         raise RequestError(
             "invalid_request", "max_tokens: send 1 or more; prompt tokens are not scored"
@@ -138,6 +131,3 @@ def _check_supported(body: Request) -> None:
             "invalid_request",
             f"best_of: {body.best_of} is more than n, {body.n or 1}; all answers are returned",
         )
-    prompt = body.prompt if isinstance(body.prompt, str) else "".join(body.prompt or ())
-    if body.echo and len(prompt.encode()) > MAX_ECHO:
-        raise RequestError("invalid_request", f"echo: the prompt exceeds {MAX_ECHO} bytes")

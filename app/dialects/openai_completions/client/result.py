@@ -6,8 +6,7 @@ from typing import Any
 from ....events import Event, StreamEnd
 from ...answering.stream_end import error_of_end
 from ...openai_chat.client.deltas import render_usage
-from .deltas import Delta, DeltaBuilder
-from .renderer import OBJECT
+from .choices import ChoiceBuilder
 
 
 def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
@@ -16,34 +15,24 @@ def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
     Raises:
         RelayError: the stream did not complete.
     """
-    builder = DeltaBuilder(stream)
-    choices: dict[int, list[Delta]] = {}
+    builder = ChoiceBuilder(stream)
+    pieces: dict[int, list[dict[str, Any]]] = {}
     usage = None
     for event in events:
-        for delta in builder.feed(event):
-            choices.setdefault(delta.choice, []).append(delta)
+        for choice in builder.feed(event):
+            pieces.setdefault(choice["index"], []).append(choice)
         if isinstance(event, StreamEnd):
             if (failed := error_of_end(event)) is not None:
                 raise failed
             usage = render_usage(event)
-    result = {
-        "id": builder.id,
-        "object": OBJECT,
-        "created": builder.created,
-        "model": builder.model,
-        "choices": [_sum(index, deltas) for index, deltas in sorted(choices.items())],
-    }
-    return result if usage is None else {**result, "usage": usage}
+    choices = [_sum(found) for _, found in sorted(pieces.items())]
+    return builder.render(choices=choices, **({} if usage is None else {"usage": usage}))
 
 
-def _sum(index: int, deltas: list[Delta]) -> dict[str, Any]:
+def _sum(pieces: list[dict[str, Any]]) -> dict[str, Any]:
     logprobs: dict[str, list[Any]] = {}
-    for delta in deltas:
-        for name, rows in (delta.logprobs or {}).items():
+    for piece in pieces:
+        for name, rows in (piece["logprobs"] or {}).items():
             logprobs.setdefault(name, []).extend(rows)
-    return {
-        "text": "".join([delta.text for delta in deltas]),
-        "index": index,
-        "logprobs": logprobs or None,
-        "finish_reason": deltas[-1].finish_reason,
-    }
+    text = "".join([piece["text"] for piece in pieces])
+    return {**pieces[-1], "text": text, "logprobs": logprobs or None}

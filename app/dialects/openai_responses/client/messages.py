@@ -34,7 +34,8 @@ from ....requests import (
     UserMessage,
     convert_body,
 )
-from ...answering.assistant_message import build_message
+from ...answering.assistant_message import AssistantPart, build_message, build_reasoning
+from ...answering.custom_tools import encode_input
 from ...reading.json_values import mappings, string
 from ...reasoning_signatures import (
     OPENAI_COMPACTION,
@@ -45,10 +46,9 @@ from ...reasoning_signatures import (
     unpack,
 )
 from ..summary import COMPACTIONS, INSTRUCTION, TRIGGER, read_summary
-from .tool_calls import INPUT, ClientTool
+from .tool_calls import ClientTool
 from .tools import OfferedTools
 
-AnswerPart = TextPart | RefusalPart | ReasoningPart | OpaquePart
 InputPart = TextPart | ImagePart | AudioPart | FilePart
 
 IGNORED: Final = ("image_generation_call",)
@@ -86,19 +86,6 @@ class CustomCallItem(msgspec.Struct, frozen=True):
 class ResultItem(msgspec.Struct, frozen=True):
     call_id: str
     output: str | Parts
-
-
-class ShellCallItem(msgspec.Struct, frozen=True):
-    action: dict[str, Any]
-    call_id: str | None = None
-    id: str | None = None
-
-
-class ShellResultItem(msgspec.Struct, frozen=True):
-    output: str | Parts
-    call_id: str | None = None
-    id: str | None = None
-    """OpenAI's documentation refers to the call by this id."""
 
 
 class SearchItem(msgspec.Struct, frozen=True):
@@ -163,7 +150,7 @@ class Conversation:
         """Whether the last item requests compaction of the preceding ones."""
         self._offered = offered
         self._messages: list[Message] = []
-        self._parts: list[AnswerPart] = []
+        self._parts: list[AssistantPart] = []
         self._calls: list[ToolCall] = []
         self._signatures: dict[str, list[Opaque]] = {}
 
@@ -203,17 +190,7 @@ class Conversation:
             case "custom_tool_call":
                 custom = convert_body(item, CustomCallItem, path=path)
                 tool = ClientTool("custom", custom.name, custom.namespace)
-                arguments = msgspec.json.encode({INPUT: custom.input}).decode()
-                self._call(custom.call_id, tool, arguments)
-            case "local_shell_call":
-                shell = convert_body(item, ShellCallItem, path=path)
-                action = {k: v for k, v in shell.action.items() if k != "type" and v is not None}
-                tool = ClientTool("local_shell", "local_shell")
-                arguments = msgspec.json.encode(action).decode()
-                self._call(shell.call_id or shell.id or "", tool, arguments)
-            case "local_shell_call_output":
-                result = convert_body(item, ShellResultItem, path=path)
-                self._answer(result.call_id or result.id or "", result.output, path=path)
+                self._call(custom.call_id, tool, encode_input(custom.input))
             case "tool_search_call":
                 search = convert_body(item, SearchItem, path=path)
                 if search.execution == "client" and search.call_id:
@@ -303,10 +280,10 @@ class Conversation:
         kind = SystemMessage if item.role == "system" else DeveloperMessage
         self._append(kind(converted))  # type: ignore[arg-type]  # all of it is text
 
-    def _convert_answer(self, content: str | Parts, *, path: str) -> list[AnswerPart]:
+    def _convert_answer(self, content: str | Parts, *, path: str) -> list[AssistantPart]:
         if isinstance(content, str):
             return [TextPart(content)] if content else []
-        found: list[AnswerPart] = []
+        found: list[AssistantPart] = []
         for number, part in enumerate(content):
             part_path = f"{path}[{number}]"
             match part.get("type"):
@@ -314,8 +291,6 @@ class Conversation:
                     found.append(TextPart(convert_body(part, _Text, path=part_path).text))
                 case "refusal":
                     found.append(RefusalPart(convert_body(part, _Refusal, path=part_path).refusal))
-                case "input_image" | "input_file" | "input_audio" as kind:
-                    raise _misplaced(kind, part_path)
                 case kind:
                     self._ignore(f"input.content.{kind}")
         return found
@@ -344,8 +319,6 @@ class Conversation:
                 case "input_audio":
                     sound = convert_body(part, _Sound, path=part_path)
                     found.append(AudioPart(sound.input_audio))
-                case "output_text" | "refusal" as kind:
-                    raise _misplaced(kind, part_path)
                 case kind:
                     self.beyond.append(f"{part_path}: a part {str(kind)[:_MAX_KIND]!r}")
         return found
@@ -369,11 +342,7 @@ class Conversation:
             self._take_opaque(packed.format or "", packed.data, call=packed.call)
         last = texts.pop() if texts else ""
         self._parts += [ReasoningPart(text) for text in texts]
-        if last or packed.signature or packed.encrypted:
-            part = ReasoningPart(
-                last, packed.signature, encrypted=packed.encrypted, format=packed.format
-            )
-            self._parts.append(part)
+        self._parts += build_reasoning(last, packed)
 
     def _take_compaction(self, item: CompactionItem, *, path: str) -> None:
         """Convert a compaction item: the relay's own summary, or a provider's."""
@@ -423,7 +392,3 @@ def _describe_tools(tools: Parts) -> str:
     if not names:
         return "No tools were found."
     return f"These tools can be called now: {', '.join(names)}"
-
-
-def _misplaced(kind: str, path: str) -> RequestError:
-    return RequestError("invalid_request", f"{path}.type: {kind!r} is not allowed here")

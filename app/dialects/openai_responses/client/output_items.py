@@ -36,6 +36,7 @@ from ....events import (
     ToolCallStart,
     Usage,
 )
+from ...answering.custom_tools import decode_input
 from ...answering.ids import public_token, show_call
 from ...answering.token_logprobs import render_logprobs
 from ...reading.json_values import read_raw, string
@@ -54,7 +55,6 @@ from ...reasoning_signatures import (
 from ...writing.conversation import parse_object
 from .. import NAME
 from ..summary import pack_summary
-from .free_text import FreeText
 from .tool_calls import (
     ITEMS,
     ClientTool,
@@ -86,8 +86,13 @@ class _Item:
     """Whether a summary is open."""
     tool: ClientTool | None = None
     """The client's tool, unless it is a plain function."""
-    text: FreeText | None = None
-    """Reads the input of a custom tool from a function call's arguments."""
+    wrapped: bool = False
+    """Whether the arguments contain the input of a custom tool."""
+
+    @property
+    def part_position(self) -> dict[str, Any]:
+        """The position of the last part of a message."""
+        return {**self.position, "content_index": len(self.item["content"]) - 1}
 
 
 class Output:
@@ -192,10 +197,13 @@ class Output:
         return [item for item in found if item is not None]
 
     def _begin(self, kind: str, letters: str, **fields: Any) -> tuple[_Item, OutputEvent]:
+        item_id = f"{letters}_{self._token}_{len(self.items)}"
+        return self._add({"id": item_id, "type": kind, **fields})
+
+    def _add(self, item: dict[str, Any]) -> tuple[_Item, OutputEvent]:
         index = len(self.items)
-        item = {"id": f"{letters}_{self._token}_{index}", "type": kind, **fields}
         self.items.append(item)
-        begun = _Item({"item_id": item["id"], "output_index": index}, item)
+        begun = _Item({"item_id": string(item.get("id")), "output_index": index}, item)
         return begun, ("response.output_item.added", {"output_index": index, "item": _copy(item)})
 
     def _done(self, at: _Item, status: ItemStatus | None = None) -> OutputEvent:
@@ -217,7 +225,7 @@ class Output:
 
     def _piece(self, at: _Item, kind: str, text: str) -> OutputEvent:
         at.pieces.append(text)
-        fields = {**at.position, "content_index": len(at.item["content"]) - 1, "delta": text}
+        fields = {**at.part_position, "delta": text}
         if kind == "output_text":
             fields["logprobs"] = []
         return f"response.{kind}.delta", fields
@@ -239,13 +247,12 @@ class Output:
             part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
         message.item["content"].append(part)
         message.block, message.pieces = event.block, []
-        position = {**message.position, "content_index": len(message.item["content"]) - 1}
-        yield "response.content_part.added", {**position, "part": _copy(part)}
+        yield "response.content_part.added", {**message.part_position, "part": _copy(part)}
 
     def _close_part(self, message: _Item) -> Iterator[OutputEvent]:
         self._write_down(message)
         part = message.item["content"][-1]
-        position = {**message.position, "content_index": len(message.item["content"]) - 1}
+        position = message.part_position
         if part["type"] == "output_text":
             fields = {"text": part["text"], "logprobs": part["logprobs"]}
             yield "response.output_text.done", {**position, **fields}
@@ -278,8 +285,7 @@ class Output:
         yield (
             "response.output_text.annotation.added",
             {
-                **message.position,
-                "content_index": len(message.item["content"]) - 1,
+                **message.part_position,
                 "annotation_index": len(part["annotations"]) - 1,
                 "annotation": annotation,
             },
@@ -333,36 +339,30 @@ class Output:
         fields = begin_call(tool or ClientTool(), id=call_id, name=event.name)
         call, added = self._begin(*ITEMS[tool.form if tool else "function"], **fields)
         call.tool = tool
-        if tool is not None and tool.form == "custom":
-            call.text = FreeText()
+        call.wrapped = tool is not None and tool.form == "custom"
         self._calls[event.block] = call
         yield added
 
     def _write_arguments(self, event: ToolCallDelta) -> Iterator[OutputEvent]:
         yield from self._close_calls("completed")
-        yield from self._write_call(self._calls[event.block], event.arguments)
+        call = self._calls[event.block]
+        if not call.wrapped:
+            yield from self._write_call(call, event.arguments)
 
     def _write_call(self, call: _Item, piece: str) -> Iterator[OutputEvent]:
         if call.tool is None or call.tool.form == "function":
             call.pieces.append(piece)
             yield "response.function_call_arguments.delta", {**call.position, "delta": piece}
-        elif call.tool.form == "custom":
-            text = piece if call.text is None else call.text.feed(piece)
-            yield from self._write_input(call, text)
+        elif call.tool.form == "custom" and piece:
+            call.pieces.append(piece)
+            yield "response.custom_tool_call_input.delta", {**call.position, "delta": piece}
         else:
             call.pieces.append(piece)  # the format has no deltas for it
 
-    def _write_input(self, call: _Item, text: str) -> Iterator[OutputEvent]:
-        if text:
-            call.pieces.append(text)
-            yield "response.custom_tool_call_input.delta", {**call.position, "delta": text}
-
     def _end_call(self, event: ToolCallEnd) -> Iterator[OutputEvent]:
         call = self._calls[event.block]
-        if call.text is not None:
-            if not call.text.fed:
-                yield from self._write_input(call, call.text.feed(event.arguments))
-            yield from self._write_input(call, call.text.close())
+        if call.wrapped:
+            yield from self._write_call(call, decode_input(event.arguments))
         elif not call.pieces and event.arguments:
             free = call.tool is not None and call.tool.form == "custom"
             if not (free and event.arguments == "{}"):  # stands for no arguments
@@ -403,7 +403,7 @@ class Output:
                 # A request of the provider to the client, in the same format.
                 yield from self._close_calls("completed")
                 yield from self._close_text("completed")
-                item, added = self._begin_raw(data)
+                item, added = self._add(data)
             case name if name == OPENAI_COMPACTION:
                 item, added = self._begin("compaction", "cmp", encrypted_content=event.data)
             case name if name in (OPENAI_REASONING, OPENAI_ENCRYPTED):
@@ -420,12 +420,6 @@ class Output:
         data = pack(PackedSignature(event.format, data=event.data, call=call))
         return self._begin("reasoning", "rs", summary=[], encrypted_content=data)
 
-    def _begin_raw(self, data: dict[str, Any]) -> tuple[_Item, OutputEvent]:
-        index = len(self.items)
-        self.items.append(data)
-        begun = _Item({"item_id": string(data.get("id")), "output_index": index}, data)
-        return begun, ("response.output_item.added", {"output_index": index, "item": _copy(data)})
-
     def _describe_call(self, call: _Item, event: Opaque) -> bool:
         """Apply a detail of a call from a Responses provider; return whether it fits."""
         if event.format == OPENAI_NAMESPACE:
@@ -433,7 +427,7 @@ class Output:
         elif call.tool is None or call.tool.form != "custom":
             return False
         else:
-            call.text = None  # its input is not wrapped in JSON
+            call.wrapped = False
         return True
 
     def _image(self, event: Media) -> Iterator[OutputEvent]:

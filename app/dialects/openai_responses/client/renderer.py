@@ -12,7 +12,7 @@ import msgspec
 
 from ....events import ContentFilter, Event, StreamEnd, StreamStart, StreamTarget
 from ...client_format import Frame
-from .result import Response, settle
+from .result import Response, close_items
 
 _encode = msgspec.json.Encoder().encode
 
@@ -41,7 +41,7 @@ class Renderer:
                 response.feed(event)
             case StreamEnd():
                 response.feed(event)
-                for kind, fields in settle(response):
+                for kind, fields in close_items(response):
                     yield self._frame(kind, fields)
                 if (error := response.render_error_event()) is not None:
                     yield self._frame("error", error)

@@ -56,38 +56,6 @@ _RELAY_FIELDS: Final = (
 )
 """The relay's own fields, which no upstream receives."""
 
-_TRANSLATED: Final = frozenset(
-    (
-        "include",
-        "input",
-        "instructions",
-        "max_output_tokens",
-        "max_tool_calls",
-        "metadata",
-        "moderation",
-        "parallel_tool_calls",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "reasoning",
-        "safety_identifier",
-        "service_tier",
-        "store",
-        "stream_options",
-        "temperature",
-        "text",
-        "tool_choice",
-        "tools",
-        "top_logprobs",
-        "top_p",
-        "truncation",
-        "user",
-    )
-)
-"""The fields that the chat request has too, or that do not matter in it."""
-
-_KNOWN: Final = _TRANSLATED | frozenset(_RELAY_FIELDS)
-
 _MAX_LISTED: Final = 20
 _MAX_NAME: Final = 60
 """The maximum number of fields in a notice, and characters of each."""
@@ -184,6 +152,10 @@ class Request(msgspec.Struct, frozen=True):
 
 _decoder = msgspec.json.Decoder(Request)
 
+_KNOWN: Final = {*Request.__struct_fields__, "stream_options"}
+_EXTRAS: Final = ("moderation", "prompt_cache_options")
+"""The fields that Chat Completions has too, and the chat request lacks."""
+
 
 def parse_request(body: bytes) -> ParsedRequest:
     """Parse a request body.
@@ -212,31 +184,23 @@ def parse_request(body: bytes) -> ParsedRequest:
         # `include_usage` does not exist here: usage is always sent.
         options = fields["stream_options"]
         fields["stream_options"] = {k: options[k] for k in ("include_obfuscation",) if k in options}
+    hosted = [f"tools.{kind}" for kind in dict.fromkeys(offered.hosted)][:_MAX_LISTED]
     client_body = ClientBody(
         NAME,
         {k: v for k, v in fields.items() if k not in _RELAY_FIELDS},
         beyond=(*conversation.beyond, *tool_choice.beyond),
-        ignored=_list_ignored(request, fields, [*conversation.ignored, *_list_hosted(offered)]),
+        ignored=_list_ignored(request, fields, [*conversation.ignored, *hosted]),
         foreign=tuple(conversation.foreign),
     )
     chat = TranslatedRequest(
-        messages=messages,
+        messages,
         model=request.model,
         stream=request.stream is True,
-        max_completion_tokens=request.max_output_tokens,
         temperature=request.temperature,
         top_p=request.top_p,
-        logprobs=logprobs or None,
         top_logprobs=request.top_logprobs,
-        tools=tools or None,
-        tool_choice=choice,
-        parallel_tool_calls=request.parallel_tool_calls if tools or not request.tools else None,
-        response_format=_parse_format(request.text),
-        reasoning_effort=reasoning.effort,
         metadata=request.metadata,
         user=request.user,
-        verbosity=request.text.verbosity if request.text else None,
-        reasoning_summary=_parse_summary(request),
         service_tier=request.service_tier,
         store=request.store,
         truncation=request.truncation,
@@ -245,17 +209,24 @@ def parse_request(body: bytes) -> ParsedRequest:
         prompt_cache_retention=request.prompt_cache_retention,
         safety_identifier=request.safety_identifier,
         provider_options=request.provider_options,
-        extras=_list_extras(request) or None,
-        on_disconnect=_parse_on_disconnect(request),
+        max_completion_tokens=request.max_output_tokens,
+        logprobs=logprobs or None,
+        tools=tools or None,
+        tool_choice=choice,
+        parallel_tool_calls=request.parallel_tool_calls if tools or not request.tools else None,
+        response_format=_parse_format(request.text),
+        reasoning_effort=reasoning.effort,
+        verbosity=request.text.verbosity if request.text else None,
+        reasoning_summary=reasoning.summary or reasoning.generate_summary,
+        extras={name: fields[name] for name in _EXTRAS if name in fields} or None,
+        on_disconnect="continue"
+        if request.background and request.on_disconnect is None
+        else request.on_disconnect,
         client_body=client_body,
     )
     labels = {ECHO: msgspec.json.encode(_echo(request)).decode(), **offered.label()}
     labels |= {COMPACTS: "1"} if conversation.compacts else {}
     return ParsedRequest(chat, labels | ({BACKGROUND: "1"} if request.background else {}))
-
-
-def _list_hosted(offered: OfferedTools) -> list[str]:
-    return [f"tools.{kind}" for kind in dict.fromkeys(offered.hosted)][:_MAX_LISTED]
 
 
 def _list_ignored(request: Request, fields: dict[str, Any], more: list[str]) -> tuple[str, ...]:
@@ -265,12 +236,6 @@ def _list_ignored(request: Request, fields: dict[str, Any], more: list[str]) -> 
         extra = sorted(fields["reasoning"].keys() - {"effort", "summary", "generate_summary"})
         ignored += [f"reasoning.{name}"[:_MAX_NAME] for name in extra if fields["reasoning"][name]]
     return (*ignored[:_MAX_LISTED], *more)
-
-
-def _parse_on_disconnect(request: Request) -> Literal["continue", "cancel"] | float | None:
-    if request.on_disconnect is None and request.background:
-        return "continue"
-    return request.on_disconnect
 
 
 def _parse_messages(request: Request, conversation: Conversation) -> list[Message]:
@@ -329,8 +294,8 @@ class _ToolChoice:
         match choice.get("type"):
             case "function" | "custom" as form if name:
                 tool = ClientTool(form, name, space if isinstance(space, str) else None)
-            case "local_shell" | "tool_search" as form:
-                tool = ClientTool(form, form)
+            case "tool_search":
+                tool = ClientTool("tool_search", "tool_search")
             case _:
                 return None
         return self._offered.names.name_of(tool)
@@ -341,22 +306,11 @@ def _parse_format(
 ) -> JsonObjectFormat | JsonSchemaFormat | None:
     form = text.format if text else None
     if isinstance(form, SchemaFormat):
-        schema = JsonSchema(form.name, form.schema, form.description, form.strict)
+        schema = JsonSchema(
+            form.name, form.schema, description=form.description, strict=form.strict
+        )
         return JsonSchemaFormat(schema)
     return JsonObjectFormat() if isinstance(form, JsonFormat) else None
-
-
-def _parse_summary(request: Request) -> str | None:
-    if request.reasoning is None:
-        return None
-    return request.reasoning.summary or request.reasoning.generate_summary
-
-
-def _list_extras(request: Request) -> dict[str, Any]:
-    """Return fields that only some providers support, named as in Chat Completions."""
-    names = ("moderation", "prompt_cache_options")
-    found = {name: getattr(request, name) for name in names}
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def _echo(request: Request) -> dict[str, Any]:

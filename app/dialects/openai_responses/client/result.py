@@ -213,11 +213,11 @@ def _replay(stream: str, events: Iterable[Event]) -> Response:
         else:
             for _ in response.output.feed(event):
                 pass
-    settle(response)
+    close_items(response)
     return response
 
 
-def settle(response: Response) -> list[tuple[str, dict[str, Any]]]:
+def close_items(response: Response) -> list[tuple[str, dict[str, Any]]]:
     """Close the open items of an ended stream; return the stream events for that."""
     match response.status:
         case "queued" | "in_progress":

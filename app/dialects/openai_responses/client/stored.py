@@ -89,17 +89,17 @@ def token_of(item: str) -> str | None:
     return match[1] if match else None
 
 
-def pack(stored: Stored) -> bytes:
+def encode_stored(stored: Stored) -> bytes:
     """Encode the stored part of a request."""
     return _encode(stored)
 
 
-def unpack(request: bytes) -> Stored | None:
+def decode_stored(request: bytes) -> Stored | None:
     """Decode the stored part of a request; None if it is empty."""
     return _decode_stored(request) if request else None
 
 
-def read_input(data: msgspec.Raw) -> list[msgspec.Raw]:
+def list_items(data: msgspec.Raw) -> list[msgspec.Raw]:
     """Return the items of an input, which may be a string.
 
     Raises:

@@ -1,8 +1,8 @@
 """Mapping between clients' tools and the functions that other providers support.
 
 Chat Completions, Anthropic and Gemini support functions with one name each. Tools in a
-namespace, custom tools, tool search and the client's shell are sent to them as functions, and
-their calls are converted back. A label of the stream stores the mapping.
+namespace, custom tools and tool search are sent to them as functions, and their calls are
+converted back. A label of the stream stores the mapping.
 """
 
 import hashlib
@@ -11,7 +11,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ...reading.json_values import string
 from ...writing.conversation import parse_object
 
 CALLS: Final = "response.tools"
@@ -20,18 +19,15 @@ MAX_LABEL: Final = 64 * 1024
 """Bytes of the label."""
 MAX_NAME: Final = 64
 """Characters of a function's name that all providers accept."""
-INPUT: Final = "input"
-"""The parameter of a function that stands for a custom tool."""
 
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]")
 
-Form = Literal["function", "custom", "tool_search", "local_shell"]
+Form = Literal["function", "custom", "tool_search"]
 
 ITEMS: Final[dict[Form, tuple[str, str]]] = {
     "function": ("function_call", "fc"),
     "custom": ("custom_tool_call", "ctc"),
     "tool_search": ("tool_search_call", "tsc"),
-    "local_shell": ("local_shell_call", "lsh"),
 }
 """The type of a call's item, and the prefix of its id."""
 
@@ -86,8 +82,6 @@ def begin_call(tool: ClientTool, *, id: str, name: str) -> dict[str, Any]:
     match tool.form:
         case "tool_search":
             return {**fields, "execution": "client", "arguments": {}}
-        case "local_shell":
-            return {**fields, "action": {"type": "exec", "command": [], "env": {}}}
         case form:
             fields |= {"name": tool.name or name}
             if tool.namespace is not None:
@@ -102,25 +96,5 @@ def read_arguments(form: Form, text: str) -> dict[str, Any]:
             return {"arguments": text}
         case "custom":
             return {"input": text}
-        case "tool_search":
-            return {"arguments": parse_object(text) or {}}
         case _:
-            return {"action": _read_action(text)}
-
-
-def _read_action(text: str) -> dict[str, Any]:
-    arguments = parse_object(text) or {}
-    command = arguments.get("command")
-    words = command if isinstance(command, list) else [command]
-    env = arguments.get("env")
-    action: dict[str, Any] = {
-        "type": "exec",
-        "command": [word for word in words if isinstance(word, str)],
-        "env": {name: string(value) for name, value in env.items()}
-        if isinstance(env, dict)
-        else {},
-    }
-    for name, kind in (("timeout_ms", int), ("user", str), ("working_directory", str)):
-        if isinstance(arguments.get(name), kind) and not isinstance(arguments[name], bool):
-            action[name] = arguments[name]
-    return action
+            return {"arguments": parse_object(text) or {}}

@@ -14,28 +14,13 @@ from msgspec import Meta
 from ....bounds import MAX_TOOLS
 from ....errors import RequestError
 from ....requests import Function, Tool, convert_body
+from ...answering.custom_tools import build_function
 from ...reading.json_values import string
-from .tool_calls import CALLS, INPUT, MAX_LABEL, ClientTool, Names
+from .tool_calls import CALLS, MAX_LABEL, ClientTool, Names
 
 _MAX_KIND: Final = 60
 """Characters of a reported type."""
 
-_FREE_TEXT: Final = "Its input is any text, not JSON. Put that text into the string `input`."
-
-_SHELL: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "command": {
-            "type": "array",
-            "items": {"type": "string"},
-            "description": "The program and its arguments.",
-        },
-        "working_directory": {"type": "string"},
-        "timeout_ms": {"type": "integer"},
-        "env": {"type": "object", "additionalProperties": {"type": "string"}},
-    },
-    "required": ["command"],
-}
 _SEARCH: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {"query": {"type": "string"}, "limit": {"type": "integer"}},
@@ -124,12 +109,17 @@ class OfferedTools:
         match definition.get("type", "function"):
             case "function":
                 tool = convert_body(definition, FunctionTool, path=path)
-                self._offer(ClientTool("function", tool.name, space), tool, path=path)
+                function = Function(
+                    tool.name, tool.description, tool.parameters, strict=tool.strict
+                )
+                self._offer(ClientTool("function", tool.name, space), function, path=path)
             case "custom":
                 custom = convert_body(definition, _CustomTool, path=path)
-                self._offer(
-                    ClientTool("custom", custom.name, space), _as_function(custom), path=path
+                form = custom.format or _Format()
+                function = build_function(
+                    custom.name, custom.description, syntax=form.syntax, grammar=form.definition
                 )
+                self._offer(ClientTool("custom", custom.name, space), function, path=path)
             case "tool_search":
                 search = convert_body(definition, _Search, path=path)
                 if search.execution != "client":
@@ -137,35 +127,15 @@ class OfferedTools:
                     return
                 client_tool = ClientTool("tool_search", "tool_search")
                 schema = search.parameters or _SEARCH
-                tool = FunctionTool("tool_search", search.description, schema)
-                self._offer(client_tool, tool, path=path)
-            case "local_shell":
-                tool = FunctionTool("local_shell", "Runs a command on the user's machine.", _SHELL)
-                self._offer(ClientTool("local_shell", "local_shell"), tool, path=path)
+                function = Function("tool_search", search.description, schema)
+                self._offer(client_tool, function, path=path)
             case kind:
                 self.hosted.append(str(kind)[:_MAX_KIND])
 
-    def _offer(self, client_tool: ClientTool, tool: FunctionTool, *, path: str) -> None:
+    def _offer(self, client_tool: ClientTool, function: Function, *, path: str) -> None:
         name = self.names.name_of(client_tool)
-        function = Function(name, tool.description, tool.parameters, tool.strict)
-        self.tools[name] = Tool(function)
+        self.tools[name] = Tool(msgspec.structs.replace(function, name=name))
         if len(self.tools) > MAX_TOOLS:
             raise RequestError(
                 "invalid_request", f"{path}: more than {MAX_TOOLS} tools; send fewer"
             )
-
-
-def _as_function(tool: _CustomTool) -> FunctionTool:
-    """Return the function that stands for a custom tool."""
-    texts = [tool.description] if tool.description else []
-    texts.append(_FREE_TEXT)
-    form = tool.format
-    if form is not None and form.definition:
-        texts.append(f"It follows this grammar ({form.syntax or 'lark'}):\n{form.definition}")
-    schema = {
-        "type": "object",
-        "properties": {INPUT: {"type": "string"}},
-        "required": [INPUT],
-        "additionalProperties": False,
-    }
-    return FunctionTool(tool.name, "\n\n".join(texts), schema)

@@ -1,21 +1,18 @@
 """The UI message stream towards clients."""
 
-import json
 from collections.abc import Iterable
 from typing import Any, Final
 
 from ....errors import RelayError
 from ....events import Event
-from ...client_format import ClientFormat, Failure
-from .renderer import DONE, Renderer
+from ...client_format import ClientFormat, Failure, list_frames
+from .renderer import Renderer
 from .request import UiRequest, parse_request
 
 
 def render_result(stream: str, events: Iterable[Event]) -> Any:
     """Return all chunks as one list."""
-    renderer = Renderer(stream)
-    frames = [frame for event in events for frame in renderer.feed(event)]
-    return [json.loads(frame.data) for frame in frames if frame != DONE]
+    return list_frames(Renderer(stream), events)
 
 
 def render_failure(error: RelayError, request_id: str) -> Failure:

@@ -30,7 +30,7 @@ from ....requests import (
     parse_fields,
 )
 from ...answering.assistant_message import MessageBuilder
-from ...answering.attachments import attach
+from ...answering.attachments import build_part
 from ...answering.options import build_chat
 from ...client_format import ParsedRequest
 from .messages import File, Text, Tool
@@ -76,7 +76,7 @@ def parse_request(body: bytes) -> ParsedRequest:
     options = {key: value for key, value in parse_fields(body).items() if key not in OWN}
     messages = _history(request)
     continued = _continued(request, messages)
-    chat = build_chat(Conversation().read(messages), options, path="")
+    chat = build_chat(_convert(messages), options, path="")
     return ParsedRequest(
         chat,
         labels={"message_id": continued} if continued else {},
@@ -103,31 +103,26 @@ def _continued(request: UiRequest, messages: Sequence[UiMessage]) -> str | None:
     return message.id or None if message.role == "assistant" else None
 
 
-class Conversation:
-    """Converts UI messages to those of a chat request."""
-
-    def read(self, messages: Iterable[UiMessage]) -> list[Message]:
-        found: list[Message] = []
-        for number, message in enumerate(messages):
-            path = f"messages[{number}]"
-            match message.role:
-                case "system":
-                    found.append(SystemMessage(_read_system(message, path=path)))
-                case "user":
-                    found.append(UserMessage(_read_user(message, path=path)))
-                case "assistant":
-                    found += self._read_assistant(message, path=path)
-        return found
-
-    def _read_assistant(self, message: UiMessage, *, path: str) -> Iterable[Message]:
-        step = _Step()
-        for number, part in enumerate(message.parts):
-            if part.get("type") == "step-start":
-                yield from step.messages()
+def _convert(messages: Iterable[UiMessage]) -> list[Message]:
+    """Convert UI messages to those of a chat request."""
+    found: list[Message] = []
+    for number, message in enumerate(messages):
+        path = f"messages[{number}]"
+        match message.role:
+            case "system":
+                found.append(SystemMessage(_read_system(message, path=path)))
+            case "user":
+                found.append(UserMessage(_read_user(message, path=path)))
+            case "assistant":
                 step = _Step()
-            else:
-                step.add(part, path=f"{path}.parts[{number}]")
-        yield from step.messages()
+                for index, part in enumerate(message.parts):
+                    if part.get("type") == "step-start":
+                        found += step.messages()
+                        step = _Step()
+                    else:
+                        step.add(part, path=f"{path}.parts[{index}]")
+                found += step.messages()
+    return found
 
 
 class _Step:
@@ -226,7 +221,9 @@ def _read_user(
                     found.append(TextPart(text))
             case "file":
                 file = convert_body(part, File, path=where)
-                found.append(attach(file.url, file.media_type, filename=file.filename, path=where))
+                found.append(
+                    build_part(file.url, file.media_type, filename=file.filename, path=where)
+                )
             case kind:
                 _check_ignored(kind, path=where)
     if not found:

@@ -8,14 +8,14 @@ import pytest
 from app.cassettes.cassette import (
     Cassette,
     CassetteError,
-    Played,
+    TimedEvent,
     make_head,
-    parse_tape,
-    render_tape,
+    parse_cassette,
+    render_cassette,
     spread,
 )
 from app.cassettes.digest import digest_of
-from app.cassettes.options import CassetteOptions, parse_playback
+from app.cassettes.options import CassetteOptions, parse_options
 from app.cassettes.player import Read, Silence, check_places, play
 from app.errors import RequestError
 from app.events import Event, StreamEnd, StreamTarget, TextDelta, TextEnd, TextStart, decode, encode
@@ -32,10 +32,10 @@ EVENTS: tuple[Event, ...] = (
     TextEnd(0),
     StreamEnd("completed", "stop"),
 )
-TAPE = parse_tape(
-    render_tape(
+CASSETTE = parse_cassette(
+    render_cassette(
         make_head("m", measured_from=1),
-        [Played(at, event) for at, event in zip([1, 1, 1, 2, 4, 4], EVENTS, strict=True)],
+        [TimedEvent(at, event) for at, event in zip([1, 1, 1, 2, 4, 4], EVENTS, strict=True)],
     )
 )
 START = b'{"at":0,"event":{"type":"text.start","block":0}}\n'
@@ -88,18 +88,18 @@ BROKEN = {
 def test_broken_file_is_told_by_its_line(case: str):
     data, expected = BROKEN[case]
     with pytest.raises(CassetteError) as caught:
-        parse_tape(data)
+        parse_cassette(data)
 
     assert str(caught.value).startswith(expected)
     assert len(str(caught.value)) < 400
 
 
 def test_written_file_is_read_back_and_line_n_is_event_n():
-    assert list(EVENTS) == [event for _, event in TAPE.played]
-    assert 7 == TAPE.last
-    data = render_tape(TAPE.head, TAPE.played)
+    assert list(EVENTS) == [event for _, event in CASSETTE.events]
+    assert 7 == CASSETTE.last
+    data = render_cassette(CASSETTE.head, CASSETTE.events)
     assert b"\xe3\x81\xab" in data.split(b"\n")[5 - 1]
-    assert data == render_tape(*parse_tape(data))
+    assert data == render_cassette(*parse_cassette(data))
 
 
 def test_times_that_nobody_measured_are_even_and_end_with_the_stream():
@@ -109,7 +109,7 @@ def test_times_that_nobody_measured_are_even_and_end_with_the_stream():
 
 
 def steps(options: str) -> list[Any]:
-    return list(play(TAPE, parse_playback(f"x?{options}")))
+    return list(play(CASSETTE, parse_options(f"x?{options}")))
 
 
 def sent(options: str) -> list[list[str]]:
@@ -133,9 +133,9 @@ def test_faults_come_after_the_event_of_their_number():
     assert [["StreamTarget", "TextStart"], ["TextDelta"], *sent("")[1:]] == sent("stall_at=3")
     assert [Silence(None)] == [step for step in steps("stall_at=3") if isinstance(step, Silence)]
     assert Silence(2) == steps("stall_at=1&stall_s=2")[0]
-    check_places(TAPE, CassetteOptions("x", cut_at=7))
+    check_places(CASSETTE, CassetteOptions("x", cut_at=7))
     with pytest.raises(RequestError, match="stall_at: the cassette 'x' has 7 events"):
-        check_places(TAPE, CassetteOptions("x", stall_at=8))
+        check_places(CASSETTE, CassetteOptions("x", stall_at=8))
 
 
 @pytest.mark.parametrize("options", ["speed=0", "speed=1"])
@@ -147,18 +147,18 @@ def test_replay_of_a_long_answer_that_came_at_once_takes_turns(options: str, mon
         return encode(event)
 
     monkeypatch.setattr("app.cassettes.player.encode", counted)
-    deltas = [Played(0, TextDelta(0, f"{number:04}")) for number in range(5000)]
-    tape = Cassette(TAPE.head, [*TAPE.played[:2], *deltas, *TAPE.played[-2:]])
+    deltas = [TimedEvent(0, TextDelta(0, f"{number:04}")) for number in range(5000)]
+    cassette = Cassette(CASSETTE.head, [*CASSETTE.events[:2], *deltas, *CASSETTE.events[-2:]])
     most = 0
     said = b""
-    for step in play(tape, parse_playback(f"x?{options}")):
+    for step in play(cassette, parse_options(f"x?{options}")):
         assert isinstance(step, Read)
         most = max(most, len(made))
         made.clear()
         said += step.data
 
     assert most < 500
-    assert len(tape.played) == said.count(b"\n")
+    assert len(cassette.events) == said.count(b"\n")
 
 
 REFUSED = {
@@ -184,7 +184,7 @@ REFUSED = {
 def test_model_that_names_no_replay_is_refused(model: str):
     code, expected = REFUSED[model]
     with pytest.raises(RequestError) as caught:
-        parse_playback(model)
+        parse_options(model)
 
     assert code == caught.value.code
     assert expected in caught.value.message

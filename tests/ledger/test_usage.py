@@ -9,8 +9,9 @@ from app.identity.principal import Principal
 from app.ledger.accounts import Account, AccountState, Period, day_of, month_of
 from app.ledger.accounts import month_starts_at as starts_at
 from app.ledger.config import LimitsConfig
+from app.ledger.limits import UsageLimits
 from app.ledger.prices import PriceBook
-from app.ledger.report import describe, report
+from app.ledger.usage import describe, usage_of
 
 pytestmark = pytest.mark.pure
 
@@ -32,17 +33,23 @@ def test_what_was_yesterday_and_last_month_counts_no_more():
     state = AccountState(
         2, old, Period(month_of(day - 1), 9, 9, 9, 9, 9, 9), {int(at // 5) - 13: (4, 4)}
     )
-    account = Account("user:a:b%3Ac", 4, 10, 3, 100, 200)
-    told = report([account], [state], at)
+    limits = UsageLimits(
+        requests_per_minute=4, tokens_per_minute=10, streams=3, usd_per_day=1, usd_per_month=2
+    )
+    account = Account.of("user:a:b%3Ac", limits)
+    told = usage_of([account], [state], at)
 
     month, today = told.month, told.today
     assert ("2026-12-01T00:00:00Z", "2027-01-01T00:00:00Z") == (month.began_at, month.ends_at)
     assert (0, 0, "0", "0") == (today.requests, month.requests, month.cost, today.held)
     assert {"kind": "user", "tenant": "a", "user": "b:c"} == told.account
-    assert (4, 10, 1) == tuple(
-        told.limits[name].remaining
-        for name in ("requests_per_minute", "tokens_per_minute", "streams")
-    )
+    assert {
+        "streams": 1,
+        "requests_per_minute": 4,
+        "tokens_per_minute": 10,
+        "usd_per_day": "1",
+        "usd_per_month": "2",
+    } == {name: limit.remaining for name, limit in told.limits.items()}
 
 
 def test_nobodys_account_has_the_name_of_anothers():

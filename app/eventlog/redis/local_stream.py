@@ -35,7 +35,7 @@ class Batch:
         self.done = done
 
 
-class Run:
+class LocalStream:
     """A stream that runs in this process, until Redis has its end."""
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""Reports on the records: sums by day, tenant, user and so on, and the latest streams.
+"""Queries of the records: sums by day, tenant, user and so on, and the latest streams.
 
 Sums come from the daily rollups: their cost does not grow with the number of streams.
 """
@@ -44,7 +44,7 @@ LISTED: Final = (
 )
 
 
-async def report(
+async def sums_by(
     database: Database, by: Sequence[str], *, since: date, until: date
 ) -> list[dict[str, Any]]:
     """Sum up the streams of a range of days, `until` included: one dict a group, with `SUMS`.

@@ -16,19 +16,19 @@ REMOVED = -1
 class Batch:
     """Events that are not committed yet."""
 
-    __slots__ = ("at", "done", "ends", "events", "first", "memory", "run", "settlement")
+    __slots__ = ("at", "done", "ends", "events", "first", "local", "memory", "settlement")
 
     def __init__(
         self,
-        run: "Run",
+        local: "LocalStream",
         events: Sequence[Event],
         *,
         memory: int,
         at: float,
         settlement: Settlement | None,
     ) -> None:
-        self.run = run
-        self.first = run.last + 1
+        self.local = local
+        self.first = local.last + 1
         self.events = events
         self.memory = memory
         self.at = at
@@ -54,7 +54,7 @@ class Batch:
         return True
 
 
-class Run:
+class LocalStream:
     """A stream that is produced in this process."""
 
     __slots__ = (
@@ -95,6 +95,10 @@ class Run:
     @property
     def stream(self) -> str:
         return self.entry.info.id
+
+    def events(self) -> list[Event]:
+        """Return all events that were taken, committed or not."""
+        return [*self.entry.events, *(event for batch in self.batches for event in batch.events)]
 
     # In the writer's thread
 

@@ -1,4 +1,4 @@
-"""Usage reports: an account's usage and remaining limits."""
+"""Usage of an account, and what is left of its limits, as operators and callers read it."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -11,18 +11,17 @@ from .accounts import (
     DAY_S,
     Account,
     AccountState,
-    Grant,
     Period,
-    ReservationRequest,
     day_of,
+    ends_at,
     month_of,
     month_starts_at,
-    with_standing,
 )
+from .limits import LIMITS, Limit
 from .money import to_usd
 
 
-class PeriodReport(msgspec.Struct, frozen=True):
+class PeriodUsage(msgspec.Struct, frozen=True):
     """A day or a month; sums of money are decimal US dollars."""
 
     began_at: str
@@ -37,7 +36,7 @@ class PeriodReport(msgspec.Struct, frozen=True):
     """The number of streams of unknown price, which `cost` excludes."""
 
 
-class LimitReport(msgspec.Struct, frozen=True):
+class LimitUsage(msgspec.Struct, frozen=True):
     """A limit, and what is left of it."""
 
     limit: int | str
@@ -55,16 +54,16 @@ class Binding(msgspec.Struct, frozen=True):
     reached: bool
 
 
-class Report(msgspec.Struct, frozen=True):
-    """The usage report of an account."""
+class AccountUsage(msgspec.Struct, frozen=True):
+    """The usage of an account."""
 
     at: str
     account: dict[str, str]
-    today: PeriodReport
-    month: PeriodReport
+    today: PeriodUsage
+    month: PeriodUsage
     streams: int
     """Running streams."""
-    limits: dict[str, LimitReport]
+    limits: dict[str, LimitUsage]
     binding: Binding | None
 
 
@@ -84,7 +83,7 @@ class Money(msgspec.Struct, frozen=True):
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """Short usage report of one account."""
+    """Short view of one account."""
 
     kind: str
     name: str | None
@@ -96,7 +95,7 @@ class Overview(msgspec.Struct, frozen=True):
 
 
 def overview(account: Account, state: AccountState) -> Overview:
-    """Return the short report of an account, from its current state."""
+    """Return the short view of an account, from its current state."""
     described = describe(account)
     kind = described["kind"]
     requests, tokens = state.last_minute()
@@ -124,19 +123,19 @@ def _money(period: Period, limit: int | None) -> Money:
 class _Limit(NamedTuple):
     """A limit of an account and what is left of it, with money in nano-USD."""
 
-    name: str
+    kind: Limit
     limit: int
     left: int
-    reset_at: float | None
-    is_money: bool = False
 
     @property
     def fraction(self) -> float:
         return self.left / self.limit if self.limit else 0.0
 
 
-def report(accounts: Sequence[Account], states: Sequence[AccountState], at: float) -> Report:
-    """Return the report of the last account; of the others, only whether one is the binding limit.
+def usage_of(
+    accounts: Sequence[Account], states: Sequence[AccountState], at: float
+) -> AccountUsage:
+    """Return the usage of the last account; of the others, only whether one is the binding limit.
 
     The states are advanced to the time `at`, in unix seconds.
     """
@@ -144,56 +143,42 @@ def report(accounts: Sequence[Account], states: Sequence[AccountState], at: floa
     nearest: tuple[float, Binding] | None = None
     for account, state in zip(accounts, states, strict=True):
         state.turn_to(at)
-        limits = _limits_of(account, state, at)
+        limits = _limits_of(account, state)
         for limit in limits:
             if nearest is None or limit.fraction <= nearest[0]:  # of equal ones, the caller's own
                 kind = account.name.partition(":")[0]
-                binding = Binding(kind, limit.name, reached=limit.left <= 0)
+                binding = Binding(kind, limit.kind.name, reached=limit.left <= 0)
                 nearest = (limit.fraction, binding)
     account, state = accounts[-1], states[-1]
     day, month = _bounds(at)
-    return Report(
+    return AccountUsage(
         _time(at),
         describe(account),
-        today=_report_period(state.day, day),
-        month=_report_period(state.month, month),
+        today=_period_usage(state.day, day),
+        month=_period_usage(state.month, month),
         streams=state.running,
-        limits={limit.name: _report_limit(limit) for limit in limits},
+        limits={limit.kind.name: _limit_usage(limit, state, at) for limit in limits},
         binding=nearest[1] if nearest else None,
     )
 
 
-def _limits_of(account: Account, state: AccountState, at: float) -> list[_Limit]:
+def _limits_of(account: Account, state: AccountState) -> list[_Limit]:
     """Return all limits of an account, whose state is current."""
-    standing = with_standing(Grant(0), account, state, ReservationRequest((), at))
-    found = [
-        _Limit(name, each.limit, left=each.remaining, reset_at=at + each.reset_s)
-        for name, each in (
-            ("requests_per_minute", standing.requests),
-            ("tokens_per_minute", standing.tokens),
-        )
-        if each is not None
+    return [
+        _Limit(kind, limit, left=max(0, limit - state.used(kind)))
+        for kind in LIMITS
+        if (limit := getattr(account, kind.field)) is not None
     ]
-    if account.streams is not None:
-        found.append(
-            _Limit("streams", account.streams, left=account.streams - state.running, reset_at=None)
-        )
-    day, month = _bounds(at)
-    for name, limit, period, (_, ends_at) in (
-        ("usd_per_day", account.nano_usd_per_day, state.day, day),
-        ("usd_per_month", account.nano_usd_per_month, state.month, month),
-    ):
-        if limit is not None:
-            left = limit - period.nano_usd - period.held_nano_usd
-            found.append(_Limit(name, limit, left=left, reset_at=ends_at, is_money=True))
-    return [limit._replace(left=max(0, limit.left)) for limit in found]
 
 
-def _report_limit(limit: _Limit) -> LimitReport:
-    reset_at = None if limit.reset_at is None else _time(limit.reset_at)
-    if limit.is_money:
-        return LimitReport(to_usd(limit.limit), to_usd(limit.left), reset_at)
-    return LimitReport(limit.limit, limit.left, reset_at)
+def _limit_usage(limit: _Limit, state: AccountState, at: float) -> LimitUsage:
+    resets_at = None
+    if limit.kind.per is not None:
+        in_minute = limit.kind.per == "minute"
+        resets_at = _time(at + state.clears_in(at) if in_minute else ends_at(limit.kind, at))
+    if limit.kind.counts == "nano_usd":
+        return LimitUsage(to_usd(limit.limit), to_usd(limit.left), resets_at)
+    return LimitUsage(limit.limit, limit.left, resets_at)
 
 
 def _bounds(at: float) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -203,8 +188,8 @@ def _bounds(at: float) -> tuple[tuple[int, int], tuple[int, int]]:
     return (day * DAY_S, (day + 1) * DAY_S), (month_starts_at(month), month_starts_at(month + 1))
 
 
-def _report_period(period: Period, bounds: tuple[int, int]) -> PeriodReport:
-    return PeriodReport(
+def _period_usage(period: Period, bounds: tuple[int, int]) -> PeriodUsage:
+    return PeriodUsage(
         _time(bounds[0]),
         _time(bounds[1]),
         requests=period.requests,

@@ -1,0 +1,52 @@
+"""The native format."""
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from ....errors import CODES, RelayError
+from ....requests import ChatRequest
+from ...client_format import ClientFormat, Failure, ParsedRequest
+from .renderer import Renderer, Writer, render_result
+
+
+class Problem(msgspec.Struct, omit_defaults=True):
+    """An error, as `application/problem+json` (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: Annotated[str, Meta(extra_json_schema={"enum": [*CODES]})]
+    retryable: bool
+    request_id: str
+    retry_after_s: float | None = None
+
+
+def render_failure(error: RelayError, request_id: str) -> Failure:
+    """Return the error as a problem."""
+    problem = Problem(
+        "about:blank",
+        error.title,
+        status=error.status,
+        detail=error.message,
+        code=error.code,
+        retryable=error.retryable,
+        request_id=request_id,
+        retry_after_s=error.retry_after_s,
+    )
+    return Failure(error.status, msgspec.json.encode(problem), "application/problem+json")
+
+
+CLIENT_FORMAT: Final = ClientFormat(
+    name="native",
+    path="/v1/chat",
+    letter="",
+    parse_request=ParsedRequest.of_chat,
+    renderer=Renderer,
+    render_result=render_result,
+    render_failure=render_failure,
+    own_writer=Writer,
+    request_type=ChatRequest,
+)
