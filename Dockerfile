@@ -1,5 +1,5 @@
 # With @sha256:... at its end it is always the same image: docs/operations.md, Images.
-ARG PYTHON_IMAGE=python:3.13-slim
+ARG PYTHON_IMAGE=python:3.15-slim
 
 FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src

@@ -1,7 +1,7 @@
 """The cost of a relayed token, beside other relays or other commits: `python -m bench`.
 
     python -m bench [table] [--quick] [--rounds N] [--only PARTS] [--tls] [--peer litellm]
-    python -m bench against COMMIT [COMMIT...] [--python PATH] [the same options]
+    python -m bench against [COMMIT...] [--python PATH...] [the same options]
     python -m bench growth [--quick] [--plots FOLDER]
     python -m bench soak [--streams 100000]
     python -m bench redis [--quick] [--rounds N] [--only PARTS] [--json FILE]
@@ -40,7 +40,8 @@ def main(words: Sequence[str] | None = None) -> int:
             case "redis":
                 return _redis(options, load, core, plan)
             case "against":
-                with against.checked_out(options.commits, options.python) as relays:
+                pythons = options.python or [sys.executable]
+                with against.checked_out(options.commits, pythons) as relays:
                     beside = [copying] if (copying := nginx()) else []
                     return _table(options, load, core, plan, [*relays, *beside])
             case _:
@@ -61,7 +62,13 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     kinds = ("table", "against", "growth", "soak", "redis")
     parser.add_argument("what", nargs="?", default="table", choices=kinds)
     parser.add_argument("commits", nargs="*", metavar="COMMIT", help="of against: to compare with")
-    parser.add_argument("--python", default=sys.executable, help="of against: the interpreter")
+    parser.add_argument(
+        "--python",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="of against: the interpreter, or several to compare",
+    )
     parser.add_argument(
         "--together",
         action="store_true",
@@ -132,8 +139,8 @@ def _plan(options: argparse.Namespace) -> Plan:
     plan = QUICK if options.quick else Plan()
     parts = tuple(filter(None, options.only.split(",")))
     if options.what == "against":
-        if not options.commits:
-            raise Unavailable("against: name a commit to compare with")
+        if not options.commits and len(options.python) < 2:
+            raise Unavailable("against: name a commit, or --python twice, to compare with")
         parts = parts or against.PARTS
     elif options.commits:
         raise Unavailable(f"{options.what} takes no commits; use: python -m bench against COMMIT")

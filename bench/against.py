@@ -1,6 +1,7 @@
-"""This checkout and other commits as relays to compare, each in a worktree of its own.
+"""This checkout and other commits, or interpreters, as relays to compare.
 
-Settings are renamed from commit to commit, so each commit's own `bench` names its command.
+A commit has a worktree of its own. Settings are renamed from commit to commit, so each commit's
+own `bench` names its command.
 """
 
 import contextlib
@@ -17,24 +18,39 @@ from bench.relays import IMPORT, ROOT, Relay, own
 
 PARTS = ("import", "rest", "idle", "requests", "dense", "flood")
 """What is compared by default; the rest of the table takes minutes."""
-ASK = "import json; from bench.relays import own; print(json.dumps(vars(own())))"
+ASK = """
+import json, platform
+from bench.relays import own
+print(json.dumps({"python": platform.python_version(), **vars(own())}))
+"""
 
 
 @contextlib.contextmanager
-def checked_out(commits: Sequence[str], python: str = sys.executable) -> Iterator[list[Relay]]:
-    """Return the relays of the commits, then that of this checkout, all run with `python`."""
+def checked_out(
+    commits: Sequence[str], pythons: Sequence[str] = (sys.executable,)
+) -> Iterator[list[Relay]]:
+    """Return the relays of the commits, then that of this checkout, by each interpreter."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name, contextlib.ExitStack() as stack:
-        relays: list[Relay] = []
+        checkouts: list[tuple[Path, str]] = []
         for commit in commits:
-            folder = Path(name) / f"{len(relays)}"
+            folder = Path(name) / f"{len(checkouts)}"
             _git("worktree", "add", "--detach", str(folder), _hash_of(commit))
             stack.callback(_git, "worktree", "remove", "--force", str(folder))
-            relays.append(relay_in(folder, f"seseragi {commit}", python))
-        yield [*relays, relay_in(ROOT, "seseragi", python)]
+            checkouts.append((folder, f"seseragi {commit}"))
+        checkouts.append((ROOT, "seseragi"))
+        several = len(pythons) > 1
+        yield [
+            relay_in(*checkout, python, versioned=several)
+            for python in pythons
+            for checkout in checkouts
+        ]
 
 
-def relay_in(folder: Path, name: str, python: str) -> Relay:
-    """Return the relay of a checkout, as its own `bench.relays.own` starts it."""
+def relay_in(folder: Path, name: str, python: str, *, versioned: bool = False) -> Relay:
+    """Return the relay of a checkout, as its own `bench.relays.own` starts it.
+
+    A `versioned` name ends with the version of the interpreter.
+    """
     done = subprocess.run(
         [python, "-c", ASK], cwd=folder, capture_output=True, text=True, check=False
     )
@@ -42,7 +58,7 @@ def relay_in(folder: Path, name: str, python: str) -> Relay:
         raise Unavailable(f"{name}: cannot be started: {done.stderr.strip()[-300:]}")
     fields = json.loads(done.stdout)
     return replace(
-        own(name),
+        own(f"{name}, Python {fields['python']}" if versioned else name),
         command=tuple(fields["command"]),
         path=fields["path"],
         model=fields["model"],

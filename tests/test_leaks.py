@@ -26,7 +26,7 @@ def test_it():
 }
 SAYS = {
     "socket": "*unclosed <socket*",
-    "connection": "*unclosed transport*",
+    "connection": "*unclosed *transport*",
     "task": "*tasks left behind:*",
     "process": "*processes left behind:*",
 }

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from tests.commands.test_command import ROOT, ask, environment, running
 
 LOCKS = ("requirements.lock", "requirements-all.lock", "requirements-dev.lock")
-PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14", "3.15")
 
 
 def pins(name: str) -> set[str]:

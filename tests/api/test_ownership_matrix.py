@@ -4,12 +4,11 @@ The routes are the app's own: a new one has to be given a row here, which says w
 is another's is answered as what never was, word for word, and by the same look-ups.
 """
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from inspect import signature
+from inspect import iscoroutinefunction, signature
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -416,7 +415,7 @@ class Spy:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._log, name)
-        if not asyncio.iscoroutinefunction(found):
+        if not iscoroutinefunction(found):
             return found
 
         async def noted(*args: Any, **kwargs: Any) -> Any:

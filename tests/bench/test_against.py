@@ -1,6 +1,8 @@
 """Other commits as relays to compare with."""
 
+import platform
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,13 @@ def test_a_commit_is_a_relay_of_its_own_files_as_long_as_it_is_measured():
     assert not folder.exists()
 
 
+def test_relays_of_several_interpreters_are_named_by_their_versions():
+    with checked_out([], [sys.executable, sys.executable]) as relays:
+        assert 2 * [f"seseragi, Python {platform.python_version()}"] == [
+            relay.name for relay in relays
+        ]
+
+
 @pytest.mark.parametrize("name", ["no-such-commit", "--help"])
 def test_an_unknown_commit_is_named(name):
     with pytest.raises(Unavailable, match=name), checked_out([name]):
@@ -43,7 +52,7 @@ def test_an_interpreter_that_lacks_our_packages_is_named(tmp_path):
 
     with (
         pytest.raises(Unavailable, match="HEAD: cannot be started: no module here"),
-        checked_out(["HEAD"], str(python)),
+        checked_out(["HEAD"], [str(python)]),
     ):
         pass
 

@@ -311,7 +311,8 @@ def draining(url: str) -> bool:
     try:
         urllib.request.urlopen(f"{url}/readyz").close()
     except urllib.error.HTTPError as refused:
-        return json.load(refused) == {"status": "draining"}
+        with refused:
+            return json.load(refused) == {"status": "draining"}
     return False
 
 
@@ -365,8 +366,9 @@ def test_operator_port_has_the_operators_paths_alone(tmp_path):
                 with urllib.request.urlopen(f"{url}{path}") as reply:
                     answers[path] = reply.read().decode()
             except urllib.error.HTTPError as refused:
-                answers[path] = f"{refused.code} {refused.read().decode()}"
-                headers[path] = refused.headers
+                with refused:
+                    answers[path] = f"{refused.code} {refused.read().decode()}"
+                    headers[path] = refused.headers
     elsewhere = {path for path, answer in answers.items() if "not on the operator's port" in answer}
     assert {"/", "/v1/models", "/v1/chat"} == elsewhere
     assert {*elsewhere, "/v1/streams/st_none/events"} == {
@@ -611,6 +613,7 @@ def test_sighup_reloads_routes_prices_and_keys_and_what_runs_goes_on(tmp_path, a
             with ask_for(model, key) as reply:
                 return 200 if b'"status":"completed"' in reply.read() else 0
         except urllib.error.HTTPError as refused:
+            refused.close()
             return refused.code
 
     write("fast", key="one", price=1)

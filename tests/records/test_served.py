@@ -1,6 +1,7 @@
 """What the relay records of streams, as clients start and end them."""
 
 import asyncio
+import contextlib
 import json
 import sqlite3
 from collections import Counter
@@ -45,7 +46,7 @@ targets = ["demo/demo"]
 def rows_of(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
-    with sqlite3.connect(path) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.row_factory = sqlite3.Row
         try:
             found = connection.execute("SELECT * FROM streams ORDER BY started_at").fetchall()

@@ -12,6 +12,11 @@ from app.errors import RequestError
 from tests.sdk.conversations import CITY, NO_PARAMETERS, TURNS, call, request_of, text
 from tests.sdk.recorder import Recorder
 
+# The SDK itself calls it, on Python 3.14 and later.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:'asyncio.iscoroutinefunction' is deprecated:DeprecationWarning"
+)
+
 SAMPLING = {"temperature": 0.5, "p": 0.9, "max_tokens": 100, "stop_sequences": ["END", "###"]}
 ANY = TypeAdapter[Any](Any)
 AS_JSON: dict[str, Any] = {"type": "json_object"}

@@ -124,7 +124,8 @@ def _refused_key(folder: Path, base_url: str) -> list[dict]:
         headers = {"content-type": "application/json", "x-request-id": "req-7"}
         body = json.dumps(HELLO).encode()
         request = urllib.request.Request(f"{url}/v1/chat", data=body, headers=headers)
-        with pytest.raises(urllib.error.HTTPError):
+        with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(request)
+        refused.value.close()
         process.send_signal(signal.SIGTERM)
         return [json.loads(line) for line in process.communicate(timeout=60)[1].splitlines()]

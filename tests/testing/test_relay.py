@@ -41,7 +41,8 @@ def post(url: str, body: dict[str, Any]) -> tuple[int, str]:
         with urllib.request.urlopen(request, timeout=20) as opened:
             return opened.status, opened.read().decode()
     except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+        with error:
+            return error.code, error.read().decode()
 
 
 def said(model: str) -> dict[str, Any]:
