@@ -39,7 +39,7 @@ from .telemetry.observer import Observer, Observers
 from .telemetry.shared_counters import SharedCounters
 from .telemetry.stream_log import StreamLog
 from .upstreams.cassettes import CASSETTE
-from .upstreams.client import open_client, open_trust
+from .upstreams.http import open_client, open_trust
 from .upstreams.routes import Upstreams
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ from app.ledger.prices import PriceBook
 from app.requests import parse_chat_request
 from app.telemetry.observer import FirstEvent, Observer, Observers
 from app.testing.upstream import DONE, FINISH, text
-from app.upstreams.client import open_client
 from app.upstreams.endpoints import Upstream
+from app.upstreams.http import open_client
 from app.upstreams.routes import Upstreams
 from tests.clock import Clock
 from tests.eventlog.creating import create

@@ -12,10 +12,9 @@ import structlog
 from starlette.types import Scope
 
 from ..telemetry.access_logs import hide_tokens
-from .client_connection import connection_of
 from .middleware import SentResponse
 from .problems import CODE
-from .request import PRINCIPAL
+from .request import PRINCIPAL, connection_of
 
 MAX_PATH = 1000
 """The most characters of a path that are logged."""

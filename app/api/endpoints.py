@@ -16,10 +16,9 @@ from ..generation.hub import Hub
 from ..generation.owned_streams import OwnedStream, OwnedStreams
 from ..identity.tokens import Tokens
 from ..requests import parse_body
-from .client_connection import client_of
 from .event_stream import read_from
 from .http_settings import HttpSettings
-from .request import PRINCIPAL
+from .request import PRINCIPAL, client_of
 
 MAX_OPTIONS: Final = 16_384
 """The most bytes of a body of options."""

@@ -17,9 +17,8 @@ from ..eventlog import STRIDE, Ending, LogState
 from ..events import Event, StreamEnd
 from ..generation.readers import Reader
 from .catch_up import CaughtUp, catch_up
-from .client_connection import ClientConnection, connection_of
 from .http_settings import HttpSettings
-from .request import root_of
+from .request import ClientConnection, connection_of, root_of
 
 if TYPE_CHECKING:
     import anyio

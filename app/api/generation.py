@@ -26,12 +26,11 @@ from ..generation.runs import Opened
 from ..generation.start_options import StartOptions
 from ..generation.via import RequestSource, source_of
 from ..requests import ChatRequest
-from .client_connection import client_of
 from .endpoints import Endpoints, HttpParts, document
 from .event_stream import EventStream, first_read
 from .problems import failure
 from .rate_limit_headers import rate_limit_headers
-from .request import REQUEST_HEADERS, last_event_id, principal_of, root_of
+from .request import REQUEST_HEADERS, client_of, last_event_id, principal_of, root_of
 from .single_call import while_connected
 
 OWN: Final = ("openai_responses", "anthropic")

@@ -25,9 +25,16 @@ from ..errors import RelayError, RequestError
 from ..identity.principal import Principal
 from . import problems
 from .authentication import Authentication, challenge
-from .client_connection import connection_of
 from .guard import Guard
-from .request import HANDSHAKE, PRINCIPAL, REQUEST_HEADERS, path_of, read_headers, root_of
+from .request import (
+    HANDSHAKE,
+    PRINCIPAL,
+    REQUEST_HEADERS,
+    connection_of,
+    path_of,
+    read_headers,
+    root_of,
+)
 
 CONTENT_SECURITY_POLICY = b"content-security-policy"
 SECURITY = (

@@ -11,9 +11,8 @@ from ..errors import RequestError
 from ..generation.admission import RequestMemory
 from ..generation.metered_call import CallContext
 from ..generation.via import source_of
-from .client_connection import client_of
 from .endpoints import Endpoints, HttpParts
-from .request import REQUEST_HEADERS, principal_of
+from .request import REQUEST_HEADERS, client_of, principal_of
 
 ESTIMATED: Final = "seseragi-estimated"
 """The header of an answer with an estimated number of tokens."""

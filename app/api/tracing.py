@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 from starlette.types import Scope
 
 from .authentication import is_public
-from .client_connection import connection_of
 from .middleware import SentResponse
-from .request import path_of
+from .request import connection_of, path_of
 
 if TYPE_CHECKING:
     from ..telemetry.tracing import Tracing

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 
@@ -35,10 +35,10 @@ from ..events import (
 )
 from ..framing.sse import FramingError
 from ..requests import AssistantMessage, ChatRequest
-from ..upstreams.client import HttpClient
 from ..upstreams.http import (
     FAILURES,
     MAX_PROVIDER_MESSAGE,
+    HttpClient,
     HttpHead,
     explain,
     open_stream,
@@ -64,6 +64,8 @@ KNOWN_CALLS = 1000
 """The maximum number of a conversation's latest tool call ids that are tracked: 100 KB."""
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+NO_CALLS: Final[frozenset[str]] = frozenset()
 
 _QUERY = re.compile(r"\?[^\s'\"]+")
 """The logger of URLs, which may contain a key."""
@@ -91,7 +93,7 @@ class EventSink(Protocol):
 def _list_calls(chat: ChatRequest) -> frozenset[str]:
     """Return the ids of the latest tool calls of a conversation."""
     if chat.is_plain:
-        return frozenset()
+        return NO_CALLS
     calls = [
         call.id
         for message in chat.messages

@@ -6,7 +6,7 @@ from ..clock import Clock
 from ..eventlog import EventLog
 from ..eventlog.peers import Peers
 from ..telemetry.observer import Observer
-from ..upstreams.client import HttpClient
+from ..upstreams.http import HttpClient
 from ..upstreams.routes import Upstreams
 from .admission import Admission
 from .deadlines import Limits

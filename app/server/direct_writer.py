@@ -1,4 +1,7 @@
-"""Direct writes to the client connection, bypassing ASGI `send`, which costs a task switch."""
+"""Direct writes to the client connection, bypassing ASGI `send`, which costs a task switch.
+
+And the `Event` by which uvicorn wakes what waits for the connection.
+"""
 
 import asyncio
 import contextlib
@@ -7,6 +10,39 @@ from typing import Any, cast
 
 from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+
+class Event:
+    """As `asyncio.Event`, in a tenth of its 820 bytes: a connection has two for its whole life."""
+
+    __slots__ = ("_is_set", "_waiters")
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    async def wait(self) -> None:
+        """Wait until it is set, also if it is cleared at once."""
+        if self._is_set:
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.remove(waiter)
 
 
 class DirectWriter:

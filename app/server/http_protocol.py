@@ -15,16 +15,17 @@ import httptools
 import structlog
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from ..api.client_connection import CONNECTION
+from ..api.request import CONNECTION
 from ..errors import RelayError, RequestError
 from .connection_limits import ConnectionLimits
 from .direct_writer import (
     CountingUnchunkedWriter,
     CountingWriter,
     DirectWriter,
+    Event,
     UnchunkedWriter,
 )
-from .flow import Event, Flow
+from .flow import Flow
 from .refusals import render_error, too_large, too_slow
 
 MAX_HEAD_BYTES = 128 * 1024

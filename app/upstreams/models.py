@@ -12,9 +12,8 @@ from ..dialects.model_facts import NOTHING, ModelFacts, parse_list
 from ..dialects.upstream_format import MODEL
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
 from ..errors import RelayError
-from .client import HttpClient
 from .endpoints import Upstream
-from .http import FAILURES
+from .http import FAILURES, HttpClient
 from .targets import build
 
 LIST_S = 300.0

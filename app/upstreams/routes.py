@@ -21,8 +21,8 @@ from ..generation.retry import Breaker, Plan, Rules, State, TargetPolicy, arrang
 from ..identity.principal import Principal
 from .cassettes import CASSETTE, PREFIX, find_cassette
 from .cassettes import public_name as cassette_name
-from .client import HttpClient
 from .endpoints import Upstream
+from .http import HttpClient
 from .models import ModelLists, look_up
 from .targets import Target
 

@@ -25,8 +25,8 @@ from botocore.exceptions import ClientError
 from app.errors import UpstreamError
 from app.requests import parse_chat_request
 from app.upstreams.aws import AwsCredentials
-from app.upstreams.client import open_client
 from app.upstreams.endpoints import Upstream
+from app.upstreams.http import open_client
 from app.upstreams.targets import Target
 from tests.sdk.recorder import Recorder, serve_recorder
 

@@ -8,8 +8,8 @@ from app.dialects.upstream_format import MODEL
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import RequestError
 from app.requests import parse_chat_request
-from app.upstreams.client import open_client
 from app.upstreams.endpoints import Upstream
+from app.upstreams.http import open_client
 from app.upstreams.routes import MAX_NAME, Upstreams
 from app.upstreams.targets import Target
 from app.upstreams.transport import HttpCall

@@ -14,7 +14,7 @@ import structlog
 import trustme
 
 from app.testing.upstream import DONE, FINISH, head, send, serve_upstream, text
-from app.upstreams.client import open_trust
+from app.upstreams.http import open_trust
 from tests.needs import program
 from tests.serving import HELLO, serve_relay
 

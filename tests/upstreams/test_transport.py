@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from app.testing.upstream import Hold, Step, Until, chunk, chunked_head, send, serve_upstream
-from app.upstreams.client import open_client
+from app.upstreams.http import open_client
 from app.upstreams.transport import BURST, HttpBody, HttpCall, _render_head
 from tests.waiting import until
 

@@ -16,7 +16,7 @@ from ...generation.deadlines import Deadlines, Limits
 from ...generation.settlement import FREE, Settlements
 from ...ledger.accounts import ReservationRequest
 from ...requests import ChatRequest, UserMessage
-from ...upstreams.client import HttpClient
+from ...upstreams.http import HttpClient
 from ...upstreams.targets import Target
 
 MAX_TOKENS: Final = 1024

@@ -23,8 +23,8 @@ from ...ledger.prices import PriceBook
 from ...server.serving import loop_factory
 from ...settings import Settings, SettingsError, load_settings
 from ...telemetry.logs import configure_logs
-from ...upstreams.client import open_client
 from ...upstreams.endpoints import Upstream
+from ...upstreams.http import open_client
 from ...upstreams.routes import Route
 from ...upstreams.targets import Target
 from ..terminal import add_config, escape

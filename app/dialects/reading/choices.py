@@ -53,7 +53,8 @@ class ChoiceState:
     texts: int = 0
     """The number of text blocks so far."""
     last_reasoning: int | None = None
-    calls: ChoiceCalls = field(default_factory=ChoiceCalls)
+    calls: ChoiceCalls | None = None
+    """None without tool calls: an empty one takes 1 KiB."""
     logprobs: list[Any] = field(default_factory=list)
     """The log probabilities of tokens whose block has not begun."""
     buffered: int = 0
@@ -67,13 +68,14 @@ class ChoiceState:
     @property
     def torn(self) -> bool:
         """Whether a tool call is truncated, and no finish reason explains it."""
-        return self.finish not in _TEARING and self.calls.torn
+        return self.calls is not None and self.finish not in _TEARING and self.calls.torn
 
     def reason(self, *, completed: bool) -> FinishReason | None:
         """Return the finish reason of `choice.end`, None if the choice did not finish."""
-        called = bool(self.calls.by_block)
+        calls = self.calls
+        called = calls is not None and bool(calls.by_block)
         if self.finish is None:
             if not completed:
                 return None
-            return "tool_calls" if called and not self.calls.torn else "unknown"
+            return "tool_calls" if calls and called and not calls.torn else "unknown"
         return "tool_calls" if self.finish == "stop" and called else self.finish

@@ -54,7 +54,7 @@ from .choices import REASONING, REFUSAL, TEXT, Block, ChoiceState, Kind
 from .finish_reasons import parse_finish
 from .json_values import clean, size
 from .split_text import well_formed
-from .tool_calls import CallState
+from .tool_calls import CallState, ChoiceCalls
 
 
 class _FewEvents(list[Event]):
@@ -83,7 +83,7 @@ class EventBuilder:
         self._reserved = 0
         self.counts: TokenCounts | None = None
         """The last `usage`."""
-        self._sources: set[tuple[object, ...]] = set()
+        self._sources: set[tuple[object, ...]] | None = None
         self._sources_size = 0
         self._filters: dict[tuple[str, int], dict[str, Any]] = {}
 
@@ -128,11 +128,12 @@ class EventBuilder:
     def has_content(self, choice: int) -> bool:
         """Whether the choice has text, reasoning, a refusal or a tool call."""
         state = self._choice(choice)
-        return bool(state.open or state.texts or state.calls.all)
+        return bool(state.open or state.texts or (state.calls and state.calls.all))
 
     def is_torn(self, choice: int) -> bool:
         """Whether a tool call of the choice has incomplete JSON as its arguments."""
-        return self._choice(choice).calls.torn
+        calls = self._choice(choice).calls
+        return calls is not None and calls.torn
 
     def reserve(self, size: int) -> None:
         """Count bytes that are buffered and not in an event yet, until `release`."""
@@ -227,7 +228,7 @@ class EventBuilder:
         object.
         """
         state = self._choice(choice)
-        calls = state.calls
+        calls = state.calls = state.calls or ChoiceCalls()
         piece = _json_text(arguments)
         known = len(calls.all)
         call = calls.find(index=index, id=id, name=name, piece=piece)
@@ -272,17 +273,19 @@ class EventBuilder:
         call.block = block = self._number()
         call.id = call.id or make_call_id(block)
         # Ids must be unique: clients and providers identify a call by its id.
-        known = call.id in state.calls.ids or call.id in self.known_calls
+        calls = state.calls = state.calls or ChoiceCalls()
+        known = call.id in calls.ids or call.id in self.known_calls
         shown = make_call_id(block) if known else call.id
-        state.calls.ids.add(call.id)
-        state.calls.by_block[block] = call
+        calls.ids.add(call.id)
+        calls.by_block[block] = call
         self._events.append(ToolCallStart(block, shown, name=call.name, choice=choice, raw=raw))
 
     def end_tool_call(self, choice: int, block: int | None) -> None:
         """End the tool call of a block, for formats that mark the end of the arguments."""
         if (
             block is not None
-            and (call := self._choice(choice).calls.by_block.get(block)) is not None
+            and (calls := self._choice(choice).calls) is not None
+            and (call := calls.by_block.get(block)) is not None
         ):
             self._end_call(choice, call, whole=True)
 
@@ -337,6 +340,8 @@ class EventBuilder:
         """
         own = None if raw is None else raw.data
         key = (choice, url, document, cited_text, block, *span, own)
+        if self._sources is None:
+            self._sources = set()
         if not (url or document) or key in self._sources:
             return
         texts = (url, document, title, cited_text, own)
@@ -376,7 +381,7 @@ class EventBuilder:
         if block is not None:
             number: int | None = block.number
         else:
-            last = state.calls.all[-1] if state.calls.all else None
+            last = state.calls.all[-1] if state.calls and state.calls.all else None
             number = last.block if last is not None and not last.ended else None
         if number is None:
             buffered = size(content)
@@ -501,7 +506,7 @@ class EventBuilder:
 
     def _end_choice(self, index: int, state: ChoiceState, *, reason: FinishReason | None) -> None:
         self.end_text(index)
-        for call in state.calls.all:
+        for call in state.calls.all if state.calls else ():
             if call.block is None:
                 what = "the upstream sent a tool call without a name"
                 self._events.append(Notice("tool_call_dropped", what))

@@ -108,9 +108,9 @@ class DeltaBuilder:
         self._thoughts: dict[int, list[str]] = {}
         self._logprobs_names: dict[int, str] = {}
         """By a non-content block: the key of its list of log probabilities."""
-        self._custom_tools: set[str] = set()
+        self._custom_tools: set[str] | tuple[()] = ()
         """The names of custom tools, whose input is text."""
-        self._custom: set[int] = set()
+        self._custom: set[int] | tuple[()] = ()
         """The blocks of calls of custom tools."""
 
     @property
@@ -181,6 +181,7 @@ class DeltaBuilder:
                 state.calls += 1
                 kind, text = "function", "arguments"
                 if event.name in self._custom_tools:
+                    self._custom = self._custom or set()
                     self._custom.add(event.block)
                     kind, text = "custom", "input"
                 shown = show_call(self._stream, event.id)

@@ -44,7 +44,7 @@ class Deltas:
         self._builder = builder
         self._messages: set[int] = set()
         self._sounds: dict[int, int] = {}
-        self._thinking: set[int] = set()
+        self._thinking: frozenset[int] = frozenset()
         """The choices whose last content was a thought, on Gemini's Chat Completions route."""
         self._call_ids: dict[tuple[int, int], str] = {}
         """The ids of calls without an index, by choice and position in a delta."""
@@ -180,7 +180,7 @@ class Deltas:
         if thought:
             if index not in self._thinking:
                 content = content.removeprefix("<thought>")
-                self._thinking.add(index)
+                self._thinking |= {index}
             reasoning, end, content = content.partition("</thought>")
             self._builder.reasoning(index, reasoning)
             if not end:
@@ -188,7 +188,7 @@ class Deltas:
         elif content and index in self._thinking:
             content = content.removeprefix("</thought>")
         if content:
-            self._thinking.discard(index)
+            self._thinking -= {index}
         return content
 
     def _rest(self, index: int, delta: dict[str, Any]) -> None:
