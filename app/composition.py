@@ -34,7 +34,7 @@ from .ledger.prices import PriceBook
 from .settings import Settings, SettingsError
 from .settings.libraries import read_span_limits
 from .settings.upstreams import DEMO
-from .telemetry.metrics import Metrics, Names
+from .telemetry.metrics import LabelNames, Metrics
 from .telemetry.observer import Observer, Observers
 from .telemetry.shared_counters import SharedCounters
 from .telemetry.stream_log import StreamLog
@@ -85,7 +85,7 @@ def build_metrics(
     if not settings.metrics:
         return None
     return Metrics(
-        Names(upstreams),
+        LabelNames(upstreams),
         shared_counters,
         own_index,
         process=os.getpid(),

@@ -40,7 +40,7 @@ from .ledger.prices import PriceBook
 from .settings import Settings
 from .settings.access import settle_signing_key
 from .telemetry.logs import LineCounter
-from .telemetry.metrics import Metrics, Names
+from .telemetry.metrics import LabelNames, Metrics
 from .telemetry.observer import Observers
 from .telemetry.shared_counters import SharedCounters
 from .upstreams.routes import Upstreams
@@ -198,6 +198,6 @@ class Relay:
         if self.admin_service is not None:
             self.admin_service.reconfigure()
         if self.metrics is not None:
-            self.metrics.rename(Names(parts.upstreams))
+            self.metrics.rename(LabelNames(parts.upstreams))
         if self.authenticator is not None and reloaded.authenticator is not None:
             await self.authenticator.reconfigure(reloaded.authenticator)

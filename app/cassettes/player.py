@@ -21,7 +21,7 @@ class Read(NamedTuple):
     data: bytes
 
 
-class Silence(NamedTuple):
+class Stall(NamedTuple):
     """A stall of that many seconds; None: forever."""
 
     seconds: float | None
@@ -30,7 +30,7 @@ class Silence(NamedTuple):
 Cut = Literal["cut"]
 """The connection breaks."""
 
-Step = Read | Silence | Cut
+Step = Read | Stall | Cut
 
 
 def check_places(cassette: Cassette, options: CassetteOptions) -> None:
@@ -73,7 +73,7 @@ def play(cassette: Cassette, options: CassetteOptions) -> Iterator[Step]:
             size += len(pending[-1])
         if number == options.stall_at:
             yield from flush()
-            yield Silence(options.stall_s)
+            yield Stall(options.stall_s)
         if number == options.error_at:
             yield from flush()
             yield Read(0, _failure(options))

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import httpx2
 
 from .folder import Folder
-from .player import Read, Silence, Step, check_places, decode_options, play
+from .player import Read, Stall, Step, check_places, decode_options, play
 
 
 class CassetteTransport(httpx2.AsyncBaseTransport):
@@ -47,7 +47,7 @@ class _Replay(httpx2.AsyncByteStream):
                     if self._closed.is_set():
                         return
                     yield data
-                case Silence(seconds):
+                case Stall(seconds):
                     await self._pause(seconds)
                 case "cut":
                     raise httpx2.ReadError("connection reset by the cassette, as cut_at asks")

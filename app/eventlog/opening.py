@@ -86,7 +86,7 @@ def prepare_log(
 
 def _redis_at(url: str) -> "Callable[..., RedisLog]":
     try:
-        from .redis.address import Address
+        from .redis.address import RedisAddress
         from .redis.log import RedisLog
     except ImportError:
         raise LogRefused(
@@ -94,6 +94,6 @@ def _redis_at(url: str) -> "Callable[..., RedisLog]":
             "in the checkout: pip install '.[redis]'"
         ) from None
     try:
-        return partial(RedisLog, Address(url))
+        return partial(RedisLog, RedisAddress(url))
     except ValueError as error:
         raise LogRefused(f"log: the URL of Redis cannot be used: {error}") from None

@@ -53,7 +53,7 @@ ReadLog = Callable[[int], Awaitable[Sequence[Event]]]
 log = structlog.get_logger("seseragi.cassettes")
 
 
-class Choice(NamedTuple):
+class CassetteChoice(NamedTuple):
     """The route or cassette that answers a request."""
 
     route: Route
@@ -108,7 +108,7 @@ class CassetteRecorder:
         self._saving: dict[str, asyncio.Task[None]] = {}
         """The recordings that are being written, by the names of their cassettes."""
 
-    async def choose(self, route: Route, name: str, chat: ChatRequest) -> Choice:
+    async def choose(self, route: Route, name: str, chat: ChatRequest) -> CassetteChoice:
         """Return the route that answers a request to a model of a public name.
 
         Raises:
@@ -121,7 +121,7 @@ class CassetteRecorder:
         formats = {one for target in route.targets for one in target.dialect.passthrough}
         digest = digest_of(name, chat, formats=formats)
         if self._mode == "off" or any(one.upstream.name in self._excluded for one in route.targets):
-            return Choice(route, digest)
+            return CassetteChoice(route, digest)
         cassette = f"{file_name_of(name)}-{digest[:DIGITS]}"
         if (saving := self._saving.get(cassette)) is not None:
             await asyncio.wait({saving}, timeout=SAVE_S)
@@ -132,12 +132,12 @@ class CassetteRecorder:
                     f"no cassette '{cassette}.jsonl' for this request to {name[:100]!r}; "
                     "record it with record_cassettes = 'new'",
                 )
-            return Choice(route, digest, records=cassette)
+            return CassetteChoice(route, digest, records=cassette)
         choice = await self._replay(route, CassetteOptions(cassette))
         log.info("request replayed from its cassette", cassette=cassette, model=name)
         return choice._replace(digest=digest)
 
-    async def _replay(self, route: Route, options: CassetteOptions) -> Choice:
+    async def _replay(self, route: Route, options: CassetteOptions) -> CassetteChoice:
         # Also loaded here, so that a broken cassette fails before the stream exists.
         cassette = await asyncio.to_thread(self._folder.load, options.name)
         replaying = Route(
@@ -146,10 +146,10 @@ class CassetteRecorder:
             record_content=route.record_content,
             requested_name=cassette.head.model,
         )
-        return Choice(replaying, cassette=options.name)
+        return CassetteChoice(replaying, cassette=options.name)
 
     def record(
-        self, event_log: EventLog, info: StreamInfo, choice: Choice, chat: ChatRequest
+        self, event_log: EventLog, info: StreamInfo, choice: CassetteChoice, chat: ChatRequest
     ) -> None:
         """Record a started stream, which becomes a cassette if it completes."""
         head = make_head(

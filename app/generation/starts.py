@@ -12,7 +12,7 @@ from ..eventlog import Claim
 from ..eventlog.stream_info import scoped
 from ..identity.principal import Principal
 from ..requests import ChatRequest
-from .cassette_recorder import CassetteRecorder, Choice
+from .cassette_recorder import CassetteChoice, CassetteRecorder
 from .idempotency import await_outcome, check_digest, claim_key, may_try_again
 from .parts import Parts
 from .runs import Opened, Runs
@@ -139,11 +139,11 @@ class Starts:
         """Return the equivalent of `Run.committed` for a stream of another process."""
         return self._spawn(await_outcome(self._log, stream))
 
-    async def _choose(self, principal: Principal, request: ChatRequest) -> Choice:
+    async def _choose(self, principal: Principal, request: ChatRequest) -> CassetteChoice:
         """Return the route that answers a request, or the cassette that replaces it."""
         route = self._upstreams.resolve_for(principal, request.model)
         if self._cassette_recorder is None:
-            return Choice(route)
+            return CassetteChoice(route)
         return await self._cassette_recorder.choose(
             route, self._upstreams.public_name(route), request
         )

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from .prices import Price
-from .rates import Rates, Step, Tariff, rates, tariff
+from .rates import PriceStep, Rates, Tariff, rates, tariff
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice, Provider
@@ -179,9 +179,9 @@ def _parse_tariff(prices: "ModelPrice", model: str) -> Tariff | None:
     known = {key: value for key, value in vars(prices).items() if value is not None}
     if "input_mtok" not in known:
         free = not known and model.endswith(FREE)
-        return tariff([Step(-1, rates(0, 0))]) if free else None
+        return tariff([PriceStep(-1, rates(0, 0))]) if free else None
     lengths = {tier.start for value in known.values() for tier in getattr(value, "tiers", ())}
-    steps = [Step(above, _rates(known, above)) for above in (-1, *lengths)]
+    steps = [PriceStep(above, _rates(known, above)) for above in (-1, *lengths)]
     return tariff(steps, request=_at(known.get("requests_kcount"), -1) / 1000)
 
 

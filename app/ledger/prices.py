@@ -11,7 +11,7 @@ import msgspec
 
 from ..events import TokenCounts
 from .config import PriceConfig, TokenPrices
-from .rates import Ceiling, Rates, Step, Tariff, rates, tariff
+from .rates import Ceiling, PriceStep, Rates, Tariff, rates, tariff
 
 __all__ = ["Catalog", "Ceiling", "OwnPrice", "Price", "PriceBook"]
 
@@ -65,8 +65,8 @@ class OwnPrice(Price):
     def __init__(self, config: PriceConfig) -> None:
         self.version = config.version or f"own {_digest(config)}"
         self.context_length = None
-        steps = [Step(tier.above, _rates(tier)) for tier in config.tiers]
-        self._tariffs = (tariff([Step(-1, _rates(config)), *steps], request=config.request),)
+        steps = [PriceStep(tier.above, _rates(tier)) for tier in config.tiers]
+        self._tariffs = (tariff([PriceStep(-1, _rates(config)), *steps], request=config.request),)
 
     def tariffs(self, service_tier: str | None) -> Sequence[Tariff]:
         return self._tariffs

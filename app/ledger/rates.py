@@ -106,7 +106,7 @@ def _or(usd: Usd | None, default: int) -> int:
     return default if usd is None else to_nano(usd)
 
 
-class Step(NamedTuple):
+class PriceStep(NamedTuple):
     """The rates of all tokens of a call whose input is longer than `above` tokens."""
 
     above: int
@@ -116,7 +116,7 @@ class Step(NamedTuple):
 class Tariff(NamedTuple):
     """The price of calls: rates by the length of the input, and a fee."""
 
-    steps: Sequence[Step]
+    steps: Sequence[PriceStep]
     """In order of length; the first is above -1."""
     dearest: Sequence[tuple[int, int, int]]
     """Per step, the highest rates of input and output up to it."""
@@ -145,7 +145,7 @@ class Tariff(NamedTuple):
         return Ceiling(min(nano_usd, MAX_NANO_USD), -(-dearest_output // MILLION))
 
 
-def tariff(steps: Iterable[Step], *, request: Usd = 0) -> Tariff:
+def tariff(steps: Iterable[PriceStep], *, request: Usd = 0) -> Tariff:
     """Return a tariff of unordered steps, the lowest of which is above -1, and a fee in USD."""
     ordered = tuple(sorted(steps, key=lambda step: step.above))
     dearest: list[tuple[int, int, int]] = []

@@ -74,7 +74,7 @@ class Use(msgspec.Struct, frozen=True):
     limit: int | None
 
 
-class Money(msgspec.Struct, frozen=True):
+class Spending(msgspec.Struct, frozen=True):
     """Spending in a day or a month, in decimal US dollars."""
 
     used: str
@@ -87,8 +87,8 @@ class Overview(msgspec.Struct, frozen=True):
 
     kind: str
     name: str | None
-    day: Money
-    month: Money
+    day: Spending
+    month: Spending
     streams: Use
     requests_per_minute: Use
     tokens_per_minute: Use
@@ -112,8 +112,8 @@ def overview(account: Account, state: AccountState) -> Overview:
     )
 
 
-def _money(period: Period, limit: int | None) -> Money:
-    return Money(
+def _money(period: Period, limit: int | None) -> Spending:
+    return Spending(
         to_usd(period.nano_usd),
         to_usd(period.held_nano_usd),
         None if limit is None else to_usd(limit),

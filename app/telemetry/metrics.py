@@ -90,7 +90,7 @@ EXPECTED_ENDS: Final = (
 )
 
 
-class Names:
+class LabelNames:
     """Maps names to the labels that the settings allow."""
 
     def __init__(self, upstreams: Upstreams) -> None:
@@ -126,7 +126,7 @@ class Metrics(Observer):
 
     def __init__(
         self,
-        names: Names,
+        names: LabelNames,
         shared_counters: Sequence[SharedCounters] = (),
         own: int = 0,
         *,
@@ -148,7 +148,7 @@ class Metrics(Observer):
         self._encoding = threading.Lock()
         self._begin_series()
 
-    def rename(self, names: Names) -> None:
+    def rename(self, names: LabelNames) -> None:
         """Use the labels of new settings."""
         self._names = names
         self._begin_series()

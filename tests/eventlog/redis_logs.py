@@ -6,7 +6,7 @@ from typing import Any
 
 from app.eventlog import cursor_after
 from app.eventlog.redis.account_scripts import HOLDS
-from app.eventlog.redis.address import Address
+from app.eventlog.redis.address import RedisAddress
 from app.eventlog.redis.log import RedisLog
 from app.eventlog.redis.scripts import OWNERS, meta_key
 from app.events import Event, StreamEnd
@@ -24,7 +24,7 @@ STEADY_S = 6
 async def opened(url: str, *, lease_s: float = 15, **arguments: Any):
     callbacks = take_callbacks(arguments)
     event_log = RedisLog(
-        Address(f"{url}?lease_s={lease_s}"), **{**LIMITS, "redis_time": False, **arguments}
+        RedisAddress(f"{url}?lease_s={lease_s}"), **{**LIMITS, "redis_time": False, **arguments}
     )
     await event_log.open(**callbacks)
     try:

@@ -12,7 +12,7 @@ import trustme
 from app.composition import build_log
 from app.eventlog import LogUnusable, read_all
 from app.eventlog.redis import link
-from app.eventlog.redis.address import Address
+from app.eventlog.redis.address import RedisAddress
 from app.eventlog.redis.log import RedisLog
 from app.settings import SettingsError, load_settings
 from tests.eventlog.contract import END, START, filled
@@ -143,7 +143,7 @@ async def test_sentinels_lead_to_the_master_and_to_the_next_one(tmp_path):
 
 
 def log_at(url: str) -> RedisLog:
-    return RedisLog(Address(url), retention_s=100, max_bytes=10**6)
+    return RedisLog(RedisAddress(url), retention_s=100, max_bytes=10**6)
 
 
 @pytest.mark.parametrize(

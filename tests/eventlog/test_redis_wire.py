@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 import pytest
 import uvloop
 
-from app.eventlog.redis.address import Address
-from app.eventlog.redis.link import REPLY_S, Away, Link, Refused
+from app.eventlog.redis.address import RedisAddress
+from app.eventlog.redis.link import REPLY_S, Away, CommandRefused, Link
 from app.eventlog.redis.scripts import CREATE
 from tests.redis_server import RedisServer, Wire, serve_wire
 from tests.waiting import until
@@ -82,7 +82,7 @@ def reset(writer: asyncio.StreamWriter) -> None:
 @asynccontextmanager
 async def proxied(server: RedisServer) -> AsyncIterator[tuple[BreakingWire, Link]]:
     async with serve_wire(BreakingWire(server.port)) as wire:
-        link = Link(Address(wire.url).connect, quiet=True)
+        link = Link(RedisAddress(wire.url).connect, quiet=True)
         await link.open()
         try:
             yield wire, link
@@ -99,7 +99,7 @@ async def ask(link: Link) -> None:
     ]
     results = await asyncio.gather(*replies, return_exceptions=True)
     for result, right in zip(results, (1, None, [b"owner", b"1"]), strict=True):
-        assert result == right or isinstance(result, (Away, Refused)), result
+        assert result == right or isinstance(result, (Away, CommandRefused)), result
 
 
 async def survive(server: RedisServer, cut: Cut) -> None:
@@ -112,7 +112,7 @@ async def survive(server: RedisServer, cut: Cut) -> None:
         wire.break_at = None
 
         async def answers() -> bool:
-            with suppress(Away, Refused):
+            with suppress(Away, CommandRefused):
                 return b"PONG" == await link.send("PING")
             return False
 
@@ -182,7 +182,7 @@ def test_connection_that_is_a_black_hole_from_any_byte_on(server, impatient):
 @pytest.mark.parametrize("kind", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_answer_that_came_while_the_process_stood_still_is_read(server, kind):
     async def run() -> None:
-        link = Link(Address(server.url).connect, quiet=True)
+        link = Link(RedisAddress(server.url).connect, quiet=True)
         await link.open()
         try:
             connection = link._connection

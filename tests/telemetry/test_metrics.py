@@ -26,7 +26,7 @@ from app.settings import load_settings
 from app.telemetry import metrics, shared_counters
 from app.telemetry.activity import Load
 from app.telemetry.families import FAMILIES
-from app.telemetry.metrics import Metrics, Names
+from app.telemetry.metrics import LabelNames, Metrics
 from app.telemetry.observer import Refused
 from app.telemetry.shared_counters import SharedCounters
 from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
@@ -84,7 +84,7 @@ IDLE = Load(
 def build(**environ: str) -> Metrics:
     """Metrics of a relay that nobody asks."""
     settings = load_settings({"SESERAGI_DEMO": "true", **environ})
-    names = Names(build_upstreams(settings, None))
+    names = LabelNames(build_upstreams(settings, None))
     return Metrics(names, process=os.getpid())
 
 
@@ -243,7 +243,7 @@ async def test_table_of_the_document_is_what_is_served():
         f"{one.name}_total" if one.kind == "counter" else one.name: frozenset(one.labels)
         for one in FAMILIES
     }
-    names = Names(build_upstreams(load_settings({}), None))
+    names = LabelNames(build_upstreams(load_settings({}), None))
     measured = Metrics(names, process=os.getpid(), rows_waiting=lambda: 3)
     for family in FAMILIES:
         if family.kind == "histogram":
@@ -429,7 +429,7 @@ async def test_loop_that_is_late_is_told(monkeypatch):
 async def test_full_area_counts_on_what_it_has():
     area = SharedCounters(names_bytes=2600)
     settings = load_settings({})
-    measured = Metrics(Names(build_upstreams(settings, None)), [area], process=os.getpid())
+    measured = Metrics(LabelNames(build_upstreams(settings, None)), [area], process=os.getpid())
     for code in CODES:
         measured.refused(
             Refused(owner="", request_id="r", model=None, error=RelayError(code, "no"))
@@ -443,7 +443,7 @@ async def test_full_area_counts_on_what_it_has():
 
 async def test_areas_of_workers_add_up_and_forget_what_the_dead_held():
     settings = load_settings({})
-    names = Names(build_upstreams(settings, None))
+    names = LabelNames(build_upstreams(settings, None))
     shared = [SharedCounters(), SharedCounters(), SharedCounters()]
     one, two = (Metrics(names, shared, own, process=os.getpid()) for own in (0, 1))
     for measured, times in ((one, 2), (two, 3)):

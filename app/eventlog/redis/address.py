@@ -33,7 +33,7 @@ _OWN = frozenset({"retry", "parser_class", "encoder_class", *_OURS}) - {"socket_
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::(\d{1,5}))?")
 
 
-class Address:
+class RedisAddress:
     """A URL of Redis; `connect` returns a connection to it, not yet connected.
 
     `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]`, `rediss://` for TLS, and with `+sentinel` a

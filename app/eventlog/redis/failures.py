@@ -8,7 +8,7 @@ from typing import TypeVar
 import structlog
 
 from ...errors import RequestError, ServiceError
-from .link import Away, Broken, Refused
+from .link import Away, Broken, CommandRefused
 
 T = TypeVar("T")
 log = structlog.get_logger("seseragi.eventlog")
@@ -23,7 +23,7 @@ async def result_of(reply: Awaitable[T], *, what: str = "") -> T:
         return await reply
     except (Away, Broken):
         raise away() from None
-    except Refused as error:
+    except CommandRefused as error:
         log.error("Redis refused a command", error=str(error), **({"what": what} if what else {}))
         if error.full:
             raise _full() from None

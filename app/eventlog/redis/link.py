@@ -70,7 +70,7 @@ class Away(Exception):
     """Redis cannot be reached."""
 
 
-class Refused(Exception):
+class CommandRefused(Exception):
     """Redis refused a command; `full`: it takes no writes for now; `memory`: it has none left."""
 
     def __init__(self, text: str, *, full: bool = False, memory: bool = False) -> None:
@@ -79,7 +79,7 @@ class Refused(Exception):
         self.memory = memory
 
 
-class Broken(Refused):
+class Broken(CommandRefused):
     """Several connections broke over a command: Redis may have done it, or may do it yet."""
 
 
@@ -163,7 +163,7 @@ class Link:
         """Send a command.
 
         The reply is as hiredis reads it. Cancelling the wait for it does not cancel the command.
-        Its errors are `Away` and `Refused`.
+        Its errors are `Away` and `CommandRefused`.
         """
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self.away:
@@ -247,7 +247,7 @@ class Link:
                     raise
                 memory = isinstance(error, OutOfMemoryError)
                 full = memory or str(error).startswith(_FULL)
-                _fail(ask.reply, Refused(str(error), full=full, memory=memory))
+                _fail(ask.reply, CommandRefused(str(error), full=full, memory=memory))
                 continue
             if not ask.reply.done():
                 ask.reply.set_result(reply)

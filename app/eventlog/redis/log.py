@@ -37,10 +37,10 @@ from ..stream_info import Scoped, StreamInfo
 from ..values import Claim, LogSize, LogState, Look, may_see
 from .account_scripts import account_key
 from .accounts import Rows, pack_settlement, state_from
-from .address import Address
+from .address import RedisAddress
 from .expiry import Lease
 from .failures import away, conflict, parsing, result_of
-from .link import OPEN_S, Away, Link, Refused
+from .link import OPEN_S, Away, CommandRefused, Link
 from .orphans import OrphanCollector
 from .owner import Owner, taken_over
 from .pages import Page, Pages
@@ -85,7 +85,7 @@ class RedisLog(EventLog):
 
     def __init__(
         self,
-        address: Address,
+        address: RedisAddress,
         *,
         retention_s: float,
         max_bytes: int,
@@ -167,7 +167,7 @@ class RedisLog(EventLog):
             async with asyncio.timeout(OPEN_S):
                 await self._examine()
             await self._tail_link.open()
-        except (RedisError, OSError, TimeoutError, Away, Refused) as error:
+        except (RedisError, OSError, TimeoutError, Away, CommandRefused) as error:
             await self._close_links()
             raise LogUnusable(f"log: {why(error)}") from None
         except LogUnusable:

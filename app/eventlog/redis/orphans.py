@@ -9,7 +9,7 @@ import structlog
 from ..supervision import Supervisor
 from .account_scripts import HOLDS, LOOKS
 from .expiry import Lease
-from .link import Away, Link, Refused
+from .link import Away, CommandRefused, Link
 from .scripts import FIND_HELD, FIND_LOST, OWNERS
 
 HELD_AT_ONCE = 100
@@ -58,7 +58,7 @@ class OrphanCollector:
                     pass
             except Away:
                 pass
-            except Refused as error:
+            except CommandRefused as error:
                 log.error("streams of lost processes cannot be looked for", error=str(error))
 
     async def _end_some(self) -> bool:

@@ -30,7 +30,7 @@ from ..supervision import Supervisor, wait_for
 from .accounts import grant_from, pack_request, refuse
 from .expiry import Lease
 from .failures import away, parsing
-from .link import Away, Broken, Link, Part, Refused
+from .link import Away, Broken, CommandRefused, Link, Part
 from .local_stream import Batch, LocalStream
 from .scripts import (
     ABANDON,
@@ -144,7 +144,7 @@ class Owner:
             await asyncio.sleep(0.01)
         await self._tasks.close()
         left = [local for local in self.streams.values() if local.ended_at is None]
-        with contextlib.suppress(Away, Refused, TimeoutError):
+        with contextlib.suppress(Away, CommandRefused, TimeoutError):
             async with asyncio.timeout(within_s):
                 for at in range(0, len(left), STREAMS_AT_ONCE):
                     await self._renew(left[at : at + STREAMS_AT_ONCE], ms=0)
@@ -195,7 +195,7 @@ class Owner:
         try:
             found = await self._create(local, *parts, keys=keys)
             if found == 0:
-                raise Refused(f"there is a stream {stream!r} already")
+                raise CommandRefused(f"there is a stream {stream!r} already")
             if isinstance(found, list) and info.reserve is not None:
                 if found[0] == -1:
                     refuse(found[1], found[2], info.reserve)
@@ -368,7 +368,7 @@ class Owner:
                 self.refused = self.full = False
             except Away:
                 pass
-            except Refused as error:
+            except CommandRefused as error:
                 self._refused(error)
                 await asyncio.sleep(1)
                 self._due.set()
@@ -382,7 +382,7 @@ class Owner:
         self.refused = True
         self.show_all()
 
-    def _refused(self, error: Refused) -> None:
+    def _refused(self, error: CommandRefused) -> None:
         log.error("Redis refuses writes", error=str(error))
         self.refused, self.full = True, error.memory
         self.show_all()
@@ -484,7 +484,7 @@ class Owner:
     async def _keep_leases(self) -> None:
         while True:
             await wait_for(self._renewal_due, self._lease.renew_s)
-            with contextlib.suppress(Away, Refused):
+            with contextlib.suppress(Away, CommandRefused):
                 await self._beat(ms=self._lease.ms)
             streams = list(self.streams.values())
             for at in range(0, len(streams), STREAMS_AT_ONCE):
@@ -492,7 +492,7 @@ class Owner:
                     await self._renew(streams[at : at + STREAMS_AT_ONCE], ms=self._lease.ms)
                 except Away:
                     break
-                except Refused as error:
+                except CommandRefused as error:
                     self._refused(error)
 
     async def _beat(self, *, ms: int) -> None:

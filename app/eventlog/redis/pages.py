@@ -20,7 +20,7 @@ from ..stream_info import StreamInfo, unpack_info
 from .accounts import hold_of, pack_settlement
 from .expiry import Lease
 from .failures import away, conflict, parsing, result_of
-from .link import Away, Link, Part, Refused
+from .link import Away, CommandRefused, Link, Part
 from .scripts import DELETE, END, INFO_ID, log_key, meta_key
 from .scripts import PAGE as PAGE_SCRIPT
 from .tails import number_of
@@ -245,7 +245,7 @@ class Pages:
                 await self._end_orphan(stream)
         except (Away, ServiceError):
             pass  # already logged
-        except Refused as error:
+        except CommandRefused as error:
             log.error(
                 "lost stream could not be ended; it is tried again", stream=stream, error=str(error)
             )

@@ -15,7 +15,7 @@ from ...events import decode
 from ..supervision import Supervisor, wait_for
 from ..tail import Tail, TailRegistry
 from .expiry import Lease
-from .link import Away, Link, Refused
+from .link import Away, CommandRefused, Link
 from .scripts import LOOK, TELL, inbox_key, log_key, meta_key
 
 GATHER_S = 0.005
@@ -113,7 +113,7 @@ class Tails(TailRegistry):
         while True:
             try:
                 await self._read()
-            except (Away, Refused):
+            except (Away, CommandRefused):
                 await asyncio.sleep(0.1)
             await asyncio.sleep(GATHER_S)
 
@@ -168,7 +168,7 @@ class Tails(TailRegistry):
                 for at in range(0, len(streams), STATES_AT_ONCE):
                     await self._look_after(streams[at : at + STATES_AT_ONCE])
                 await self._asking.send("PEXPIRE", inbox_key(self._lease.owner), INBOX_MS)
-            except (Away, Refused):
+            except (Away, CommandRefused):
                 continue
 
     async def _look_after(self, streams: Sequence[str]) -> None:

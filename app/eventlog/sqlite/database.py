@@ -102,7 +102,7 @@ class WatchPosition(NamedTuple):
     """The last key of the tail that was read; 0 at first."""
 
 
-class Progress(NamedTuple):
+class Tailed(NamedTuple):
     """What another process has added to one stream."""
 
     row: Row | None
@@ -558,9 +558,7 @@ class Database:
 
     # Streams of other processes
 
-    def read_progress(
-        self, positions: Sequence[WatchPosition]
-    ) -> tuple[bool, list[Progress] | None]:
+    def read_progress(self, positions: Sequence[WatchPosition]) -> tuple[bool, list[Tailed] | None]:
         """Return whether there are notes, and what was added to the streams at these positions.
 
         None if no other process has written anything.
@@ -577,7 +575,7 @@ class Database:
         self._polled_version = -1 if noted else version
         return noted, found
 
-    def _find_progress(self, positions: Sequence[WatchPosition]) -> list[Progress]:
+    def _find_progress(self, positions: Sequence[WatchPosition]) -> list[Tailed]:
         marks = ",".join("?" * len(positions))
         found = self._execute(
             f"SELECT {ROW} FROM streams WHERE key IN ({marks})",  # noqa: S608  (question marks)
@@ -591,7 +589,7 @@ class Database:
         for (process, at), keys in groups.items():
             new, end = self.tail.read_new(keys, process, at)
             tails |= {key: (tail, end) for key, tail in new.items()}
-        return [Progress(rows.get(position.key), *tails[position.key]) for position in positions]
+        return [Tailed(rows.get(position.key), *tails[position.key]) for position in positions]
 
 
 def _pack(events: Iterable[Event]) -> bytes:

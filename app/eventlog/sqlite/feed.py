@@ -14,7 +14,7 @@ from ...errors import ServiceError
 from ...events import decode
 from ..supervision import Supervisor, wait_for
 from ..tail import Tail, TailRegistry
-from .database import Progress, Row, WatchPosition
+from .database import Row, Tailed, WatchPosition
 
 LOOK_S = 0.02
 """The pause between two polls while a reader waits for a stream of another process."""
@@ -37,7 +37,7 @@ class Feed(TailRegistry):
 
     def __init__(
         self,
-        read_progress: Callable[[Sequence[WatchPosition]], Awaitable[Sequence[Progress] | None]],
+        read_progress: Callable[[Sequence[WatchPosition]], Awaitable[Sequence[Tailed] | None]],
     ) -> None:
         super().__init__()
         self._read_progress = read_progress
@@ -115,7 +115,7 @@ class Feed(TailRegistry):
                 self.stop(stream)
         self._stop_idle()
 
-    def _take(self, tail: Tail, progress: Progress) -> bool:
+    def _take(self, tail: Tail, progress: Tailed) -> bool:
         """Add what a poll has found; False if events after the tail's end are missing.
 
         Those have been filed, and readers find them there.

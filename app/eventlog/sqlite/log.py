@@ -44,8 +44,8 @@ from .database import (
     Database,
     EndedOrphans,
     Gone,
-    Progress,
     Row,
+    Tailed,
     WatchPosition,
     prepare,
 )
@@ -450,7 +450,7 @@ class SqliteLog(EventLog):
         self._stopping = True
         self._feed.stop_all()
 
-    async def _read_progress(self, positions: Sequence[WatchPosition]) -> Sequence[Progress] | None:
+    async def _read_progress(self, positions: Sequence[WatchPosition]) -> Sequence[Tailed] | None:
         noted, found = await self._read(partial(self._database.read_progress, positions))
         if noted:
             with contextlib.suppress(RelayError):
