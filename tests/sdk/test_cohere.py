@@ -117,7 +117,7 @@ BACK: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("way", "words"),
     [
-        ("tool_plan", {"tool_plan": "I ask.", "content": [text("Wait.")]}),
+        ("tool_plan", {"tool_plan": "I ask.", "content": "Wait."}),
         (
             "thinking",
             {"content": [{"type": "thinking", "thinking": "I ask."}, text("Wait.")]},
