@@ -32,7 +32,7 @@ from .identity.keys_file import KeysUnusable
 from .ledger.genai import open_catalog
 from .ledger.prices import PriceBook
 from .settings import Settings, SettingsError
-from .settings.libraries import read_span_limits
+from .settings.load import read_span_limits
 from .settings.upstreams import DEMO
 from .telemetry.metrics import LabelNames, Metrics
 from .telemetry.observer import Observer, Observers

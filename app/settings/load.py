@@ -1,19 +1,34 @@
-"""Reading of settings: a TOML file, the environment, the command line."""
+"""Reading of settings: a TOML file, the environment, the command line.
+
+And of the variables that libraries read. With a wrong one the HTTP client would fail at start with
+a traceback; OpenTelemetry would silently accept some, or request unsupported features.
+"""
 
 import ipaddress
 import re
+import ssl
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final, NamedTuple
 
+import httpx2
 import msgspec
 
 from ..ledger.config import LedgerConfig
 from .convert import SettingsError, check_origins, explain, suggest
 from .identity import CLIENT_KEY, CONFIG, IDENTITY, PREFIX, build_identity, read_sources
-from .libraries import check_network
 from .tables import build_limits, build_prices, build_routes
 from .upstreams import DEMO, build_upstreams
 from .values import LISTS, SCALARS, Settings
+
+SPANS: Final = 2048
+BATCH: Final = 64
+"""Encoding takes 3 ms, which blocks the process: a batch of 512 took 20 ms."""
+
+CONTENT_SPANS: Final = 256
+CONTENT_BATCH: Final = 32
+"""Spans with content take up to 320 KB: at most 80 MB are queued, and 10 MB sent at once."""
+
+_PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 
 _TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 
@@ -121,3 +136,68 @@ def _check_networks(networks: tuple[str, ...], where: str) -> None:
                 f"{where}: {network!r} cannot be used: give the address of a proxy, or a network "
                 "such as '10.0.0.0/8'"
             ) from None
+
+
+def check_network(environ: Mapping[str, str]) -> None:
+    """Refuse unreadable certificates and invalid proxies."""
+    if path := environ.get("SSL_CERT_FILE"):
+        try:
+            ssl.create_default_context(cafile=path)
+        except (OSError, ValueError):  # an SSLError is an OSError
+            raise SettingsError(
+                f"the environment variable SSL_CERT_FILE: {path!r} is not a file of certificates "
+                "(PEM)"
+            ) from None
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        for variable in (name, name.lower()):
+            url = environ.get(variable, "").strip()
+            try:
+                if url:
+                    httpx2.Proxy(url if "://" in url else f"http://{url}")
+            except (ValueError, httpx2.InvalidURL):
+                raise SettingsError(
+                    f"the environment variable {variable}: not a proxy URL"
+                ) from None
+
+
+class SpanLimits(NamedTuple):
+    """The maximum number of queued spans, the batch size, and the delay to fill a batch."""
+
+    spans: int
+    batch: int
+    delay_ms: int
+
+
+def read_span_limits(environ: Mapping[str, str], *, content: bool) -> SpanLimits | None:
+    """Return the limits for exporting spans; None if the environment disables that.
+
+    Raises:
+        SettingsError: a variable is invalid.
+    """
+    environ = {name: value.strip() for name, value in environ.items() if value.strip()}
+    if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return None
+    exporter = environ.get("OTEL_TRACES_EXPORTER", "otlp")
+    if exporter == "none":
+        return None
+    if exporter != "otlp":
+        raise SettingsError(
+            f"OTEL_TRACES_EXPORTER: {exporter!r} cannot be used: use 'otlp', or 'none' for none"
+        )
+    protocol = next((environ[name] for name in _PROTOCOLS if name in environ), "http/protobuf")
+    if protocol != "http/protobuf":
+        raise SettingsError(
+            f"OTEL_EXPORTER_OTLP_PROTOCOL: {protocol!r} cannot be used: use 'http/protobuf', which "
+            "collectors take at port 4318"
+        )
+    spans = _read(environ, "OTEL_BSP_MAX_QUEUE_SIZE", CONTENT_SPANS if content else SPANS)
+    batch = _read(environ, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", CONTENT_BATCH if content else BATCH)
+    delay_ms = _read(environ, "OTEL_BSP_SCHEDULE_DELAY", 5000)
+    return SpanLimits(spans, min(batch, spans), delay_ms)
+
+
+def _read(environ: Mapping[str, str], name: str, default: int) -> int:
+    value = environ.get(name, f"{default}")
+    if not (value.isascii() and value.isdecimal() and len(value) < 10 and int(value)):
+        raise SettingsError(f"{name}: {value!r} cannot be used: give a whole number from 1 on")
+    return int(value)

@@ -24,7 +24,7 @@ from structlog.testing import capture_logs
 from app.composition import build_tracing
 from app.main import create_app
 from app.settings import SettingsError, load_settings
-from app.settings.libraries import read_span_limits
+from app.settings.load import read_span_limits
 from app.telemetry import tracing
 from app.telemetry.tracing import Tracing, _text
 from app.telemetry.tracing_content import render_messages

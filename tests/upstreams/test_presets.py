@@ -10,7 +10,7 @@ import pytest
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.settings import load_settings
 from app.settings.access import settle_identity
-from app.settings.base_urls import check_headers
+from app.settings.upstreams import check_headers
 from app.upstreams.presets import PLACES, PRESETS
 
 pytestmark = pytest.mark.pure
