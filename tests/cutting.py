@@ -18,6 +18,9 @@ class CuttingProxy:
     """
 
     mercy: bytes | None = None
+    delay_s = 0.0
+    """The seconds from the last byte to the cut: at once, a browser's `fetch` drops bytes that the
+    page has not read, so that no connection brings it further."""
 
     def __init__(self, port: int, plan: Callable[[], tuple[int, How]]) -> None:
         self._target = port
@@ -49,6 +52,7 @@ class CuttingProxy:
                 left -= len(data)
                 if left <= 0 and how != "none":
                     self.cuts += 1
+                    await asyncio.sleep(self.delay_s)
                     await self._cut(writer, how)
                     return
         except ConnectionError:

@@ -62,6 +62,7 @@ async def test_a_network_that_cuts_loses_and_doubles_nothing(page, upstream, tra
         upstream.script = paced(WORDS)
         async with cutting_proxy(relay.port, randomly(5, least=900, most=2500)) as proxy:
             proxy.mercy = b"event: stream.end"
+            proxy.delay_s = 0.1
 
             async def through_proxy(route):
                 await route.continue_(
