@@ -129,8 +129,15 @@ def build_settlements(
 
 
 def build_price_book(settings: Settings) -> PriceBook:
-    """Build the price book: the settings, then genai-prices if it is installed."""
-    base_urls = {upstream.name: upstream.base_url for upstream in settings.upstreams}
+    """Build the price book: the settings, then genai-prices if it is installed.
+
+    Its providers have HTTPS only; without one, its 11 MiB are not loaded.
+    """
+    base_urls = {
+        upstream.name: upstream.base_url
+        for upstream in settings.upstreams
+        if upstream.base_url.startswith("https:")
+    }
     catalog = open_catalog(base_urls) if base_urls else None
     return PriceBook(settings.ledger.prices, catalog, free=(DEMO.name, CASSETTE.name))
 
