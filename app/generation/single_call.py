@@ -20,7 +20,6 @@ from ..upstreams.http import FAILURES, MAX_PROVIDER_MESSAGE, explain, fetch, was
 from ..upstreams.routes import Route
 from ..upstreams.targets import Target
 from ..upstreams.transport import HttpCall
-from .deadlines import Limits
 from .failover import Failover
 from .metered_call import CallAttempt, CallContext, MeteredCall, count_request
 
@@ -91,8 +90,7 @@ async def _count(context: CallContext, route: Route, chat: ChatRequest) -> int |
 
     Breakers do not learn of failures: servers without this call answer with any error.
     """
-    limits = msgspec.structs.replace(context.parts.limits, total_timeout_s=COUNT_S)
-    failover = _failover(context, route, limits=limits)
+    failover = _failover(context, msgspec.structs.replace(route, budget_s=COUNT_S))
     clock = asyncio.get_running_loop().time
 
     async def attempt(silence_s: float) -> int | None:
@@ -101,10 +99,9 @@ async def _count(context: CallContext, route: Route, chat: ChatRequest) -> int |
         rests_s = context.parts.upstreams.breakers.rests_for(target.name, clock())
         if count is None or rests_s:  # all targets rest
             return None
-        timeout_s = min(COUNT_S, failover.left_s)
         try:
             async with _attempt(
-                context, target, "token_count", number=failover.number, timeout_s=timeout_s
+                context, target, "token_count", number=failover.number, timeout_s=failover.left_s
             ) as call_attempt:
                 call = await target.build_count(chat, count)
                 body = await _fetch(context, target, call, call_attempt, max_bytes=COUNT_BYTES)
@@ -134,7 +131,7 @@ async def embed(context: CallContext, request: Request, take: Callable[[int], No
     tokens = estimate(request.inputs)
     async with MeteredCall(context, route, model=request.model, input_tokens=tokens) as metered:
         upstreams.check_awake(route, now=asyncio.get_running_loop().time())
-        failover = _failover(context, route, limits=context.parts.limits)
+        failover = _failover(context, route)
 
         async def attempt(silence_s: float) -> Embedded | None:
             target, number = failover.target, failover.number
@@ -171,12 +168,12 @@ async def embed(context: CallContext, request: Request, take: Callable[[int], No
         return found
 
 
-def _failover(context: CallContext, route: Route, *, limits: Limits) -> Failover:
+def _failover(context: CallContext, route: Route) -> Failover:
     return Failover(
         context.parts.upstreams,
         route,
         name=secrets.token_urlsafe(16),
-        limits=limits,
+        limits=context.parts.limits,
         clock=asyncio.get_running_loop().time,
     )
 

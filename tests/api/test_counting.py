@@ -11,6 +11,7 @@ import openai
 import pytest
 
 from app.dialects.writing.token_estimate import estimate_text, estimate_tokens
+from app.generation.single_call import COUNT_S
 from app.requests import parse_chat_request
 from app.testing.upstream import Hold, head, reply, send, serve_upstream
 from tests.clock import Clock
@@ -197,6 +198,22 @@ async def test_a_silent_upstream_is_waited_for_a_short_while(monkeypatch: Any) -
         await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
 
     assert "true" == counted.headers["seseragi-estimated"]
+
+
+async def test_silent_targets_share_the_time_of_a_count(monkeypatch: Any, tmp_path: Path) -> None:
+    async with serve_upstream() as a, serve_upstream() as b:
+        a.script = b.script = [Hold()]
+        config = tmp_path / "seseragi.toml"
+        route = ROUTE.format(a=a.base_url, b=b.base_url, dialect="anthropic")
+        config.write_text(f"{route}budget_s = 60\n")
+        loop = asyncio.get_running_loop()
+        async with serve_relay(config=config) as relay, Clock(monkeypatch).hurrying():
+            began = loop.time()
+            counted = await relay.client.post(PATH, json={**ASK, "model": "count"})
+            took_s = loop.time() - began
+
+    assert "true" == counted.headers["seseragi-estimated"]
+    assert took_s < COUNT_S + 2
 
 
 async def test_what_is_wrong_with_a_request_is_told() -> None:
