@@ -64,9 +64,7 @@ class Reservations:
         """Return the reservations with reloaded limits and prices."""
         return Reservations(limits, prices, wall=self._wall)
 
-    def request(
-        self, principal: Principal, route: Route, chat: ChatRequest, *, now: float | None = None
-    ) -> ReservationRequest:
+    def request(self, principal: Principal, route: Route, chat: ChatRequest) -> ReservationRequest:
         """Return the reservation for a stream.
 
         Raises:
@@ -83,7 +81,7 @@ class Reservations:
         ceiling = self._ceiling(route, longest, budgeted=budgeted, service_tier=chat.tier)
         return ReservationRequest(
             accounts,
-            self._wall() if now is None else now,
+            self._wall(),
             input_tokens=input_tokens,
             output_tokens=output,
             least_output_tokens=min(output, LEAST_OUTPUT),

@@ -1,6 +1,6 @@
 """Direct writes to the client connection, bypassing ASGI `send`, which costs a task switch.
 
-And the `Event` by which uvicorn wakes what waits for the connection.
+Also the `Event` that uvicorn sets for tasks that wait for the connection.
 """
 
 import asyncio
