@@ -27,9 +27,9 @@ CUT = (18, 56)
 """What curl ends with when an answer is cut off; 28 when its own time is over."""
 
 
-def relays(snippet: str, relay: int) -> str:
-    """Put the address of a relay into it, and before that another, where there is none."""
-    snippet = snippet.replace("relay-1:8000", f"127.0.0.1:{free_port()}")
+def relays(snippet: str, relay: int, before: int | None = None) -> str:
+    """Put the address of a relay into it, and before that another, by default where there is none."""
+    snippet = snippet.replace("relay-1:8000", f"127.0.0.1:{before or free_port()}")
     return snippet.replace("relay-2:8000", f"127.0.0.1:{relay}")
 
 
@@ -44,7 +44,9 @@ async def caddy(folder: Path, relay: int) -> AsyncIterator[Proxy]:
 
 
 @contextlib.asynccontextmanager
-async def haproxy(folder: Path, relay: int, *, check: str = "2s") -> AsyncIterator[Proxy]:
+async def haproxy(
+    folder: Path, relay: int, *, before: int | None = None, check: str = "2s"
+) -> AsyncIterator[Proxy]:
     port, tls = free_port(), folder / "tls"
     authority = certify(tls)
     pem = tls / "both.pem"
@@ -52,7 +54,7 @@ async def haproxy(folder: Path, relay: int, *, check: str = "2s") -> AsyncIterat
     text = replace(block("haproxy", "docs/proxies.md"), "bind :8443", f"bind 127.0.0.1:{port}")
     text = replace(text, "/etc/haproxy/seseragi.pem", str(pem))
     text = replace(text, "check inter 2s", f"check inter {check}")
-    async with programs.haproxy(folder, relays(text, relay), port):
+    async with programs.haproxy(folder, relays(text, relay, before), port):
         yield Proxy("", f"https://localhost:{port}", authority)
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from app.commands.doctor.report import advise
 from app.commands.doctor.session import Session
 from app.commands.doctor.wire import Client, Url
 from tests.proxies.programs import Proxy
-from tests.serving import serve_relay
+from tests.serving import Relay, serve_relay
 
 HEARTBEAT_S = 0.8
 
@@ -81,19 +81,24 @@ class Case:
     wrong: set[str] = field(default_factory=set)
     says: str = ""
     """A part of the words."""
+    relay: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the relay."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of the examination."""
 
 
 async def examine_case(case: Case, folder: Path, **options: Any) -> Seen:
-    async with (
-        serve_relay(observers=(), demo_pace=PACE, heartbeat_s=HEARTBEAT_S) as relay,
-        case.setup(folder, relay.port) as way,
-    ):
+    async with relay_of(case) as relay, case.setup(folder, relay.port) as way:
         url, authority = (way, None) if isinstance(way, str) else (way.https or way.http, None)
         if not isinstance(way, str) and way.https:
             authority = way.authority
         return await examine_url(url, authority=authority, **{**options, **case.options})
+
+
+def relay_of(case: Case) -> contextlib.AbstractAsyncContextManager[Relay]:
+    return serve_relay(
+        observers=(), **{"demo_pace": PACE, "heartbeat_s": HEARTBEAT_S, **case.relay}
+    )
 
 
 async def examine_url(
@@ -140,3 +145,9 @@ def judge(cases: Mapping[str, Case], seen: Mapping[str, Seen]) -> None:
     for name, case in cases.items():
         result = seen[name]
         assert case.says in result.words or case.wrong != result.wrong, (name, result.words)
+
+
+@contextlib.asynccontextmanager
+async def nothing(folder: Path, relay: int) -> AsyncIterator[str]:
+    """No proxy at all."""
+    yield f"http://127.0.0.1:{relay}"
