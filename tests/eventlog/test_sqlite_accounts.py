@@ -306,6 +306,23 @@ async def test_stream_whose_end_was_refused_is_settled_once_if_the_process_is_lo
         assert [("st_1", b"1000")] == await event_log.rows(limit=9)
 
 
+@pytest.mark.parametrize("turns", [0, 1, 2, 10, 100, 1_000])
+async def test_refused_end_that_is_written_and_deleted_at_once_is_counted_once(path, turns):
+    ended: list[StreamEnded] = []
+    async with opened(path, close=close_for_real, on_ended=ended.append) as event_log:
+        await event_log.sweep()
+        await refused_end(event_log)
+        await empty_disk(event_log)
+        sweeping = [asyncio.create_task(event_log._owner.retry_unwritten()) for _ in range(2)]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await event_log.delete("st_1")
+        await asyncio.gather(*sweeping)
+        assert ["st_1"] == [one.info.id for one in ended]
+        assert 0 == (await state_of(event_log)).running
+        assert 1 == await event_log.count_rows()
+
+
 async def test_full_disk_lets_no_stream_in_and_holds_nothing(path):
     async with opened(path) as event_log:
         await run(event_log, "st_0", asking())

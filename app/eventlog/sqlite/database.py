@@ -314,6 +314,11 @@ class Database:
         ).fetchone()
         return None if row is None else Row._make(row)
 
+    def runs(self, id: str) -> bool:
+        """Return whether a stream has neither ended nor been removed."""
+        row = self.find(id)
+        return row is not None and row.ended_at is None and not row.gone
+
     def read(self, key: int, after: int, limit: int) -> list[Event]:
         """Return filed events after the cursor: some, if there are any."""
         lines: list[bytes] = []

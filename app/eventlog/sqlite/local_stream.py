@@ -121,7 +121,10 @@ class LocalStream:
         return size
 
     def end_late(self, database: Database) -> bool:
-        """Write the end that could not be written; False if the stream was removed."""
+        """Write the end that could not be written; False if the stream has ended or was removed."""
+        if not database.runs(self.stream):
+            database.accounts.settle(self.key, self.stream, self.settlement)
+            return False
         return self._end(
             database,
             self.entry.events[self.filed :],

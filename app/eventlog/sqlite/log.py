@@ -328,8 +328,8 @@ class SqliteLog(EventLog):
 
     async def delete(self, stream: str) -> None:
         await self.state(stream)
-        if stream in self._owner.unwritten:
-            await self._forget(partial(self._owner.forget_unwritten, stream))
+        if (unwritten := self._owner.unwritten.get(stream)) is not None:
+            await self._forget(partial(self._owner.forget_unwritten, unwritten))
             return
         local = self._owner.streams.get(stream)
         try:

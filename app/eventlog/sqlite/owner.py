@@ -235,12 +235,15 @@ class Owner:
         if ended:
             self._on_ended(local.entry.orphaned().ended)
 
-    def forget_unwritten(self, stream: str) -> Gone:
-        """Remove a stream whose end could not be written, and settle it; in the writer's thread."""
-        local = self.unwritten[stream]
-        self._database.accounts.settle(local.key, stream, local.settlement)
-        gone = self._database.forget(stream, now=self._wall())
-        return gone._replace(ended_streams=[local.entry.orphaned().ended] if gone.ids else [])
+    def forget_unwritten(self, local: LocalStream) -> Gone:
+        """Remove a stream whose end could not be written, and settle it; in the writer's thread.
+
+        Its end may be written before it is this work's turn.
+        """
+        runs = self._database.runs(local.stream)
+        self._database.accounts.settle(local.key, local.stream, local.settlement)
+        gone = self._database.forget(local.stream, now=self._wall())
+        return gone._replace(ended_streams=[local.entry.orphaned().ended] if runs else [])
 
 
 def explain(error: BaseException | None) -> ServiceError:
