@@ -191,6 +191,7 @@ async def test_silence_is_filled_and_those_who_leave_or_are_left_are_told_the_tr
             send_timeout_s=1,
             max_stream_bytes=10**8,
             drain_s=0.5,
+            linger_s=0.5,  # after a repeat that came between its client's leaving and the end
         ) as served,
     ):
         await check_heartbeats_are_lines_of_ours(upstream, served)
