@@ -268,6 +268,17 @@ class ProviderTool(TaggedEvent, frozen=True, tag="provider_tool"):
     raw: Raw | None = None
 
 
+class ProviderData(TaggedEvent, frozen=True, tag="provider_data"):
+    """What only the provider's dialect has: an event of it, or fields of the answer.
+
+    It is recorded only for a client with that dialect; other client formats leave it out.
+    """
+
+    raw: Raw
+    block: int | None = None
+    choice: int = 0
+
+
 class Notice(TaggedEvent, frozen=True, tag="notice"):
     """Information for developers, beside the answer."""
 
@@ -328,6 +339,7 @@ Event = (
     | LogProbs
     | ContentFilter
     | ProviderTool
+    | ProviderData
     | Notice
     | ChoiceEnd
     | Usage

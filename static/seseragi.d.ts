@@ -69,6 +69,8 @@ export type Logprobs = InBlock & { type: 'logprobs'; content: unknown };
 export type ContentFilter = { type: 'content_filter'; choice?: number; scope: 'prompt' | 'completion'; categories: unknown; filtered: boolean };
 /** A tool that the provider ran itself. */
 export type ProviderTool = InBlock & { type: 'provider_tool'; name: string; input?: unknown; output?: unknown; raw?: Raw };
+/** What only the provider's dialect has, for clients of that dialect. */
+export type ProviderData = Partial<InBlock> & { type: 'provider_data'; raw: Raw };
 /** For developers; no part of the answer. */
 export type Notice = { type: 'notice'; code: string; message: string };
 export type ChoiceEnd = { type: 'choice.end'; choice?: number; finish_reason: FinishReason; finish_reason_raw?: string; stop_sequence?: string; raw?: Raw };
@@ -90,7 +92,7 @@ export type StreamEvent =
   | ReasoningStart | ReasoningDelta | ReasoningEnd
   | RefusalStart | RefusalDelta | RefusalEnd
   | ToolCallStart | ToolCallDelta | ToolCallEnd
-  | Opaque | Source | Media | Logprobs | ContentFilter | ProviderTool | Notice
+  | Opaque | Source | Media | Logprobs | ContentFilter | ProviderTool | ProviderData | Notice
   | ChoiceEnd | UsageEvent | StreamEnd;
 
 /**

@@ -48,8 +48,8 @@ export const EVENT_TYPES = Object.freeze(/** @type {const} */ ([
   'reasoning.start', 'reasoning.delta', 'reasoning.end',
   'refusal.start', 'refusal.delta', 'refusal.end',
   'tool_call.start', 'tool_call.delta', 'tool_call.end',
-  'opaque', 'source', 'media', 'logprobs', 'content_filter', 'provider_tool', 'notice',
-  'choice.end', 'usage', 'stream.end',
+  'opaque', 'source', 'media', 'logprobs', 'content_filter', 'provider_tool', 'provider_data',
+  'notice', 'choice.end', 'usage', 'stream.end',
 ]));
 
 // ---- Errors -------------------------------------------------------------------------------------

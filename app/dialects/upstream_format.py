@@ -88,6 +88,9 @@ class Parser(Protocol):
     def know_calls(self, ids: Collection[str]) -> None:
         """Set the ids of the conversation's calls, which no call of this answer may reuse."""
 
+    def keep_provider_data(self) -> None:
+        """Emit `ProviderData` too, for a client of the same dialect."""
+
     def feed(self, message: Message) -> list[Event]:
         """Parse the next message."""
 
@@ -172,5 +175,7 @@ class UpstreamFormat(NamedTuple):
     limit: str = "max_tokens"
     """The path of the field that limits the output length, steps separated by dots, unless a quirk
     `max_tokens_field` names it."""
+    client_format: str = ""
+    """The client format of the same dialect, if any: `ProviderData` is recorded for it."""
     passthrough: Mapping[str, Passthrough] = {}
     """By client format: its passthrough, instead of rendering the chat request."""

@@ -22,6 +22,7 @@ from ..events import (
     ContentFilter,
     Event,
     Notice,
+    ProviderData,
     ReasoningDelta,
     RefusalDelta,
     Status,
@@ -72,7 +73,7 @@ _QUERY = re.compile(r"\?[^\s'\"]+")
 
 _DELTAS = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta))
 _QUOTING = (Notice, StreamEnd, ToolCallStart)
-_UNSEEN = (ContentFilter, Notice, Usage, ChoiceEnd, StreamEnd)
+_UNSEEN = (ContentFilter, ProviderData, Notice, Usage, ChoiceEnd, StreamEnd)
 
 log = structlog.get_logger("seseragi.generation")
 
@@ -123,6 +124,7 @@ class Attempt:
         client: HttpClient,
         limits: Limits,
         headers: Mapping[str, str],
+        client_format: str = "",
         is_last: bool,
     ) -> None:
         """Prepare a call with additional headers; the last attempt drops the request."""
@@ -137,6 +139,7 @@ class Attempt:
         self._client = client
         self.limits = limits
         self._headers = headers
+        self._client_format = client_format
         self._more_headers: Mapping[str, str]
         self._decoder: Decoder
         self._watch: _Watch
@@ -171,6 +174,8 @@ class Attempt:
         )
         if self._known_calls:
             parser.know_calls(self._known_calls)
+        if self._client_format and self._client_format == self.target.dialect.client_format:
+            parser.keep_provider_data()
         return parser
 
     async def run(

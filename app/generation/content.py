@@ -18,6 +18,7 @@ from ..events import (
     Media,
     Notice,
     Opaque,
+    ProviderData,
     ProviderTool,
     ReasoningDelta,
     ReasoningEnd,
@@ -119,7 +120,7 @@ def _answer(events: Iterable[Event]) -> dict[str, Any]:
                 pass
             case Opaque() | Source() | Media() | LogProbs() | ContentFilter() | ProviderTool():
                 pass
-            case StreamStart() | StreamTarget() | Notice() | Usage() | StreamEnd():
+            case ProviderData() | StreamStart() | StreamTarget() | Notice() | Usage() | StreamEnd():
                 pass
             case _:
                 assert_never(event)

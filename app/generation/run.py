@@ -220,6 +220,7 @@ class Run:
             client=self._client,
             limits=failover.target.limits(self._limits),
             headers=self._headers,
+            client_format=self._info.client_format,
             is_last=failover.is_last,
         )
 

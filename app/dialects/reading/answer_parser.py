@@ -71,6 +71,10 @@ class AnswerParser:
         """
         self._builder.known_calls = ids
 
+    def keep_provider_data(self) -> None:
+        """Emit `ProviderData` too, for a client of the same dialect."""
+        self._builder.keeps_provider_data = True
+
     def feed(self, message: Message) -> list[Event]:
         """Parse the next message."""
         self._fed = True

@@ -26,6 +26,7 @@ from ...events import (
     Media,
     Notice,
     Opaque,
+    ProviderData,
     ProviderTool,
     Raw,
     Source,
@@ -52,7 +53,7 @@ from .bounds import (
 )
 from .choices import REASONING, REFUSAL, TEXT, Block, ChoiceState, Kind
 from .finish_reasons import parse_finish
-from .json_values import clean, size
+from .json_values import clean, make_raw, size
 from .split_text import well_formed
 from .tool_calls import CallState, ChoiceCalls
 
@@ -76,6 +77,7 @@ class EventBuilder:
         self.ended = False
         self.known_calls: Collection[str] = ()
         """The ids of calls in earlier answers, which this answer may not reuse."""
+        self.keeps_provider_data = False
         self._events: list[Event] = []
         self._choices: dict[int, ChoiceState] = {}
         self._blocks = 0
@@ -210,6 +212,13 @@ class EventBuilder:
             self._events.append(
                 Opaque(well_formed(format), well_formed(data), block=block, choice=choice)
             )
+
+    def provider_data(
+        self, format: str, fields: dict[str, Any], *, block: int | None = None, choice: int = 0
+    ) -> None:
+        """Add what only the provider's dialect has, if the client has that dialect."""
+        if self.keeps_provider_data:
+            self._events.append(ProviderData(make_raw(format, fields), block=block, choice=choice))
 
     def tool_call(
         self,

@@ -13,6 +13,7 @@ from ...events import (
     Media,
     Notice,
     Opaque,
+    ProviderData,
     ProviderTool,
     ReasoningDelta,
     ReasoningEnd,
@@ -67,7 +68,7 @@ class OpenBlocks:
                 self.usage = TokenCounts(*msgspec.structs.astuple(event))
             case Opaque() | Source() | Media() | LogProbs() | ContentFilter() | ProviderTool():
                 pass
-            case StreamStart() | StreamTarget() | Notice() | StreamEnd():
+            case ProviderData() | StreamStart() | StreamTarget() | Notice() | StreamEnd():
                 pass
             case _:
                 assert_never(event)

@@ -19,6 +19,7 @@ from ...events import (
     Media,
     Notice,
     Opaque,
+    ProviderData,
     ProviderTool,
     ReasoningDelta,
     ReasoningEnd,
@@ -167,7 +168,7 @@ def weigh_event(event: Event) -> int:
             return 0
         case Opaque() | Source() | LogProbs() | ContentFilter() | ProviderTool() | Notice():
             return 0
-        case StreamStart() | StreamTarget() | Usage() | StreamEnd():
+        case ProviderData() | StreamStart() | StreamTarget() | Usage() | StreamEnd():
             return 0
         case _:
             assert_never(event)

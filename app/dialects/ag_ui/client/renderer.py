@@ -18,6 +18,7 @@ from ....events import (
     Media,
     Notice,
     Opaque,
+    ProviderData,
     ProviderTool,
     ReasoningDelta,
     ReasoningEnd,
@@ -120,7 +121,7 @@ class Renderer:
                 return (_custom(event),)
             case StreamEnd():
                 return self._end(event)
-            case ChoiceEnd() | Usage() | LogProbs():
+            case ChoiceEnd() | Usage() | LogProbs() | ProviderData():
                 return ()
             case _:
                 assert_never(event)

@@ -21,6 +21,7 @@ from ....events import (
     Media,
     Notice,
     Opaque,
+    ProviderData,
     ProviderTool,
     ReasoningDelta,
     ReasoningEnd,
@@ -209,7 +210,7 @@ class Payloads:
                 self._choice = event
             case StreamTarget() | StreamEnd():
                 pass  # `feed` has rendered them
-            case LogProbs() | Media() | ContentFilter() | Usage() | Notice():
+            case LogProbs() | Media() | ContentFilter() | Usage() | ProviderData() | Notice():
                 pass  # not in this format
             case _:
                 assert_never(event)

@@ -16,6 +16,7 @@ DIALECT = UpstreamFormat(
     headers={"anthropic-version": "2023-06-01"},
     models_path="v1/models",
     ignored=request.IGNORED,
+    client_format="anthropic",
     find_hosted_tool=request.find_hosted_tool,
     render_extra=request.render_extra,
     passthrough={"anthropic": Passthrough(pass_on, request.finish_own)},
@@ -38,6 +39,7 @@ BEDROCK = UpstreamFormat(
     headers={"accept": "application/vnd.amazon.eventstream"},
     models_path=None,
     ignored=request.IGNORED,
+    client_format="anthropic",
     render_extra=request.render_extra,
     passthrough={"anthropic": Passthrough(pass_on_bedrock, request.finish_bedrock)},
 )

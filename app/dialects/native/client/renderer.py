@@ -20,6 +20,7 @@ from ....events import (
     Media,
     Notice,
     Opaque,
+    ProviderData,
     ProviderTool,
     ReasoningDelta,
     ReasoningEnd,
@@ -249,6 +250,8 @@ def render_result(
                 result.error = event.error
                 result.ended_by = event.ended_by
             case TextEnd() | RefusalEnd() | LogProbs() | ContentFilter() | Notice():
+                pass
+            case ProviderData():
                 pass
             case _:
                 assert_never(event)

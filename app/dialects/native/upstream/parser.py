@@ -41,6 +41,9 @@ class Parser:
     def know_calls(self, ids: Collection[str]) -> None:
         """Do nothing: a replay keeps its recorded ids."""
 
+    def keep_provider_data(self) -> None:
+        """Do nothing: a replay keeps what was recorded."""
+
     def feed(self, message: Message) -> list[Event]:
         """Return the next event."""
         if self.ended:

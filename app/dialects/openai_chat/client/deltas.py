@@ -18,6 +18,7 @@ from ....events import (
     Media,
     Notice,
     Opaque,
+    ProviderData,
     ProviderTool,
     ReasoningDelta,
     ReasoningEnd,
@@ -143,7 +144,7 @@ class DeltaBuilder:
                 self.model = event.model
             case StreamEnd():
                 return self._end(event)
-            case Notice() | Usage():
+            case Notice() | Usage() | ProviderData():
                 pass
             case _:
                 begun = self._begin(event.choice, text=isinstance(event, TextStart))
@@ -212,6 +213,8 @@ class DeltaBuilder:
                 state.finish = event.finish_reason
             case TextEnd() | RefusalEnd() | Source() | ProviderTool() | Notice() | Usage():
                 pass  # no counterpart in the format
+            case ProviderData():
+                pass
             case TextDelta() | ReasoningDelta() | RefusalDelta() | ToolCallDelta():
                 pass  # `feed` has rendered them
             case StreamStart() | StreamTarget() | StreamEnd():

@@ -12,5 +12,6 @@ DIALECT = UpstreamFormat(
     render_request=request.render_request,
     quirks=request.Quirks,
     ignored=request.IGNORED,
+    client_format="openai_chat",
     render_extra=request.render_extra,
 )

@@ -17,6 +17,7 @@ from ....events import (
     Media,
     Notice,
     Opaque,
+    ProviderData,
     ProviderTool,
     ReasoningDelta,
     ReasoningEnd,
@@ -155,7 +156,7 @@ class Output:
                 pass  # of an item that is closed
             case TextEnd() | RefusalEnd() | ChoiceEnd() | Usage() | ProviderTool() | Notice():
                 pass
-            case Source() | LogProbs() | Media():
+            case Source() | LogProbs() | Media() | ProviderData():
                 pass  # there is no item for them
             case StreamStart() | StreamTarget() | ContentFilter() | StreamEnd():
                 pass  # of the response, not of its output

@@ -14,6 +14,7 @@ DIALECT = UpstreamFormat(
     render_request=request.render_request,
     quirks=request.Quirks,
     ignored=request.IGNORED,
+    client_format=NAME,
     passthrough={NAME: Passthrough(pass_on, finish)},
     render_extra=request.render_extra,
     limit="max_output_tokens",

@@ -18,6 +18,7 @@ from ....events import (
     Media,
     Notice,
     Opaque,
+    ProviderData,
     ProviderTool,
     ReasoningDelta,
     ReasoningEnd,
@@ -183,7 +184,7 @@ class Renderer:
                 return (_data(event),)
             case TextDelta() | RefusalDelta() | ReasoningDelta() | ToolCallDelta() | StreamEnd():
                 return ()  # `feed` has rendered them
-            case ChoiceEnd() | Usage() | LogProbs():
+            case ChoiceEnd() | Usage() | LogProbs() | ProviderData():
                 return ()
             case _:
                 assert_never(event)
