@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -85,13 +86,20 @@ def play(upstream: Upstream, dialect: str, script: list[Said]) -> None:
     upstream.choose = choose
 
 
-async def codex(folder: Path, port: int, *arguments: str, config: Sequence[str] = ()) -> str:
-    """Run Codex in a folder with the configuration of docs/clients/codex.md; give its answer."""
+async def codex(
+    folder: Path,
+    port: int,
+    *arguments: str,
+    config: Sequence[str] = (),
+    provider: str = "config",
+) -> str:
+    """Run Codex in a folder with a configuration of docs/clients/codex.md; give its answer."""
     home, work = folder / "home", folder / "work"
     home.mkdir(exist_ok=True)
     work.mkdir(exist_ok=True)
     document = (ROOT / "docs" / "clients" / "codex.md").read_text()
-    (lines,) = re.findall(r"^```toml\n(.+?)^```$", document, re.DOTALL | re.MULTILINE)
+    block = rf"^<!-- run: {provider} -->\n```toml\n(.+?)^```$"
+    (lines,) = re.findall(block, document, re.DOTALL | re.MULTILINE)
     assert "localhost:8000" in lines
     (home / "config.toml").write_text(lines.replace("localhost:8000", f"127.0.0.1:{port}"))
     unasked = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
@@ -103,7 +111,7 @@ async def codex(folder: Path, port: int, *arguments: str, config: Sequence[str] 
         ],
         home=home,
         folder=work,
-        environ={"CODEX_HOME": str(home)},
+        environ={"CODEX_HOME": str(home), "CODEX_API_KEY": "any"},
     )
     assert done.status == 0, done.complaints
     return done.output.strip()
@@ -119,19 +127,23 @@ def configure(folder: Path, upstream: Upstream, dialect: str) -> dict[str, str]:
     return {"SESERAGI_CONFIG": str(config)}
 
 
-@pytest.mark.parametrize("dialect", CODEX_DIALECTS)
-async def test_a_command_a_patch_and_a_resume(dialect: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("dialect", "provider"),
+    [*((dialect, "config") for dialect in CODEX_DIALECTS), ("openai_responses", "built-in")],
+)
+async def test_a_command_a_patch_and_a_resume(dialect: str, provider: str, tmp_path: Path) -> None:
     file(PROGRAM, how="run npm ci --prefix tests/agents")
     async with serve_upstream() as upstream:
         play(upstream, dialect, SCRIPT)
         async with serve_relay(environ=configure(tmp_path, upstream, dialect)) as relay:
-            answer = await codex(tmp_path, relay.port, "change the file")
+            run_codex = partial(codex, tmp_path, relay.port, provider=provider)
+            answer = await run_codex("change the file")
 
             assert SCRIPT[2].text == answer
             assert "“two” \\ \t🐟\n" == (tmp_path / "work" / "a.txt").read_text()
             assert 3 == len(upstream.calls)
 
-            answer = await codex(tmp_path, relay.port, "resume", "--last", "and then?")
+            answer = await run_codex("resume", "--last", "and then?")
 
             assert SCRIPT[3].text == answer
             assert 4 == len(upstream.calls)
