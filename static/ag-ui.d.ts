@@ -1,7 +1,7 @@
 /** The types of ag-ui.js, written by hand. */
 
 import { AbstractAgent } from '@ag-ui/client';
-import type { AgentConfig, BaseEvent, RunAgentInput } from '@ag-ui/client';
+import type { AgentCapabilities, AgentConfig, BaseEvent, RunAgentInput } from '@ag-ui/client';
 import type { Observable } from 'rxjs';
 
 import type { CallOptions, ClientStorage, ReadOptions } from './seseragi.js';
@@ -27,6 +27,8 @@ export interface SeseragiAgentConfig extends AgentConfig, Pick<CallOptions, 'cre
 export class SeseragiAgent extends AbstractAgent {
   constructor(config?: SeseragiAgentConfig);
   readonly url: string;
+  /** What the relay can: `transport.resumable` among others. */
+  getCapabilities(): Promise<AgentCapabilities>;
   run(input: RunAgentInput): Observable<BaseEvent>;
   protected connect(input: RunAgentInput): Observable<BaseEvent>;
   /** Stop the model; the run ends as cancelled, for all its readers. `detachActiveRun()` only leaves. */

@@ -19,7 +19,7 @@ import { ChatStream, SeseragiError } from './seseragi.js';
 
 /** @typedef {import('./ag-ui.d.ts').SeseragiAgentConfig} SeseragiAgentConfig */
 /** @typedef {import('./seseragi.d.ts').ClientStorage} ClientStorage */
-/** @typedef {{type: string, messageId?: string, parentMessageId?: string, toolCallId?: string, delta?: string}} AgUiEvent */
+/** @typedef {{type: string, messageId?: string, parentMessageId?: string, toolCallId?: string, delta?: string, content?: string}} AgUiEvent */
 
 /**
  * What is kept of a run: its stream, the ids of the messages that it has made, and once it has
@@ -54,6 +54,11 @@ export class SeseragiAgent extends AbstractAgent {
     this.before = null;
     this.last = { isLeft: false }; // the run that was begun last
     this.current = this.last; // the one that is before its end, or was
+  }
+
+  /** @type {NonNullable<AbstractAgent['getCapabilities']>} */
+  async getCapabilities() {
+    return { transport: { streaming: true, resumable: true }, tools: { supported: true, clientProvided: true } };
   }
 
   /** Run; while a run goes on, come to its end instead. @type {AbstractAgent['runAgent']} */
@@ -172,11 +177,11 @@ export class SeseragiAgent extends AbstractAgent {
   }
 
   /** Keep what the run has made before its subscribers see it. @param {AgUiEvent} event @param {ChatStream<AgUiEvent>} stream @param {{made: string[], size: number}} said */
-  note({ type, messageId, parentMessageId, toolCallId, delta = '' }, stream, said) {
+  note({ type, messageId, parentMessageId, toolCallId, delta = '', content = '' }, stream, said) {
     const id = type === 'TOOL_CALL_START' ? parentMessageId ?? toolCallId : messageId;
     const isNew = id !== undefined && !said.made.includes(id);
     if (isNew) said.made.push(id);
-    said.size += delta.length;
+    said.size += delta.length + content.length;
     const run = { stream: /** @type {string} */ (stream.streamId), made: said.made };
     if (ENDS.has(type)) this.keep({ ...run, size: said.size });
     else if (type === 'RUN_STARTED' || isNew) this.keep(run);

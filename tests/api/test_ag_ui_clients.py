@@ -53,6 +53,31 @@ def run() -> Any:
     return run
 
 
+SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+SEARCHED = [
+    {"type": "response.output_item.done", "output_index": 0, "item": SEARCH | {"action": {"type": "search", "query": "sea"}}},
+    {"type": "response.output_text.delta", "output_index": 1, "content_index": 0, "delta": "Blue."},
+    {"type": "response.completed", "response": {"id": "r", "model": "m", "status": "completed"}},
+]  # fmt: skip
+
+
+async def test_tool_that_the_provider_ran_is_shown_and_not_run_again(run):
+    events = "".join(f"data: {json.dumps(event)}\n\n" for event in SEARCHED)
+    script: list[Step] = [head(), send(events)]
+    async with serve_script(script, dialect="openai_responses") as (relay, upstream):
+        again = {"id": "u2", "role": "user", "content": "why?"}
+        found = await run(relay, {"messages": [HELLO]}, {"messages": [again]})
+
+        assert None is found["failed"]
+        _, answer, result, *_ = found["messages"]
+        (call,) = answer["toolCalls"]
+        assert ("Blue.", "web_search") == (answer["content"], call["function"]["name"])
+        assert ("tool", call["id"]) == (result["role"], result["toolCallId"])
+        assert "pendingToolCallIds" not in found["seen"][-1]["outcome"]
+        roles = [item.get("role") for item in upstream.calls[1].json["input"]]
+        assert ["user", "assistant", "user"] == roles
+
+
 async def test_run_is_complete(run):
     async with serve_script(CLEAN) as (relay, upstream):
         context = [{"description": "User", "value": "Aoi"}]

@@ -7,7 +7,9 @@ import msgspec
 import pytest
 
 from app import events as e
+from app import requests as r
 from app.dialects.ag_ui.client.format import CLIENT_FORMAT
+from app.dialects.ag_ui.client.request import parse_request
 from app.dialects.answering.ids import public_token
 from app.errors import RequestError
 from tests.dialects import examples as ex
@@ -113,6 +115,23 @@ def test_calls_and_text_are_one_message(text_first):
     assert "TOOL_CALL_END" == found[-2]["type"]
 
 
+@pytest.mark.parametrize(
+    ("output", "content"), [(["a"], '["a"]'), ("text", "text"), (None, ""), (False, "false")]
+)
+def test_tool_that_the_provider_ran_has_its_result_and_is_not_the_clients(output, content):
+    tool = [e.ProviderTool(1, "search", {"q": "sea"})]
+    if output is not None:
+        tool.append(e.ProviderTool(1, "search", output=output))
+    found = sent([*START, *tool, *TEXT, DONE])
+    message, result = read_messages(found)
+
+    assert {"name": "search", "arguments": '{"q":"sea"}'} == message["toolCalls"][0]["function"]
+    assert (message["toolCalls"][0]["id"], content) == (result["toolCallId"], result["content"])
+    body = {**RUN, "messages": [{"id": "u", "role": "user", "content": "?"}, message, result]}
+    _, *answer = parse_request(json.dumps(body).encode()).chat.messages
+    assert [r.AssistantMessage("Hi 🌊")] == answer
+
+
 def test_call_of_an_answer_that_was_cut_is_not_ended():
     found = sent([*START, *CALL, e.StreamEnd("failed", "error")])
 
@@ -133,7 +152,6 @@ def test_texts_are_messages_of_their_own():
         e.ContentFilter("prompt", {"hate": {"filtered": True}}, True),
         e.Source("https://a.example/", title="A"),
         e.Media(0, "image/png", data="eA=="),
-        e.ProviderTool(0, "search", {"q": None}),
     ],
 )
 def test_what_has_no_event_is_custom(event):

@@ -19,6 +19,7 @@ FIELDS: dict[str, tuple[set[str], set[str]]] = {
     "TOOL_CALL_START": ({"toolCallId", "toolCallName"}, {"parentMessageId"}),
     "TOOL_CALL_ARGS": ({"toolCallId", "delta"}, set()),
     "TOOL_CALL_END": ({"toolCallId"}, set()),
+    "TOOL_CALL_RESULT": ({"messageId", "toolCallId", "role", "content"}, set()),
     "REASONING_START": ({"messageId"}, set()),
     "REASONING_MESSAGE_START": ({"messageId", "role"}, set()),
     "REASONING_MESSAGE_CONTENT": ({"messageId", "delta"}, set()),
@@ -40,6 +41,7 @@ def read_messages(sent: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     messages: dict[str, dict[str, Any]] = {}
     calls: dict[str, dict[str, Any]] = {}
     open_: set[tuple[str, str]] = set()
+    answered: set[str] = set()
 
     def start(kind: str, key: str) -> None:
         assert (kind, key) not in open_
@@ -95,6 +97,14 @@ def read_messages(sent: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                 calls[call]["function"]["arguments"] += event["delta"]
             case "TOOL_CALL_END":
                 open_.remove(("call", call))
+            case "TOOL_CALL_RESULT":
+                assert ("call", call) not in open_
+                assert "tool" == event["role"]
+                assert message not in messages
+                content = event["content"]
+                messages[message] = {"id": message, "role": "tool", "content": content}
+                messages[message]["toolCallId"] = call
+                answered.add(call)
             case "REASONING_ENCRYPTED_VALUE":
                 assert event["subtype"] in ("tool-call", "message")
                 held = calls if event["subtype"] == "tool-call" else messages
@@ -104,7 +114,7 @@ def read_messages(sent: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                 assert event["outcome"]["type"] in ("success", "cancelled")
                 pending = event["outcome"].get("pendingToolCallIds")
                 if event["outcome"]["type"] == "success":
-                    assert (list(calls) or None) == pending
+                    assert ([call for call in calls if call not in answered] or None) == pending
         for usage in event.get("usage", ()):
             assert usage.keys() <= USAGE | {"provider", "model"}
             assert None not in usage.values()

@@ -124,6 +124,14 @@ def test_calls_with_what_came_of_them(fields, arguments, result):
     assert r.ToolMessage(result, "c1", failed or None) == message
 
 
+def test_call_that_was_denied_just_now_is_a_label():
+    denied = {"state": "approval-responded", "approval": {"id": "1", "approved": False}}
+    earlier = {"state": "output-denied", "toolCallId": "c0"}
+    message = {"id": "a1", "role": "assistant", "parts": [{**TOOL, **earlier}, {**TOOL, **denied}]}
+
+    assert {"message_id": "a1", "denied": '["c1"]'} == asked(message).labels
+
+
 @pytest.mark.parametrize(
     "fields",
     [

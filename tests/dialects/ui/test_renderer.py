@@ -245,6 +245,29 @@ def test_source_is_a_part_that_keeps_where_it_belongs():
     ] == between(url, document)
 
 
+def test_text_has_the_citations_that_belong_to_it():
+    url = e.Source("https://a.example/", None, "A", "cited", 0, 2, 0)
+    page = {"type": "source", "sourceType": "url", "id": f"source_{TOKEN}_0"}
+    *_, end = between(e.TextStart(0), e.TextDelta(0, "Hi"), url, e.TextEnd(0))
+
+    assert [
+        {
+            "source": {**page, "url": "https://a.example/", "title": "A"},
+            "startIndex": 0,
+            "endIndex": 2,
+            "citedText": "cited",
+        }
+    ] == end["citations"]
+
+
+def test_calls_that_the_user_denied_are_reported_to_the_message_that_goes_on():
+    start = e.StreamStart("st_1", "m", 1, labels={"message_id": "a1", "denied": '["call_x"]'})
+    found = chunks([start, DONE])
+
+    assert {"type": "tool-output-denied", "toolCallId": "call_x"} in found
+    assert "a1" == found[0]["messageId"]
+
+
 def test_pictures_are_files_and_the_pieces_of_a_sound_are_one():
     pieces = [base64.b64encode(piece).decode() for piece in (b"a", b"bc")]
 

@@ -25,6 +25,7 @@ REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
     "tool-input-error": {"toolCallId": str, "toolName": str, "input": object, "errorText": str},
     "tool-output-available": {"toolCallId": str, "output": object},
     "tool-output-error": {"toolCallId": str, "errorText": str},
+    "tool-output-denied": {"toolCallId": str},
     "source-url": {"sourceId": str, "url": str},
     "source-document": {"sourceId": str, "mediaType": str, "title": str},
     "file": {"url": str, "mediaType": str},
@@ -41,6 +42,7 @@ OPTIONAL: dict[str, type] = {
     "providerExecuted": bool,
     "title": str,
     "reason": str,
+    "citations": list,
     "finishReason": str,
     "messageMetadata": dict,
 }

@@ -47,6 +47,9 @@ from ...reasoning_signatures import SignatureFields
 
 VERSION = "1.0"
 
+PROVIDER_CALL = "provider_"
+"""The beginning of the ids of calls that the provider executed."""
+
 RunEvent = dict[str, Any]
 
 
@@ -63,6 +66,8 @@ class Renderer:
         self._texts = 0
         self._calls: dict[int, str] = {}
         """The calls by block; they end with the run."""
+        self._provider_calls: dict[int, bool] = {}
+        """The calls that the provider executes, by block, and whether they have ended."""
         self._opaque: dict[int, list[OpaqueValue]] = {}
         """The opaque values of a block, for the end of its message."""
         self._count = 0
@@ -117,7 +122,9 @@ class Renderer:
             case StreamTarget():
                 self._target = event
                 return (_custom(event),)
-            case Notice() | ContentFilter() | Source() | Media() | ProviderTool():
+            case ProviderTool():
+                return self._run_tool(event)
+            case Notice() | ContentFilter() | Source() | Media():
                 return (_custom(event),)
             case StreamEnd():
                 return self._end(event)
@@ -152,12 +159,34 @@ class Renderer:
 
     def _start_call(self, event: ToolCallStart) -> RunEvent:
         call = self._calls[event.block] = show_call(self._stream, event.id)
-        return {
-            "type": "TOOL_CALL_START",
-            "toolCallId": call,
-            "toolCallName": event.name,
-            "parentMessageId": f"msg_{self._token}",
-        }
+        return self._announce_call(call, event.name)
+
+    def _announce_call(self, call: str, name: str) -> RunEvent:
+        message = f"msg_{self._token}"
+        names = {"toolCallId": call, "toolCallName": name, "parentMessageId": message}
+        return {"type": "TOOL_CALL_START", **names}
+
+    def _run_tool(self, event: ProviderTool) -> Iterable[RunEvent]:
+        call = f"{PROVIDER_CALL}{self._token}_{event.block}"
+        if event.block not in self._provider_calls:
+            self._provider_calls[event.block] = False
+            yield self._announce_call(call, event.name)
+            if event.input is not msgspec.UNSET:
+                arguments = msgspec.json.encode(event.input).decode()
+                yield {"type": "TOOL_CALL_ARGS", "toolCallId": call, "delta": arguments}
+        if event.output is not msgspec.UNSET and not self._provider_calls[event.block]:
+            output = event.output
+            text = output if isinstance(output, str) else msgspec.json.encode(output).decode()
+            yield from self._end_tool(event.block, text)
+
+    def _end_tool(self, block: int, content: str) -> Iterable[RunEvent]:
+        # The end comes with the result, so that no client runs the call itself.
+        self._provider_calls[block] = True
+        call = f"{PROVIDER_CALL}{self._token}_{block}"
+        yield {"type": "TOOL_CALL_END", "toolCallId": call}
+        message = f"result_{self._token}_{block}"
+        names = {"messageId": message, "toolCallId": call, "role": "tool"}
+        yield {"type": "TOOL_CALL_RESULT", **names, "content": content}
 
     def _take_opaque(self, event: Opaque) -> Iterable[RunEvent]:
         value = OpaqueValue(event.format, event.data)
@@ -179,6 +208,9 @@ class Renderer:
             metadata = {"metadata": cost} if (cost := _cost(event)) else {}
             yield {"type": "RUN_ERROR", "message": message, **code, **usage, **metadata}
             return
+        for block, ended in list(self._provider_calls.items()):
+            if not ended:  # some providers send no result
+                yield from self._end_tool(block, "")
         for block, call in self._calls.items():
             yield {"type": "TOOL_CALL_END", "toolCallId": call}
             if opaque := self._opaque.pop(block, None):

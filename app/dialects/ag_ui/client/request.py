@@ -32,6 +32,7 @@ from ...answering.attachments import build_part
 from ...answering.options import OPTIONS, build_chat
 from ...client_format import ParsedRequest
 from ...reasoning_signatures import parse_signature_fields
+from .renderer import PROVIDER_CALL
 
 
 class AgUiObject(msgspec.Struct, frozen=True, rename="camel"):
@@ -211,6 +212,8 @@ class Conversation:
         match message:
             case Activity():
                 return
+            case ToolResult() if message.tool_call_id.startswith(PROVIDER_CALL):
+                return
             case Reasoning():
                 signatures = parse_signature_fields(message.encrypted_value)
                 self._assistant.add_reasoning(message.content, signatures)
@@ -234,7 +237,7 @@ class Conversation:
         self._assistant.add_text(message.content or "")
         self._assistant.add_opaque(parse_signature_fields(message.encrypted_value))
         for call in message.tool_calls or ():
-            if call.id in self._answered:
+            if call.id in self._answered and not call.id.startswith(PROVIDER_CALL):
                 opaque = parse_signature_fields(call.encrypted_value).opaque
                 function = FunctionCall(call.function.name, call.function.arguments)
                 self._assistant.add_call(ToolCall(call.id, function, opaque=opaque))

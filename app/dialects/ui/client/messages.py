@@ -14,6 +14,9 @@ from ...reasoning_signatures import SignatureFields
 KEY = "seseragi"
 """The relay's key in `providerMetadata`."""
 
+DENIED = "denied"
+"""The label with the denied calls of the continued message, as a JSON list of ids."""
+
 
 class Part(msgspec.Struct, frozen=True, rename="camel"):
     """A JSON object of a message."""

@@ -46,7 +46,7 @@ from ...client_format import Frame
 from ...reading.json_values import clean, decode
 from ...reading.split_text import join_base64
 from ...reasoning_signatures import OPENAI_CUSTOM_CALL, SignatureFields
-from .messages import KEY
+from .messages import DENIED, KEY
 
 Chunk = dict[str, Any]
 
@@ -110,6 +110,8 @@ class Renderer:
         self._calls: dict[int, _Call] = {}
         self._open: dict[int, list[OpaqueValue]] = {}
         """The open blocks of text and reasoning, with their opaque values."""
+        self._citations: dict[int, list[Chunk]] = {}
+        """The citations of open blocks of text, which version 7 of the SDK shows."""
         self._audio: dict[int, tuple[str, list[str]]] = {}
         self._ran: set[int] = set()
         """The blocks of provider tools whose input was sent."""
@@ -148,7 +150,9 @@ class Renderer:
                 return (*self._ended_tools({"output": None}), start)
             case TextEnd() | RefusalEnd():
                 signatures = SignatureFields(opaque=self._open.pop(event.block) or None)
-                return ({"type": "text-end", "id": f"t{event.block}", **_metadata(signatures)},)
+                end = {"type": "text-end", "id": f"t{event.block}", **_metadata(signatures)}
+                citations = self._citations.pop(event.block, None)
+                return ({**end, "citations": citations} if citations else end,)
             case ReasoningStart():
                 self._open[event.block] = []
                 return ({"type": "reasoning-start", "id": f"r{event.block}"},)
@@ -194,6 +198,8 @@ class Renderer:
         self._model = event.model
         yield {"type": "start", "messageId": message}
         yield _data(event)
+        for call in decode((event.labels or {}).get(DENIED, "[]")):
+            yield {"type": "tool-output-denied", "toolCallId": call}
         yield {"type": "start-step"}
 
     def _opaque(self, event: Opaque) -> Iterable[Chunk]:
@@ -214,16 +220,22 @@ class Renderer:
 
     def _source(self, event: Source) -> Chunk:
         source = f"source_{self._token}_{self._next()}"
-        metadata = {KEY: msgspec.Raw(encode(event))}
         if event.url is not None:
-            title = {} if event.title is None else {"title": event.title}
-            chunk = {"type": "source-url", "sourceId": source, "url": event.url, **title}
-            return {**chunk, "providerMetadata": metadata}
+            kind, fields = "url", _known({"url": event.url, "title": event.title})
+        else:
+            media_type = "application/octet-stream"  # the SDK requires one
+            title = event.title or event.document or ""
+            kind, fields = "document", {"mediaType": media_type, "title": title}
+        if event.block in self._open:
+            cited = {"type": "source", "sourceType": kind, "id": source, **fields}
+            places = {"startIndex": event.start, "endIndex": event.end}
+            citation = _known({**places, "citedText": event.cited_text})
+            self._citations.setdefault(event.block, []).append({"source": cited, **citation})
+        metadata = {KEY: msgspec.Raw(encode(event))}
         return {
-            "type": "source-document",
+            "type": f"source-{kind}",
             "sourceId": source,
-            "mediaType": "application/octet-stream",  # the SDK requires one
-            "title": event.title or event.document or "",
+            **fields,
             "providerMetadata": metadata,
         }
 

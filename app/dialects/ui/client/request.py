@@ -33,7 +33,7 @@ from ...answering.assistant_message import MessageBuilder
 from ...answering.attachments import build_part
 from ...answering.options import build_chat
 from ...client_format import ParsedRequest
-from .messages import File, Text, Tool
+from .messages import DENIED, File, Text, Tool
 
 IGNORED = ("source-url", "source-document")
 """Parts without content for a model; the page's own parts, `data-...`, are ignored too."""
@@ -77,11 +77,10 @@ def parse_request(body: bytes) -> ParsedRequest:
     messages = _history(request)
     continued = _continued(request, messages)
     chat = build_chat(_convert(messages), options, path="")
-    return ParsedRequest(
-        chat,
-        labels={"message_id": continued} if continued else {},
-        name=name_of(request.id),
-    )
+    labels = {"message_id": continued} if continued else {}
+    if denied := [call for m in messages if m.id == continued for call in _denied(m)]:
+        labels[DENIED] = _json(denied)
+    return ParsedRequest(chat, labels=labels, name=name_of(request.id))
 
 
 def _history(request: UiRequest) -> Sequence[UiMessage]:
@@ -101,6 +100,13 @@ def _continued(request: UiRequest, messages: Sequence[UiMessage]) -> str | None:
     named = [m for m in messages if request.message_id and m.id == request.message_id]
     message = named[-1] if named else messages[-1]
     return message.id or None if message.role == "assistant" else None
+
+
+def _denied(message: UiMessage) -> list[str]:
+    """Return the calls that the user has just denied, which the answer reports to the client."""
+    answered = (part for part in message.parts if part.get("state") == "approval-responded")
+    tools = [convert_body(part, Tool, path="") for part in answered]
+    return [tool.tool_call_id for tool in tools if tool.denied]
 
 
 def _convert(messages: Iterable[UiMessage]) -> list[Message]:
