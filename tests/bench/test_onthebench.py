@@ -28,7 +28,5 @@ def test_entry_has_a_route_for_each_wire_format_of_the_benchmark(tmp_path):
     assert entry["port"] == settings.port
     assert all(len(row) == len(columns) + 1 for row in entry["matrix"])
     assert {line.split()[0] for line in (ENTRY / "why").read_text().splitlines()[1:]} == {
-        line.partition("=")[0].strip(" [].").partition(".")[0]
-        for line in text.splitlines()
-        if line
+        line.partition("=")[0].strip(" [].").partition(".")[0] for line in text.splitlines() if line
     }
