@@ -176,6 +176,7 @@ def test_only_who_works_within_anothers_call_catches_everything():
     expected = [
         "api.event_stream",
         "api.middleware",
+        "api.responses_socket",
         "generation.run",
         "identity.hook",
         "records.redaction",

@@ -52,6 +52,7 @@ from .hosts import HostNames
 from .http_settings import HttpSettings
 from .middleware import RequestMiddleware, Watch
 from .rate_limit_headers import RATE_LIMIT_HEADERS
+from .responses_socket import ResponsesSocket
 
 if TYPE_CHECKING:
     from ..telemetry.tracing import Tracing
@@ -120,6 +121,9 @@ def build_app(
         on_refused=partial(_report_refusal, hub),
         on_answer=None if measured is None else partial(_count, paths, measured),
         watches=watches,
+        serve_socket=ResponsesSocket(hub.admission, send_timeout_s=settings.send_timeout_s)
+        if settings.responses_websocket
+        else None,
     )
     if settings.trusted_proxies:  # whose forwarded headers are trusted
         trusted = list(settings.trusted_proxies)

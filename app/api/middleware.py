@@ -67,6 +67,12 @@ UNREAD_S = 1.0
 DENIAL: Final = "websocket.http.response"
 """The ASGI extension for an HTTP answer to a WebSocket handshake."""
 
+RESPONSES: Final = "/v1/responses"
+"""The path where a WebSocket connection can be served."""
+
+REFUSED: Final = "seseragi.refused"
+"""The key in the scope of the error for a WebSocket handshake."""
+
 RESPONSE: Final = "seseragi.response"
 """The key in the scope of the `SentResponse`."""
 
@@ -189,8 +195,12 @@ class RequestMiddleware:
         on_refused: OnRefused,
         on_answer: OnResponse | None = None,
         watches: Sequence[Watch] = (),
+        serve_socket: Callable[[ASGIApp, Scope, Receive, Send], Awaitable[None]] | None = None,
     ) -> None:
-        """Serve routes; the first of the watches is the outermost."""
+        """Serve routes; the first of the watches is the outermost.
+
+        `serve_socket` serves WebSocket connections at `RESPONSES`; it gets this app for requests.
+        """
         self.routes = routes
         self._endpoints = list_endpoints(routes)
         self._router = Router(routes, redirect_slashes=False, default=_raise_not_found)
@@ -200,11 +210,18 @@ class RequestMiddleware:
         self._on_refused = on_refused
         self._on_answer = on_answer
         self._watches = watches
+        self._serve_socket = serve_socket
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             if scope["type"] != "websocket":
                 return
+            if self._serve_socket is not None and path_of(scope) == RESPONSES:
+                refused = await self._refuse_socket(scope)
+                if refused is None:
+                    await self._serve_socket(self, scope, receive, send)
+                    return
+                scope[REFUSED] = refused
             if DENIAL not in (scope.get("extensions") or {}):
                 await send({"type": "websocket.close", "code": 1008})
                 return
@@ -231,6 +248,18 @@ class RequestMiddleware:
             for watch in self._watches:
                 stack.enter_context(watch(scope, sent))
             await self._answer(scope, receive, sent)
+
+    async def _refuse_socket(self, scope: Scope) -> RelayError | None:
+        """Check a handshake as the requests of its connection, also its `Origin`."""
+        scope = {**scope, "type": "http", "method": "POST", "root_path": root_of(scope)}
+        read_headers(scope)
+        try:
+            error = self._guard.check(scope)
+            if error is None:
+                await self._authentication.identify(scope)
+        except RelayError as refused:
+            return refused
+        return error
 
     def _answer(self, scope: Scope, receive: Receive, sent: SentResponse) -> Awaitable[None]:
         """Answer a request that the guard lets pass, with CORS if it has an `Origin`."""
@@ -317,9 +346,10 @@ def _check_upgrade(scope: Scope) -> RelayError | None:
     """
     if HANDSHAKE not in scope[REQUEST_HEADERS] or scope["method"] != "GET":
         return None
-    return RequestError(
+    refused: RelayError | None = scope.get(REFUSED)
+    return refused or RequestError(
         "upgrade_required",
-        "WebSocket is not supported; send the request by HTTP, as a POST",
+        "WebSocket is not supported here; send the request by HTTP, as a POST",
     )
 
 

@@ -1,7 +1,7 @@
 """HTTP/1 for one connection: uvicorn's protocol with bounds and deadlines.
 
-- Input is a sequence of requests: upgrades are declined, trailers are ignored, and nothing after
-  the last request is parsed as another one.
+- Input is a sequence of requests: upgrades other than to WebSocket are declined, trailers are
+  ignored, and nothing after the last request is parsed as another one.
 - Every wait of a connection has a deadline, and everything read ahead has a bound.
 - Malformed input is answered once, unless the answer could be taken for that to another request,
   and the connection closes.
@@ -9,6 +9,7 @@
 
 import asyncio
 from enum import Enum, auto
+from functools import partial
 from typing import Any
 
 import httptools
@@ -49,6 +50,9 @@ REST_BYTES = 16 * 2**20
 
 CLOCK_S = 0.002
 """How early a timer may fire."""
+
+SOCKET_PATH = b"/v1/responses"
+"""The end of the path where the app may accept a WebSocket handshake."""
 
 UPGRADE_HEADERS = (b"connection", b"upgrade", b"http2-settings")
 
@@ -121,6 +125,8 @@ class Protocol(HttpToolsProtocol):
         "_timer",
         "_timer_at",
         "_unused",
+        "_upgraded",
+        "_upgrades",
         "_wait",
         "_writers",
         "finished",
@@ -133,9 +139,11 @@ class Protocol(HttpToolsProtocol):
         min_reader_rate: float,
         limits: ConnectionLimits,
         count_bytes: bool = False,
+        upgrades: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        self._upgrades = upgrades
         self.pipeline = _Pipeline()  # type: ignore[assignment]
         self._writers: tuple[type[DirectWriter], type[DirectWriter]] = (
             (CountingWriter, CountingUnchunkedWriter)
@@ -169,6 +177,8 @@ class Protocol(HttpToolsProtocol):
         self.finished = False
         """Whether the last answer has been sent."""
         self._response_transport = _ResponseTransport(self)
+        self._upgraded = False
+        """Whether the connection has become a WebSocket."""
         self._wait: _Wait | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -255,11 +265,45 @@ class Protocol(HttpToolsProtocol):
             self.parser.feed_data(piece)
         except httptools.HttpParserUpgrade as upgrade:
             # It stops after the head, and would take the body for the next request.
+            if self._is_socket():
+                self._become_socket(bytes(piece[int(upgrade.args[0]) :]))
+                return len(piece)
             head = self._head_without_upgrade()
             self.parser = httptools.HttpRequestParser(self)
             self.parser.feed_data(head)
             return int(upgrade.args[0])
         return len(piece)
+
+    def _is_socket(self) -> bool:
+        """Return whether the request is a WebSocket handshake that the app may accept."""
+        if not (self._upgrades and self.parser.get_method() == b"GET") or self.cycle is not None:
+            return False
+        path = self.url.partition(b"?")[0]
+        return path.endswith(SOCKET_PATH) and any(
+            name == b"upgrade" and value.lower() == b"websocket" for name, value in self.headers
+        )
+
+    def _become_socket(self, rest: bytes) -> None:
+        """Hand the connection over to the WebSocket protocol, with its head."""
+        from .socket_protocol import SocketProtocol  # no other connection needs it
+
+        _check_head(self.headers, self.parser.get_http_version())
+        self._upgraded = self._last = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.connections.discard(self)
+        leave, self._peer = partial(self._limits.leave, self._peer or ""), None
+        protocol = SocketProtocol(
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.app_state,
+            on_lost=leave,
+        )
+        protocol.connection_made(self.transport)
+        self.transport.set_protocol(protocol)
+        lines = [b"GET %b HTTP/1.1" % self.url]
+        lines += [b"%b: %b" % field for field in self.headers]
+        protocol.data_received(b"\r\n".join((*lines, b"\r\n")) + rest)
 
     def _head_without_upgrade(self) -> bytes:
         """Render the head without its upgrade, with `connection: close`.
@@ -376,6 +420,8 @@ class Protocol(HttpToolsProtocol):
 
     def _update_wait(self) -> None:
         """Update the wait and its deadline."""
+        if self._upgraded:
+            return
         wait = self._next()
         if wait is self._wait:
             return

@@ -26,6 +26,8 @@ class Server(uvicorn.Server):
     A second signal calls `stop_now`. If `others_answer` at the first signal, the server accepts no
     further connections and soon closes idle ones: a proxy sends even a POST elsewhere when it
     cannot connect, and never after a 503. Requests on their way by then are still accepted.
+
+    With `max_message_bytes`, WebSocket handshakes become connections with messages of that size.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Server(uvicorn.Server):
         stop_now: Callable[[], None] = lambda: None,
         count_bytes: bool = False,
         obeys_signals: bool = True,
+        max_message_bytes: int = 0,
     ) -> None:
         protocol = partial(
             Protocol,
@@ -50,6 +53,7 @@ class Server(uvicorn.Server):
             send_timeout_s=send_timeout_s,
             min_reader_rate=min_reader_rate,
             count_bytes=count_bytes,
+            upgrades=max_message_bytes > 0,
         )
         super().__init__(
             uvicorn.Config(
@@ -57,7 +61,9 @@ class Server(uvicorn.Server):
                 http=cast(Any, protocol),
                 root_path=root_path,
                 loop="auto",
-                ws="none",
+                ws="none",  # `Protocol` hands connections over itself
+                ws_max_size=max_message_bytes,
+                ws_per_message_deflate=False,
                 lifespan="off",  # the hub outlives the server, and is closed after it
                 log_config=None,
                 access_log=False,

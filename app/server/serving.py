@@ -94,6 +94,7 @@ def _build_server(settings: Settings, app: ASGIApp, *, most: int, each: int, **h
         keepalive_s=settings.keepalive_s,
         root_path=settings.root_path,
         count_bytes=settings.access_log,
+        max_message_bytes=settings.max_request_bytes if settings.responses_websocket else 0,
         **how,
     )
 

@@ -105,6 +105,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     breaker_pause_s: Seconds = 15
     breaker_max_pause_s: Seconds = 15
     passthrough: bool = True
+    responses_websocket: bool = True
     url_schemes: tuple[Scheme, ...] = ("https", "data")
 
     max_request_bytes: Bytes = 4 * 2**20

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx2
 import pytest
+import websockets
 
 from app.testing.upstream import Hold, Upstream, head, send, serve_upstream
 from tests.servers.programs import SERVERS, Served, serve
@@ -63,6 +64,7 @@ async def test_streams_are_served_and_nothing_is_logged_as_a_fault(name, tmp_pat
         await check_failed_chat_completion_does_not_look_whole(name, served)
         if not SERVERS[name].http2:
             await check_websocket_handshake_is_answered_by_http(name, served)
+            await check_responses_over_websocket(served)
         await served.client.aclose()  # hypercorn waits for its connections of HTTP/2
         out = await served.stop()
     assert b"Traceback" not in out, out.decode()
@@ -77,14 +79,22 @@ async def check_websocket_handshake_is_answered_by_http(name: str, served: Serve
         "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
     }
     began = time.monotonic()
-    for path, code in (("/v1/responses", ("error", "code")), ("/v1/chat", ("code",))):
-        answer = await served.client.get(path, headers=handshake)
-        found = answer.json()
-        for key in code:
-            found = found[key]
-        assert (426, "upgrade_required") == (answer.status_code, found)
-        assert answer.headers["upgrade"].endswith("HTTP/1.1")
+    answer = await served.client.get("/v1/chat", headers=handshake)
+    assert (426, "upgrade_required") == (answer.status_code, answer.json()["code"])
+    assert answer.headers["upgrade"].endswith("HTTP/1.1")
     assert time.monotonic() - began < 1
+
+
+async def check_responses_over_websocket(served: Served) -> None:
+    url = f"ws://127.0.0.1:{served.port}/v1/responses"
+    async with websockets.connect(url, proxy=None) as connection:
+        for _ in range(2):
+            request = {"type": "response.create", "model": "demo", "input": "hello"}
+            await connection.send(json.dumps(request))
+            kind = ""
+            async with asyncio.timeout(20):
+                while kind != "response.completed":
+                    kind = json.loads(await connection.recv())["type"]
 
 
 async def check_stream_is_resumed_stopped_and_looked_at(name: str, served: Served) -> None:

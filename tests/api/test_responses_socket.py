@@ -1,0 +1,219 @@
+"""Responses over WebSocket: OpenAI's SDK and a bare client, over real sockets."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import websockets
+from openai import AsyncOpenAI
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from app.api import responses_socket
+from app.identity.principal import Principal
+from app.testing.upstream import Hold, answer, head, send, text
+from tests.identities import bearer, known
+from tests.serving import Relay, serve_relay, serve_script
+from tests.waiting import until
+
+ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
+CREATE = {"type": "response.create", "model": "openai/m", "input": "one"}
+
+
+@contextlib.asynccontextmanager
+async def connect(relay: Relay, **arguments: Any) -> AsyncIterator[websockets.ClientConnection]:
+    url = f"ws://127.0.0.1:{relay.port}/v1/responses"
+    async with websockets.connect(url, proxy=None, **arguments) as connection:
+        yield connection
+
+
+async def ask(connection: websockets.ClientConnection, **fields: Any) -> None:
+    await connection.send(json.dumps(CREATE | fields))
+
+
+async def read(connection: websockets.ClientConnection) -> list[dict[str, Any]]:
+    """Return the events of one response."""
+    events: list[dict[str, Any]] = []
+    async with asyncio.timeout(20):
+        while not events or events[-1]["type"] not in ENDS:
+            events.append(json.loads(await connection.recv()))
+    return events
+
+
+async def test_events_are_those_of_a_post_and_the_response_can_be_read_again():
+    async with (
+        serve_script(answer("a", "b")) as (relay, _),
+        AsyncOpenAI(base_url=f"{relay.url}/v1", api_key="any") as client,
+    ):
+        async with client.responses.connect() as connection:
+            await connection.response.create(model="openai/m", input="one")
+            events = []
+            async for event in connection:
+                events.append(event)
+                if event.type in ENDS:
+                    break
+        posted = await client.responses.create(model="openai/m", input="one", stream=True)
+
+        assert [event.type async for event in posted] == [event.type for event in events]
+        assert "ab" == events[-1].response.output_text
+        again = await client.responses.retrieve(events[-1].response.id)
+        assert "ab" == again.output_text
+
+
+async def test_answer_that_is_not_stored_is_continued_on_its_connection():
+    async with serve_script(answer("a")) as (relay, upstream), connect(relay) as connection:
+        await ask(connection, store=False)
+        first = (await read(connection))[-1]["response"]["id"]
+        await ask(connection, store=False, input="two", previous_response_id=first)
+        second = (await read(connection))[-1]["response"]["id"]
+        # Another lane goes on from it, and that of before is forgotten.
+        await ask(connection, input="three", previous_response_id=second, stream_id="x")
+        lane = await read(connection)
+        await ask(connection, input="four", previous_response_id=first)
+        (refused,) = await read(connection)
+
+    said = [[m["content"] for m in call.json["messages"]] for call in upstream.calls]
+    assert [["one"], ["one", "a", "two"], ["one", "a", "two", "a", "three"]] == said
+    assert {"x"} == {event["stream_id"] for event in lane}
+    assert ("previous_response_not_found", 400) == (refused["error"]["code"], refused["status"])
+
+
+async def test_request_that_is_not_to_generate_is_continued():
+    async with serve_script(answer("a")) as (relay, upstream), connect(relay) as connection:
+        await ask(connection, generate=False)
+        created, completed = await read(connection)
+        previous = completed["response"]["id"]
+        await ask(connection, input="two", previous_response_id=previous)
+        await read(connection)
+
+    assert created["response"]["id"] == previous
+    ((one, two),) = (call.json["messages"] for call in upstream.calls)
+    assert ("one", "two") == (one["content"], two["content"])
+
+
+async def test_lanes_run_at_once_and_one_lane_in_turn():
+    async with serve_relay(demo_pace=0.02) as relay, connect(relay) as connection:
+        for lane in ("a", "b", "a"):
+            await ask(connection, model="demo", stream_id=lane)
+        events = [*await read(connection), *await read(connection), *await read(connection)]
+
+    created = [n for n, e in enumerate(events) if e["type"] == "response.created"]
+    ended = [n for n, e in enumerate(events) if e["type"] == "response.completed"]
+    assert ["a", "b", "a"] == [events[n]["stream_id"] for n in created]
+    assert created[1] < ended[0] < created[2]
+
+
+@pytest.mark.parametrize(
+    ("message", "status", "words"),
+    [
+        ("{", 400, "not a JSON object"),
+        ("[]", 400, "not a JSON object"),
+        ('{"type": "response.steer"}', 400, "'response.steer' is not supported"),
+        ('{"type": 1}', 400, "type: not a string"),
+        ('{"type": "response.create", "background": true}', 400, "background"),
+        ('{"type": "response.create", "input": 1, "store": false}', 400, "input"),
+        ('{"type": "response.create", "input": "x", "temperature": 9}', 400, "temperature"),
+        (b'{"type": "response.create", "input": "x", "temperature": 9}', 400, "temperature"),
+    ],
+)
+async def test_bad_message_is_an_error_and_the_connection_stays(message, status, words):
+    async with serve_script(answer("a")) as (relay, _), connect(relay) as connection:
+        await connection.send(message)
+        (refused,) = await read(connection)
+        await ask(connection)
+
+        assert (status, "error") == (refused["status"], refused["type"])
+        assert words in refused["error"]["message"]
+        assert "response.completed" == (await read(connection))[-1]["type"]
+
+
+async def test_connection_has_few_lanes(monkeypatch):
+    monkeypatch.setattr(responses_socket, "MAX_LANES", 1)
+    async with serve_script(answer("a")) as (relay, _), connect(relay) as connection:
+        await ask(connection, stream_id="a")
+        await read(connection)
+        await ask(connection, stream_id="b")
+        (refused,) = await read(connection)
+
+    assert "at most 1" in refused["error"]["message"]
+
+
+async def test_handshake_is_refused_as_a_request_would_be():
+    me = Principal(user="me")
+    async with serve_relay(authenticator=known(me=me), cors_origins="https://a.example") as relay:
+        for headers, origin, status in (
+            (None, None, 401),
+            (bearer("no"), None, 401),
+            (bearer("me"), "https://b.example", 403),
+        ):
+            with pytest.raises(InvalidStatus) as refused:
+                async with connect(relay, additional_headers=headers, origin=origin):
+                    pass
+            assert status == refused.value.response.status_code
+            assert b'"error"' in refused.value.response.body
+        async with connect(
+            relay, additional_headers=bearer("me"), origin="https://a.example"
+        ) as connection:
+            await ask(connection, model="demo")
+            response = (await read(connection))[-1]["response"]["id"]
+        for name, status in (("me", 200), ("no", 401)):
+            found = await relay.client.get(f"/v1/responses/{response}", headers=bearer(name))
+            assert status == found.status_code
+
+
+async def test_setting_turns_it_off():
+    async with serve_relay(responses_websocket="false") as relay:
+        with pytest.raises(InvalidStatus) as refused:
+            async with connect(relay):
+                pass
+    assert 426 == refused.value.response.status_code
+
+
+async def test_client_that_leaves_cancels_what_is_not_to_go_on():
+    script = [head(), send(text("a")), Hold()]
+    async with serve_script(script) as (relay, upstream):
+        async with connect(relay) as connection:
+            await ask(connection, on_disconnect="cancel")
+            while json.loads(await connection.recv())["type"] != "response.output_text.delta":
+                pass
+        async with asyncio.timeout(10):
+            await upstream.calls[0].closed.wait()
+        await until(lambda: relay.hub.admission.bytes == 0)
+
+
+async def test_connection_ends_after_an_hour(monkeypatch):
+    monkeypatch.setattr(responses_socket, "LONGEST_S", 0.5)
+    script = [head(), send(text("a")), Hold()]
+    async with serve_script(script) as (relay, _), connect(relay) as connection:
+        await ask(connection)
+        *_, last = await read(connection)
+        with pytest.raises(ConnectionClosed) as closed:
+            await connection.recv()
+    assert "websocket_connection_limit_reached" == last["error"]["code"]
+    assert closed.value.rcvd is not None
+    assert 1000 == closed.value.rcvd.code
+
+
+async def test_message_that_is_too_large_closes_the_connection():
+    async with serve_relay(max_request_bytes=2000) as relay, connect(relay) as connection:
+        await ask(connection, input="x" * 3000)
+        with pytest.raises(ConnectionClosed) as closed:
+            await connection.recv()
+    assert closed.value.rcvd is not None
+    assert 1009 == closed.value.rcvd.code
+
+
+async def test_connections_count_and_a_stop_of_the_relay_closes_them():
+    async with serve_relay(max_connections_per_address=4) as relay:
+        limits = relay.server.config.http.keywords["limits"]
+        async with connect(relay):
+            assert 1 <= limits._total
+        await until(lambda: limits._total == 0)
+        async with connect(relay) as connection:
+            relay.server.should_exit = True
+            with pytest.raises(ConnectionClosed) as closed:
+                await connection.recv()
+    assert closed.value.rcvd is not None
+    assert 1012 == closed.value.rcvd.code
