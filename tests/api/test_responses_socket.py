@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import websockets
@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from app.api import responses_socket
 from app.identity.principal import Principal
-from app.testing.upstream import Hold, answer, head, send, text
+from app.testing.upstream import Hold, Step, answer, head, send, text
 from tests.identities import bearer, known
 from tests.serving import Relay, serve_relay, serve_script
 from tests.waiting import until
@@ -51,7 +51,7 @@ async def test_events_are_those_of_a_post_and_the_response_can_be_read_again():
             await connection.response.create(model="openai/m", input="one")
             events = []
             async for event in connection:
-                events.append(event)
+                events.append(cast(Any, event))
                 if event.type in ENDS:
                     break
         posted = await client.responses.create(model="openai/m", input="one", stream=True)
@@ -172,7 +172,7 @@ async def test_setting_turns_it_off():
 
 
 async def test_client_that_leaves_cancels_what_is_not_to_go_on():
-    script = [head(), send(text("a")), Hold()]
+    script: list[Step] = [head(), send(text("a")), Hold()]
     async with serve_script(script) as (relay, upstream):
         async with connect(relay) as connection:
             await ask(connection, on_disconnect="cancel")
@@ -185,7 +185,7 @@ async def test_client_that_leaves_cancels_what_is_not_to_go_on():
 
 async def test_connection_ends_after_an_hour(monkeypatch):
     monkeypatch.setattr(responses_socket, "LONGEST_S", 0.5)
-    script = [head(), send(text("a")), Hold()]
+    script: list[Step] = [head(), send(text("a")), Hold()]
     async with serve_script(script) as (relay, _), connect(relay) as connection:
         await ask(connection)
         *_, last = await read(connection)
@@ -207,7 +207,7 @@ async def test_message_that_is_too_large_closes_the_connection():
 
 async def test_connections_count_and_a_stop_of_the_relay_closes_them():
     async with serve_relay(max_connections_per_address=4) as relay:
-        limits = relay.server.config.http.keywords["limits"]
+        limits = cast(Any, relay.server.config.http).keywords["limits"]
         async with connect(relay):
             assert 1 <= limits._total
         await until(lambda: limits._total == 0)

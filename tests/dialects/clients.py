@@ -202,7 +202,6 @@ def read_ag_ui(found: Sequence[Frame]) -> Answer:
         role: "".join(m.get("content", "") for m in messages if m["role"] == role)
         for role in ("assistant", "reasoning")
     }
-    run = {message["toolCallId"] for message in messages if message["role"] == "tool"}
     last = events[-1]
     usage = last["usage"][0] if "usage" in last else None
     return Answer(
@@ -212,7 +211,7 @@ def read_ag_ui(found: Sequence[Frame]) -> Answer:
             (call["id"], call["function"]["name"], call["function"]["arguments"] or "{}")
             for message in messages
             for call in message.get("toolCalls", ())
-            if call["id"] not in run
+            if not call["id"].startswith("provider_")
         ],
         usage and (usage.get("inputTokens"), usage.get("outputTokens")),
         last["type"] == "RUN_FINISHED" and last["outcome"]["type"] == "success",
