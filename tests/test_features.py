@@ -110,6 +110,7 @@ FEATURES: dict[str, dict[str, Any]] = {
         {"type": "reasoning", "text": "Hm.", "signature": SIGNATURE, "format": "anthropic"},
         {"type": "reasoning", "text": "Hm.", "encrypted": SIGNATURE, "format": "openai"},
         {"type": "opaque", "format": "gemini.thought_signature", "data": SIGNATURE},
+        {"type": "opaque", "format": "gemini_interactions.thought", "data": SIGNATURE},
         {"type": "text", "text": "Yes."},
     ),
 }

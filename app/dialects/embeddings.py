@@ -169,7 +169,7 @@ def format_of(dialect: str, *, model: str, base_url: str) -> Format | None:
     match dialect:
         case "openai_chat" | "openai_responses":
             return _OPENAI
-        case "gemini":
+        case "gemini" | "gemini_interactions":
             return _VERTEX if GOOGLES in base_url else _GEMINI
         case "cohere":
             return _COHERE

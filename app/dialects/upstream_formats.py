@@ -10,6 +10,7 @@ from .anthropic.upstream.format import VERTEX as VERTEX_ANTHROPIC
 from .bedrock.upstream.format import CONVERSE as BEDROCK_CONVERSE
 from .cohere.upstream.format import DIALECT as COHERE
 from .gemini.upstream.format import DIALECT as GEMINI
+from .gemini.upstream.format import INTERACTIONS as GEMINI_INTERACTIONS
 from .ollama.upstream.format import DIALECT as OLLAMA
 from .openai_chat.upstream.format import DIALECT as OPENAI_CHAT
 from .openai_responses.upstream.format import DIALECT as OPENAI_RESPONSES
@@ -24,6 +25,7 @@ UPSTREAM_FORMATS: Final[Mapping[str, UpstreamFormat]] = MappingProxyType(
         "bedrock_anthropic": BEDROCK_ANTHROPIC,
         "bedrock_converse": BEDROCK_CONVERSE,
         "gemini": GEMINI,
+        "gemini_interactions": GEMINI_INTERACTIONS,
         "cohere": COHERE,
         "ollama": OLLAMA,
     }

@@ -66,6 +66,7 @@ _PROVIDERS: Final[Mapping[str, str]] = {
     "bedrock_anthropic": "aws.bedrock",
     "bedrock_converse": "aws.bedrock",
     "gemini": "gcp.gemini",
+    "gemini_interactions": "gcp.gemini",
     "cohere": "cohere",
 }
 """`gen_ai.provider.name` of the formats that one provider speaks; of others the upstream's name."""

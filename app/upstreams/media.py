@@ -35,6 +35,7 @@ STORED: Final = frozenset(
         "file_id",
         "file_ids",
         "file_uri",
+        "uri",
         "vector_store_ids",
     )
 )
@@ -43,12 +44,17 @@ STORED: Final = frozenset(
 OpenAI's code interpreter also reuses the container of an earlier call in the input.
 """
 
+_TYPED: Final = {"url": ("url",), "uri": ("image", "audio", "video", "document")}
+"""The fields with a URL in objects of these types. `uri` is that of the Interactions API, of
+stored files too.
+"""
+
 _GEMINI_HOST: Final = "generativelanguage"
 """In the URL of each file uploaded to Gemini: `https://generativelanguage.googleapis.com/...`.
 Any other URL is fetched anonymously.
 """
 
-_DIRECT: Final = STORED | frozenset(
+_DIRECT: Final = STORED - {"uri"} | frozenset(
     (
         "audio",
         "audio_url",
@@ -119,7 +125,7 @@ def find_foreign(
 
 
 def _is_stored(field: str, value: str) -> bool:
-    if field in ("fileUri", "file_uri"):
+    if field in ("fileUri", "file_uri", "uri"):
         return _scheme(value) is None or _GEMINI_HOST in unquote(value).lower()
     return value != ""
 
@@ -143,7 +149,7 @@ def _urls(media: dict[str, Any]) -> Iterator[tuple[str, str]]:
         for name, inner in value.items():
             if name in _DIRECT:
                 yield from _direct(name, inner)
-            elif name == "url" and type(inner) is str and value.get("type") == "url":
+            elif name in _TYPED and type(inner) is str and value.get("type") in _TYPED[name]:
                 yield name, inner
             if name not in _OPAQUE and (
                 type(inner) is list or (type(inner) is dict and name != "input")

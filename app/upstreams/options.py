@@ -81,6 +81,13 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
         "another bill": "serviceTier",
         "what is stored": "cachedContent fileUri tools.fileSearch tools.retrieval modelArmorConfig",
     },
+    "gemini_interactions": {
+        "another model": "agent agent_config",
+        "another destination": "tools.mcp_server webhook_config environment",
+        "another bill": "service_tier background",
+        "what is stored": "previous_interaction_id cached_content continuation_token uri"
+        " tools.file_search tools.retrieval response_format.video response_format.gcs_uri",
+    },
     "cohere": {
         "another destination": "connectors",
         "another bill": "priority",
@@ -171,6 +178,18 @@ SAFE: Final[Mapping[str, str]] = {
             "mediaResolution presencePenalty responseFormat responseJsonSchema "
             "responseLogprobs responseMimeType responseModalities responseSchema seed "
             "speechConfig stopSequences temperature thinkingConfig topK topP",
+        )
+    ),
+    "gemini_interactions": (
+        "safety_settings response_modalities tools.function"
+        + _under(
+            "response_format",
+            "aspect_ratio audio bit_rate image image_size mime_type sample_rate schema text type",
+        )
+        + _under(
+            "generation_config",
+            "image_config max_output_tokens seed speech_config stop_sequences temperature "
+            "thinking_level thinking_summaries tool_choice top_p transcription_config",
         )
     ),
     "cohere": (

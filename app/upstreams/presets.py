@@ -167,6 +167,17 @@ PRESETS: Final[Mapping[str, Preset]] = {
         dialect="gemini",
         default_model="gemini-3.8-flash",
     ),
+    "gemini-interactions": Preset(
+        title="Google Gemini, Interactions",
+        base_url="https://generativelanguage.googleapis.com/v1beta",
+        base_url_env="GOOGLE_GEMINI_BASE_URL",
+        base_url_suffix="/v1beta",
+        key_env=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        auth="x-goog-api-key",
+        added_by="table",
+        dialect="gemini_interactions",
+        default_model="gemini-3.8-flash",
+    ),
     "vertex": Preset(
         title="Vertex AI, Gemini",
         base_url=f"{_GOOGLE}/google",

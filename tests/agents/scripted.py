@@ -12,6 +12,7 @@ from app.testing.upstream import Call, Reset, Send, Step, head
 from tests.dialects.anthropic import written as anthropic
 from tests.dialects.bedrock import written as bedrock
 from tests.dialects.cohere import written as cohere
+from tests.dialects.gemini_interactions import written as interactions
 from tests.dialects.openai_chat import written as openai_chat
 
 ANSWER = "The file is written: 🌊 done."
@@ -251,6 +252,27 @@ def _gemini_results(body: Json) -> list[str]:
     ]
 
 
+# Google's Interactions API
+
+
+_INTERACTIONS_USAGE = {"total_input_tokens": 100, "total_output_tokens": 10, "total_tokens": 110}
+
+
+def _interactions_ask(id: str, name: str, arguments: Json) -> bytes:
+    return interactions.answer(
+        interactions.START,
+        interactions.thought("c2lnbmVk"),
+        interactions.asked(1, *_pieces(json.dumps(arguments)), id=id, name=name),
+        interactions.end("requires_action", usage=_INTERACTIONS_USAGE),
+    )
+
+
+def _interactions_say(text: str) -> tuple[bytes, bytes]:
+    *begun, stop = interactions.said(text)
+    end = interactions.end(usage=_INTERACTIONS_USAGE)
+    return interactions.sse(interactions.START, *begun), interactions.sse(stop, end)
+
+
 # Bedrock Converse
 
 
@@ -370,6 +392,15 @@ DIALECTS = {
         results=_gemini_results,
         ask=_gemini_ask,
         say=_gemini_say,
+    ),
+    "gemini_interactions": Dialect(
+        preset="gemini-interactions",
+        offered=_responses_offered,
+        results=lambda body: [
+            step["call_id"] for step in body["input"] if step["type"] == "function_result"
+        ],
+        ask=_interactions_ask,
+        say=_interactions_say,
     ),
     "bedrock_converse": Dialect(
         preset="bedrock",

@@ -63,6 +63,10 @@ REFUSED = [
     ("gemini", {"tools": [{"googleSearch": {}}]}, "tools.googleSearch"),
     ("gemini", {"tools": [{"type": "function", "retrieval": {}}]}, "tools.type"),
     ("gemini", {"generationConfig": {"candidateCount": 8}}, "generationConfig.candidateCount"),
+    ("gemini_interactions", {"agent": "a"}, "agent"),
+    ("gemini_interactions", {"previous_interaction_id": "v1_a"}, "previous_interaction_id"),
+    ("gemini_interactions", {"tools": [{"type": "mcp_server"}]}, "tools.mcp_server"),
+    ("gemini_interactions", {"response_format": [{"type": "video"}]}, "response_format.video"),
     ("bedrock_converse", {"modelId": "m"}, "modelId"),
     (
         "bedrock_converse",
@@ -98,6 +102,8 @@ SAFE: list[tuple[str, dict[str, Any]]] = [
     ("openai_responses", {"text": {"verbosity": "low"}, "truncation": "auto"}),
     ("anthropic", {"top_k": 3, "thinking": {"type": "adaptive"}}),
     ("gemini", {"generationConfig": {"topK": 3, "thinking_config": {"includeThoughts": True}}}),
+    ("gemini_interactions", {"generation_config": {"thinking_level": "low"}}),
+    ("gemini_interactions", {"response_format": [{"type": "text"}, {"type": "image"}]}),
     ("bedrock_converse", {"additionalModelRequestFields": {"thinking": {}, "top_k": 3}}),
     ("cohere", {"k": 3, "safety_mode": "OFF"}),
     ("ollama", {"think": True, "options": {"top_k": 3}}),
@@ -291,7 +297,9 @@ ODD = ["GS://b/a.png", " gs://b/a.png", "g\ns://b/a.png", "file:///etc/passwd", 
 
 
 @pytest.mark.parametrize("url", [*FOREIGN, *ODD])
-@pytest.mark.parametrize("dialect", ["openai_chat", "openai_responses", "gemini"])
+@pytest.mark.parametrize(
+    "dialect", ["openai_chat", "openai_responses", "gemini", "gemini_interactions"]
+)
 async def test_only_urls_of_the_schemes_of_the_settings_are_sent(
     dialect: str, url: str, tmp_path: Path
 ) -> None:
@@ -313,6 +321,10 @@ async def test_only_urls_of_the_schemes_of_the_settings_are_sent(
         ),
         ("gemini", {"contents": [{"parts": [{"file_data": {"file_uri": FOREIGN[0]}}]}]}),
         ("gemini", {"systemInstruction": {"parts": [{"fileData": {"fileUri": FOREIGN[0]}}]}}),
+        (
+            "gemini_interactions",
+            {"input": [{"content": [{"type": "image", "uri": FOREIGN[0]}]}]},
+        ),
         (
             "bedrock_converse",
             {"messages": [{"content": [{"video": {"source": {"s3Location": {"uri": "s3://b"}}}}]}]},
@@ -379,6 +391,7 @@ STORED: list[tuple[str, str, dict[str, Any], str]] = [
     ("openai_responses", "/v1/chat", asks(part("id", "file-1")), "file_id"),
     ("anthropic", "/v1/chat", asks(part("id", "file_1")), "file_id"),
     ("gemini", "/v1/chat", asks(part("id", GEMINIS)), "fileUri"),
+    ("gemini_interactions", "/v1/chat", asks(part("id", GEMINIS)), "uri"),
     ("openai_responses", "/v1/responses", {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "file-1"}]}]}, "file_id"),
     ("openai_responses", "/v1/responses", {"input": [RUN, {"role": "user", "content": "Hi"}]}, "container_id"),
     ("openai_responses", "/v1/responses", {"input": "Hi", "tools": [{"type": "code_interpreter", "container": "cntr_1"}]}, "container"),

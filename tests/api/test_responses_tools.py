@@ -172,6 +172,7 @@ async def test_others_are_sent_what_they_know_and_the_client_is_told_the_rest(
         ("gemini", "googleSearch", [], {"googleSearch": {}}),
         ("gemini", "googleSearch", [F], None),
         ("gemini", "urlContext", [], None),
+        ("gemini_interactions", "google_search", [F], {"type": "google_search"}),
         ("openai_chat", "*", [], None),
     ],
 )

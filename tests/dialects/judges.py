@@ -143,6 +143,16 @@ def cohere(body: bytes, ended: bool) -> bool:
     return False
 
 
+def gemini_interactions(body: bytes, ended: bool) -> bool:
+    """`interaction.completed` that tells of no failure, and no error before it."""
+    for lines in blocks_of(body, ended):
+        event = object_of(data_of(lines))
+        if event.get("event_type") in ("error", "interaction.completed"):
+            status = event.get("interaction", {}).get("status")
+            return event["event_type"] != "error" and status not in ("failed", "cancelled")
+    return False
+
+
 def ollama(body: bytes, ended: bool) -> bool:
     """A line that is done, or all lines together; none that holds an error before it."""
     text = body.decode("utf-8-sig", errors="replace")
@@ -161,6 +171,7 @@ JUDGES: dict[str, Judge] = {
     "bedrock_anthropic": bedrock_anthropic,
     "bedrock_converse": bedrock_converse,
     "gemini": gemini,
+    "gemini_interactions": gemini_interactions,
     "cohere": cohere,
     "ollama": ollama,
 }

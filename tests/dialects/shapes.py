@@ -354,6 +354,50 @@ GEMINI: dict[str, Shape] = {
 }  # fmt: skip
 
 
+# Google's Interactions API
+
+
+def _step(kind: str, index: int = 0, **step: Any) -> bytes:
+    return sse({"event_type": "step.start", "index": index, "step": {"type": kind, **step}})
+
+
+def _more(kind: str, index: int = 0, **delta: Any) -> bytes:
+    return sse({"event_type": "step.delta", "index": index, "delta": {"type": kind, **delta}})
+
+
+def _stop(index: int = 0) -> bytes:
+    return sse({"event_type": "step.stop", "index": index})
+
+
+def _cites(n: int) -> bytes:
+    page = {"url": "https://a", "start_index": n % 99, "end_index": n}
+    return _more("text_annotation_delta", annotations=[page])
+
+
+INTERACTIONS: dict[str, Shape] = {
+    "tiny texts": many(lambda n: _more("text", text="a"), before=_step("model_output")),
+    "steps": turns(lambda n: _step("model_output", n), lambda n: _more("text", n - 1, text="a"), lambda n: _stop(n - 2)),
+    "steps that never end": turns(lambda n: _step("model_output", n), lambda n: _more("text", n - 1, text="a")),
+    "one step of many starts": turns(lambda n: _step("model_output"), lambda n: _more("text", text="a")),
+    "two texts at once": many(lambda n: _more("text", n % 2, text="a"), before=_step("model_output") + _step("model_output", 1)),
+    "thoughts": turns(lambda n: _step("thought", n), lambda n: _more("thought_summary", n - 1, content={"text": "a"}), lambda n: _more("thought_signature", n - 2, signature="s"), lambda n: _stop(n - 3)),
+    "signatures": many(lambda n: _more("thought_signature", signature="s"), before=_step("thought")),
+    "calls": turns(lambda n: _step("function_call", n, id=f"i{n}", name="f"), lambda n: _stop(n - 1)),
+    "calls that never end": many(lambda n: _step("function_call", n, id=f"i{n}", name="f", arguments={"a": 1})),
+    "a call of many pieces": many(lambda n: _more("arguments_delta", arguments="[" if n == 0 else "1,"), before=_step("function_call", id="i", name="f")),
+    "tools of Google's": turns(lambda n: _step("google_search_call", n, id=f"i{n}", arguments={"queries": ["q"]}), lambda n: _step("google_search_result", n, call_id=f"i{n - 1}", result=[{"search_suggestions": "a"}])),
+    "one tool of many pieces": many(lambda n: _more("google_search_call", arguments={"queries": ["q"]}), before=_step("google_search_call", id="i")),
+    "citations": many(_cites, before=_step("model_output") + _more("text", text="é" * 5000)),
+    "citations of one event": once(lambda size: [_step("model_output"), _more("text", text="é" * (size // 12)), _more("text_annotation_delta", annotations=rows(size // 2, lambda n: {"url": "https://a", "start_index": 2 * n, "end_index": 4 * n}))]),
+    "sounds": many(lambda n: _more("audio", data="AAAA"), before=_step("model_output")),
+    "usage so far": many(lambda n: sse({"event_type": "step.stop", "index": n, "usage": {"total_tokens": n}})),
+    "all at the end": once(lambda size: sse({"event_type": "interaction.completed", "interaction": {"steps": rows(size, lambda n: {"type": "model_output", "content": [{"type": "text", "text": "a"}]})}})),
+    "one text": once(lambda size: _more("text", text="é" * (size // 6))),
+    "one step": once(lambda size: _step("code_execution_result", result="é" * (size // 6)) + _stop()),
+    "an error": once(lambda size: sse({"event_type": "error", "error": {"message": "model " * (size // 6)}})),
+}  # fmt: skip
+
+
 # Cohere
 
 
@@ -403,6 +447,7 @@ SHAPES: dict[str, dict[str, Shape]] = {
     "bedrock_anthropic": anthropic(_invoke),
     "bedrock_converse": CONVERSE,
     "gemini": GEMINI,
+    "gemini_interactions": INTERACTIONS,
     "cohere": COHERE,
     "ollama": OLLAMA,
 }

@@ -18,6 +18,7 @@ from tests.dialects.anthropic import anything as anthropic
 from tests.dialects.bedrock import anything as bedrock
 from tests.dialects.cohere import anything as cohere
 from tests.dialects.gemini import anything as gemini
+from tests.dialects.gemini_interactions import anything as gemini_interactions
 from tests.dialects.ollama import anything as ollama
 from tests.dialects.openai_chat import anything as openai_chat
 from tests.dialects.openai_responses import anything as openai_responses
@@ -32,6 +33,7 @@ ANYTHING: dict[str, ModuleType] = {
     "anthropic": anthropic,
     "bedrock_converse": bedrock,
     "gemini": gemini,
+    "gemini_interactions": gemini_interactions,
     "cohere": cohere,
     "ollama": ollama,
 }
@@ -41,6 +43,7 @@ BEFORE = {
     "openai_responses": [],
     "anthropic": [],
     "gemini": [b"[", b'data: {"candidates": ['],
+    "gemini_interactions": [b"event: step.delta\ndata: "],
     "cohere": [b"event: content-delta\ndata: "],
     "ollama": [b'{"message":{"content":"a"}}\n'],
 }
@@ -152,6 +155,16 @@ def test_events_of_cohere_are_an_answer_once_they_end(sent: list[dict[str, Any]]
     events = [payload for payload in sent if payload["type"] != "message"]
     end = {"type": "message-end", "delta": {"finish_reason": "COMPLETE"}}
     found = play([sse(*events, end)], dialect="cohere")
+
+    check(found)
+    assert end_of(found).status == "completed"
+
+
+@fewer
+@given(st.lists(gemini_interactions.payloads, max_size=6))
+def test_steps_of_an_interaction_are_an_answer_once_it_ends(sent: list[dict[str, Any]]) -> None:
+    end = {"event_type": "interaction.completed", "interaction": {"status": "completed"}}
+    found = play([sse(*sent, end)], dialect="gemini_interactions")
 
     check(found)
     assert end_of(found).status == "completed"

@@ -5,6 +5,7 @@ import pytest
 from app.dialects.anthropic.upstream.parser import parse_usage as anthropic
 from app.dialects.bedrock.upstream.parser import parse_usage as bedrock
 from app.dialects.cohere.upstream.parser import parse_usage as cohere
+from app.dialects.gemini.upstream.interactions.parser import parse_usage as interactions
 from app.dialects.gemini.upstream.parser import parse_usage as gemini
 from app.dialects.ollama.upstream.parser import parse_usage as ollama
 from app.dialects.openai_chat.upstream.parser import parse_usage as chat
@@ -94,6 +95,21 @@ PRICE = OwnPrice(
             },
             42 * 1.0 + 60 * 0.1 + 5 * 7 + 18 * 10 + 2 * 50,
             id="gemini, whose output excludes what it thought",
+        ),
+        pytest.param(
+            interactions,
+            {
+                "total_input_tokens": 100,
+                "total_cached_tokens": 60,
+                "total_output_tokens": 12,
+                "total_thought_tokens": 8,
+                "total_tool_use_tokens": 7,
+                "total_tokens": 127,
+                "input_tokens_by_modality": [{"modality": "text", "tokens": 95}, {"modality": "audio", "tokens": 5}],
+                "output_tokens_by_modality": [{"modality": "audio", "tokens": 2}],
+            },
+            42 * 1.0 + 60 * 0.1 + 5 * 7 + 18 * 10 + 2 * 50,
+            id="gemini_interactions, whose output excludes what it thought",
         ),
         pytest.param(
             bedrock,

@@ -47,6 +47,7 @@ FINISHED = {
     "bedrock_anthropic": event("chunk", {"bytes": "eyJ0eXBlIjoibWVzc2FnZV9zdG9wIn0="}),
     "bedrock_converse": event("messageStop", {"stopReason": "end_turn"}),
     "gemini": sse(b'{"candidates":[{"finishReason":"STOP"}]}'),
+    "gemini_interactions": sse(b'{"event_type":"interaction.completed"}'),
     "cohere": sse(b'{"type":"message-end","delta":{}}'),
     "ollama": b'{"done":true}\n',
 }
@@ -57,6 +58,7 @@ ERRORS = {
     "bedrock_anthropic": event("xException", {}) + FINISHED["bedrock_anthropic"],
     "bedrock_converse": FINISHED["bedrock_converse"] + event("exception", {}),
     "gemini": FINISHED["gemini"] + sse(b'{"error":{}}'),
+    "gemini_interactions": sse(b'{"event_type":"error"}') + FINISHED["gemini_interactions"],
     "cohere": sse(b'{"type":"message-end","delta":{"error":"x"}}'),
     "ollama": b'{"error":"x"}\n' + FINISHED["ollama"],
 }

@@ -31,5 +31,5 @@ def test_a_specified_body_is_its_events(dialect: str, path: Path) -> None:
 def test_every_format_has_specified_bodies() -> None:
     assert Counter(dialect for dialect, _ in specified_bodies()) == {
         **{"openai_chat": 14, "openai_responses": 8, "anthropic": 4, "gemini": 7, "cohere": 3},
-        **{"ollama": 4, "bedrock_converse": 6, "bedrock_anthropic": 3},
+        **{"gemini_interactions": 5, "ollama": 4, "bedrock_converse": 6, "bedrock_anthropic": 3},
     }

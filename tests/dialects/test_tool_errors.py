@@ -21,6 +21,7 @@ WORDS = {
     "vertex_anthropic": b'"is_error":true',
     "bedrock_anthropic": b'"is_error":true',
     "bedrock_converse": b'"status":"error"',
+    "gemini_interactions": b'"is_error":true',
 }
 
 

@@ -44,6 +44,12 @@ PLAIN: dict[str, dict[str, Any]] = {
     "bedrock_anthropic": {**CLAUDE, "anthropic_version": "bedrock-2023-05-31"},
     "bedrock_converse": {"messages": [{"role": "user", "content": [{"text": "hi"}]}]},
     "gemini": {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]},
+    "gemini_interactions": {
+        "model": "m",
+        "input": [{"type": "user_input", "content": [{"type": "text", "text": "hi"}]}],
+        "store": False,
+        "stream": True,
+    },
     "cohere": {"model": "m", "messages": HI, "stream": True},
     "ollama": {"model": "m", "messages": HI, "stream": True},
 }
@@ -92,6 +98,20 @@ def inference(**config: Any) -> dict[str, Any]:
 
 def config(**config: Any) -> dict[str, Any]:
     return {"generationConfig": config}
+
+
+def generation(**config: Any) -> dict[str, Any]:
+    return {"generation_config": config}
+
+
+def chooses(choice: Any) -> dict[str, Any]:
+    """A choice of a tool at the Interactions API."""
+    return {"tools": [{"type": "function", "name": "f"}], **generation(tool_choice=choice)}
+
+
+def json_text(**more: Any) -> dict[str, Any]:
+    """The form of an answer there."""
+    return {"response_format": {"type": "text", "mime_type": "application/json", **more}}
 
 
 def mode(mode: str, **more: Any) -> dict[str, Any]:
@@ -319,6 +339,57 @@ FIELDS: dict[str, list[Any]] = {
         ({"tool_choice": "required"}, mode("ANY")),
         ({"tool_choice": BY_NAME}, mode("ANY", allowedFunctionNames=["f"])),
     ],
+    "gemini_interactions": [
+        (UNSENT, {}),
+        ({"temperature": 0, "top_p": 0.5, "seed": 0}, generation(temperature=0, top_p=0.5, seed=0)),
+        ({"stop": "a"}, generation(stop_sequences=["a"])),
+        ({"max_tokens": 5}, generation(max_output_tokens=5)),
+        (LIMITS, generation(max_output_tokens=6)),
+        ({"store": True}, {"store": True}),
+        ({"service_tier": "flex"}, {"service_tier": "flex"}),
+        ({"service_tier": "auto"}, {}),
+        ({"service_tier": "scale"}, {}),
+        ({"reasoning_effort": "none"}, generation(thinking_level="low")),
+        (
+            {"reasoning_effort": "minimal"},
+            generation(thinking_level="minimal", thinking_summaries="auto"),
+        ),
+        ({"reasoning_effort": "new"}, generation(thinking_level="high", thinking_summaries="auto")),
+        ({"reasoning_summary": "auto"}, generation(thinking_summaries="auto")),
+        ({"response_format": ANY_TEXT}, {}),
+        ({"response_format": ANY_JSON}, json_text()),
+        ({"response_format": form()}, json_text()),
+        ({"response_format": form(schema=SCHEMA)}, json_text(schema=SCHEMA)),
+        (
+            {"tools": [D, function("g", strict=True)]},
+            {
+                "tools": [
+                    {"type": "function", "name": "f", "description": "d", "parameters": SCHEMA},
+                    {"type": "function", "name": "g"},
+                ]
+            },
+        ),
+        ({"tools": [F], "tool_choice": "auto"}, chooses("auto")),
+        ({"tools": [F], "tool_choice": "none"}, chooses("none")),
+        ({"tools": [F], "tool_choice": "required"}, chooses("any")),
+        ({"tool_choice": "required"}, {}),
+        (
+            {"tools": [F], "tool_choice": BY_NAME},
+            chooses({"allowed_tools": {"mode": "any", "tools": ["f"]}}),
+        ),
+        (
+            {"tools": [F], "tool_choice": "required", "allowed_tools": ["f"]},
+            chooses({"allowed_tools": {"mode": "any", "tools": ["f"]}}),
+        ),
+        (
+            {"tools": [F, function("g")], "tool_choice": "auto", "allowed_tools": ["f"]},
+            chooses("auto"),
+        ),
+        (
+            {"temperature": 0, "provider_options": generation(seed=1)},
+            generation(temperature=0, seed=1),
+        ),
+    ],
     "cohere": [
         (UNSENT, {}),
         ({"temperature": 0, "top_p": 0.5, "seed": 0}, {"temperature": 0, "p": 0.5, "seed": 0}),
@@ -459,6 +530,10 @@ REFUSED: dict[str, list[Any]] = {
         (NO_CALL, f"{NO_OBJECT}..."),
     ],
     "gemini": [(NO_CALL, f"{NO_OBJECT}...")],
+    "gemini_interactions": [
+        ({"n": 2}, "n: more than one choice cannot be sent in Gemini's Interactions API"),
+        (NO_CALL, NO_OBJECT),
+    ],
     "cohere": [
         ({"n": 2}, f"n: more than one choice {COHERE}"),
         (
@@ -523,6 +598,11 @@ IGNORED = {
         *(*STORED, "metadata", "parallel_tool_calls", "user", "truncation"),
         *("safety_identifier", "cache_control"),
     },
+    "gemini_interactions": {
+        *(*ONLY_TUNES, *STORED, "metadata", "parallel_tool_calls", "user", "truncation"),
+        *("safety_identifier", "cache_control"),
+    }
+    - {"seed", "store"},
     "cohere": {
         *(*STORED, "top_logprobs", "parallel_tool_calls", "metadata", "user", "truncation"),
         *("reasoning_summary", "service_tier", "safety_identifier", "cache_control"),
@@ -593,6 +673,7 @@ PATHS = {
     "bedrock_anthropic": ("model/{model}/invoke-with-response-stream", None),
     "bedrock_converse": ("model/{model}/converse-stream", None),
     "gemini": ("models/{model}:streamGenerateContent?alt=sse", "models?pageSize=1000"),
+    "gemini_interactions": ("interactions", "models?pageSize=1000"),
     "cohere": ("v2/chat", "v1/models?endpoint=chat&page_size=1000"),
     "ollama": ("api/chat", "api/tags"),
 }

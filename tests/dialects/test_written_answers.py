@@ -14,6 +14,7 @@ from tests.dialects.bedrock import written as bedrock
 from tests.dialects.blocks import text
 from tests.dialects.cohere import written as cohere
 from tests.dialects.gemini import written as gemini
+from tests.dialects.gemini_interactions import written as gemini_interactions
 from tests.dialects.ollama import written as ollama
 from tests.dialects.openai_chat import written as openai_chat
 from tests.dialects.openai_responses import written as openai_responses
@@ -27,6 +28,7 @@ WRITTEN: dict[str, ModuleType] = {
     "anthropic": anthropic,
     "bedrock_converse": bedrock,
     "gemini": gemini,
+    "gemini_interactions": gemini_interactions,
     "cohere": cohere,
     "ollama": ollama,
 }

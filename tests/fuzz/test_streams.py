@@ -39,6 +39,7 @@ MARKERS = {
     "anthropic": (b"message_stop",),
     "bedrock_converse": (b"messageStop",),
     "gemini": (b"finishReason",),
+    "gemini_interactions": (b"interaction.completed",),
     "cohere": (b"message-end",),
     "ollama": (b'"done":true', b'"done": true'),
 }

@@ -52,6 +52,7 @@ UPSTREAMS: dict[str, tuple[str, str]] = {
     "azure-deployments": ("/openai/deployments/{model}", ""),
     "anthropic": ("", ""),
     "gemini": ("/v1beta", ""),
+    "gemini-interactions": ("/v1beta", ""),
     "vertex": ("/v1/projects/p/locations/l/publishers/google", 'auth = "bearer"'),
     "bedrock": ("", 'auth = "bearer"'),
     "bedrock-anthropic": ("", 'auth = "bearer"'),

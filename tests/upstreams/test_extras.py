@@ -77,6 +77,8 @@ PLACES: list[tuple[str, dict[str, Any], str, Any]] = [
     ("gemini", {"top_k": 3, "temperature": 1}, "generationConfig.temperature", 1.0),
     ("gemini", {"modalities": ["text", "image"]}, "generationConfig.responseModalities", ["TEXT", "IMAGE"]),
     ("gemini", {"reasoning": {"max_tokens": 2000}}, "generationConfig.thinkingConfig.thinkingLevel", "LOW"),
+    ("gemini_interactions", {"modalities": ["text", "image"]}, "response_format", [{"type": "text"}, {"type": "image"}]),
+    ("gemini_interactions", {"thinking": {"type": "disabled"}}, "generation_config.thinking_level", "low"),
     ("cohere", {"top_k": 3}, "k", 3),
     ("cohere", {"thinking": {"type": "disabled"}}, "thinking.type", "disabled"),
     ("ollama", {"top_k": 3}, "options.top_k", 3),

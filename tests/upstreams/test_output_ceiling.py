@@ -23,6 +23,7 @@ LIMIT = {
     "bedrock_anthropic": ("max_tokens",),
     "bedrock_converse": ("inferenceConfig", "maxTokens"),
     "gemini": ("generationConfig", "maxOutputTokens"),
+    "gemini_interactions": ("generation_config", "max_output_tokens"),
     "cohere": ("max_tokens",),
     "ollama": ("options", "num_predict"),
 }

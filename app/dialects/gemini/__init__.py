@@ -1,1 +1,1 @@
-"""Google's generateContent, of the Gemini API and Vertex AI."""
+"""Google's generateContent, of the Gemini API and Vertex AI, and its Interactions API."""

@@ -64,6 +64,7 @@ _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
         "content_filtered",
         (
             "content_filter",
+            "content_blocked",
             "content_policy_violation",
             "responsibleaipolicyviolation",
             "prohibited_content",
@@ -97,6 +98,7 @@ _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
         (
             "insufficient_quota",
             "billing_error",
+            "payment_required",
             "billing_not_active",
             "insufficient_balance",
             "1008",  # MiniMax
@@ -109,6 +111,7 @@ _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
             "invalid_api_key",
             "api_key_invalid",
             "authentication_error",
+            "authentication",
             "permission_error",
             "permission_denied",
             "unauthenticated",
@@ -132,6 +135,7 @@ _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
         "upstream_rate_limited",
         (
             "rate_limit_exceeded",
+            "quota_exceeded",
             "rate_limit_error",
             "ratelimitreached",
             "resource_exhausted",
@@ -148,6 +152,7 @@ _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
         (
             "overloaded_error",
             "overloaded",
+            "service_unavailable",
             "unavailable",
             "server_is_overloaded",
             "serviceunavailableexception",
@@ -161,6 +166,7 @@ _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
         (
             "deadline_exceeded",
             "timeout_error",
+            "gateway_timeout",
             "modeltimeoutexception",
             "timeout",
             "vector_store_timeout",
@@ -190,6 +196,9 @@ _VAGUE_WORDS: Final = frozenset(
     (
         "invalid_request_error",
         "invalid_argument",
+        "invalid_request",
+        "parameter_unknown",
+        "failed_precondition",
         "validationexception",
         "invalid_prompt",
         "missing_thought_signature",

@@ -20,8 +20,10 @@ _RAW: Final[dict[FinishReason, tuple[str, ...]]] = {
         "max_output_tokens",
         "model_length",
         "model_context_window_exceeded",
+        "incomplete",
+        "budget_exceeded",
     ),
-    "tool_calls": ("tool_calls", "function_call", "tool_use", "TOOL_CALL"),
+    "tool_calls": ("tool_calls", "function_call", "tool_use", "TOOL_CALL", "requires_action"),
     "content_filter": (
         "content_filter",
         "content_filtered",
@@ -43,7 +45,7 @@ _RAW: Final[dict[FinishReason, tuple[str, ...]]] = {
         "ERROR_TOXIC",
     ),
     "refusal": ("refusal",),
-    "pause": ("pause_turn", "compaction", "CONTINUATION"),
+    "pause": ("pause_turn", "compaction", "CONTINUATION", "requires_continuation"),
     "error": (
         "error",
         "TIMEOUT",

@@ -1,9 +1,14 @@
-"""Google's generateContent for upstreams: the Gemini API and Vertex AI."""
+"""Google's generateContent, of the Gemini API and Vertex AI, and its Interactions API."""
 
 from ....framing.json_array import JsonArrayDecoder
+from ....framing.lenient import LenientDecoder
 from ...upstream_format import UpstreamFormat
 from . import request
+from .interactions import request as interactions
+from .interactions.parser import Parser as InteractionsParser
 from .parser import Parser
+
+_MODELS = "models?pageSize=1000"  # 50 otherwise
 
 DIALECT = UpstreamFormat(
     path="models/{model}:streamGenerateContent?alt=sse",
@@ -11,9 +16,22 @@ DIALECT = UpstreamFormat(
     parser=Parser,
     render_request=request.render_request,
     quirks=request.Quirks,
-    models_path="models?pageSize=1000",  # 50 otherwise
+    models_path=_MODELS,
     ignored=request.IGNORED,
     render_extra=request.render_extra,
     limit="generationConfig.maxOutputTokens",
     find_hosted_tool=request.find_hosted_tool,
+)
+
+INTERACTIONS = UpstreamFormat(
+    path="interactions",
+    decoder=LenientDecoder,
+    parser=InteractionsParser,
+    render_request=interactions.render_request,
+    quirks=interactions.Quirks,
+    models_path=_MODELS,
+    ignored=interactions.IGNORED,
+    render_extra=interactions.render_extra,
+    limit="generation_config.max_output_tokens",
+    find_hosted_tool=interactions.find_hosted_tool,
 )

@@ -117,11 +117,7 @@ class Parser(AnswerParser):
 
 
 def parse_usage(usage: dict[str, Any]) -> TokenCounts:
-    """Parse `usageMetadata`: tool results count as additional input, thoughts as additional
-    output.
-
-    Unless the total shows that the prompt or the candidates include them.
-    """
+    """Parse `usageMetadata`."""
     prompt, tools, candidates, thoughts, total = (
         count(usage.get(key))
         for key in (
@@ -132,19 +128,38 @@ def parse_usage(usage: dict[str, Any]) -> TokenCounts:
             "totalTokenCount",
         )
     )
-    both = (tools or 0) + (thoughts or 0)
-    extra = both if total is None else total - (prompt or 0) - (candidates or 0)
-    tools_inside = extra != both and extra in (0, thoughts)
-    thoughts_inside = extra != both and extra in (0, tools)
+    given, generated = add_tokens(prompt, tools, candidates, thoughts, total)
     return TokenCounts(
-        input_tokens=_sum(prompt, None if tools_inside else tools),
-        output_tokens=_sum(candidates, None if thoughts_inside else thoughts),
+        input_tokens=given,
+        output_tokens=generated,
         total_tokens=total,
         cached_input_tokens=count(usage.get("cachedContentTokenCount")),
         reasoning_tokens=thoughts,
         audio_input_tokens=_audio(usage.get("promptTokensDetails")),
         audio_output_tokens=_audio(usage.get("candidatesTokensDetails")),
         service_tier=parse_service_tier(usage.get("serviceTier")),
+    )
+
+
+def add_tokens(
+    prompt: int | None,
+    tools: int | None,
+    candidates: int | None,
+    thoughts: int | None,
+    total: int | None,
+) -> tuple[int | None, int | None]:
+    """Return Google's counts as those of input and output.
+
+    Tool results count as additional input, thoughts as additional output, unless the total shows
+    that the prompt or the candidates include them.
+    """
+    both = (tools or 0) + (thoughts or 0)
+    extra = both if total is None else total - (prompt or 0) - (candidates or 0)
+    tools_inside = extra != both and extra in (0, thoughts)
+    thoughts_inside = extra != both and extra in (0, tools)
+    return (
+        _sum(prompt, None if tools_inside else tools),
+        _sum(candidates, None if thoughts_inside else thoughts),
     )
 
 

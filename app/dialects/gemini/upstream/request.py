@@ -55,8 +55,8 @@ _SIGNATURES: Final = (SIGNATURE, "google.thought_signature")
 """The second is from Gemini's Chat Completions route; their data are equivalent."""
 _PREFILLED: Final = re.compile(r"gemini-(?:[12](?![0-9])|3(?:\.1)?(?![.0-9]))")
 """The models that accept a final model turn and continue it; those after 3.1 reject it."""
-_NEWEST_MAJOR: Final = 3
-_NO_SIGNATURE: Final = "skip_thought_signature_validator"
+NEWEST_MAJOR: Final = 3
+NO_SIGNATURE: Final = "skip_thought_signature_validator"
 """Gemini 3 accepts it in place of the signature of another model's call."""
 _BUDGETS: Final = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192}
 """Google's mapping of efforts, in tokens."""
@@ -127,38 +127,58 @@ def render_request(
         body["toolConfig"] = {"functionCallingConfig": calling}
     if config := _config(request, quirks=quirks):
         body["generationConfig"] = config
-    if request.tier in _TIERS:
-        body["serviceTier"] = request.tier
-    elif request.tier is not None:
-        changes += (f"does not support service_tier {request.tier[:80]!r}: dropped",)
-    changes += _list_effort(request, quirks=quirks)
+    tier, change = fit_tier(request)
+    if tier is not None:
+        body["serviceTier"] = tier
+    changes += change + _list_effort(request, quirks=quirks)
     join_options(body, request.provider_options)
     return RenderedRequest(body, changes)
+
+
+def fit_tier(request: ChatRequest) -> tuple[str | None, tuple[str, ...]]:
+    """Return the service tier, or a change if Google does not have it."""
+    tier = request.tier
+    if tier is None or tier in _TIERS:
+        return tier, ()
+    return None, (f"does not support service_tier {tier[:80]!r}: dropped",)
+
+
+def fit_level(effort: str) -> tuple[str, tuple[str, ...]]:
+    """Return the thinking level for an effort, and a change if there is none of its name."""
+    if effort == "none":
+        return "low", ()  # Gemini 3 cannot disable thinking; every model supports this level
+    if effort in _LEVELS:
+        return effort, ()
+    return _HIGHEST_LEVEL, (_note_effort(effort, repr(_HIGHEST_LEVEL)),)
 
 
 def _list_effort(request: ChatRequest, *, quirks: Quirks) -> tuple[str, ...]:
     """Return a change if Gemini does not support the effort and another is sent."""
     effort = request.reasoning_effort
-    if effort is None or effort == "none":
+    if effort is None:
         return ()
-    level = quirks.thinking == "level"
-    if effort in (_LEVELS if level else (*_BUDGETS, *_HIGHEST_EFFORTS)):
+    if quirks.thinking == "level":
+        return fit_level(effort)[1]
+    if effort in (*_BUDGETS, *_HIGHEST_EFFORTS):
         return ()
-    sent = repr(_HIGHEST_LEVEL) if level else f"a budget of {_HIGHEST_BUDGET} tokens"
-    return (f"does not support reasoning_effort {effort[:80]!r}: sent {sent}",)
+    return (_note_effort(effort, f"a budget of {_HIGHEST_BUDGET} tokens"),)
+
+
+def _note_effort(effort: str, sent: str) -> str:
+    return f"does not support reasoning_effort {effort[:80]!r}: sent {sent}"
 
 
 def _arrange(request: ChatRequest, *, model: str) -> Exchange:
     prefill = _PREFILLED.search(model) is not None
     # Function results support images since Gemini 3.
-    form = ExchangeForm(prefill=prefill, images=_find_major(model) >= _NEWEST_MAJOR)
+    form = ExchangeForm(prefill=prefill, images=find_major(model) >= NEWEST_MAJOR)
     return arrange(request.messages, form)
 
 
-def _find_major(model: str) -> int:
+def find_major(model: str) -> int:
     """Return the major version in a model's name; the newest if it has none."""
     version = re.search(r"gemini-([0-9]{1,9})", model)
-    return _NEWEST_MAJOR if version is None else int(version[1])
+    return NEWEST_MAJOR if version is None else int(version[1])
 
 
 _render_field = render_at(
@@ -179,7 +199,7 @@ def render_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | N
 
 def _resolve_auto(quirks: Quirks, model: str) -> Quirks:
     """Resolve "auto"; a model name without version counts as the newest."""
-    new = _find_major(model) >= _NEWEST_MAJOR
+    new = find_major(model) >= NEWEST_MAJOR
     auto = {
         "thinking": "level" if new else "budget",
         "call_ids": "yes" if new else "no",
@@ -283,7 +303,7 @@ def _call(call: ToolCall, *, first: bool, path: str, quirks: Quirks) -> dict[str
     signature = next(signatures, None)
     if signature is None and first and quirks.unsigned_calls == "mark":
         # Of parallel calls, only the first is signed.
-        signature = _NO_SIGNATURE
+        signature = NO_SIGNATURE
     if signature is not None:
         part["thoughtSignature"] = signature
     return part
@@ -377,10 +397,7 @@ def _response_format(request: ChatRequest) -> dict[str, Any]:
 def _thinking(effort: str, *, quirks: Quirks) -> dict[str, Any]:
     """Return the thinking configuration for an effort, including thoughts."""
     if quirks.thinking == "level":
-        # Gemini 3 cannot disable thinking; every model supports this level.
-        known = effort if effort in _LEVELS else _HIGHEST_LEVEL
-        level = "low" if effort == "none" else known
-        return {"includeThoughts": True, "thinkingLevel": level.upper()}
+        return {"includeThoughts": True, "thinkingLevel": fit_level(effort)[0].upper()}
     budget = _BUDGETS.get(effort, _HIGHEST_BUDGET)
     if not budget:
         return {"thinkingBudget": 0}  # thoughts cannot be requested then

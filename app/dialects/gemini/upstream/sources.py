@@ -9,16 +9,13 @@ from typing import Any, Final, NamedTuple
 from ...reading.bounds import ENTRY
 from ...reading.event_builder import EventBuilder
 from ...reading.json_values import count, mapping, mappings, string, text_or_none
-from ...reading.split_text import Halves, well_formed
+from ...reading.split_text import well_formed
+from ...reading.utf8_text import Utf8Text
 
 MAX_TEXTS: Final = 64
 """The maximum number of text blocks per choice that are searched for a segment."""
 MAX_CHUNKS_SIZE: Final = 2**20
 """Approximate bytes of sources that are retained for later indices."""
-
-_STEP: Final = 1024
-_CONTINUING: Final = bytes(range(0x80, 0xC0))
-"""The UTF-8 continuation bytes."""
 
 
 class _Position(NamedTuple):
@@ -35,50 +32,12 @@ class _Source(NamedTuple):
     cited_text: str | None = None
 
 
-class _Text:
-    """The text of a block, indexed by bytes as the provider does."""
-
-    def __init__(self) -> None:
-        self._data = bytearray()
-        self._halves = Halves()
-        self._marks: list[int] = []
-        """The number of characters that begin before each `_STEP` bytes."""
-
-    def add(self, piece: str) -> None:
-        self._data += self._halves.feed(piece).encode()
-
-    def matches(self, text: bytes, start: int, end: int) -> bool:
-        """Return whether `text` is the text between two offsets, as far as the text extends."""
-        length = max(min(end, len(self._data)) - min(start, len(self._data)), 0)
-        return length == len(text) and (not text or self._data.startswith(text, start))
-
-    def characters(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return the character offsets for byte offsets; None unless both are character
-        boundaries.
-        """
-        if start > end or not self._is_offset(start) or not self._is_offset(end):
-            return None
-        return self._count(start), self._count(end)
-
-    def _is_offset(self, at: int) -> bool:
-        size = len(self._data)
-        return at == size or (at < size and self._data[at] not in _CONTINUING)
-
-    def _count(self, end: int) -> int:
-        """Count the characters before an offset, from the last mark before it."""
-        marks, data = self._marks, self._data
-        while len(marks) <= end // _STEP:
-            last = (len(marks) - 1) * _STEP
-            marks.append(marks[-1] + _characters(data[last : last + _STEP]) if marks else 0)
-        return marks[end // _STEP] + _characters(data[end // _STEP * _STEP : end])
-
-
 class GroundingSources:
     """Emits the sources of one answer; buffers its text to locate them."""
 
     def __init__(self, builder: EventBuilder) -> None:
         self._builder = builder
-        self._texts: dict[int, dict[int, _Text]] = {}
+        self._texts: dict[int, dict[int, Utf8Text]] = {}
         self._chunks: dict[int, list[_Source]] = {}
         """The sources of earlier chunks of a choice."""
         self._chunks_size = 0
@@ -92,7 +51,7 @@ class GroundingSources:
         if block not in texts:
             if len(texts) >= MAX_TEXTS:
                 return
-            texts[block] = _Text()
+            texts[block] = Utf8Text()
         texts[block].add(text)
 
     def feed(self, choice: int, candidate: dict[str, Any]) -> None:
@@ -154,7 +113,7 @@ def _numbers(support: dict[str, Any]) -> list[int]:
     return [number for number in found if number is not None]
 
 
-def _locate(segment: dict[str, Any], texts: dict[int, _Text]) -> _Position:
+def _locate(segment: dict[str, Any], texts: dict[int, Utf8Text]) -> _Position:
     """Return the block and the characters of a segment; an empty position if they are ambiguous."""
     start, end = count(segment.get("startIndex")) or 0, count(segment.get("endIndex"))
     if end is None:
@@ -165,10 +124,6 @@ def _locate(segment: dict[str, Any], texts: dict[int, _Text]) -> _Position:
             span = text.characters(start, end)
             return _Position() if span is None else _Position(block, span)
     return _Position()
-
-
-def _characters(data: bytes | bytearray) -> int:
-    return len(data.translate(None, _CONTINUING))
 
 
 def _point(chunk: dict[str, Any]) -> _Source:
