@@ -98,6 +98,30 @@ async def test_answer_can_be_regenerated(play):
         ] * 2
 
 
+ASKS = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "roll", "server_label": "dice", "arguments": "{}"}  # fmt: skip
+ASKED = [
+    {"type": "response.output_item.done", "output_index": 0, "item": ASKS},
+    {"type": "response.completed", "response": {"id": "r", "model": "m", "status": "completed"}},
+]
+
+
+async def test_call_that_the_provider_runs_is_approved(play):
+    events = "".join(f"data: {json.dumps(event)}\n\n" for event in ASKED)
+    script: list[Step] = [head(), send(events)]
+    async with serve_script(script, dialect="openai_responses") as (relay, upstream):
+        found = await play(relay, "approve")
+        if found["version"] == 5:
+            assert "error" == found["status"]  # it does not know the chunk
+            return
+
+        assert ("ready", None) == (found["status"], found["error"])
+        assert "approval-requested" == found["asked"]
+        *_, asked, decided = upstream.calls[1].json["input"]
+        assert ASKS == asked
+        wanted = {"approval_request_id": "mcpr_1", "approve": True}
+        assert {"type": "mcp_approval_response", **wanted} == decided
+
+
 async def test_page_that_is_loaded_again_has_the_whole_answer_once(play):
     script, watch = once_resumed()
     async with serve_script(script, watch=watch) as (relay, upstream):

@@ -74,6 +74,15 @@ async function breaking(url, init) {
 }
 
 const scenes = {
+  async approve() {
+    const chat = open();
+    await chat.sendMessage({ text: "hello" });
+    const [part] = chat.lastMessage.parts.filter(({ type }) => type === "dynamic-tool");
+    if (!part.approval) return show(chat); // version 5 has none
+    await chat.addToolApprovalResponse({ id: part.approval.id, approved: true });
+    await chat.sendMessage();
+    return { ...show(chat), asked: part.state };
+  },
   async send() {
     const chat = open({}, { body: { temperature: 0.5 } });
     await chat.sendMessage({ text: "hello" });

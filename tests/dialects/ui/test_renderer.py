@@ -1,6 +1,7 @@
 """Events to chunks, as the SDK's client reads them."""
 
 import base64
+import json
 from typing import Any
 
 import msgspec
@@ -221,6 +222,20 @@ def test_result_that_only_looks_like_a_failure_is_none(output):
     *_, last = between(e.ProviderTool(1, "search", {}), e.ProviderTool(1, "search", output=output))
 
     assert {**ENDED, "output": output} == last
+
+
+def test_call_that_the_user_has_to_approve_is_not_ended():
+    item = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "roll", "arguments": "{}"}
+    asked = e.Opaque("openai.item", json.dumps(item), block=1)
+    kinds = between(e.ProviderTool(1, "roll", {}), asked)
+
+    assert [
+        "tool-input-available",
+        "tool-approval-request",
+        "reasoning-start",
+        "reasoning-end",
+    ] == [chunk["type"] for chunk in kinds]
+    assert ("mcpr_1", kinds[0]["toolCallId"]) == (kinds[1]["approvalId"], kinds[1]["toolCallId"])
 
 
 def test_source_is_a_part_that_keeps_where_it_belongs():

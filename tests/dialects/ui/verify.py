@@ -26,6 +26,7 @@ REQUIRED: dict[str, dict[str, type | tuple[type, ...]]] = {
     "tool-output-available": {"toolCallId": str, "output": object},
     "tool-output-error": {"toolCallId": str, "errorText": str},
     "tool-output-denied": {"toolCallId": str},
+    "tool-approval-request": {"approvalId": str, "toolCallId": str},
     "source-url": {"sourceId": str, "url": str},
     "source-document": {"sourceId": str, "mediaType": str, "title": str},
     "file": {"url": str, "mediaType": str},

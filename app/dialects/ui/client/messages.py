@@ -44,6 +44,7 @@ class File(Part, frozen=True):
 
 
 class Approval(Part, frozen=True):
+    id: str = ""
     approved: bool | None = None
     reason: str | None = None
 

@@ -43,9 +43,9 @@ from ....events import (
 from ....requests import Opaque as OpaqueValue
 from ...answering.ids import public_token, show_call
 from ...client_format import Frame
-from ...reading.json_values import clean, decode
+from ...reading.json_values import clean, decode, string
 from ...reading.split_text import join_base64
-from ...reasoning_signatures import OPENAI_CUSTOM_CALL, SignatureFields
+from ...reasoning_signatures import OPENAI_CUSTOM_CALL, OPENAI_ITEM, SignatureFields
 from .messages import DENIED, KEY
 
 Chunk = dict[str, Any]
@@ -205,6 +205,10 @@ class Renderer:
     def _opaque(self, event: Opaque) -> Iterable[Chunk]:
         value = OpaqueValue(event.format, event.data)
         block = -1 if event.block is None else event.block
+        if block in self._running and (approval := _approval(event)) is not None:
+            del self._running[block]
+            names = {"approvalId": approval, "toolCallId": self._provider_call(block)}
+            yield {"type": "tool-approval-request", **names}
         if block in self._calls:
             self._calls[block].opaque.append(value)
         elif block in self._open:
@@ -270,8 +274,11 @@ class Renderer:
         return {"type": kind, **self._provider_names(block), **ended}
 
     def _provider_names(self, block: int) -> Chunk:
-        call = f"tool_{self._token}_{block}"
+        call = self._provider_call(block)
         return {"toolCallId": call, "providerExecuted": True, "dynamic": True}
+
+    def _provider_call(self, block: int) -> str:
+        return f"tool_{self._token}_{block}"
 
     def _end(self, event: StreamEnd) -> Iterable[Frame]:
         yield from map(_frame, self._last_files())
@@ -310,6 +317,12 @@ class Renderer:
     def _next(self) -> int:
         self._count += 1
         return self._count - 1
+
+
+def _approval(event: Opaque) -> str | None:
+    """Return the id of a request to approve a call, which the provider will run."""
+    item = decode(event.data) if event.format == OPENAI_ITEM else {}
+    return string(item.get("id")) if item.get("type") == "mcp_approval_request" else None
 
 
 def _failure(output: Any) -> str | None:

@@ -20,6 +20,7 @@ from ....requests import (
     Id,
     ImagePart,
     Message,
+    Opaque,
     SystemMessage,
     TextPart,
     ToolCall,
@@ -33,7 +34,8 @@ from ...answering.assistant_message import MessageBuilder
 from ...answering.attachments import build_part
 from ...answering.options import build_chat
 from ...client_format import ParsedRequest
-from .messages import DENIED, File, Text, Tool
+from ...reasoning_signatures import OPENAI_ITEM, SignatureFields
+from .messages import DENIED, Approval, File, Text, Tool
 
 IGNORED = ("source-url", "source-document")
 """Parts without content for a model; the page's own parts, `data-...`, are ignored too."""
@@ -106,7 +108,7 @@ def _denied(message: UiMessage) -> list[str]:
     """Return the calls that the user has just denied, which the answer reports to the client."""
     answered = (part for part in message.parts if part.get("state") == "approval-responded")
     tools = [convert_body(part, Tool, path="") for part in answered]
-    return [tool.tool_call_id for tool in tools if tool.denied]
+    return [tool.tool_call_id for tool in tools if tool.denied and not tool.provider_executed]
 
 
 def _convert(messages: Iterable[UiMessage]) -> list[Message]:
@@ -137,6 +139,8 @@ class _Step:
     def __init__(self) -> None:
         self._answer = MessageBuilder()
         self._results: list[ToolMessage] = []
+        self._decisions: list[SignatureFields] = []
+        """Of the user, about the provider's calls; the request for one is in a later part."""
 
     def add(self, part: dict[str, Any], *, path: str) -> None:
         match part.get("type"):
@@ -157,11 +161,15 @@ class _Step:
                 _check_ignored(kind, path=path)
 
     def messages(self) -> Iterable[Message]:
+        for decision in self._decisions:
+            self._answer.add_opaque(decision)
         yield from self._answer.take()
         yield from self._results
 
     def _add_tool(self, tool: Tool, name: str, *, path: str) -> None:
         if tool.provider_executed:
+            if tool.state == "approval-responded" and tool.approval is not None:
+                self._decisions.append(_decide(tool.approval))
             return
         if tool.state == "approval-responded" and not tool.denied:
             raise RequestError(
@@ -175,6 +183,18 @@ class _Step:
         self._answer.add_call(ToolCall(tool.tool_call_id, call, opaque=tool.opaque))
         failed = tool.state != "output-available" or None
         self._results.append(ToolMessage(_result(tool), tool.tool_call_id, failed))
+
+
+def _decide(approval: Approval) -> SignatureFields:
+    """Return the user's decision about a call that the provider will run."""
+    item = {
+        "type": "mcp_approval_response",
+        "approval_request_id": approval.id,
+        "approve": bool(approval.approved),
+    }
+    if approval.reason:
+        item["reason"] = approval.reason
+    return SignatureFields(opaque=[Opaque(OPENAI_ITEM, _json(item))])
 
 
 def _arguments(tool: Tool) -> str:
