@@ -10,6 +10,7 @@ import select
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextvars import ContextVar
 from functools import cache, lru_cache, partial
+from io import BytesIO
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -42,6 +43,9 @@ INTERIM_HEADS = 16
 
 HEAD_PIECE = 1024
 """Bytes parsed at once before the final head: 40 interim heads."""
+
+LARGE = 2**20
+"""Bytes of a body above which aiohttp warns of one piece."""
 
 KNOWN_URLS = 1024
 """URLs that are remembered; there are few: one per model."""
@@ -392,7 +396,7 @@ class Transport(AiohttpTransport):
                 call.method,
                 url,
                 headers=call.headers,
-                data=call.content or None,
+                data=_body_of(call),
                 allow_redirects=False,
                 auto_decompress=False,
                 timeout=_timeout(call.connect_timeout_s),
@@ -433,6 +437,12 @@ def _render_head(call: HttpCall) -> bytes:
     if head.count("\n") >= len(lines) or head.count("\r") >= len(lines):
         raise ValueError("a header has a line end")
     return f"{head}\r\n\r\n".encode()
+
+
+def _body_of(call: HttpCall) -> bytes | BytesIO | None:
+    """Return a body as aiohttp takes it: a large one in pieces, so that other tasks can run."""
+    content = call.content
+    return BytesIO(content) if len(content) > LARGE else content or None
 
 
 @lru_cache(KNOWN_URLS)
