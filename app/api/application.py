@@ -29,6 +29,7 @@ from . import (
     client_secrets,
     counting,
     embeddings,
+    forwarding,
     generation,
     health,
     messages,
@@ -67,7 +68,7 @@ EXPOSED_HEADERS = (
 )
 
 _MODULES = (
-    *(generation, cassettes, client_secrets, counting, embeddings),
+    *(generation, cassettes, client_secrets, counting, embeddings, forwarding),
     *(messages, responses, share, streams, ui),
 )
 """The modules whose endpoints take `HttpParts`."""

@@ -45,7 +45,7 @@ class Counting(SingleCall):
         """Count the tokens of a request for a message; `max_tokens` is optional."""
         betas = ",".join(request.headers.getlist(BETA))
 
-        def count(body: bytes) -> Work:
+        def count(body: bytes) -> Work[Response]:
             parsed = parse_messages(_default(body, NOT_NEEDED[ANTHROPIC.name], b"1"), betas=betas)
             return lambda context, _: _count(context, parsed)
 
@@ -55,7 +55,7 @@ class Counting(SingleCall):
         """Count the tokens of a request for a response; `input` is optional."""
         streams = self._streams_of(request)
 
-        def count(body: bytes) -> Work:
+        def count(body: bytes) -> Work[Response]:
             completed = _default(body, NOT_NEEDED[RESPONSES.name], b'""')
 
             async def work(context: CallContext, memory: RequestMemory) -> Response:

@@ -9,7 +9,7 @@ from ..generation.admission import RequestMemory
 from ..generation.metered_call import CallContext
 from ..generation.single_call import embed
 from .endpoints import HttpParts, document
-from .single_call import ESTIMATED, IGNORED, SingleCall, Work
+from .single_call import ESTIMATED, SingleCall, Work, ignored_header
 
 
 def routes(parts: HttpParts) -> list[Route]:
@@ -21,18 +21,16 @@ def routes(parts: HttpParts) -> list[Route]:
     return [Route("/v1/embeddings", embeddings, methods=["POST"])]
 
 
-def _embed(body: bytes) -> Work:
+def _embed(body: bytes) -> Work[Response]:
     """Parse a request for embeddings."""
     request = parse_request(body)
 
     async def work(context: CallContext, memory: RequestMemory) -> Response:
         found = await embed(context, request, memory.add)
-        tokens, headers = found.tokens, {}
+        tokens, headers = found.tokens, ignored_header(found.ignored)
         if tokens is None:
             tokens = estimate(request.inputs)
             headers[ESTIMATED] = "true"
-        if found.ignored:
-            headers[IGNORED] = ", ".join(found.ignored).encode("ascii", "replace").decode()
         answer = render_answer(found.vectors, model=found.model, tokens=tokens)
         return document(answer, headers=headers)
 

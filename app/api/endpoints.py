@@ -23,6 +23,12 @@ from .request import PRINCIPAL, client_of
 MAX_OPTIONS: Final = 16_384
 """The most bytes of a body of options."""
 
+UPLOAD_BYTES: Final = 26 * 2**20
+"""The most bytes of a form, unless `max_request_bytes` is more: OpenAI takes files of 25 MB."""
+
+JSON: Final = "application/json"
+FORM: Final = "multipart/form-data"
+
 T = TypeVar("T")
 
 
@@ -52,10 +58,11 @@ class Endpoints:
         *,
         max_bytes: int | None = None,
         may_be_empty: bool = False,
+        form: bool = False,
     ) -> bytes:
         """Read a JSON body of at most `max_request_bytes`, and reserve its size in the memory.
 
-        With `may_be_empty`, an empty body needs no content type.
+        With `may_be_empty`, an empty body needs no content type. A `form` may have `UPLOAD_BYTES`.
 
         Raises:
             RequestError: `unsupported_media_type`, `request_too_large`, or `invalid_request`
@@ -66,12 +73,15 @@ class Endpoints:
         """
         if max_bytes is None:
             max_bytes = self._http_settings.max_request_bytes
+        if form:
+            max_bytes = max(max_bytes, UPLOAD_BYTES)
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         too_large = partial(_too_large, max_bytes)
-        if media_type != "application/json" and not media_type.endswith("+json"):
+        wanted = FORM if form else JSON
+        if media_type != wanted and (form or not media_type.endswith("+json")):
             if not may_be_empty:
-                raise _unsupported(media_type)
-            max_bytes, too_large = 0, partial(_unsupported, media_type)
+                raise _unsupported(media_type, wanted)
+            max_bytes, too_large = 0, partial(_unsupported, media_type, wanted)
         length = request.headers.get("content-length", "")
         if length.isdigit() and int(length[:15]) > max_bytes:
             raise too_large()
@@ -161,11 +171,11 @@ def _too_large(max_bytes: int) -> RequestError:
     )
 
 
-def _unsupported(media_type: str) -> RequestError:
+def _unsupported(media_type: str, wanted: str) -> RequestError:
     return RequestError(
         "unsupported_media_type",
         f"the content type is {repr(media_type) if media_type else 'missing'}; send "
-        "the header 'content-type: application/json'",
+        f"the header 'content-type: {wanted}'",
     )
 
 

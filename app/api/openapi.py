@@ -20,6 +20,7 @@ from ..admin.summary import Summary
 from ..cassettes.cassette import CassetteHead
 from ..dialects.client_formats import CLIENT_FORMATS, client_format_of
 from ..dialects.embeddings import EmbeddingsRequest
+from ..dialects.forwarded import CALLS
 from ..dialects.native.client.format import Problem
 from ..dialects.native.client.renderer import Result
 from ..events import Event
@@ -27,6 +28,7 @@ from ..ledger.usage import AccountUsage
 from .admin import TargetCommand
 from .client_secrets import ClientSecret, SecretOptions
 from .counting import TokenCount
+from .endpoints import FORM, JSON
 from .generation import Accepted
 from .health import ProcessStatus
 from .request_echo import Echo
@@ -49,6 +51,8 @@ class Operation(NamedTuple):
     """By status: the type of the JSON object, or a whole response object."""
     query: Sequence[str] = ()
     """Names of `_PARAMETERS`."""
+    media_type: str = "application/json"
+    """Of its body."""
 
 
 _EMPTY: Final = {"description": "An empty answer."}
@@ -82,6 +86,10 @@ _PARAMETERS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
 def _text(media_type: str, description: str) -> dict[str, Any]:
     content = {media_type: {"schema": {"type": "string"}}}
     return {"description": description, "content": content}
+
+
+def _bytes(media_types: Sequence[str]) -> dict[str, Any]:
+    return {name: {"schema": {} if name == JSON else {"type": "string"}} for name in media_types}
 
 
 _HTML: Final = {"200": _text("text/html", "The page.")}
@@ -134,6 +142,15 @@ _OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         "Stop the streams of a chat", answers={"204": _EMPTY}
     ),
     ("POST", "/v1/embeddings"): Operation("Create embeddings", EmbeddingsRequest),
+    **{
+        ("POST", f"/v1/{call.path}"): Operation(
+            f"Forward a call to the provider: {call.kind}",
+            dict,
+            {"200": {"description": "The provider's answer.", "content": _bytes(call.answers)}},
+            media_type=FORM if call.form else JSON,
+        )
+        for call in CALLS
+    },
     ("POST", "/v1/client_secrets"): Operation(
         "Create a client secret", SecretOptions, {"200": ClientSecret}
     ),
@@ -254,7 +271,7 @@ def _render(operation: Operation, method: str, path: str, schemas: "_Schemas") -
     if operation.takes is not None:
         rendered["requestBody"] = {
             "required": not schemas.can_be_empty(operation.takes),
-            "content": {"application/json": {"schema": schemas.get(operation.takes)}},
+            "content": {operation.media_type: {"schema": schemas.get(operation.takes)}},
         }
     return rendered
 

@@ -1,6 +1,7 @@
 """Error responses in the dialect of the client."""
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -21,6 +22,12 @@ REALM: Final = 'Bearer realm="seseragi"'
 
 CODE: Final = "seseragi.code"
 """The key in the scope of the error code of a response."""
+
+_STORED: Final = re.compile(
+    "/v1/(?:assistants|batches|containers|conversations|evals|files|fine_tuning|threads|uploads"
+    "|vector_stores)(?:/|$)"
+)
+"""OpenAI's paths of data that it stores."""
 
 _BY_STATUS = {404: "not_found", 405: "method_not_allowed"}
 
@@ -91,6 +98,8 @@ def _advise(path: str) -> str:
         return "; take '/v1' off the end of the client's base URL"
     if correct_path(path) != path:
         return "; add '/v1' to the end of the client's base URL"
+    if _STORED.match(path):
+        return "; what is stored at the provider would belong to all clients: it is not supported"
     return ""
 
 

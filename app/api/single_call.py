@@ -1,11 +1,10 @@
-"""Endpoints that answer with one document, without a stream."""
+"""Endpoints of calls without a stream."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
 
 from ..errors import RequestError
 from ..generation.admission import RequestMemory
@@ -20,21 +19,32 @@ ESTIMATED: Final = "seseragi-estimated"
 IGNORED: Final = "seseragi-ignored"
 """The header that names the fields of a request that were not sent to its upstream."""
 
-Work = Callable[[CallContext, RequestMemory], Coroutine[Any, Any, Response]]
-"""Makes the call of a request; the memory that it takes is released at its end."""
+MAX_IGNORED: Final = 20
+"""The maximum number of fields that it names."""
 
 T = TypeVar("T")
 
+Work = Callable[[CallContext, RequestMemory], Coroutine[Any, Any, T]]
+"""Makes the call of a request; the memory that it takes is released at its end."""
+
+
+def ignored_header(fields: Sequence[str]) -> dict[str, str]:
+    """Return the header that names dropped fields; none if there are none."""
+    shown = ", ".join(name[:80] for name in fields[:MAX_IGNORED])
+    return {IGNORED: shown.encode("ascii", "replace").decode()} if shown else {}
+
 
 class SingleCall(Endpoints):
-    """An endpoint without a stream: admission, body, and deadline."""
+    """An endpoint without a stream: admission, body, and the client's leaving."""
 
     def __init__(self, parts: HttpParts, *, kind: str) -> None:
         super().__init__(parts)
         self._kind = kind
 
-    async def answer(self, request: Request, parse: Callable[[bytes], Work]) -> Response:
-        """Read the request and run its call while the client is connected."""
+    async def answer(
+        self, request: Request, parse: Callable[[bytes], Work[T]], *, form: bool = False
+    ) -> T:
+        """Read the request, JSON or a `form`, and run its call while the client is connected."""
         hub = self._hub
         if "idempotency-key" in request.headers:
             raise RequestError(
@@ -45,8 +55,8 @@ class SingleCall(Endpoints):
         origin = source_of(request.scope.get("client"), request.scope[REQUEST_HEADERS])
         await self._streams_of(request).admit(origin, key=None)
         with hub.admission.receive(origin.address) as memory:
-            body = await self._read_body(request, memory)
-            memory.expect(body)
+            body = await self._read_body(request, memory, form=form)
+            memory.expect(body, parsed=not form)
             work = parse(body)
             del body
             answer = hub.calls.ask(

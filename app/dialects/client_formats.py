@@ -8,6 +8,7 @@ from typing import Final
 from .ag_ui.client.format import CLIENT_FORMAT as AG_UI
 from .anthropic.client.format import CLIENT_FORMAT as ANTHROPIC
 from .client_format import ClientFormat
+from .forwarded import CALLS
 from .native.client.format import CLIENT_FORMAT as NATIVE
 from .openai_chat.client.format import CLIENT_FORMAT as OPENAI_CHAT
 from .openai_completions.client.format import CLIENT_FORMAT as OPENAI_COMPLETIONS
@@ -30,12 +31,15 @@ CLIENT_FORMATS: Final[Mapping[str, ClientFormat]] = MappingProxyType(
 )
 
 
-_OPENAI_LISTS: Final = ("embeddings", "models")
+_OPENAI_PATHS: Final = frozenset(
+    ("embeddings", "models", *(call.path.partition("/")[0] for call in CALLS))
+)
 """The paths below /v1/ that are OpenAI's, and start no generation."""
 
 _BELOW_V1: Final = re.compile(r"/v1/(\w+)(?:/|$)")
 _WITHOUT_V1: Final = re.compile(
-    r"/(?:chat/completions|completions|embeddings|messages|models|responses)(?:/|$)"
+    r"/(?:chat/completions|completions|embeddings|messages|models|responses"
+    rf"|{'|'.join(call.path for call in CALLS)})(?:/|$)"
 )
 _OPENAIS_CLIENT: Final = re.compile(rb"(?:Async)?(?:Azure)?OpenAI/")
 
@@ -57,7 +61,7 @@ def client_format_of(path: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> 
             return ANTHROPIC
         if name == b"user-agent":
             agent = value
-    if below[1] in _OPENAI_LISTS or _OPENAIS_CLIENT.match(agent):
+    if below[1] in _OPENAI_PATHS or _OPENAIS_CLIENT.match(agent):
         return OPENAI_CHAT
     return NATIVE
 

@@ -308,9 +308,12 @@ class RequestMemory:
         """Add so many bytes; see `resize`."""
         self.resize(self._size + size)
 
-    def expect(self, body: bytes) -> None:
-        """Set the memory for a complete body, and stop counting it as being received."""
-        self.resize(estimate_memory(body))
+    def expect(self, body: bytes, *, parsed: bool = True) -> None:
+        """Set the memory for a complete body, and stop counting it as being received.
+
+        One that is not `parsed` is only copied.
+        """
+        self.resize(estimate_memory(body) if parsed else 2 * len(body))
         if self._receiving:
             self._received()
 

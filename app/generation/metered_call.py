@@ -10,7 +10,7 @@ import contextlib
 import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 import msgspec
 import structlog
@@ -89,62 +89,89 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
             await self.parts.event_log.delete(stream)
 
 
-class _Part(NamedTuple):
-    """The input of one request to an upstream."""
-
-    tokens: int
-    estimated: bool = True
-    cost: str | None = None
-    """The upstream's own count."""
-
-
 class CallAttempt:
     """One attempt of a call, which may send several requests to its target."""
 
-    __slots__ = ("_parts", "answered_model", "headers", "target", "usage")
+    __slots__ = (
+        "_parts",
+        "answered_model",
+        "begun",
+        "headers",
+        "late",
+        "target",
+        "timeout",
+        "usage",
+    )
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, *, timeout_s: float) -> None:
         self.target = target
+        self.timeout = asyncio.timeout(timeout_s)
+        self.late = f"sent no answer for {timeout_s:g} s"
+        """The message of the timeout, after the upstream's name."""
+        self.begun = False
+        """Whether the client has a part of the answer, so that no other attempt may follow."""
         self.headers: dict[str, str] = {}
         """Headers from observers, for its requests."""
         self.answered_model: str | None = None
         self.usage: TokenCounts | None = None
         """The counts of a successful attempt."""
-        self._parts: dict[int, _Part] = {}
+        self._parts: dict[int, TokenCounts] = {}
 
-    def sent(self, part: int, estimate: int) -> None:
+    def extend(self, when: float, late: str) -> None:
+        """Move the timeout, which has another reason then."""
+        self.timeout.reschedule(when)
+        self.late = late
+
+    def sent(self, part: int, estimate: int, *, output_tokens: int = 0) -> None:
         """Count a part of the input, by an estimate until the upstream has counted it."""
-        self._parts[part] = _Part(estimate)
+        self._parts[part] = TokenCounts(estimate, output_tokens, estimated=True)
 
     def refused(self, part: int) -> None:
         """Do not count a part, even if it was sent: the upstream cannot bill it."""
         self._parts.pop(part, None)
 
-    def answered(self, part: int, tokens: int | None, cost: str | None) -> None:
-        """Record the upstream's own count of a part, and its cost, if known."""
-        estimate = self._parts[part].tokens
-        believed = believe(tokens, estimate=estimate)
-        if believed is not None:
-            self._parts[part] = _Part(believed, estimated=False, cost=cost)
-            return
-        if tokens is not None:
-            log.warning("provider counts more than is possible", input_tokens=tokens)
-        self._parts[part] = _Part(estimate, cost=cost)
+    def unanswered(self, part: int) -> None:
+        """Count only the input of a part: the upstream has no output to bill."""
+        if part in self._parts:
+            self._parts[part] = msgspec.structs.replace(self._parts[part], output_tokens=0)
+
+    def answered(self, part: int, counts: TokenCounts) -> None:
+        """Record the upstream's own counts of a part, as far as it has sent plausible ones."""
+        sent = self._parts[part]
+        used = believe(counts.input_tokens, estimate=sent.input_tokens or 0)
+        written = believe(counts.output_tokens, estimate=sent.output_tokens or 0)
+        plausible = (used, written) == (counts.input_tokens, counts.output_tokens)
+        if not plausible:
+            log.warning(
+                "provider counts more than is possible",
+                input_tokens=counts.input_tokens,
+                output_tokens=counts.output_tokens,
+            )
+        self._parts[part] = msgspec.structs.replace(
+            counts,
+            input_tokens=sent.input_tokens if used is None else used,
+            output_tokens=written,
+            estimated=None if plausible and used is not None else True,
+        )
 
     def count(self) -> TokenCounts | None:
         """Return the counts that may be billed; None if there are none."""
-        parts = self._parts.values()
+        parts = list(self._parts.values())
         if not parts:
             return None
-        used = guessed = 0
-        for part in parts:
-            used += part.tokens
-            guessed += part.tokens if part.estimated else 0
-        counts = TokenCounts(used, 0, used, estimated=True if guessed else None)
+        used = sum(part.input_tokens or 0 for part in parts)
+        written = sum(part.output_tokens or 0 for part in parts)
         costs = [to_nano(part.cost) for part in parts if part.cost is not None]
-        if len(costs) < len(parts):
-            return counts
-        return msgspec.structs.replace(counts, cost=to_usd(sum(costs)), cost_from="provider")
+        known = len(costs) == len(parts)
+        return msgspec.structs.replace(
+            parts[0],  # whose details are those of the only one, or none
+            input_tokens=used,
+            output_tokens=written,
+            total_tokens=used + written,
+            estimated=True if any(part.estimated for part in parts) else None,
+            cost=to_usd(sum(costs)) if known else None,
+            cost_from="provider" if known else None,
+        )
 
 
 class MeteredCall:
@@ -157,20 +184,28 @@ class MeteredCall:
     """
 
     def __init__(
-        self, context: CallContext, route: Route, *, model: str | None, input_tokens: int
+        self,
+        context: CallContext,
+        route: Route,
+        *,
+        model: str | None,
+        input_tokens: int,
+        output_tokens: int = 0,
     ) -> None:
-        reserve = context.reservations.request_call(context.principal, route, input_tokens)
-        self._context = context
+        reserve = context.reservations.request_call(
+            context.principal, route, input_tokens, output_tokens=output_tokens
+        )
+        self.context = context
         self._info = context.describe(route.name, reserve, model=model or "")
         self.attempts: list[CallAttempt] = []
 
     async def __aenter__(self) -> Self:
         info = self._info
-        await self._context.create(info)
+        await self.context.create(info)
         # The log has it before any upstream is called; see `Run.begun`.
         start = StreamStart(info.id, info.route, int(info.created_at))
         try:
-            await self._context.parts.event_log.append(info.id, [start])
+            await self.context.parts.event_log.append(info.id, [start])
         except RelayError as error:
             failure = _unavailable(error)
             await self._end(failure)
@@ -190,7 +225,7 @@ class MeteredCall:
 
     async def _end(self, error: BaseException | None) -> None:
         """Settle the call, according to the error that ended it, if any."""
-        context, info, attempts = self._context, self._info, self.attempts
+        context, info, attempts = self.context, self._info, self.attempts
         settlements = context.settlements
         if error is None:
             end = StreamEnd("completed", "stop")

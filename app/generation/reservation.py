@@ -99,9 +99,11 @@ class Reservations:
         )
 
     def request_call(
-        self, principal: Principal, route: Route, input_tokens: int
+        self, principal: Principal, route: Route, input_tokens: int, *, output_tokens: int = 0
     ) -> ReservationRequest:
-        """Return the reservation for a call without output tokens: embeddings.
+        """Return the reservation for a call without a stream, such as embeddings.
+
+        Money is reserved for `output_tokens`; they are not limited.
 
         Raises:
             RequestError: `budget_exceeded`, there is a budget and a price is unknown.
@@ -114,7 +116,7 @@ class Reservations:
             self._wall(),
             input_tokens,
             least_output_tokens=0,
-            input_nano_usd=ceiling.input,
+            input_nano_usd=ceiling.input + output_tokens * ceiling.output,
             unpriced=ceiling.unpriced,
         )
 

@@ -3,17 +3,27 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 import structlog
 
 from ..dialects.embeddings import SAFE, Format, Parsed, Request, estimate, format_of, join
+from ..dialects.forwarded import Kind
 from ..dialects.vectors import as_base64, as_numbers
 from ..dialects.writing.token_counts import COUNTS
 from ..dialects.writing.token_estimate import estimate_tokens
 from ..errors import RelayError, RequestError, ServiceError, UpstreamError
+from ..events import TokenCounts
 from ..requests import ChatRequest
 from ..telemetry.observer import AttemptStarted, CallEnded
 from ..upstreams.http import FAILURES, MAX_PROVIDER_MESSAGE, explain, fetch, was_sent
@@ -40,8 +50,7 @@ AT_ONCE: Final = 4
 CONVERTED: Final = 8
 """Vectors that are converted before other tasks run: 0.5 ms."""
 
-MAX_IGNORED: Final = 20
-"""The maximum number of dropped fields named in the answer."""
+Operation = Literal["embeddings", "token_count"] | Kind
 
 T = TypeVar("T")
 
@@ -126,46 +135,71 @@ async def embed(context: CallContext, request: Request, take: Callable[[int], No
         LimitReached: a usage limit would be exceeded.
         RelayError: no target succeeded.
     """
-    upstreams = context.parts.upstreams
-    route = upstreams.resolve_for(context.principal, request.model)
+    route = context.parts.upstreams.resolve_for(context.principal, request.model)
     tokens = estimate(request.inputs)
     async with MeteredCall(context, route, model=request.model, input_tokens=tokens) as metered:
-        upstreams.check_awake(route, now=asyncio.get_running_loop().time())
-        failover = _failover(context, route)
+        return await try_targets(
+            metered,
+            route,
+            lambda target, attempt: _embed(context, target, request, take, attempt),
+            operation="embeddings",
+        )
 
-        async def attempt(silence_s: float) -> Embedded | None:
-            target, number = failover.target, failover.number
-            timeout_s = min(silence_s, failover.left_s)
-            try:
-                async with _attempt(
-                    context, target, "embeddings", number=number, timeout_s=timeout_s
-                ) as call_attempt:
-                    metered.attempts.append(call_attempt)
-                    found = await _embed(context, target, request, take, call_attempt)
-            except ServiceError:  # the relay's own
-                raise
-            except RelayError as error:
-                failover.failed(error)
-                # Without a cause it is an HTTP status of the upstream, which the client can handle.
-                client_retries = error.__cause__ is None and error.code != "upstream_truncated"
-                following = failover.next(error, client_retries=client_retries)
-                log.warning(
-                    "call failed",
-                    upstream=target.name,
-                    attempt=number,
-                    code=error.code,
-                    provider_message=error.provider_message or None,
-                )
-                if following is None:
-                    raise failover.verdict(error) from None
-                return None
-            failover.answered()
-            failover.completed()
-            return found
 
-        found = await failover.run(attempt)
-        assert found is not None  # noqa: S101  (a failure without a next attempt raises)
+async def try_targets(
+    metered: MeteredCall,
+    route: Route,
+    ask: Callable[[Target, CallAttempt], Awaitable[T]],
+    *,
+    operation: Operation,
+    once: bool = False,
+) -> T:
+    """Make a call at the targets of a route in turn, until one succeeds.
+
+    No attempt follows one whose answer has `begun`; with `once`, none follows the first.
+
+    Raises:
+        RelayError: no target succeeded.
+    """
+    context = metered.context
+    context.parts.upstreams.check_awake(route, now=asyncio.get_running_loop().time())
+    failover = _failover(context, route)
+
+    async def try_target(silence_s: float) -> T | None:
+        target, number = failover.target, failover.number
+        timeout_s = min(silence_s, failover.left_s)
+        try:
+            async with _attempt(
+                context, target, operation, number=number, timeout_s=timeout_s
+            ) as attempt:
+                metered.attempts.append(attempt)
+                found = await ask(target, attempt)
+        except ServiceError:  # the relay's own
+            raise
+        except RelayError as error:
+            begun = metered.attempts[-1].begun
+            failover.failed(error, fair=not begun)
+            # Without a cause it is an HTTP status of the upstream, which the client can handle.
+            client_retries = error.__cause__ is None and error.code != "upstream_truncated"
+            last = once or begun
+            following = None if last else failover.next(error, client_retries=client_retries)
+            log.warning(
+                "call failed",
+                upstream=target.name,
+                attempt=number,
+                code=error.code,
+                provider_message=error.provider_message or None,
+            )
+            if following is None:
+                raise failover.verdict(error) from None
+            return None
+        failover.answered()
+        failover.completed()
         return found
+
+    found = await failover.run(try_target)
+    assert found is not None  # noqa: S101  (a failure without a next attempt raises)
+    return found
 
 
 def _failover(context: CallContext, route: Route) -> Failover:
@@ -205,7 +239,7 @@ async def _embed(
             parsed = api.parse(answer)
         except (msgspec.MsgspecError, RecursionError):
             raise _unreadable(target, "no embeddings") from None
-        attempt.answered(start, parsed.tokens, parsed.cost)
+        attempt.answered(start, TokenCounts(parsed.tokens, cost=parsed.cost))
         if len(parsed.vectors) != len(part):
             raise _unreadable(target, f"{len(parsed.vectors)} vectors for {len(part)} texts")
         return parsed
@@ -230,7 +264,7 @@ async def _embed(
 async def _attempt(
     context: CallContext,
     target: Target,
-    operation: Literal["embeddings", "token_count"],
+    operation: Operation,
     *,
     number: int = 1,
     timeout_s: float,
@@ -241,7 +275,7 @@ async def _attempt(
         UpstreamError: `upstream_timeout`.
     """
     observer, name, code = context.parts.observer, secrets.token_urlsafe(16), None
-    attempt, timeout = CallAttempt(target.name), asyncio.timeout(timeout_s)
+    attempt = CallAttempt(target.name, timeout_s=timeout_s)
     observer.attempt_started(
         AttemptStarted(
             id=name,
@@ -252,7 +286,7 @@ async def _attempt(
         )
     )
     try:
-        async with timeout:
+        async with attempt.timeout:
             yield attempt
     except RelayError as error:
         code = error.code
@@ -261,12 +295,10 @@ async def _attempt(
         code = "cancelled"
         raise
     except TimeoutError as late:
-        if not timeout.expired():
+        if not attempt.timeout.expired():
             raise
-        code, upstream = "upstream_timeout", target.upstream.name
-        raise UpstreamError(
-            code, f"upstream {upstream!r} sent no answer for {timeout_s:g} s"
-        ) from late
+        code = "upstream_timeout"
+        raise UpstreamError(code, f"upstream {target.upstream.name!r} {attempt.late}") from late
     finally:
         observer.call_ended(
             CallEnded(
@@ -297,15 +329,30 @@ async def _fetch(
         UpstreamError: it failed; without the upstream's secrets.
         RelayError: an exception of `take`.
     """
-    upstream = target.upstream
-    call.headers.update(context.headers)  # after signing: they need no signature
-    call.headers.update(attempt.headers)
-    call = call._replace(connect_timeout_s=context.parts.limits.connect_timeout_s)
-    try:
+    call, upstream = prepare(context, call, attempt), target.upstream
+    with explained(target, attempt, part=part):
         return await fetch(
             context.parts.client, call, upstream=upstream.name, max_bytes=max_bytes, take=take
         )
+
+
+def prepare(context: CallContext, call: HttpCall, attempt: CallAttempt) -> HttpCall:
+    """Return a call with the headers that need no signature, and its timeout."""
+    call.headers.update(context.headers)
+    call.headers.update(attempt.headers)
+    return call._replace(connect_timeout_s=context.parts.limits.connect_timeout_s)
+
+
+@contextlib.contextmanager
+def explained(
+    target: Target, attempt: CallAttempt, *, part: int = 0, answered: bool = False
+) -> Iterator[None]:
+    """Translate the failures of a call, which may be `answered`; see `_fetch`."""
+    upstream = target.upstream
+    try:
+        yield
     except UpstreamError as error:
+        attempt.unanswered(part)
         if error.code not in ANSWERED:
             attempt.refused(part)
         raise UpstreamError(
@@ -315,11 +362,13 @@ async def _fetch(
             provider_message=upstream.redact(error.provider_message)[:MAX_PROVIDER_MESSAGE],
         ) from None
     except (asyncio.CancelledError, *FAILURES) as failure:
-        if not was_sent(failure):
+        if not (answered or was_sent(failure)):
             attempt.refused(part)
         if isinstance(failure, asyncio.CancelledError):
             raise
-        raise explain(failure, upstream=upstream.name, answered=False) from failure
+        if not answered:
+            attempt.unanswered(part)
+        raise explain(failure, upstream=upstream.name, answered=answered) from failure
 
 
 async def _gather(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
@@ -366,7 +415,7 @@ def _fit(request: Request, target: Target, api: Format) -> tuple[Request, list[s
     quirks = target.upstream.quirks or target.dialect.quirks()
     user = None if "user" in quirks.ignored else request.user
     fitted = msgspec.structs.replace(request, extras=extras, user=user)
-    return fitted, sorted(name[:80] for name in refused)[:MAX_IGNORED]
+    return fitted, sorted(refused)
 
 
 def _reaching(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Protocol
 import msgspec
 import structlog
 
+from ..dialects.forwarded import Kind
 from ..errors import RelayError
 from ..eventlog.stream_ended import ProviderReply, StreamEnded
 from ..eventlog.stream_info import StreamInfo
@@ -36,7 +37,7 @@ class AttemptStarted(msgspec.Struct, frozen=True, kw_only=True):
     target: Target
     headers: dict[str, str]
     """Further headers of the upstream request; observers may add some."""
-    operation: Literal["generation", "embeddings", "token_count"] = "generation"
+    operation: Literal["generation", "embeddings", "token_count"] | Kind = "generation"
     """All but a generation are calls without a stream, which end with `call_ended`."""
 
 

@@ -115,16 +115,20 @@ class Target(msgspec.Struct, frozen=True, dict=True):
         return sorted(self._request_builder.list_refused(fields))
 
     async def build_json(self, path: str, body: Mapping[str, Any]) -> HttpCall:
-        """Build a call with a JSON reply, at a path of this dialect that may contain `MODEL`.
+        """Build a call with a JSON body and a JSON reply; see `build_post`."""
+        call = await self.build_post(path, msgspec.json.encode(body))
+        call.headers["accept"] = "application/json"
+        return call
+
+    async def build_post(self, path: str, content: bytes) -> HttpCall:
+        """Build a call at a path of this dialect that may contain `MODEL`.
 
         Raises:
             RequestError: `model_not_found`, the model's name does not fit into a path.
             UpstreamError: `upstream_auth`, there are no credentials.
         """
         url = f"{self.upstream.base_url}/{path}".replace(MODEL, _as_segment(self.model))
-        call = await build(self.upstream, "POST", url, content=msgspec.json.encode(body))
-        call.headers["accept"] = "application/json"
-        return call
+        return await build(self.upstream, "POST", url, content=content)
 
 
 def _add_headers(call: HttpCall, headers: Mapping[str, str]) -> None:

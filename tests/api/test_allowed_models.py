@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from app.dialects import forwarded
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.identity.principal import Principal, covers
 from app.settings import load_settings
@@ -22,11 +23,15 @@ WHO = {
     "all": Principal("t", "e"),
 }
 MESSAGES = [{"role": "user", "content": "hello"}]
+FORWARDED = [f"/v1/{call.path}" for call in forwarded.CALLS if not call.form]
 PATHS = [
     *(client_format.path for client_format in CLIENT_FORMATS.values()),
     *("/v1/messages/count_tokens", "/v1/responses/input_tokens", "/v1/responses/compact"),
     "/v1/embeddings",
+    *FORWARDED,
 ]
+NAMED = {"/v1/messages", "/v1/messages/count_tokens", "/v1/responses/compact", *FORWARDED}
+"""Where a request has to name a model."""
 
 
 @pytest.fixture
@@ -65,7 +70,7 @@ REFUSED = [
 @pytest.mark.parametrize("path", PATHS)
 async def test_other_models_are_refused_before_an_upstream_is_asked(relay, upstream, path: str):
     for who, model in REFUSED:
-        if model is None and path.startswith(("/v1/messages", "/v1/responses/compact")):
+        if model is None and path in NAMED:
             model = "openai/big"  # such requests have to name one
         answer = await relay.client.post(path, json=body_of(path, model), headers=bearer(who))
 

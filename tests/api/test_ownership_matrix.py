@@ -18,6 +18,7 @@ import pytest
 from starlette.routing import Mount, Route
 
 from app.api.authentication import ADMIN_PAGE, DOCS_PAGE, PAGE, PROBES
+from app.dialects import forwarded
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.eventlog.redis.pages import Page, Pages
 from app.eventlog.sqlite.database import Database
@@ -43,6 +44,7 @@ STARTS = {*(one.path for one in CLIENT_FORMATS.values()), "/v1/responses/compact
 CALLS = {
     *("/v1/messages/count_tokens", "/v1/responses/input_tokens", "/v1/embeddings"),
     "/v1/client_secrets",
+    *(f"/v1/{call.path}" for call in forwarded.CALLS),
 }
 LISTS = {"/v1/models", "/v1/models/{model:path}", "/v1/usage", "/v1/echo", "/openapi.json"}
 ORDERS = {"/v1/admin/targets"}

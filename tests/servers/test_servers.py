@@ -17,7 +17,17 @@ import httpx2
 import pytest
 import websockets
 
-from app.testing.upstream import Hold, Upstream, head, send, serve_upstream
+from app.testing.upstream import (
+    LAST_CHUNK,
+    Hold,
+    Upstream,
+    chunk,
+    chunked_head,
+    head,
+    send,
+    serve_upstream,
+    wait,
+)
 from tests.servers.programs import SERVERS, Served, serve
 from tests.serving import HELLO
 from tests.waiting import until
@@ -205,6 +215,7 @@ async def test_silence_is_filled_and_those_who_leave_or_are_left_are_told_the_tr
         ) as served,
     ):
         await check_heartbeats_are_lines_of_ours(upstream, served)
+        await check_forwarded_answer_is_passed_on_or_broken_off(upstream, served)
         if not SERVERS[name].http2:  # there the socket is its TLS layer's
             await check_client_that_takes_nothing_is_cut_off(upstream, served)
         await check_client_that_leaves_is_noticed(served)
@@ -226,6 +237,35 @@ async def check_heartbeats_are_lines_of_ours(upstream: Upstream, served: Served)
                 if beats.count(b": hb\n") >= 3:
                     break
     assert (b": hb\n" * len(beats)).startswith(beats)
+
+
+async def check_forwarded_answer_is_passed_on_or_broken_off(
+    upstream: Upstream, served: Served
+) -> None:
+    sound = chunked_head(content_type="audio/wav"), chunk(b"RIFF")
+
+    async def speak(client: httpx2.AsyncClient) -> tuple[bytes, bool]:
+        """Return the bytes of an answer, and whether it was complete."""
+        body, read = {"model": "openai/m", "input": "hello", "voice": "v"}, b""
+        # hypercorn (0.18) leaves a stream of HTTP/2 open.
+        lost = (httpx2.RemoteProtocolError, httpx2.ReadTimeout)
+        async with client.stream("POST", "/v1/audio/speech", json=body, timeout=5) as response:
+            try:
+                async for piece in response.aiter_raw():
+                    read += piece
+            except lost:
+                return read, False
+        return read, True
+
+    upstream.script = [*sound, LAST_CHUNK]
+    assert (b"RIFF", True) == await speak(served.client)
+    upstream.script = [*sound, wait(0.1)]
+    assert (b"RIFF", False) == await speak(served.client)
+    upstream.reset(*sound, Hold())
+    async with served.connect() as leaving:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(speak(leaving), 0.5)
+    await asyncio.wait_for(upstream.calls[0].closed.wait(), 20)
 
 
 async def check_client_that_takes_nothing_is_cut_off(upstream: Upstream, served: Served) -> None:

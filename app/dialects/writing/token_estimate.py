@@ -73,7 +73,7 @@ STORED_FILE: Final = 2_000
 
 _FILE_BYTES: Final = 40
 """Bytes of a PDF per token: a page has some 80 KB and 2,000 tokens."""
-_AUDIO_BYTES: Final = 1_000
+AUDIO_BYTES: Final = 1_000
 """Bytes of audio per token: 32 KB and 32 tokens a second."""
 
 _ASCII: Final = bytes(range(0x80))
@@ -160,7 +160,7 @@ def weigh_event(event: Event) -> int:
         case ToolCallStart():
             return 4 * TOOL + weigh_text(event.name)
         case Media(media_type=kind, data=data):
-            sound = len(data or "") * 3 // 4 // _AUDIO_BYTES
+            sound = len(data or "") * 3 // 4 // AUDIO_BYTES
             return 4 * (sound if kind.startswith("audio/") else MADE_IMAGE)
         case TextStart() | ReasoningStart() | RefusalStart():
             return 0
@@ -239,7 +239,7 @@ def _part(part: Any) -> int:
         case ImagePart():
             return SMALL_IMAGE if part.image_url.detail == "low" else IMAGE
         case AudioPart():
-            return max(1, len(part.input_audio.data) * 3 // 4 // _AUDIO_BYTES)
+            return max(1, len(part.input_audio.data) * 3 // 4 // AUDIO_BYTES)
         case FilePart():
             return _file(part.file.file_data or "")
         case OpaquePart():

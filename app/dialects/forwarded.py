@@ -1,0 +1,260 @@
+"""Calls that are forwarded to the provider: their table, requests, and usage. No I/O.
+
+The body is the client's own, except for the model's name and fields that clients may not set; the
+answer is the provider's own. Only `usage` is read from it.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import Raw
+
+from ..errors import RequestError
+from ..events import TokenCounts
+from ..framing.multipart import parse_form, render_form, text_part
+from ..requests import convert_body, parse_body, parse_part
+from .reading.billing import parse_cost
+from .reading.json_values import count, decode_or, mapping
+from .writing.token_estimate import AUDIO_BYTES, estimate_text
+
+Kind = Literal["moderations", "rerank", "images", "speech", "transcriptions"]
+
+MAX_COUNT: Final = 100
+"""The maximum number of results for which output is reserved."""
+
+MAX_MODEL: Final = 4096
+"""Bytes of a model's name that are read from a form: no model has a longer one."""
+
+TAIL_BYTES: Final = 256 * 1024
+"""The end of an answer in which its usage is looked for. A streamed image is megabytes, and its
+usage follows it."""
+
+_OPENAI: Final = ("openai_chat", "openai_responses")
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of call."""
+
+    kind: Kind
+    path: str
+    """Below `/v1/`, and below the upstream's base URL."""
+    fields: frozenset[str]
+    """The fields that only affect the answer: clients may always set them."""
+    answers: tuple[str, ...] = ("application/json",)
+    """Media types of the answer."""
+    form: bool = False
+    """Whether the request is `multipart/form-data` instead of JSON."""
+    output_tokens: int = 0
+    """The output for which money is reserved, and counted if an answer is cut: of one result."""
+    paths: Mapping[str, str] = {}
+    """Paths at upstreams of other formats."""
+
+    def path_at(self, dialect: str) -> str | None:
+        """Return its path at upstreams of a dialect; None if they have no such call."""
+        return self.path if dialect in _OPENAI else self.paths.get(dialect)
+
+
+def _fields(names: str) -> frozenset[str]:
+    return frozenset(("model", *names.split()))
+
+
+CALLS: Final = (
+    Call(kind="moderations", path="moderations", fields=_fields("input")),
+    Call(
+        kind="rerank",  # Cohere's request, which others accept at this path
+        path="rerank",
+        fields=_fields(
+            "query documents top_n top_k return_documents rank_fields instruction truncation"
+            " max_chunks_per_doc max_tokens_per_doc truncate_prompt_tokens"
+        ),
+        paths={"cohere": "v2/rerank"},
+    ),
+    Call(
+        kind="images",
+        path="images/generations",
+        fields=_fields(
+            "prompt n size quality style response_format background moderation stream user"
+            " output_compression output_format partial_images aspect_ratio resolution seed steps"
+            " width height negative_prompt guidance guidance_scale num_inference_steps"
+        ),
+        answers=("application/json", "text/event-stream"),
+        output_tokens=6_208,  # gpt-image-1: high quality, 1024x1536
+    ),
+    Call(
+        kind="speech",
+        path="audio/speech",
+        fields=_fields(
+            "input voice instructions response_format speed stream stream_format language"
+            " sample_rate"
+        ),
+        answers=("audio/*", "text/event-stream"),
+        output_tokens=12_500,  # ten minutes at 1,250 a minute, for the longest input
+    ),
+    Call(
+        kind="transcriptions",
+        path="audio/transcriptions",
+        fields=_fields(
+            "file language prompt response_format temperature timestamp_granularities include"
+            " chunking_strategy stream known_speaker_names known_speaker_references"
+        ),
+        answers=("application/json", "text/plain", "text/event-stream"),
+        form=True,
+        output_tokens=2_000,  # the maximum of gpt-4o-transcribe
+    ),
+)
+
+
+class ForwardedRequest(msgspec.Struct, frozen=True):
+    """A client's request."""
+
+    call: Call
+    model: str
+    extras: Mapping[str, Any]
+    """The other fields, by name."""
+    input_tokens: int
+    """An estimate."""
+    output_tokens: int
+    render: Callable[[str, Collection[str]], tuple[str, bytes]]
+    """(model, fields to drop) to the content type and the body."""
+
+
+_raw_fields = msgspec.json.Decoder(dict[str, Raw])
+
+
+def parse_json(call: Call, body: bytes) -> ForwardedRequest:
+    """Parse a JSON request; the fields of the call are not decoded.
+
+    Raises:
+        RequestError: `invalid_request`, with the path and the reason.
+    """
+    fields = parse_body(body, _raw_fields, example='{"model": "upstream/model"}')
+    model, n = (parse_part(fields.get(name, Raw(b"null")), path=name) for name in ("model", "n"))
+    if not model:
+        raise _without_model()
+
+    def render(model: str, dropped: Collection[str]) -> tuple[str, bytes]:
+        sent = {name: raw for name, raw in fields.items() if name not in dropped}
+        return "application/json", msgspec.json.encode(sent | {"model": model})
+
+    return ForwardedRequest(
+        call,
+        convert_body(model, str, path="model"),
+        {
+            name: parse_part(raw, path=name[:80])
+            for name, raw in fields.items()
+            if name not in call.fields
+        },
+        input_tokens=estimate_text(body),
+        output_tokens=call.output_tokens * min(count(n) or 1, MAX_COUNT),
+        render=render,
+    )
+
+
+def parse_upload(call: Call, body: bytes, content_type: str, *, boundary: str) -> ForwardedRequest:
+    """Parse a form; `boundary` is a random one for the form that is sent on.
+
+    Raises:
+        RequestError: `invalid_request`, with the reason.
+    """
+    parts = parse_form(body, content_type)
+    models = [bytes(part.content[:MAX_MODEL]) for part in parts if _base(part.name) == "model"]
+    if len(models) > 1:
+        raise RequestError("invalid_request", "model: the form has it twice; send it once")
+    if not any(models):
+        raise _without_model()
+
+    def render(model: str, dropped: Collection[str]) -> tuple[str, bytes]:
+        sent = [part for part in parts if _base(part.name) not in {"model", *dropped}]
+        form = render_form([text_part("model", model), *sent], boundary)
+        return f"multipart/form-data; boundary={boundary}", form
+
+    return ForwardedRequest(
+        call,
+        models[0].decode(errors="replace"),
+        dict.fromkeys({_base(part.name) for part in parts} - call.fields, ""),
+        input_tokens=len(body) // AUDIO_BYTES,
+        output_tokens=call.output_tokens,
+        render=render,
+    )
+
+
+def _without_model() -> RequestError:
+    # The default model is one for chats.
+    return RequestError("invalid_request", "model: missing; name a route or 'upstream/model'")
+
+
+def _base(name: str) -> str:
+    """Return the field that a part belongs to: `chunking_strategy[type]` is one of several."""
+    return name.partition("[")[0]
+
+
+class UsageReader:
+    """Reads the `usage` of an answer from its end: a JSON document, or server-sent events."""
+
+    def __init__(self, content_type: str) -> None:
+        media_type = content_type.partition(";")[0].strip().lower()
+        self._events = media_type == "text/event-stream"
+        self._reads = self._events or media_type == "application/json"
+        self._tail = bytearray()
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next bytes."""
+        if self._reads:
+            self._tail += piece
+            if len(self._tail) > 2 * TAIL_BYTES:
+                del self._tail[:-TAIL_BYTES]
+
+    def read(self) -> TokenCounts:
+        """Return the counts, as far as the answer has any."""
+        document = bytes(self._tail)
+        if self._events:
+            document = _last_event(document)
+        # Of a long document the begin is missing. Its end, from a member on, is only an object if
+        # that is a member of the outermost one.
+        end = b"{" + document[document.rfind(b'"usage"') :]
+        for text in (document, end):
+            try:
+                usage = _answer.decode(text).usage
+            except (msgspec.MsgspecError, RecursionError):
+                continue
+            return _parse_usage(mapping(decode_or(bytes(usage).decode(errors="replace"), None)))
+        return TokenCounts()
+
+
+class _Answer(msgspec.Struct):
+    usage: Raw = Raw(b"null")
+
+
+_answer = msgspec.json.Decoder(_Answer)
+
+
+def _last_event(tail: bytes) -> bytes:
+    """Return the data of the last event with data, or its end; `[DONE]` is none."""
+    for line in reversed(tail.splitlines()):
+        data = line.removeprefix(b"data:").strip()
+        if data.endswith(b"}"):
+            return data
+    return b""
+
+
+def _parse_usage(usage: dict[str, Any]) -> TokenCounts:
+    """Parse a `usage` object of OpenAI's images and audio, or of a reranker."""
+
+    def first(*names: str) -> int | None:
+        return next((n for name in names if (n := count(usage.get(name))) is not None), None)
+
+    output, total = first("output_tokens", "completion_tokens"), first("total_tokens")
+    # Rerankers state only the total (Jina, vLLM), OpenAI's transcriptions `input_token_details`.
+    inputs = first("input_tokens", "prompt_tokens")
+    details = mapping(usage.get("input_tokens_details") or usage.get("input_token_details"))
+    cost = parse_cost(usage)
+    return TokenCounts(
+        total if inputs is None and output is None else inputs,
+        output,
+        total,
+        cached_input_tokens=count(details.get("cached_tokens")),
+        audio_input_tokens=count(details.get("audio_tokens")) or None,
+        cost=cost,
+        cost_from=None if cost is None else "provider",
+    )

@@ -1,0 +1,129 @@
+"""Forwarded calls: the provider's answer goes to the client as it comes."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from typing import Final, Protocol
+
+from ..dialects.forwarded import ForwardedRequest, UsageReader
+from ..errors import RequestError, UpstreamError
+from ..upstreams.http import open_stream
+from ..upstreams.targets import Target
+from ..upstreams.transport import HttpCall, HttpReply
+from .deadlines import Limits
+from .metered_call import CallAttempt, CallContext, MeteredCall
+from .single_call import explained, prepare, try_targets
+
+MAX_BYTES: Final = 128 * 2**20
+"""Maximum bytes of an answer: ten large images as base64. It is not buffered."""
+
+
+class Client(Protocol):
+    """The client of a call."""
+
+    async def begin(self, status: int, content_type: str, *, ignored: Sequence[str]) -> None:
+        """Begin the response; the fields that were `ignored` were not sent to the provider."""
+
+    async def send(self, piece: bytes) -> None:
+        """Send the next bytes; returns when the client takes more."""
+
+
+async def forward(context: CallContext, request: ForwardedRequest, client: Client) -> None:
+    """Make a call at the targets of its route, until an answer begins, and send that.
+
+    Raises:
+        LimitReached: a usage limit would be exceeded.
+        RelayError: no target answered, or the answer that had begun broke off.
+    """
+
+    async def ask(target: Target, attempt: CallAttempt) -> bool:
+        ignored = target.list_refused(request.extras)
+        call = await _build(request, target, ignored)
+        attempt.sent(0, request.input_tokens, output_tokens=request.output_tokens)
+        with explained(target, attempt):
+            reply = await open_stream(
+                context.parts.client,
+                prepare(context, call, attempt),
+                upstream=target.upstream.name,
+            )
+        try:
+            limits = target.limits(context.parts.limits)
+            await _pass_on(target, reply, client, attempt, ignored=ignored, limits=limits)
+        finally:
+            await reply.body.aclose()
+        return True
+
+    route = context.parts.upstreams.resolve_for(context.principal, request.model)
+    async with MeteredCall(
+        context,
+        route,
+        model=request.model,
+        input_tokens=request.input_tokens,
+        output_tokens=request.output_tokens,
+    ) as metered:
+        await try_targets(metered, route, ask, operation=request.call.kind, once=request.call.form)
+
+
+async def _build(request: ForwardedRequest, target: Target, ignored: Collection[str]) -> HttpCall:
+    """Build the call at a target.
+
+    Raises:
+        RequestError: `invalid_request`, it has none.
+    """
+    upstream, path = target.upstream, request.call.path_at(target.upstream.dialect)
+    if path is None:
+        raise RequestError(
+            "invalid_request",
+            f"model: the relay does not support /v1/{request.call.path} of upstream "
+            f"{upstream.name!r} ({upstream.dialect}); choose another model",
+        )
+    content_type, body = request.render(target.model, ignored)
+    call = await target.build_post(path, body)
+    call.headers.update({"accept": "*/*", "content-type": content_type})
+    return call
+
+
+async def _pass_on(
+    target: Target,
+    reply: HttpReply,
+    client: Client,
+    attempt: CallAttempt,
+    *,
+    ignored: Sequence[str],
+    limits: Limits,
+) -> None:
+    """Send an answer piece by piece, and record its usage.
+
+    While the client takes no more, only the timeout of the whole answer runs.
+    """
+    clock, size = asyncio.get_running_loop().time, 0
+    end_at = clock() + limits.total_timeout_s
+    content_type = reply.headers.get("content-type", "")
+    usage, ending, before = UsageReader(content_type), target.upstream.key_ending, b""
+    while True:
+        with explained(target, attempt, answered=True):
+            piece = await anext(reply.body, b"")
+        if not piece:
+            break
+        size += len(piece)
+        if size > MAX_BYTES:
+            raise _invalid(target, f"answered with more than {MAX_BYTES} bytes")
+        if ending is not None and ending in (before := before[-len(ending) :] + piece):
+            raise _invalid(target, "quoted the relay's key")
+        usage.feed(piece)
+        attempt.extend(end_at, f"did not finish within {limits.total_timeout_s:g} s")
+        if not attempt.begun:
+            attempt.begun = True
+            await client.begin(reply.status, content_type, ignored=ignored)
+        await client.send(piece)
+        silent_at = clock() + limits.idle_timeout_s
+        if silent_at < end_at:
+            attempt.extend(silent_at, f"sent nothing for {limits.idle_timeout_s:g} s")
+    if not attempt.begun:
+        attempt.unanswered(0)
+        raise _invalid(target, "sent an empty answer")
+    attempt.answered(0, usage.read())
+    attempt.answered_model, attempt.usage = target.model, attempt.count()
+
+
+def _invalid(target: Target, what: str) -> UpstreamError:
+    return UpstreamError("upstream_invalid_response", f"upstream {target.upstream.name!r} {what}")
