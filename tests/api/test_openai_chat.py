@@ -59,6 +59,41 @@ async def test_frames_have_ids_and_no_names():
         assert messages[2].data.encode() not in again.content
 
 
+async def test_members_of_the_provider_are_read_again_from_any_cursor():
+    details = [{"type": "reasoning.text", "index": 0, "text": "Hm"}]
+    constant = {"system_fingerprint": "fp", "key": "sk-test-0123456789"}
+    chunks = [
+        {"prompt_filter_results": [{"prompt_index": 0}], "choices": []},
+        *(_chunk({"reasoning": "Hm", "reasoning_details": details}) for _ in range(3)),
+        *(_chunk({"content": "a"}, content_filter_results={"n": n}) for n in range(3)),
+        _chunk({}, finish_reason="stop", native_finish_reason="end_turn"),
+    ]
+    lines = [f"data: {json.dumps({'id': 'u', 'model': 'm', **constant, **c})}\n\n" for c in chunks]
+    async with serve() as (upstream, relay, _):
+        upstream.script = [head(), *map(send, lines), send(DONE)]
+        async with relay.client.stream("POST", PATH, json={**ASK, "stream": True}) as answer:
+            messages = await read_messages(answer)
+            stream = answer.headers["stream-id"]
+        for place, message in enumerate(messages[:-1]):
+            after = f"/v1/streams/{stream}/events?format=openai_chat&after={message.id}"
+            async with relay.client.stream("GET", after) as rest:
+                again = await read_messages(rest)
+            assert [m.data for m in messages[place + 1 :]] == [m.data for m in again]
+        native = await relay.client.get(f"/v1/streams/{stream}/events")
+
+    frames = [json.loads(message.data) for message in messages[:-1]]
+    assert chunks[0]["prompt_filter_results"] == frames[0]["prompt_filter_results"]
+    assert 3 == sum(f["choices"][0]["delta"].get("reasoning_details") == details for f in frames)
+    assert "end_turn" == frames[-1]["choices"][0]["native_finish_reason"]
+    assert {"fp"} == {frame["system_fingerprint"] for frame in frames}
+    assert "sk-test-0123456789" not in native.text + "".join(m.data for m in messages)
+    assert '"type":"provider_data"' in native.text
+
+
+def _chunk(delta: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": None, **fields}]}
+
+
 async def test_client_streams():
     async with serve() as (upstream, _, client):
         upstream.script = HI

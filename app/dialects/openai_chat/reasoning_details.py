@@ -1,6 +1,9 @@
 """`reasoning_details`: OpenRouter's format for reasoning and its signatures."""
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
+
+_TEXTS: Final = ("text", "summary", "data", "signature")
 
 
 def render_text_detail(text: str, *, signature: str | None, format: str | None) -> dict[str, Any]:
@@ -21,3 +24,24 @@ def render_text_detail(text: str, *, signature: str | None, format: str | None) 
 def render_encrypted_detail(data: str, *, format: str | None) -> dict[str, Any]:
     """Return the detail for reasoning that is encrypted for its provider."""
     return {"type": "reasoning.encrypted", "data": data, **({"format": format} if format else {})}
+
+
+def join_details(details: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Join the pieces of details: those in a row with one `index` and one type."""
+    joined: list[dict[str, Any]] = []
+    pieces: list[dict[str, list[str]]] = []
+    for detail in details:
+        place = (detail.get("index"), detail.get("type"))
+        last = joined[-1] if joined else {}
+        if place[0] is None or place != (last.get("index"), last.get("type")):
+            joined.append({})
+            pieces.append({})
+        for name, value in detail.items():
+            if name in _TEXTS and isinstance(value, str):
+                pieces[-1].setdefault(name, []).append(value)
+            elif value is not None:
+                joined[-1][name] = value
+    return [
+        {**detail, **{name: "".join(texts) for name, texts in found.items()}}
+        for detail, found in zip(joined, pieces, strict=True)
+    ]

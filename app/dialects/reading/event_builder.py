@@ -12,7 +12,7 @@ reason.
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, SupportsIndex
 
 import msgspec
 
@@ -62,9 +62,12 @@ class _FewEvents(list[Event]):
     """The events of one message, at most `MAX_EVENTS`."""
 
     def append(self, event: Event) -> None:
+        self.insert(len(self), event)
+
+    def insert(self, at: SupportsIndex, event: Event) -> None:
         if len(self) >= MAX_EVENTS:
             raise Excess(MAX_EVENTS, "pieces of an answer", where="one event")
-        super().append(event)
+        super().insert(at, event)
 
 
 class EventBuilder:
@@ -213,12 +216,31 @@ class EventBuilder:
                 Opaque(well_formed(format), well_formed(data), block=block, choice=choice)
             )
 
+    @property
+    def position(self) -> int:
+        """The number of events since the last `take`."""
+        return len(self._events)
+
     def provider_data(
-        self, format: str, fields: dict[str, Any], *, block: int | None = None, choice: int = 0
-    ) -> None:
-        """Add what only the provider's dialect has, if the client has that dialect."""
-        if self.keeps_provider_data:
-            self._events.append(ProviderData(make_raw(format, fields), block=block, choice=choice))
+        self,
+        format: str,
+        fields: dict[str, Any],
+        *,
+        block: int | None = None,
+        choice: int = 0,
+        at: int | None = None,
+    ) -> int:
+        """Add what only the provider's dialect has, if the client has that dialect.
+
+        `at` is an earlier `position` to insert it at. Return its size in bytes.
+        """
+        if not self.keeps_provider_data:
+            return 0
+        raw = make_raw(format, fields)
+        self._wait_for_answer(len(raw.data))
+        event = ProviderData(raw, block=block, choice=choice)
+        self._events.insert(self.position if at is None else at, event)
+        return len(raw.data)
 
     def tool_call(
         self,

@@ -24,9 +24,14 @@ PLAIN = {"id": "a", "model": "m", "choices": [{"index": 0, "delta": {"content": 
 
 
 def parse(messages: list[Message]) -> list[list[Event]]:
-    """Return the events of each message."""
-    parser = Parser(upstream="u")
-    return [*map(parser.feed, messages), parser.close(None)]
+    """Return the events of each message, without and with those for the same dialect."""
+    found = []
+    for own in (False, True):
+        parser = Parser(upstream="u")
+        if own:
+            parser.keep_provider_data()
+        found += [*map(parser.feed, messages), parser.close(None)]
+    return found
 
 
 def parse_in_full(messages: list[Message]) -> list[list[Event]]:
@@ -55,9 +60,9 @@ def test_any_chunks_mean_the_same(found: list[Any], event: str) -> None:
 
 places = st.sampled_from(
     [
-        *((name,) for name in text_chunk.TextChunk.__struct_fields__),
-        *(("choices", name) for name in text_chunk.ChunkChoice.__struct_fields__),
-        *(("choices", "delta", name) for name in text_chunk.ChunkDelta.__struct_fields__),
+        *((name,) for name in text_chunk.OwnChunk.__struct_fields__),
+        *(("choices", name) for name in text_chunk.OwnChoice.__struct_fields__),
+        *(("choices", "delta", name) for name in text_chunk.OwnDelta.__struct_fields__),
     ]
 )
 
@@ -77,8 +82,7 @@ def test_any_value_in_any_place_means_the_same(path: tuple[str, ...], value: Any
 @pytest.mark.parametrize("name", sorted(set(text_chunk.ChunkDelta.__struct_fields__) - {"content"}))
 def test_a_chunk_that_says_more_is_not_a_text_chunk(name: str) -> None:
     delta = {"content": "x", name: {"a": 1}}
+    chunk = {**PLAIN, "choices": [{"index": 0, "delta": delta}]}
 
-    assert (
-        text_chunk.parse(json.dumps({**PLAIN, "choices": [{"index": 0, "delta": delta}]})) is None
-    )
-    assert text_chunk.parse(json.dumps(PLAIN)) is not None
+    assert text_chunk.parse(json.dumps(chunk), text_chunk.decode_any) is None
+    assert text_chunk.parse(json.dumps(PLAIN), text_chunk.decode_any) is not None

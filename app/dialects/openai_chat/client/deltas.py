@@ -43,10 +43,12 @@ from ...answering.ids import public_token, show_call
 from ...answering.moderation import Moderation
 from ...answering.stream_end import render_cost
 from ...answering.token_logprobs import render_logprobs
-from ...reading.json_values import decode
+from ...reading.json_values import decode, read_raw
 from ...reasoning_signatures import GOOGLE_SIGNATURE
+from ..provider_members import FORMAT, Members, merge
 from ..reasoning_details import render_encrypted_detail, render_text_detail
 from .foreign import CUSTOM
+from .provider_members import ProviderMembers
 
 EXTRA: Final = "seseragi"
 """The key in a call's `extra_content` for signatures of providers other than Google."""
@@ -78,6 +80,11 @@ class Delta(NamedTuple):
     delta: dict[str, Any]
     finish_reason: Finish | None = None
     logprobs: dict[str, Any] | None = None
+    members: Members | None = None
+    """The provider's own members of the choice, and of its delta."""
+    delta_members: Members | None = None
+    text: str = ""
+    """The text in the holes of the delta's members."""
 
 
 @dataclass(slots=True)
@@ -86,6 +93,7 @@ class _Choice:
     """Characters of text so far."""
     calls: int = 0
     finish: FinishReason | None = None
+    finish_members: Members = field(default_factory=dict)
     annotations: list[dict[str, Any]] = field(default_factory=list)
     details: list[dict[str, Any]] = field(default_factory=list)
     images: list[dict[str, Any]] = field(default_factory=list)
@@ -99,6 +107,7 @@ class DeltaBuilder:
         self.model = ""
         self.labels: dict[str, str] = {}
         self.moderation = Moderation()
+        self.members = ProviderMembers()
         self._stream = stream
         self._token = public_token(stream, "openai_chat")
         self._choices: dict[int, _Choice] = {}
@@ -119,14 +128,47 @@ class DeltaBuilder:
         return f"chatcmpl-{self._token}"
 
     def feed(self, event: Event) -> Iterable[Delta]:
-        """Return the deltas for an event."""
+        """Return the deltas for an event; each is to be rendered before the next one is taken."""
+        if self.members.plain and not isinstance(event, ProviderData):
+            return self._feed(event)
+        return self._with_members(event)
+
+    def _with_members(self, event: Event) -> Iterable[Delta]:
+        """Yield the deltas for an event with the provider's own members."""
+        text = event.text if isinstance(event, TextDelta | ReasoningDelta) else ""
+        for delta in self._feed(event):
+            if "role" in delta.delta:
+                yield delta
+                continue
+            members, of_delta = self.members.take(delta.choice, text=bool(text))
+            if members and delta.members and not members.keys().isdisjoint(delta.members):
+                yield Delta(delta.choice, {}, members=members)
+                members = {}
+            yield delta._replace(
+                members=merge(members, delta.members or {}), delta_members=of_delta, text=text
+            )
+
+    def _feed_members(self, event: ProviderData) -> Iterable[Delta]:
+        """Take the provider's own members; yield a delta without content if they cannot wait."""
+        found = read_raw(event.raw, FORMAT)
+        if found is None:
+            return
+        if self.members.repeats(found, event.choice):
+            yield from self._begin(event.choice, text=False)
+            yield Delta(event.choice, {})
+        self.members.feed(found, event.choice)
+        if "now" in found:
+            yield from self._begin(event.choice, text=False)
+            yield Delta(event.choice, {})
+
+    def _feed(self, event: Event) -> Iterable[Delta]:
         match event:
             case TextDelta():
                 self.add_text(event)
                 return (Delta(event.choice, {"content": event.text}),)
             case ReasoningDelta():
                 self._thoughts[event.block].append(event.text)
-                return (Delta(event.choice, {"reasoning_content": event.text}),)
+                return (Delta(event.choice, dict.fromkeys(self.members.reasoning, event.text)),)
             case RefusalDelta():
                 return (Delta(event.choice, {"refusal": event.text}),)
             case ToolCallDelta():
@@ -144,7 +186,9 @@ class DeltaBuilder:
                 self.model = event.model
             case StreamEnd():
                 return self._end(event)
-            case Notice() | Usage() | ProviderData():
+            case ProviderData():
+                return self._feed_members(event)
+            case Notice() | Usage():
                 pass
             case _:
                 begun = self._begin(event.choice, text=isinstance(event, TextStart))
@@ -186,7 +230,12 @@ class DeltaBuilder:
                     self._custom.add(event.block)
                     kind, text = "custom", "input"
                 shown = show_call(self._stream, event.id)
-                return (self._call(event, {"name": event.name, text: ""}, id=shown, type=kind),)
+                function = {"name": event.name, text: ""}
+                call = self._call(event, function, id=shown, type=kind)
+                if others := read_raw(event.raw, FORMAT):
+                    rows = [merge(others, row) for row in call.delta["tool_calls"]]
+                    call = call._replace(delta={"tool_calls": rows})
+                return (call,)
             case ToolCallEnd() if event.block in self._custom:
                 return (self._call(event, {"input": decode_input(event.arguments)}),)
             case ToolCallEnd():
@@ -211,6 +260,7 @@ class DeltaBuilder:
                 self.moderation.feed(event)
             case ChoiceEnd():
                 state.finish = event.finish_reason
+                state.finish_members = read_raw(event.raw, FORMAT) or {}
             case TextEnd() | RefusalEnd() | Source() | ProviderTool() | Notice() | Usage():
                 pass  # no counterpart in the format
             case ProviderData():
@@ -232,6 +282,8 @@ class DeltaBuilder:
     def _media(self, event: Media, state: _Choice) -> Iterable[Delta]:
         if event.media_type.startswith("audio/") and event.data:
             audio = {"id": f"audio_{self._token}_{event.choice}", "data": event.data}
+            if self.members.has_sent(event.choice, "audio"):
+                del audio["id"]  # the provider's own was
             return (Delta(event.choice, {"audio": audio}),)
         url = event.url or f"data:{event.media_type};base64,{event.data}"
         state.images.append({"type": "image_url", "image_url": {"url": url}})
@@ -254,12 +306,12 @@ class DeltaBuilder:
             values = {
                 name: [{**row, "index": index} for index, row in enumerate(rows)]
                 for name, rows in lists.items()
-                if rows
+                if rows and not self.members.has_sent(choice, name)
             }
             if values:
                 yield Delta(choice, values)
             finish = FINISH[state.finish or end.finish_reason]
-            yield Delta(choice, {}, finish)
+            yield Delta(choice, {}, finish, members=state.finish_members)
 
 
 def _render_details(end: ReasoningEnd, text: str) -> list[dict[str, Any]]:
@@ -291,8 +343,12 @@ def _cite(source: Source, start: int) -> dict[str, Any]:
     }
 
 
-def render_usage(end: StreamEnd) -> dict[str, Any] | None:
-    """Return token counts and cost; unknown counts are 0 where the format requires a number."""
+def render_usage(end: StreamEnd, provider: Members | None = None) -> dict[str, Any] | None:
+    """Return token counts and cost; unknown counts are 0 where the format requires a number.
+
+    They replace those of the provider's own object, as does the cost, but not one that is an
+    object: that has the replaced `total_cost`.
+    """
     counts = end.usage
     if counts is None:
         return None
@@ -312,4 +368,7 @@ def render_usage(end: StreamEnd) -> dict[str, Any] | None:
         usage["prompt_tokens_details"] = {k: v for k, v in details.items() if v is not None}
     if counts.reasoning_tokens is not None:
         usage["completion_tokens_details"] = {"reasoning_tokens": counts.reasoning_tokens}
-    return usage | render_cost(end)
+    cost = render_cost(end)
+    if provider and isinstance(provider.get("cost"), dict) and "cost" in cost:
+        cost["cost"] = {"total_cost": cost["cost"]}
+    return merge(provider or {}, usage | cost)

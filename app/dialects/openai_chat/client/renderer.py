@@ -14,12 +14,15 @@ from ....events import Event, StreamEnd, StreamStart, StreamTarget, TextDelta
 from ...answering.openai_errors import error_object
 from ...answering.stream_end import error_of_end
 from ...client_format import Frame
+from ..provider_members import Members, fill_text, merge
 from .deltas import Delta, DeltaBuilder, render_usage
 
 USAGE = "usage"
 """The label of a stream whose client requested a chunk with the token counts."""
 
 _encode = msgspec.json.Encoder().encode
+
+_OWN: Final = frozenset(("id", "object", "created", "model", "choices", "usage"))
 
 _CONTENT: Final = (
     b',"choices":[{"index":%d,"delta":{"content":',
@@ -35,32 +38,41 @@ class Renderer:
         self._deltas = DeltaBuilder(stream)
         self._head = b""
         """The encoded fields that all chunks start with."""
+        self._kept: Members = {}
+        """The provider's own among them."""
 
     def feed(self, event: Event) -> Iterable[Frame]:
         """Return the frames for the next event."""
-        if type(event) is TextDelta:  # nearly every event: takes a third of the time
-            self._deltas.add_text(event)
+        builder = self._deltas
+        # Nearly every event: takes a third of the time.
+        if type(event) is TextDelta and builder.members.plain:
+            builder.add_text(event)
             before, after = _CONTENT
             text = _encode(event.text)
             return (Frame(b"%b%b%b%b" % (self._head, before % event.choice, text, after)),)
-        deltas = self._deltas.feed(event)
+        deltas = builder.feed(event)
         if isinstance(event, (StreamStart, StreamTarget)):
             self._head = self._begin()
         frames = [self._chunk(delta) for delta in deltas]
+        if builder.members.kept is not self._kept:
+            self._head = self._begin()
         if isinstance(event, StreamEnd):
-            if event.status == "completed" and (found := self._deltas.moderation.render_lists()):
-                frames.append(self._frame(choices=[], moderation=found))
-            frames += render_end(event, labels=self._deltas.labels, frame=self._frame)
+            if event.status == "completed" and (found := builder.moderation.render_lists()):
+                frames.append(self._frame({"choices": [], "moderation": found}))
+            usage = builder.members.usage
+            frames += render_end(event, labels=builder.labels, frame=self._frame, usage=usage)
         return frames
 
     def _begin(self) -> bytes:
         builder = self._deltas
+        self._kept = builder.members.kept
         head = {
             "id": builder.id,
             "object": "chat.completion.chunk",
             "created": builder.created,
             "model": builder.model,
         }
+        head |= {name: value for name, value in self._kept.items() if name not in _OWN}
         return _encode(head).removesuffix(b"}")
 
     def _chunk(self, delta: Delta) -> Frame:
@@ -70,23 +82,34 @@ class Renderer:
             "logprobs": delta.logprobs,
             "finish_reason": delta.finish_reason,
         }
-        return self._frame(choices=[choice])
+        if delta.delta_members:
+            choice["delta"] = merge(fill_text(delta.delta_members, delta.text), delta.delta)
+        if delta.members:
+            own = {name: value for name, value in choice.items() if value is not None}
+            choice |= merge(delta.members, own)
+        others = self._deltas.members.take_waiting()
+        found = {name: value for name, value in others.items() if name not in _OWN}
+        return self._frame(found | {"choices": [choice]})
 
-    def _frame(self, **fields: object) -> Frame:
+    def _frame(self, fields: Mapping[str, object]) -> Frame:
         return Frame(b"%b,%b" % (self._head, _encode(fields).removeprefix(b"{")))
 
 
 def render_end(
-    end: StreamEnd, *, labels: Mapping[str, str], frame: Callable[..., Frame]
+    end: StreamEnd,
+    *,
+    labels: Mapping[str, str],
+    frame: Callable[[Mapping[str, object]], Frame],
+    usage: Members | None = None,
 ) -> Iterable[Frame]:
     """Yield the last frames: an error, or the requested token counts and `[DONE]`.
 
-    `frame` builds a frame from the fields of a chunk.
+    `frame` builds a frame from the fields of a chunk; `usage` is the provider's own.
     """
     failed = error_of_end(end)
     if failed is not None:
         yield Frame(_encode({"error": error_object(failed.info())}))
         return
-    if USAGE in labels and (usage := render_usage(end)) is not None:
-        yield frame(choices=[], usage=usage)
+    if USAGE in labels and (counts := render_usage(end, usage)) is not None:
+        yield frame({"choices": [], "usage": counts})
     yield Frame(b"[DONE]")

@@ -38,6 +38,7 @@ from ....requests import (
 )
 from ...client_format import ParsedRequest
 from ...reasoning_signatures import CLAUDE_REDACTED, GOOGLE_SIGNATURE
+from ..reasoning_details import join_details
 from .foreign import translate
 from .renderer import USAGE
 
@@ -89,6 +90,7 @@ class Detail(msgspec.Struct, frozen=True):
     data: str | None = None
     signature: str | None = None
     format: str | None = None
+    index: int | None = None
 
 
 class Thinking(msgspec.Struct, frozen=True):
@@ -223,10 +225,11 @@ def _parse_thinking(blocks: Iterable[Thinking]) -> list[Part]:
     return parts
 
 
-def _parse_details(details: Any) -> list[Part]:
+def _parse_details(pieces: Iterable[Detail]) -> list[Part]:
     """Parse `reasoning_details`; encrypted data belongs to a preceding text of the same format."""
     parts: list[Part] = []
-    for detail in details:
+    details = join_details(map(msgspec.structs.asdict, pieces))
+    for detail in msgspec.convert(details, list[Detail]):
         text = detail.text or detail.summary or ""
         if text or detail.signature:
             parts.append(ReasoningPart(text, detail.signature, format=detail.format))

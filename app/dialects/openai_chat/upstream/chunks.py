@@ -6,18 +6,26 @@ are ignored.
 """
 
 import re
-from typing import Any, Final
+from typing import Any
 
+from ....events import Raw
 from ...reading.bounds import ENTRY
 from ...reading.event_builder import EventBuilder
 from ...reading.finish_reasons import parse_finish
-from ...reading.json_values import count, decode_or, mapping, mappings, string, text_or_none
+from ...reading.json_values import (
+    count,
+    decode_or,
+    make_raw,
+    mapping,
+    mappings,
+    string,
+    text_or_none,
+)
 from ...reasoning_signatures import GOOGLE_SIGNATURE
+from ..provider_members import FORMAT
+from .provider_members import ProviderMembers
 from .request import LITELLM, LITELLM_REDACTED
-from .text_chunk import TextChunk
-
-MAX_CHOICES: Final = 128
-"""The highest `n` that OpenAI accepts; any other index is treated as 0."""
+from .text_chunk import MAX_CHOICES, OwnChunk, TextChunk
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]++/[\w.+-]++")
 _COMMON_FIELDS = frozenset(
@@ -41,6 +49,8 @@ class Deltas:
         """The error of a choice, if any."""
         self.usage: Any = None
         """The usage of a choice of the last chunk; Kimi may send it only there."""
+        self.members: ProviderMembers | None = None
+        """The record of what no event has, for a client of the same dialect."""
         self._builder = builder
         self._messages: set[int] = set()
         self._sounds: dict[int, int] = {}
@@ -53,6 +63,8 @@ class Deltas:
     def feed_text_chunk(self, chunk: TextChunk) -> bool:
         """Process a text chunk as `feed` does; return False if it needs the full parser."""
         if self._thinking:
+            return False
+        if isinstance(chunk, OwnChunk) and not (self.members and self.members.covers(chunk)):
             return False
         self.usage = None
         for choice in chunk.choices:
@@ -71,6 +83,8 @@ class Deltas:
     def feed(self, chunk: dict[str, Any]) -> None:
         """Process a chunk except for its usage, error, model and id."""
         self.usage = None
+        if self.members is not None:
+            self.members.read_chunk(chunk)
         for choice in mappings(chunk.get("choices")):
             index = choice.get("index")
             if type(index) is not int or not 0 <= index < MAX_CHOICES:
@@ -79,8 +93,15 @@ class Deltas:
             if not isinstance(delta, dict):
                 # Annotations of Azure's asynchronous content filter have no delta.
                 delta = self._message(chunk, choice, index)
-            self._delta(index, delta)
-            self._choice(index, choice)
+            if self.members is None:
+                self._delta(index, delta)
+                self._choice(index, choice)
+            else:
+                at = self._builder.position
+                found, finish = self.members.read_choice(index, choice, delta)
+                self._delta(index, delta)
+                self._choice(index, choice, make_raw(FORMAT, finish) if finish else None)
+                self.members.record(index, found, at=at)
         if "moderation" in chunk:
             moderation = mapping(chunk["moderation"])
             self._builder.content_filter(0, "prompt", mapping(moderation.get("input")))
@@ -110,8 +131,8 @@ class Deltas:
         self._messages.add(index)
         return message
 
-    def _choice(self, index: int, choice: dict[str, Any]) -> None:
-        """Process the fields beside the delta."""
+    def _choice(self, index: int, choice: dict[str, Any], finish: Raw | None = None) -> None:
+        """Process the fields beside the delta; `finish` has the other ones of its end."""
         builder = self._builder
         builder.choice(index)
         if logprobs := choice.get("logprobs"):
@@ -128,7 +149,8 @@ class Deltas:
             if native and parse_finish(native) == "length" and builder.is_torn(index):
                 reason = native  # OpenRouter reports `tool_calls` for a truncated call
             # vLLM's `stop_reason` is the stop string, or a token id.
-            builder.finish(index, reason, stop_sequence=text_or_none(choice.get("stop_reason")))
+            stop = text_or_none(choice.get("stop_reason"))
+            builder.finish(index, reason, stop_sequence=stop, more=finish)
         if "usage" in choice:
             self.usage = choice["usage"]
         if "error" in choice:
@@ -269,13 +291,22 @@ class Deltas:
             if self._call_ids.get((index, position)) != call_id:
                 self._builder.reserve(ENTRY + len(call_id))
                 self._call_ids[index, position] = call_id
-        block = self._function(index, function, number=number, id=call_id)
+        raw = None
+        if self.members is not None and (others := self.members.read_call(call, function)):
+            raw = make_raw(FORMAT, others)
+        block = self._function(index, function, number=number, id=call_id, raw=raw)
         # Gemini's Chat Completions route requires it in the next turn.
         signature = string(_google(call).get("thought_signature"))
         self._builder.opaque(index, GOOGLE_SIGNATURE, signature, block=block)
 
     def _function(
-        self, index: int, function: dict[str, Any], *, number: int | None, id: str
+        self,
+        index: int,
+        function: dict[str, Any],
+        *,
+        number: int | None,
+        id: str,
+        raw: Raw | None = None,
     ) -> int | None:
         return self._builder.tool_call(
             index,
@@ -284,6 +315,7 @@ class Deltas:
             name=string(function.get("name")),
             arguments=function.get("arguments", function.get("input")),
             free="input" in function and "arguments" not in function,
+            raw=raw,
         )
 
     def _audio(self, index: int, audio: dict[str, Any]) -> None:

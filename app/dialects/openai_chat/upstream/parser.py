@@ -18,6 +18,7 @@ from ...reading.billing import parse_cost, parse_service_tier
 from ...reading.json_values import count, decode_or, mapping, short
 from . import text_chunk
 from .chunks import Deltas
+from .provider_members import ProviderMembers
 
 
 class Parser(AnswerParser):
@@ -26,6 +27,7 @@ class Parser(AnswerParser):
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
         super().__init__(upstream=upstream, choices=choices)
         self._deltas = Deltas(self._builder)
+        self._decode: text_chunk.Decode[Any] = text_chunk.decode_any
 
     @property
     def finished(self) -> bool:
@@ -36,12 +38,22 @@ class Parser(AnswerParser):
     def reasoning_field(self) -> str | None:
         return self._deltas.reasoning_field
 
+    def keep_provider_data(self) -> None:
+        super().keep_provider_data()
+        self._decode = text_chunk.decode_own
+        self._deltas.members = ProviderMembers(self._builder)
+
+    def _complete(self) -> None:
+        if self._deltas.members is not None:
+            self._deltas.members.end()
+        super()._complete()
+
     def _is_whole(self) -> bool:
         return self._builder.finished or self._deltas.whole
 
     def _message(self, message: Message) -> None:
         if self.model and self.upstream_id and message.event != "error":
-            chunk = text_chunk.parse(message.data)
+            chunk = text_chunk.parse(message.data, self._decode)
             if chunk is not None and self._deltas.feed_text_chunk(chunk):
                 return
         data = message.data.strip()
@@ -79,6 +91,8 @@ class Parser(AnswerParser):
             self._deltas.error = self._deltas.error or x_groq.get("error")
         if usage:
             self._builder.usage(parse_usage(mapping(usage), chunk.get("service_tier")))
+            if self._deltas.members is not None:
+                self._deltas.members.read_usage(mapping(usage))
             self.counted_early = not self._builder.finished
         if chunk.get("error") or chunk.get("object") == "error" or chunk.get("type") == "error":
             self._refuse(chunk)

@@ -4,7 +4,7 @@ A stream that failed or was cancelled ends with an error object, without `[DONE]
 reasons, on which clients act. `[DONE]` follows a complete stream only.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -24,10 +24,10 @@ class Renderer:
 
     def feed(self, event: Event) -> Iterable[Frame]:
         """Return the frames for the next event."""
-        frames = [self._frame(choices=[choice]) for choice in self._builder.feed(event)]
+        frames = [self._frame({"choices": [choice]}) for choice in self._builder.feed(event)]
         if isinstance(event, StreamEnd):
             frames += render_end(event, labels=self._builder.deltas.labels, frame=self._frame)
         return frames
 
-    def _frame(self, **fields: object) -> Frame:
+    def _frame(self, fields: Mapping[str, object]) -> Frame:
         return Frame(_encode(self._builder.render(**fields)))

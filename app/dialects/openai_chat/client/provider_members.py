@@ -1,0 +1,129 @@
+"""The provider's own members of chunks, repeated for clients of the same dialect.
+
+A member of one chunk goes out with the next chunk that has content, or in a chunk of its own
+before a second value. Those at a choice's end are in `ChoiceEnd.raw`: they come only with its
+finish reason.
+"""
+
+from typing import Final, NamedTuple
+
+from ...reading.json_values import mapping
+from ..provider_members import Members, has_hole
+
+_REASONING: Final = ("reasoning_content", "reasoning")
+
+
+class ProviderMembers:
+    """The members of one stream, by the `ProviderData` so far."""
+
+    def __init__(self) -> None:
+        self.plain = True
+        """Whether the next chunk has no members but the kept ones beside its choices."""
+        self.usage: Members = {}
+        self.reasoning: tuple[str, ...] = ("reasoning_content",)
+        """The fields of a delta that contain reasoning."""
+        self._chunk = _Level()
+        self._choices: dict[int, _Levels] = {}
+        self._in_deltas: set[tuple[int, str]] = set()
+
+    @property
+    def kept(self) -> Members:
+        """The members of every chunk, beside its choices."""
+        return self._chunk.kept
+
+    def repeats(self, found: Members, choice: int) -> bool:
+        """Return whether a member has another value while the last one waits for a chunk."""
+        levels = self._choices.get(choice, _NONE)
+        return (
+            self._chunk.repeats(mapping(found.get("chunk")))
+            or levels.choice.repeats(mapping(found.get("choice")))
+            or levels.delta.repeats(mapping(found.get("delta")))
+        )
+
+    def feed(self, found: Members, choice: int) -> None:
+        """Take the object of an event."""
+        self.usage = mapping(found.get("usage")) or self.usage
+        names = _texts(found.get("reasoning"))
+        self.reasoning = tuple(name for name in _REASONING if name in names) or self.reasoning
+        if "chunk" in found:
+            self._chunk.feed(mapping(found["chunk"]))
+        if "choice" in found or "delta" in found:
+            levels = self._choices.get(choice)
+            if levels is None:
+                levels = self._choices[choice] = _Levels(_Level(), _Level())
+            levels.choice.feed(mapping(found.get("choice")))
+            levels.delta.feed(mapping(found.get("delta")))
+            once = mapping(mapping(found.get("delta")).get("once"))
+            self._in_deltas.update((choice, name) for name in once)
+        self._check()
+
+    def take_waiting(self) -> Members:
+        """Return the members of the next chunk beside its choices, without the kept ones."""
+        waiting, self._chunk.waiting = self._chunk.waiting, {}
+        if waiting:
+            self._check()
+        return waiting
+
+    def take(self, choice: int, *, text: bool) -> tuple[Members, Members]:
+        """Return the members of a choice's next chunk and of its delta, with or without a text.
+
+        Those of the delta have holes for the text.
+        """
+        levels = self._choices.get(choice)
+        if levels is None:
+            return {}, {}
+        waits = levels.choice.waiting or levels.delta.waiting
+        taken = levels.choice.take(text=text), levels.delta.take(text=text)
+        if waits:
+            self._check()
+        return taken
+
+    def has_sent(self, choice: int, name: str) -> bool:
+        """Return whether the deltas of a choice had a member."""
+        return (choice, name) in self._in_deltas
+
+    def _check(self) -> None:
+        levels = [level for pair in self._choices.values() for level in pair]
+        self.plain = not self._chunk.waiting and not any(one.kept or one.waiting for one in levels)
+
+
+class _Level:
+    """The members at one level of the chunks."""
+
+    __slots__ = ("_textless", "kept", "waiting")
+
+    def __init__(self) -> None:
+        self.kept: Members = {}
+        """Those of every chunk: another object whenever they change."""
+        self.waiting: Members = {}
+        """Those of the next chunk alone."""
+        self._textless: Members = {}
+        """The kept ones without a hole."""
+
+    def repeats(self, changes: Members) -> bool:
+        return not self.waiting.keys().isdisjoint(mapping(changes.get("once")))
+
+    def feed(self, changes: Members) -> None:
+        gone, kept = _texts(changes.get("gone")), mapping(changes.get("kept"))
+        if gone or kept:
+            self.kept = {n: v for n, v in self.kept.items() if n not in gone} | kept
+            self._textless = {n: v for n, v in self.kept.items() if not has_hole(v)}
+        self.waiting |= mapping(changes.get("once"))
+
+    def take(self, *, text: bool) -> Members:
+        kept = self.kept if text else self._textless
+        waiting, self.waiting = self.waiting, {}
+        return kept | waiting if waiting else kept
+
+
+class _Levels(NamedTuple):
+    choice: _Level
+    delta: _Level
+
+
+_NONE = _Levels(_Level(), _Level())
+
+
+def _texts(value: object) -> set[str]:
+    """Return the strings of a list."""
+    return {one for one in value if isinstance(one, str)} if isinstance(value, list) else set()

@@ -1,0 +1,236 @@
+"""Records the members of chunks that no event has, for clients of the same dialect.
+
+Members that change with every chunk are recorded up to `MAX_RECORDED`, but reasoning is complete.
+Not recorded, as null is not:
+
+- `obfuscation` and Mistral's `p`: padding between the provider and its direct client;
+- Together's `text`, which repeats the content, and `token_id`, which changes with every token.
+"""
+
+from typing import Any, Final, Literal
+
+from ...reading.bounds import ENTRY
+from ...reading.event_builder import EventBuilder
+from ...reading.json_values import mapping, size, string
+from ..provider_members import FORMAT, Members, cut_text
+from .text_chunk import MAX_CHOICES, OwnChunk
+
+MAX_RECORDED: Final = 2**18
+"""Bytes of a stream's members with the overhead of their events, some 1000 changes."""
+
+MAX_KEPT: Final = 32_768
+"""Approximate bytes at one level that are repeated in every chunk: readers get them from a record
+of one. A value beyond that is in the first of its chunks only."""
+
+MAX_USAGE: Final = 16_384
+"""Approximate bytes of a `usage` object."""
+
+_CHUNK: Final = frozenset(
+    ("id", "object", "created", "model", "choices", "usage", "moderation", "error")
+) | {"obfuscation", "p"}
+_CHOICE: Final = frozenset(("index", "delta", "message", "finish_reason", "usage", "error", "text"))
+_DELTA: Final = frozenset(
+    ("role", "content", "reasoning", "reasoning_content", "refusal", "tool_calls", "function_call")
+) | {"images", "token_id"}
+_CALL: Final = frozenset(("index", "id", "type", "function", "custom"))
+_FUNCTION: Final = frozenset(("name", "arguments", "input"))
+_LOGPROBS: Final = frozenset(("content", "refusal", "reasoning_content"))
+"""The members that events have, by their place."""
+
+_REASONING: Final = ("reasoning_details", "thinking_blocks")
+"""Members of a delta that a client sends back, so that none may be missing."""
+
+_CONSTANTS: Final = ("system_fingerprint", "service_tier", "provider")
+"""The members of an `OwnChunk` that have to equal the kept ones."""
+
+
+class ProviderMembers:
+    """Records the members of one stream's chunks."""
+
+    def __init__(self, builder: EventBuilder) -> None:
+        self._builder = builder
+        self._chunk = _Level()
+        self._choices: dict[int, tuple[_Level, _Level]] = {}
+        """By choice: its own level, and that of its deltas."""
+        self._finished: set[int] = set()
+        self._reasoning: tuple[str, ...] = ("reasoning_content",)
+        self._usage: Members = {}
+        self._left = MAX_RECORDED
+        self._constants: tuple[Any, ...] | None = (None,) * len(_CONSTANTS)
+        """The kept values of an `OwnChunk`; None if there are other members."""
+        self._channels: dict[int, str | Literal[False] | None] = {}
+        """The kept `channel` of each choice's deltas; False if there are other members."""
+
+    def covers(self, chunk: OwnChunk) -> bool:
+        """Return whether a text chunk has the kept members and no others."""
+        if self._left > 0:
+            constants = (chunk.system_fingerprint, chunk.service_tier, chunk.provider)
+            if constants != self._constants:
+                return False
+        for choice in chunk.choices:
+            delta = choice.delta
+            if not 0 <= choice.index < MAX_CHOICES:
+                return False
+            if delta.channel != self._channels.get(choice.index):
+                return False
+            if (delta.reasoning or delta.reasoning_content) and self._reasoning != _names(
+                delta.reasoning_content, delta.reasoning
+            ):
+                return False
+        return True
+
+    def read_chunk(self, chunk: Members) -> None:
+        """Record the members beside the choices."""
+        changes = self._chunk.note(self._select(chunk, _CHUNK))
+        if changes:
+            self._record({"chunk": changes})
+            kept = self._chunk.kept
+            known = kept.keys() <= {*_CONSTANTS}
+            self._constants = tuple(map(kept.get, _CONSTANTS)) if known else None
+
+    def read_choice(self, index: int, choice: Members, delta: Members) -> tuple[Members, Members]:
+        """Return what to `record` for a choice, and the members to add to its finish."""
+        levels = self._choices.get(index)
+        if levels is None:
+            levels = self._choices[index] = (_Level(), _Level())
+        found: Members = {}
+        own = self._select(choice, _CHOICE)
+        if "logprobs" in own:
+            logprobs = _without(mapping(own.pop("logprobs")), _LOGPROBS)
+            own |= {"logprobs": logprobs} if logprobs else {}
+        finish: Members = {}
+        if changes := levels[0].note(own):
+            if choice.get("finish_reason") and index not in self._finished:
+                self._finished.add(index)
+                finish = changes.pop("once", {})
+            found |= {"choice": changes} if changes else {}
+        if changes := levels[1].note(self._select_delta(delta)):
+            found["delta"] = changes
+        names = _names(delta.get("reasoning_content"), delta.get("reasoning"))
+        if names and names != self._reasoning:
+            self._reasoning = names
+            found["reasoning"] = names
+        if found:
+            kept = levels[1].kept
+            plain = not levels[0].kept and kept.keys() <= {"channel"}
+            self._channels[index] = kept.get("channel") if plain else False
+        return found, finish
+
+    def record(self, index: int, found: Members, *, at: int) -> None:
+        """Record what `read_choice` found, in front of the events of its chunk."""
+        if "delta" in found and self._builder.position == at:
+            found["now"] = True
+        self._record(found, choice=index, at=at)
+
+    def read_call(self, call: Members, function: Members) -> Members:
+        """Return the other members of a tool call."""
+        found = _without(call, _CALL)
+        if "extra_content" in found:
+            found["extra_content"] = _extra(found["extra_content"])
+        inner = _without(function, _FUNCTION)
+        return {n: v for n, v in {**found, "function": inner}.items() if v not in (None, {})}
+
+    def read_usage(self, usage: Members) -> None:
+        """Take the counts so far."""
+        self._usage = usage
+
+    def end(self) -> None:
+        """Record the last counts."""
+        if self._usage and size(self._usage) <= MAX_USAGE:
+            self._builder.provider_data(FORMAT, {"usage": self._usage})
+
+    def _select(self, members: Members, known: frozenset[str]) -> Members:
+        return _without(members, known) if self._left > 0 else {}
+
+    def _select_delta(self, delta: Members) -> Members:
+        found = _without(delta, _DELTA)
+        if self._left <= 0:
+            found = {name: value for name, value in found.items() if name in _REASONING}
+        if not found:
+            return found
+        if "extra_content" in found and (extra := _extra(found.pop("extra_content"))):
+            found["extra_content"] = extra
+        if found.get("reasoning_details") == []:
+            del found["reasoning_details"]  # OpenRouter's, beside each piece of text
+        texts = [delta.get("content"), delta.get("reasoning") or delta.get("reasoning_content")]
+        if audio := mapping(found.get("audio")):
+            found["audio"] = _without(audio, frozenset(("data",)))
+            texts.append(audio.get("transcript"))
+        parts = [*filter(None, map(string, texts))]
+        return mapping(cut_text(found, parts[0])) if len(parts) == 1 else found
+
+    def _record(self, found: Members, *, choice: int = 0, at: int | None = None) -> None:
+        if not found:
+            return
+        was_left = self._left > 0
+        self._left -= ENTRY + self._builder.provider_data(FORMAT, found, choice=choice, at=at)
+        if was_left and self._left <= 0:
+            what = f"the provider's own fields of chunks exceed {MAX_RECORDED} bytes"
+            self._builder.notice("provider_data_dropped", f"{what}: further ones are dropped")
+
+
+class _Level:
+    """The members at one level of the chunks."""
+
+    __slots__ = ("_large", "_last", "_left", "_sizes", "kept")
+
+    def __init__(self) -> None:
+        self.kept: Members = {}
+        self._sizes: dict[str, int] = {}
+        self._left = MAX_KEPT
+        self._large: Members = {}
+        """Members that are too large to keep."""
+        self._last: Members = {}
+
+    def note(self, members: Members) -> Members:
+        """Return the changes that the next chunk's members are; {} for none."""
+        last, self._last = self._last, members
+        if members == self.kept:
+            return {}
+        gone = _differing(self.kept, members)
+        for name in gone:
+            del self.kept[name]
+            self._left += self._sizes.pop(name)
+        for name in _differing(self._large, members):
+            del self._large[name]
+        once: Members = {}
+        kept: Members = {}
+        for name, value in members.items():
+            if name in self.kept or name in self._large:
+                continue
+            if name not in last or last[name] != value:
+                once[name] = value
+            elif (length := size(value)) > self._left:
+                self._large[name] = value
+            else:
+                kept[name] = self.kept[name] = value
+                self._sizes[name] = length
+                self._left -= length
+        return {n: v for n, v in (("once", once), ("kept", kept), ("gone", gone)) if v}
+
+
+def _differing(first: Members, second: Members) -> list[str]:
+    """Return the names of members that the second object has not, or with another value."""
+    return [n for n, v in first.items() if n not in second or second[n] != v]
+
+
+def _without(members: Members, known: frozenset[str]) -> Members:
+    """Return the members with other names, except null."""
+    names = members.keys() - known
+    return {n: v for n in names if (v := members[n]) is not None} if names else {}
+
+
+def _names(content: object, reasoning: object) -> tuple[str, ...]:
+    """Return the names of the fields with reasoning."""
+    found = (("reasoning_content", content), ("reasoning", reasoning))
+    return tuple(name for name, value in found if value and isinstance(value, str))
+
+
+def _extra(value: object) -> Members:
+    """Return `extra_content` without what events have of Google's."""
+    google = _without(mapping(mapping(value).get("google")), _GOOGLE)
+    others = _without(mapping(value), frozenset(("google",)))
+    return {**others, "google": google} if google else others
+
+
+_GOOGLE: Final = frozenset(("thought", "thought_signature"))
