@@ -23,6 +23,7 @@ from ..identity.principal import Principal
 from ..identity.tokens import Tokens
 from ..settings import Settings
 from ..telemetry.metrics import Metrics
+from ..upstreams.client_headers import REQUEST_ID
 from . import (
     admin,
     cassettes,
@@ -63,7 +64,7 @@ EXPOSED_HEADERS = (
     # Read by official clients before they retry.
     *("retry-after", "x-should-retry", "x-request-id", "request-id"),
     *("www-authenticate", "seseragi-estimated", "seseragi-ignored"),
-    "seseragi-cassette",
+    *("seseragi-cassette", REQUEST_ID, "openai-processing-ms"),
     *RATE_LIMIT_HEADERS,
 )
 

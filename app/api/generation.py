@@ -5,7 +5,7 @@ import hashlib
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +26,7 @@ from ..generation.runs import Opened
 from ..generation.start_options import StartOptions
 from ..generation.via import RequestSource, source_of
 from ..requests import ChatRequest
+from ..upstreams.client_headers import read_request_headers
 from .endpoints import Endpoints, HttpParts, document
 from .event_stream import EventStream, first_read
 from .problems import failure
@@ -114,7 +115,10 @@ class Generation(Endpoints):
             parsed, stored = await self._parse(streams, body, memory=memory)
             request.scope[MODEL] = parsed.chat.model
             mode = _delivery_mode(request, parsed.chat, key)
-            options = self._options(parsed, stored, mode, key=key, origin=origin, memory=memory)
+            headers = read_request_headers(request.scope[REQUEST_HEADERS])
+            options = self._options(
+                parsed, stored, mode, key=key, origin=origin, headers=headers, memory=memory
+            )
             digest = self._digest(request, body) if key else ""
             return await streams.start(parsed.chat, options, key=key, digest=digest), mode
 
@@ -126,6 +130,7 @@ class Generation(Endpoints):
         *,
         key: str | None,
         origin: RequestSource,
+        headers: Mapping[str, str],
         memory: RequestMemory,
     ) -> StartOptions:
         leaves = mode.respond_async or self._answers_at_once(parsed)
@@ -138,6 +143,7 @@ class Generation(Endpoints):
             names_of=tuple(filter(None, names_of)),
             request=stored.request if stored else b"",
             client_format=self._client_format.name,
+            headers=headers,
             leaves=leaves,
             client_retries_s=0 if leaves else self._client_retries_s(mode),
             origin=origin,
@@ -249,7 +255,7 @@ class Generation(Endpoints):
     def _stream_headers(self, opened: Opened) -> dict[str, str]:
         """Return the headers on a stream that the request has started."""
         grant = opened.grant
-        headers = {"stream-id": opened.reader.stream}
+        headers = {"stream-id": opened.reader.stream, **opened.reply_headers()}
         if opened.cassette:
             headers["seseragi-cassette"] = opened.cassette
         if grant is None or (grant.requests is None and grant.tokens is None):

@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope
 
 from ..errors import RequestError
 from ..identity.principal import ANYONE, Principal
+from ..upstreams.client_headers import REQUEST_NAMES
 
 PRINCIPAL: Final = "seseragi.principal"
 """The key in the scope of the principal; absent for public requests."""
@@ -38,6 +39,7 @@ _READ: Final = CREDENTIALS | {
     b"via",
     b"cdn-loop",
     HANDSHAKE,
+    *REQUEST_NAMES,
 }
 
 Headers = Mapping[bytes, tuple[bytes, ...]]

@@ -36,6 +36,7 @@ from ..events import (
 )
 from ..framing.sse import FramingError
 from ..requests import AssistantMessage, ChatRequest
+from ..upstreams.client_headers import list_reply_headers, list_request_headers
 from ..upstreams.http import (
     FAILURES,
     MAX_PROVIDER_MESSAGE,
@@ -125,6 +126,7 @@ class Attempt:
         limits: Limits,
         headers: Mapping[str, str],
         client_format: str = "",
+        client_headers: Mapping[str, str] = NO_HEADERS,
         is_last: bool,
     ) -> None:
         """Prepare a call with additional headers; the last attempt drops the request."""
@@ -139,7 +141,10 @@ class Attempt:
         self._client = client
         self.limits = limits
         self._headers = headers
-        self._client_format = client_format
+        self._is_same_dialect = bool(client_format) and client_format == (
+            target.dialect.client_format
+        )
+        self._client_headers = client_headers
         self._more_headers: Mapping[str, str]
         self._decoder: Decoder
         self._watch: _Watch
@@ -174,7 +179,7 @@ class Attempt:
         )
         if self._known_calls:
             parser.know_calls(self._known_calls)
-        if self._client_format and self._client_format == self.target.dialect.client_format:
+        if self._is_same_dialect:
             parser.keep_provider_data()
         return parser
 
@@ -279,6 +284,12 @@ class Attempt:
     def _on_head(self, head: HttpHead) -> None:
         self.head = head
 
+    def reply_headers(self) -> dict[str, str]:
+        """Return the headers of the reply for a client of the same dialect, as far as known."""
+        if self.head is None or not self._is_same_dialect:
+            return {}
+        return list_reply_headers(self.target.upstream, self.head)
+
     def reply(self) -> ProviderReply:
         """Return the facts of the finished call, without the provider's key."""
         redact, head = self.target.upstream.redact, self.head
@@ -297,7 +308,11 @@ class Attempt:
         call = await self.target.build_call(
             request, connect_timeout_s=self.limits.connect_timeout_s
         )
-        call.headers.update(self._headers)  # after signing: they need no signature
+        # After signing: none of these needs a signature.
+        if self._client_headers and self._is_same_dialect:
+            headers = list_request_headers(self.target.upstream, self._client_headers)
+            call.headers.update({n: v for n, v in headers.items() if n not in call.headers})
+        call.headers.update(self._headers)
         call.headers.update(self._more_headers)
         self._notices = request.notices
         return call

@@ -90,6 +90,7 @@ class Run:
         self._request = RetainedRequest(request, options.memory)
         """Present until no other attempt can follow."""
         self._headers = parts.via_name.headers(options.origin)
+        self._client_headers = options.headers
         self._client_retries_s = options.client_retries_s
         self._route = route
         self._client = parts.client
@@ -221,6 +222,7 @@ class Run:
             limits=failover.target.limits(self._limits),
             headers=self._headers,
             client_format=self._info.client_format,
+            client_headers=self._client_headers,
             is_last=failover.is_last,
         )
 
@@ -410,6 +412,10 @@ class Run:
                 self._observer.first_event(FirstEvent(self._info, after_s))
         elif isinstance(end := events[-1], StreamEnd):
             self.committed.set_result(outcome_of(end))
+
+    def reply_headers(self) -> dict[str, str]:
+        """Return the headers for the client of the last reply."""
+        return self._attempt.reply_headers()
 
     def progress(self) -> Progress:
         """Return the current progress."""

@@ -5,7 +5,7 @@ The list of running streams is local to the process; their events are in the log
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -47,6 +47,8 @@ class Opened(NamedTuple):
     """The reservation of a stream that the request has started."""
     cassette: str = ""
     """The cassette that such a stream replays."""
+    reply_headers: Callable[[], Mapping[str, str]] = dict
+    """Returns the provider's headers for the client, as far as known."""
 
 
 class Runs:
@@ -101,7 +103,7 @@ class Runs:
             except BaseException:
                 reader.leave()
                 raise
-        return Opened(reader, run.committed)
+        return Opened(reader, run.committed, reply_headers=run.reply_headers)
 
     async def _drop(self, stream: str) -> None:
         """Remove a stream that will not begin, if the log is available."""

@@ -23,6 +23,8 @@ class StartOptions(msgspec.Struct, frozen=True):
     """The part of the request that the log stores."""
     origin: RequestSource = RequestSource()
     client_format: str = ""
+    headers: Mapping[str, str] = {}
+    """The client's headers for a provider of that format."""
     leaves: bool = False
     """Whether the client receives the stream's location instead of reading it."""
     client_retries_s: float = 0

@@ -25,11 +25,17 @@ KEYED: Final = frozenset(("gemini", "bedrock_converse"))
 RELAYS: Final = ("model", "modelid", "stream")
 """The fields that the relay sets: no list of options allows them."""
 
+_OF_REQUESTS: Final = "header.idempotency-key header.traceparent header.tracestate"
+"""Headers (`client_headers`) that connect a call with others: all clients share an account."""
+
+_OPENAI_HEADERS: Final = f"header.openai-organization header.openai-project {_OF_REQUESTS}"
+
 _ANTHROPIC_REFUSED: Final[Mapping[str, str]] = {
     "another model": "fallbacks",
     "another destination": "mcp_servers tools.mcp* inference_geo",
     "another bill": "service_tier speed",
     "what is stored": "container file_id",
+    "other requests": _OF_REQUESTS,
 }
 
 _SCHEMAS: Final = frozenset(("function", "parameters", "input_schema"))
@@ -52,6 +58,7 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
         "what is stored": "previous_response_id conversation* thread_id prompt prompt_id"
         " prompt_variables container container_id assistant* agent_id vector_store* file_id"
         " file_ids cache caching tools.file_search tools.retrieval tools.collections_search",
+        "another account or other requests": _OPENAI_HEADERS,
     },
     "openai_responses": {
         "another model": "models fallbacks plugins route preset",
@@ -61,6 +68,7 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
         "what is stored": "previous_response_id conversation prompt container container_id"
         " file_id file_ids vector_store_ids tools.file_search"
         " tools.code_interpreter tools.shell tools.collections_search",
+        "another account or other requests": _OPENAI_HEADERS,
     },
     "anthropic": _ANTHROPIC_REFUSED,
     "vertex_anthropic": _ANTHROPIC_REFUSED,
@@ -106,7 +114,9 @@ _ANTHROPIC_OWN: Final = (
     " output_config output_format tools.custom tools.bash_* tools.text_editor_*"
     " tools.computer_* tools.memory_*"
 )
-_ANTHROPIC_SAFE: Final = "top_k cache_control context_management diagnostics"
+_ANTHROPIC_SAFE: Final = (
+    "top_k cache_control context_management diagnostics header.x-client-request-id"
+)
 
 _RESPONSES_OWN: Final = (
     "input instructions max_output_tokens temperature top_p top_logprobs text reasoning include"
@@ -148,13 +158,13 @@ SAFE: Final[Mapping[str, str]] = {
         " tools.custom continue_final_message add_generation_prompt"
         " stream_options.include_obfuscation return_images return_related_questions"
         " search_*_filter safe_prompt safety_identifier user metadata prompt_cache_key"
-        " prompt_cache_options prompt_cache_retention usage.include"
+        " prompt_cache_options prompt_cache_retention usage.include header.x-client-request-id"
     ),
     "openai_responses": (
         "temperature top_p top_k top_logprobs max_output_tokens seed reasoning text include"
         " truncation tool_choice parallel_tool_calls tools.function tools.custom"
         " stream_options.include_obfuscation safety_identifier user metadata prompt_cache_key"
-        " prompt_cache_options prompt_cache_retention"
+        " prompt_cache_options prompt_cache_retention header.x-client-request-id"
     ),
     "anthropic": f"{_ANTHROPIC_OWN} {_ANTHROPIC_SAFE}",
     "vertex_anthropic": f"{_ANTHROPIC_OWN} {_ANTHROPIC_SAFE}",
