@@ -10,6 +10,7 @@ import pytest
 
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.testing.upstream import Call, Step, head, send, serve_upstream
+from tests.dialects.gemini_interactions import written as interactions
 from tests.framing import frames
 from tests.serving import Relay, serve_relay
 
@@ -92,6 +93,10 @@ def answer(dialect: str, id: str) -> bytes | str:
             part = {"functionCall": {"name": "f", "args": {}, "id": id}}
             one = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}
             return f"data: {json.dumps({'candidates': [one]})}\r\n\r\n"
+        case "gemini_interactions":
+            return interactions.sse(
+                *interactions.asked(0, "{}", id=id), interactions.end("requires_action")
+            )
         case "cohere":
             call = {"id": id, "type": "function", "function": function}
             start = {"message": {"tool_calls": call}}
