@@ -1,4 +1,4 @@
-"""A body of server-sent events under any ASGI server, by sse-starlette."""
+"""A body that streams under any ASGI server, by sse-starlette."""
 
 from collections.abc import AsyncIterator, Sequence
 

@@ -23,10 +23,6 @@ from .request import ClientConnection, connection_of, root_of
 if TYPE_CHECKING:
     import anyio
 
-HEARTBEAT = b": hb\n"
-"""A comment line without a blank line: after one, clients that have seen an id would dispatch
-an empty event, on which official SDKs fail."""
-
 PIECE_BYTES = 64 * 1024
 """The approximate size of one write."""
 
@@ -34,7 +30,6 @@ CATCHING_UP = 100
 """More events than this at once mean that the reader is catching up."""
 
 HEADERS = (
-    (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
@@ -74,6 +69,7 @@ class EventStream(Response):
         self.status_code = 200
         self.background = None
         self.raw_headers = [
+            (b"content-type", writer.form.media_type),
             *HEADERS,
             *((name.encode(), value.encode()) for name, value in headers.items()),
         ]
@@ -89,7 +85,7 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         location = f"{root_of(scope)}/v1/streams/{self._reader.stream}/events"
-        self.raw_headers.insert(len(HEADERS), (b"content-location", location.encode()))
+        self.raw_headers.insert(1 + len(HEADERS), (b"content-location", location.encode()))
         connection = connection_of(scope)
         if connection is None:
             await self._serve_reads(scope, receive, send)
@@ -135,7 +131,9 @@ class EventStream(Response):
                 await self._live()
                 continue
             events = await self._read()
-            await self._send(map(self._writer.feed, events) if events else [HEARTBEAT])
+            await self._send(
+                map(self._writer.feed, events) if events else [self._writer.form.heartbeat]
+            )
             self._note(events)
             if len(events) > CATCHING_UP:
                 # Sending to a client that is gone never waits: without this, a long
@@ -182,7 +180,7 @@ class EventStream(Response):
         loop = self._caught_up.get_loop()
         due = self._sent_at + self._http_settings.heartbeat_s
         if due <= loop.time():
-            self._connection.write(HEARTBEAT)
+            self._connection.write(self._writer.form.heartbeat)
             due = loop.time() + self._http_settings.heartbeat_s
         self._timer = loop.call_at(due, self._beat)
 
@@ -202,7 +200,7 @@ class EventStream(Response):
         response = respond(
             self._read_pieces(),
             self.raw_headers,
-            heartbeat=HEARTBEAT,
+            heartbeat=self._writer.form.heartbeat,
             http_settings=self._http_settings,
             stopping=stopping,
         )

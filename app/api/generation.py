@@ -16,6 +16,8 @@ from starlette.routing import Route
 
 from ..dialects.client_format import ClientFormat, ParsedRequest, parse_frame_id
 from ..dialects.client_formats import CLIENT_FORMATS
+from ..dialects.native.client.format import CLIENT_FORMAT as NATIVE
+from ..dialects.native.client.format import JSON_LINES
 from ..errors import RelayError, RequestError
 from ..eventlog import cursor_after
 from ..events import Event, StreamEnd, StreamTarget
@@ -31,7 +33,14 @@ from .endpoints import Endpoints, HttpParts, document
 from .event_stream import EventStream, first_read
 from .problems import failure
 from .rate_limit_headers import rate_limit_headers
-from .request import REQUEST_HEADERS, client_of, last_event_id, principal_of, root_of
+from .request import (
+    REQUEST_HEADERS,
+    client_of,
+    last_event_id,
+    prefers_json_lines,
+    principal_of,
+    root_of,
+)
 from .single_call import while_connected
 
 OWN: Final = ("openai_responses", "anthropic")
@@ -197,7 +206,8 @@ class Generation(Endpoints):
         if error is not None:
             reader.leave()
             return self._failed(error, request, opened)
-        writer = self._client_format.writer(reader.stream, after=0, retry_ms=self._retry_ms())
+        client_format = self._accepted_format(request)
+        writer = client_format.writer(reader.stream, after=0, retry_ms=self._retry_ms())
         return EventStream(
             reader,
             writer,
@@ -211,8 +221,15 @@ class Generation(Endpoints):
         stream, after = parse_frame_id(cursor, letter=self._client_format.letter)
         if stream is None:
             raise RequestError("invalid_request", f"Last-Event-ID: {cursor[:80]!r} names no stream")
-        found = await streams.get(stream, after=first_read(self._client_format, after))
-        return await self._read_stream(request, found, self._client_format, after=after)
+        client_format = self._accepted_format(request)
+        found = await streams.get(stream, after=first_read(client_format, after))
+        return await self._read_stream(request, found, client_format, after=after)
+
+    def _accepted_format(self, request: Request) -> ClientFormat:
+        """Return the format, as JSON lines if the native one is to be in these."""
+        if self._client_format is NATIVE and prefers_json_lines(request):
+            return JSON_LINES
+        return self._client_format
 
     async def _result(
         self, request: Request, opened: Opened, *, linger_s: float | None

@@ -31,6 +31,7 @@ from .counting import TokenCount
 from .endpoints import FORM, JSON
 from .generation import Accepted
 from .health import ProcessStatus
+from .request import JSON_LINES
 from .request_echo import Echo
 from .share import ShareLink, ShareOptions
 from .streams import CURSORS
@@ -60,12 +61,12 @@ _EVENTS: Final[dict[str, Any]] = {
     "description": (
         "Server-sent events. The `data` of each is one JSON object, the schema `Event`, whose "
         "`type` is also its `event`; `id` is a cursor for `Last-Event-ID`. The body ends after "
-        "`stream.end`; one that ends without it was cut."
+        "`stream.end`; one that ends without it was cut. A JSON line is the `data` "
+        "after the id, as `event_id`."
     ),
     "content": {
-        "text/event-stream": {
-            "schema": {"type": "string", "x-data-schema": {"$ref": f"{SCHEMAS}Event"}}
-        }
+        media_type: {"schema": {"type": "string", "x-data-schema": {"$ref": f"{SCHEMAS}Event"}}}
+        for media_type in ("text/event-stream", JSON_LINES)
     },
 }
 

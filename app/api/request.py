@@ -6,8 +6,10 @@ Our own server offers a `ClientConnection` with each request; under any other se
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from operator import itemgetter
 from typing import Final, Protocol, overload
 
 from starlette.requests import Request
@@ -28,6 +30,11 @@ CREDENTIALS: Final = frozenset((b"authorization", b"x-api-key", b"api-key", b"x-
 
 CONNECTION: Final = "seseragi.connection"
 """The ASGI extension by which our own server offers a `ClientConnection`."""
+
+JSON_LINES: Final = "application/x-ndjson"
+"""The media type of NDJSON."""
+
+_Q = re.compile(r"q\s*=\s*([01](?:\.\d{0,3})?)", re.ASCII)
 
 HANDSHAKE: Final = b"sec-websocket-key"
 """The header of a WebSocket handshake (RFC 6455, 4.1)."""
@@ -120,6 +127,24 @@ def check_admin(request: Request, what: str) -> None:
             "with the role 'admin'",
         )
     raise RequestError("forbidden", f"{what} a key with the role 'admin'")
+
+
+def prefers_json_lines(request: Request) -> bool:
+    """Return whether `Accept` names NDJSON and prefers it to server-sent events, the default.
+
+    The greater q counts, of equal ones the first; wildcards do not.
+    """
+    accept = ",".join(request.headers.getlist("accept")).lower()
+    if JSON_LINES not in accept:
+        return False
+    found: list[tuple[str, float]] = []
+    for item in accept.split(","):
+        name, *parameters = (part.strip() for part in item.split(";"))
+        if name in (JSON_LINES, "text/event-stream"):
+            given = [_Q.fullmatch(parameter) for parameter in parameters]
+            found.append((name, min((float(q[1]) for q in given if q), default=1.0)))
+    name, weight = max(found, key=itemgetter(1), default=("", 0.0))
+    return name == JSON_LINES and weight > 0
 
 
 class RequestClient(Protocol):

@@ -8,13 +8,15 @@ from starlette.routing import Route
 
 from ..dialects.client_format import ClientFormat, parse_frame_id
 from ..dialects.client_formats import CLIENT_FORMATS
+from ..dialects.native.client.format import CLIENT_FORMAT as NATIVE
+from ..dialects.native.client.format import JSON_LINES
 from ..dialects.native.client.renderer import Result, Timings, render_result
 from ..errors import RequestError, ServiceError
 from ..events import StreamEnd
 from ..generation.owned_streams import OwnedStream
 from .endpoints import Endpoints, HttpParts, document
 from .event_stream import first_read
-from .request import check_admin, last_event_id, read_query
+from .request import check_admin, last_event_id, prefers_json_lines, read_query
 
 CURSORS: Final = (
     "after",
@@ -38,6 +40,12 @@ class Streams(Endpoints):
         if client_format is None:
             known = ", ".join(map(repr, CLIENT_FORMATS))
             raise RequestError("invalid_request", f"unknown format {name[:40]!r}; use {known}")
+        if as_lines := prefers_json_lines(request):
+            if client_format is not NATIVE:
+                raise RequestError(
+                    "invalid_request", f"accept: {name} has no NDJSON; accept text/event-stream"
+                )
+            client_format = JSON_LINES
         start = read_query(request, "from")
         if start not in (None, "snapshot"):
             raise RequestError("invalid_request", f"from: use 'snapshot', not {start[:40]!r}")
@@ -64,7 +72,7 @@ class Streams(Endpoints):
             )
         except ServiceError as error:
             # EventSource stops reconnecting at any status but 200.
-            if "text/event-stream" not in request.headers.get("accept", ""):
+            if as_lines or "text/event-stream" not in request.headers.get("accept", ""):
                 raise
             retry_ms = self._http_settings.retry(spread=True, least_s=error.retry_after_s or 0)
             return Response(f"retry: {retry_ms}\n\n", media_type="text/event-stream")

@@ -45,9 +45,26 @@ def list_frames(renderer: Renderer, events: Iterable[Event]) -> list[Any]:
     return [json.loads(data) for data in frames if data.startswith(b"{")]
 
 
+class BodyForm(NamedTuple):
+    """The form of a body that streams."""
+
+    media_type: bytes
+    heartbeat: bytes
+    """Sent between frames while there are none; no client takes it for a part of one."""
+
+
+EVENT_STREAM: Final = BodyForm(b"text/event-stream; charset=utf-8", b": hb\n")
+"""Its heartbeat is a comment without a blank line: after one, clients that have seen an id would
+dispatch an empty event, on which official SDKs fail."""
+
+JSON_LINES: Final = BodyForm(b"application/x-ndjson", b" ")
+"""Its heartbeat is white space before the next line's JSON: parsers fail on an empty line."""
+
+
 class FrameWriter(Protocol):
     """The bytes of one connection: `feed` it the log's events after `begin`, in order."""
 
+    form: BodyForm
     begin: int
     """The number of the event before the first one to feed."""
 
@@ -61,6 +78,7 @@ class FrameWriter(Protocol):
 class NumberedWriter:
     """Writes the frames of a renderer, with ids, and only those after the cursor."""
 
+    form = EVENT_STREAM
     begin = 0
 
     def __init__(

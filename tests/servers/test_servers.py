@@ -228,15 +228,23 @@ async def test_silence_is_filled_and_those_who_leave_or_are_left_are_told_the_tr
 async def check_heartbeats_are_lines_of_ours(upstream: Upstream, served: Served) -> None:
     upstream.script = [head(), send(DELTA.format("a")), Hold()]
     request = {**HELLO, "model": "openai/m", "on_disconnect": "cancel"}
-    async with served.client.stream("POST", "/v1/chat", json=request) as response:
-        read = beats = b""
-        async with asyncio.timeout(20):
-            async for piece in response.aiter_raw():
-                read += piece
-                beats = read.rpartition(b"\n\n")[2]
-                if beats.count(b": hb\n") >= 3:
-                    break
-    assert (b": hb\n" * len(beats)).startswith(beats)
+    for accept, end, beat in (
+        ("text/event-stream", b"\n\n", b": hb\n"),
+        ("application/x-ndjson", b"\n", b" "),
+    ):
+        headers = {"accept": accept}
+        async with served.client.stream(
+            "POST", "/v1/chat", json=request, headers=headers
+        ) as response:
+            assert response.headers["content-type"].startswith(accept)
+            read = beats = b""
+            async with asyncio.timeout(20):
+                async for piece in response.aiter_raw():
+                    read += piece
+                    beats = read.rpartition(end)[2]
+                    if beats.count(beat) >= 3:
+                        break
+        assert (beat * len(beats)).startswith(beats)
 
 
 async def check_forwarded_answer_is_passed_on_or_broken_off(

@@ -8,7 +8,7 @@ from msgspec import Meta
 from ....errors import CODES, RelayError
 from ....requests import ChatRequest
 from ...client_format import ClientFormat, Failure, ParsedRequest
-from .renderer import Renderer, Writer, render_result
+from .renderer import LineWriter, Renderer, Writer, render_result
 
 
 class Problem(msgspec.Struct, omit_defaults=True):
@@ -50,3 +50,6 @@ CLIENT_FORMAT: Final = ClientFormat(
     own_writer=Writer,
     request_type=ChatRequest,
 )
+
+JSON_LINES: Final = CLIENT_FORMAT._replace(own_writer=LineWriter)
+"""The same as JSON lines."""

@@ -47,7 +47,7 @@ from ....events import (
 from ....framing.lines import escape_line_ends
 from ....requests import AssistantMessage
 from ...answering.assistant_message import TextBlock, ToolCallBlock, render_message
-from ...client_format import Frame
+from ...client_format import EVENT_STREAM, JSON_LINES, Frame
 
 LINES: Final = {kind: f"event: {name}\ndata: ".encode() for kind, name in TYPES.items()}
 """The bytes of a frame before its data, by the class of the event."""
@@ -69,6 +69,8 @@ class Writer:
 
     `retry_ms` goes into the first frame of the connection and no other.
     """
+
+    form = EVENT_STREAM
 
     def __init__(self, stream: str, *, after: int = 0, retry_ms: int) -> None:
         self._id = f"\nid: {stream}.".encode()
@@ -96,6 +98,25 @@ class Writer:
         retry, self._retry = self._retry, b""
         data = escape_line_ends(encode(event))
         return b"%b%b%b%b%d\n\n" % (retry, LINES[type(event)], data, self._id, number)
+
+
+class LineWriter(Writer):
+    """The same events as JSON lines (NDJSON), each with its id as `event_id`: some have an `id`."""
+
+    form = JSON_LINES
+
+    def __init__(self, stream: str, *, after: int = 0, retry_ms: int) -> None:
+        super().__init__(stream, after=after, retry_ms=retry_ms)
+        self._start = f'{{"event_id":"{stream}.'.encode()
+
+    def feed(self, event: Event) -> bytes:
+        """Return the line of the next event."""
+        return self.frame(self._number + 1, event)
+
+    def frame(self, number: int, event: Event) -> bytes:
+        """Return the line of a later event, skipping the numbers before it."""
+        self._number = number
+        return b'%b%d",%b\n' % (self._start, number, escape_line_ends(encode(event))[1:])
 
 
 def event_id(stream: str, number: int) -> str:
