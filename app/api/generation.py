@@ -148,6 +148,7 @@ class Generation(Endpoints):
         return StartOptions(
             self._linger_s(parsed, can_return=can_return),
             labels=parsed.labels,
+            metadata=parsed.metadata,
             name=parsed.name,
             names_of=tuple(filter(None, names_of)),
             request=stored.request if stored else b"",

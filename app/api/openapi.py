@@ -31,10 +31,10 @@ from .counting import TokenCount
 from .endpoints import FORM, JSON
 from .generation import Accepted
 from .health import ProcessStatus
-from .request import JSON_LINES
+from .request import JSON_LINES, MAX_PAGE, PAGE
 from .request_echo import Echo
 from .share import ShareLink, ShareOptions
-from .streams import CURSORS
+from .streams import CURSORS, StreamList
 from .usage import MAX_NAME
 
 SCHEMAS: Final = "#/components/schemas/"
@@ -75,10 +75,13 @@ _PARAMETERS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
     "format": ("The format of the frames", {"enum": [*CLIENT_FORMATS]}),
     "from": ("`snapshot`: join the deltas that are in the log", {"enum": ["snapshot"]}),
     "suffix": ("Return only the rest, in a format that is sent whole", {}),
-    **dict.fromkeys(CURSORS, ("The event after which to read", {})),
+    **dict.fromkeys(CURSORS, ("The event after which to read, or the `next` of a page", {})),
     "token": ("A stream token, instead of a credential", {}),
     **{name: (f"The {name} of another account, for admins", _NAME) for name in ("tenant", "user")},
     "key": ("The key of another account, for admins", _NAME),
+    "status": ("Only these streams", {"enum": ["running", "ended"]}),
+    "metadata": ("Only streams with this `key:value`", {}),
+    "limit": (f"The most entries: 1 to {MAX_PAGE}, by default {PAGE}", {}),
     "verbose": ("Include the health of the targets", {}),
 }
 """Query parameters: description and schema, besides that they are strings."""
@@ -96,6 +99,11 @@ def _bytes(media_types: Sequence[str]) -> dict[str, Any]:
 _HTML: Final = {"200": _text("text/html", "The page.")}
 
 _OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
+    ("GET", "/v1/streams"): Operation(
+        "List the caller's streams",
+        answers={"200": StreamList},
+        query=("status", "metadata", "limit", "after"),
+    ),
     ("GET", "/v1/streams/{stream}/events"): Operation(
         "Read a stream, live or again",
         answers={"200": _EVENTS, "204": _EMPTY},

@@ -31,6 +31,10 @@ CREDENTIALS: Final = frozenset((b"authorization", b"x-api-key", b"api-key", b"x-
 CONNECTION: Final = "seseragi.connection"
 """The ASGI extension by which our own server offers a `ClientConnection`."""
 
+PAGE: Final = 20
+MAX_PAGE: Final = 100
+"""The default and the greatest `limit` of a list."""
+
 JSON_LINES: Final = "application/x-ndjson"
 """The media type of NDJSON."""
 
@@ -94,6 +98,20 @@ def read_query(request: Request, name: str, default: str | None = None) -> str |
         times = f"the query has it {len(values)} times; send it once"
         raise RequestError("invalid_request", f"{name}: {times}")
     return values[0] if values else default
+
+
+def read_limit(request: Request) -> int:
+    """Return how many entries of a list a query asks for.
+
+    Raises:
+        RequestError: `invalid_request`, it is no number, or too great.
+    """
+    limit = read_query(request, "limit", str(PAGE))
+    if not re.fullmatch(r"0*[1-9][0-9]{0,2}", limit, re.ASCII) or int(limit) > MAX_PAGE:
+        raise RequestError(
+            "invalid_request", f"limit: {limit[:20]!r} must be a number from 1 to {MAX_PAGE}"
+        )
+    return int(limit)
 
 
 def last_event_id(request: Request) -> str | None:

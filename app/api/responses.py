@@ -1,9 +1,8 @@
 """OpenAI's endpoints for responses: `/v1/responses`, and each response by its id."""
 
-import re
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -36,12 +35,8 @@ from ..generation.owned_streams import OwnedStream, OwnedStreams
 from ..generation.runs import Opened
 from .endpoints import Endpoints, HttpParts, document
 from .generation import Generation, StoredRequest
-from .request import read_query
+from .request import read_limit, read_query
 from .stored_responses import StoredResponses
-
-PAGE: Final = 20
-MAX_PAGE: Final = 100
-"""The default and the greatest `limit` of a list of items."""
 
 
 class Create(Generation):
@@ -172,11 +167,7 @@ def _page(items: list[Item], request: Request) -> dict[str, Any]:
     Raises:
         RequestError: `invalid_request`, a parameter is not valid.
     """
-    limit = read_query(request, "limit", str(PAGE))
-    if not re.fullmatch(r"0*[1-9][0-9]{0,2}", limit, re.ASCII) or int(limit) > MAX_PAGE:
-        raise RequestError(
-            "invalid_request", f"limit: {limit[:20]!r} must be a number from 1 to {MAX_PAGE}"
-        )
+    limit = read_limit(request)
     order = read_query(request, "order", "desc")
     if order not in ("asc", "desc"):
         raise RequestError("invalid_request", f"order: {order[:20]!r} is neither 'asc' nor 'desc'")
@@ -187,7 +178,7 @@ def _page(items: list[Item], request: Request) -> dict[str, Any]:
         if after not in indexes:
             raise RequestError("invalid_request", f"after: there is no item {after[:80]!r}")
         begin = indexes[after] + 1
-    end = begin + int(limit)
+    end = begin + limit
     data = [show_item(item) for item in listed[begin:end]]
     return {
         "object": "list",

@@ -1,7 +1,8 @@
-"""`/v1/streams/{id}`: read, show, stop and delete a stream."""
+"""`/v1/streams`: list streams; read, show, stop and delete one."""
 
-from typing import Final
+from typing import Final, Literal
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -10,13 +11,14 @@ from ..dialects.client_format import ClientFormat, parse_frame_id
 from ..dialects.client_formats import CLIENT_FORMATS
 from ..dialects.native.client.format import CLIENT_FORMAT as NATIVE
 from ..dialects.native.client.format import JSON_LINES
-from ..dialects.native.client.renderer import Result, Timings, render_result
+from ..dialects.native.client.renderer import Result, Timings, event_id, render_result
 from ..errors import RequestError, ServiceError
-from ..events import StreamEnd
+from ..eventlog.listing import ListedStream, ListPosition, parse_position
+from ..events import Status, StreamEnd
 from ..generation.owned_streams import OwnedStream
 from .endpoints import Endpoints, HttpParts, document
 from .event_stream import first_read
-from .request import check_admin, last_event_id, prefers_json_lines, read_query
+from .request import check_admin, last_event_id, prefers_json_lines, read_limit, read_query
 
 CURSORS: Final = (
     "after",
@@ -29,8 +31,57 @@ CURSORS: Final = (
 """Names of the cursor in a query: ours, and those of libraries that set no header."""
 
 
+class StreamSummary(msgspec.Struct, omit_defaults=True):
+    """One stream in a list, with the fields of the stream as one object."""
+
+    stream: str
+    status: Status | Literal["running"]
+    model: str
+    created: int
+    timings: Timings
+    metadata: dict[str, str] = {}
+    """The request's `metadata`, and the `chat` or `thread_id` and `run_id` of other formats."""
+    last_event_id: str | None = None
+    """The id of its `stream.end`."""
+
+
+class StreamList(msgspec.Struct, omit_defaults=True):
+    """Streams of the caller: running ones, then ended ones; the newest first."""
+
+    data: list[StreamSummary]
+    next: str | None = None
+    """The `after` of the next page; absent on the last."""
+
+
 class Streams(Endpoints):
     """The endpoints of streams."""
+
+    async def list_own(self, request: Request) -> Response:
+        """List the caller's streams."""
+        limit, status = read_limit(request), read_query(request, "status")
+        if status not in (None, "running", "ended"):
+            raise RequestError(
+                "invalid_request", f"status: use 'running' or 'ended', not {status[:40]!r}"
+            )
+        wanted = read_query(request, "metadata")
+        key, colon, value = (wanted or "").partition(":")
+        if wanted is not None and not (key and colon):
+            raise RequestError("invalid_request", f"metadata: use 'key:value', not {wanted[:40]!r}")
+        after, start = read_query(request, "after", ""), ListPosition(ended=status == "ended")
+        position = parse_position(after) if after else start
+        if position is None or (status and position.ended != start.ended):
+            raise RequestError(
+                "invalid_request",
+                f"after: {after[:80]!r} is not the `next` of a page of this list",
+            )
+        listed, position = await self._streams_of(request).list(
+            position,
+            limit=limit,
+            running_only=status == "running",
+            metadata=None if wanted is None else (key, value),
+        )
+        page = StreamList([_summary(one) for one in listed], position and str(position))
+        return document(page)
 
     async def events(self, request: Request) -> Response:
         """Send the events after the cursor: replayed, live, or both."""
@@ -102,6 +153,19 @@ class Streams(Endpoints):
         return await streams.get(request.path_params["stream"], after=after)
 
 
+def _summary(listed: ListedStream) -> StreamSummary:
+    stream, ended_at = listed.stream, listed.ended_at
+    return StreamSummary(
+        stream,
+        listed.status or "running",
+        model=listed.model,
+        created=int(listed.started_at),
+        timings=Timings(round(listed.started_at, 3), ended_at and round(ended_at, 3)),
+        metadata=listed.metadata,
+        last_event_id=event_id(stream, listed.last) if listed.last else None,
+    )
+
+
 async def _show(stream: OwnedStream) -> Result:
     """Return the stream so far."""
     state = stream.state
@@ -123,6 +187,7 @@ def _cursor(text: str, client_format: ClientFormat, stream: str) -> int:
 def routes(parts: HttpParts) -> list[Route]:
     streams = Streams(parts)
     return [
+        Route("/v1/streams", streams.list_own, methods=["GET"]),
         Route("/v1/streams/{stream}/events", streams.events, methods=["GET"]),
         Route("/v1/streams/{stream}", streams.show, methods=["GET"]),
         Route("/v1/streams/{stream}", streams.delete, methods=["DELETE"]),

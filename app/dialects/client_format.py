@@ -13,6 +13,7 @@ that line, and would skip a frame that was cut after it.
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -125,6 +126,12 @@ class NumberedWriter:
         return self._skipped + self.count
 
 
+MAX_PAIRS: Final = 16
+MAX_KEY: Final = 64
+MAX_VALUE: Final = 512
+"""The most metadata that lists of streams show: OpenAI's limits, in characters."""
+
+
 class ParsedRequest(msgspec.Struct, frozen=True):
     """A client's request as a chat request, with values for its own dialect."""
 
@@ -135,6 +142,17 @@ class ParsedRequest(msgspec.Struct, frozen=True):
     """Whether the stream continues without a reader; None for the dialect's default."""
     name: str | None = None
     """The client's own name for the stream, known before its id."""
+    tags: Mapping[str, str] = {}
+    """The conversation that the dialect names, for lists of streams."""
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The tags and the request's own metadata, as far as they fit into lists of streams."""
+        if not (self.tags or self.chat.metadata):
+            return {}
+        pairs = {**self.tags, **(self.chat.metadata or {}), **self.tags}.items()
+        fitting = (pair for pair in pairs if len(pair[0]) <= MAX_KEY and len(pair[1]) <= MAX_VALUE)
+        return dict(islice(fitting, MAX_PAIRS))
 
     def __post_init__(self) -> None:
         """Check the bounds that the types cannot express.

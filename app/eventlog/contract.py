@@ -13,6 +13,7 @@ from ..events import Event
 from ..ledger.accounts import Settlement
 from .accounts import Accounts
 from .broadcast import Broadcast
+from .listing import ListedStream, ListPosition
 from .peers import NoPeers, OnStop, Peers, ignore_stop
 from .recovery import Close, OnEnded, close_free, ignore_ended
 from .stream_info import Scoped, StreamInfo
@@ -152,6 +153,14 @@ class EventLog(Events, Protocol):
 
     async def find(self, name: Scoped, after: int = 0, *, limit: int = 0) -> Look | None:
         """Do `look` for the stream of a name; None if there is none."""
+
+    async def list_streams(
+        self, owner: str, after: ListPosition, *, limit: int
+    ) -> Sequence[ListedStream]:
+        """Return the next streams of an owner in one part of the list: of running or ended ones.
+
+        Removed and expired ones are left out. The owner "" has no list: it stands for everybody.
+        """
 
     async def open(
         self,

@@ -179,7 +179,7 @@ class Entries:
 
     def find(self, stream: str) -> Entry | None:
         """Return a stream; None if it is not in memory."""
-        self._drop_expired()
+        self.drop_expired()
         return self._running.get(stream) or self._ended.get(stream)
 
     def find_running(self, stream: str) -> Entry | None:
@@ -242,7 +242,8 @@ class Entries:
         entry.notify(())
         self._on_drop(entry)
 
-    def _drop_expired(self) -> None:
+    def drop_expired(self) -> None:
+        """Drop the streams that have expired."""
         now = self._now()
         while self._ended:
             stream, entry = next(iter(self._ended.items()))
@@ -253,7 +254,7 @@ class Entries:
     def _set_timer(self) -> None:
         """Drop expired streams, and come back when the next one expires."""
         self._timer = None
-        self._drop_expired()
+        self.drop_expired()
         if self._ended:
             due = next(iter(self._ended.values())).dropped_after - self._now()
             # A wall clock may have been set back.
@@ -262,7 +263,7 @@ class Entries:
 
     def _make_room(self, spare: str | None = None) -> None:
         """Drop ended streams; `spare` only if it is too large by itself."""
-        self._drop_expired()
+        self.drop_expired()
         while self._size > self._max_bytes and self._ended:
             stream, entry = next(iter(self._ended.items()))
             if stream == spare and entry.whole_size <= self._max_bytes:

@@ -3,6 +3,7 @@
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from ..errors import ServiceError
 from ..events import Event, StreamEnd
@@ -11,6 +12,7 @@ from .accounts import MemoryAccounts
 from .contract import PAGE, EventLog, Follower, Placed
 from .entries import Entries, Entry
 from .errors import expired, unknown
+from .listing import ListedStream, ListPosition, OwnerIndex, listing_of
 from .peers import OnStop, ignore_stop
 from .recovery import REMOVED, Close, OnEnded, close_free, closing_of, ignore_ended
 from .stream_info import Scoped, StreamInfo
@@ -60,6 +62,7 @@ class MemoryLog(EventLog):
         self._named: dict[Scoped, str] = {}
         self._names: dict[str, set[Scoped]] = {}
         """The stream of each name, and the names that were bound to each stream."""
+        self._owned = OwnerIndex()
 
     async def open(
         self,
@@ -94,6 +97,8 @@ class MemoryLog(EventLog):
             raise
         if key is not None:
             self._keys[key] = Claim(stream, info.digest)
+        if info.owner:
+            self._owned.add(info)
         return Claim(stream, info.digest, grant)
 
     async def claimed(self, key: Scoped) -> Claim | None:
@@ -112,6 +117,23 @@ class MemoryLog(EventLog):
         stream = self._named.get(name)
         entry = None if stream is None else self._entries.find(stream)
         return None if stream is None or entry is None else Look(stream, entry.state())
+
+    async def list_streams(
+        self, owner: str, after: ListPosition, *, limit: int
+    ) -> Sequence[ListedStream]:
+        self._entries.drop_expired()
+        positions = self._owned.page(owner, after, limit=limit)
+        return [self._listed(position) for position in positions]
+
+    def _listed(self, position: ListPosition) -> ListedStream:
+        entry = self._find(position.stream)
+        model, metadata = listing_of(entry.info)
+        listed = ListedStream(position.stream, model, metadata, entry.started_at, position)
+        if not position.ended:
+            return listed
+        end = cast(StreamEnd, entry.events[-1])
+        last = len(entry.events)
+        return listed._replace(ended_at=entry.ended_at, status=end.status, last=last)
 
     def push(self, stream: str, events: Sequence[Event]) -> bool:
         try:
@@ -138,6 +160,8 @@ class MemoryLog(EventLog):
         if entry is not None and events and isinstance(events[-1], StreamEnd):
             # Before a follower receives the end.
             self._accounts.settle(entry.info, settlement or NOTHING)
+            if entry.info.owner:
+                self._owned.add(entry.info, ended=True)
         self._entries.add(stream, events, size=size)
 
     def produced(self, stream: str) -> Sequence[Event]:
@@ -182,6 +206,8 @@ class MemoryLog(EventLog):
 
     def _forget(self, entry: Entry) -> None:
         stream = entry.info.id
+        if entry.info.owner:
+            self._owned.remove(entry.info)
         self._accounts.settle(entry.info, NOTHING)  # one that never began
         key = entry.info.scoped_key
         if key in self._keys and self._keys[key].stream == stream:

@@ -45,6 +45,8 @@ class StreamInfo(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Further names of the stream, unique to its owner."""
     labels: dict[str, str] | None = None
     """The labels of its `stream.start`."""
+    metadata: dict[str, str] | None = None
+    """What the client has given it to be found by, in lists."""
     created_at: float = 0.0
     """In unix seconds."""
     request: bytes = b""

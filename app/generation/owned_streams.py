@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
-from ..errors import ServiceError
+from ..errors import RequestError, ServiceError
 from ..eventlog import EventLog, LogState, Look, StreamExpired, read_all
 from ..eventlog.errors import unknown
+from ..eventlog.listing import ListedStream, ListPosition
 from ..eventlog.peers import Peers
 from ..eventlog.stream_info import StreamInfo, scoped
 from ..events import Event, Stopper
@@ -17,6 +18,10 @@ from .runs import Opened, Runs
 from .start_options import StartOptions
 from .starts import Starts
 from .via import RequestSource
+
+MAX_LISTED = 100
+MAX_LOOKED = 1000
+"""How many streams one call reads from the log at once, and in all, to find some by metadata."""
 
 STOP_ELSEWHERE_S = 3.0
 """The maximum seconds to wait for another process to end a stream; then recovery ends it."""
@@ -204,6 +209,47 @@ class OwnedStreams:
         if found is None or found.state.owner != self._owner:
             return None
         return self._own(found, after)
+
+    async def list(
+        self,
+        after: ListPosition,
+        *,
+        limit: int,
+        running_only: bool = False,
+        metadata: tuple[str, str] | None = None,
+    ) -> tuple[Sequence[ListedStream], ListPosition | None]:
+        """Return the next streams of the list, and where to go on; None at its end.
+
+        With a key and value of `metadata`, only those that have it, and at most `MAX_LOOKED`
+        streams are looked at.
+
+        Raises:
+            RequestError: `forbidden`, the credential is a stream token, or authentication is off.
+        """
+        check_may(self._principal)
+        if not self._owner:
+            raise RequestError(
+                "forbidden",
+                "streams cannot be listed while authentication is off: they have no owners, and "
+                "their ids are secrets; set [auth]",
+            )
+        found: list[ListedStream] = []
+        looked, most = 0, limit + 1 if metadata is None else MAX_LISTED
+        while True:
+            page = await self._log.list_streams(self._owner, after, limit=most)
+            for listed in page:
+                if metadata is None or listed.metadata.get(metadata[0]) == metadata[1]:
+                    if len(found) == limit:
+                        return found, after
+                    found.append(listed)
+                after = listed.position
+            looked += len(page)
+            if len(page) < most:
+                if after.ended or running_only:
+                    return found, None
+                after = ListPosition(ended=True)
+            elif looked >= MAX_LOOKED:
+                return found, after
 
     async def admit(self, origin: RequestSource, *, key: str | None) -> None:
         """Refuse a request that cannot start a stream here now, before its body is read.

@@ -15,6 +15,8 @@ class StartOptions(msgspec.Struct, frozen=True):
     """Seconds from its last reader's leaving to its cancellation; None lets it run to its end."""
     labels: Mapping[str, str] | None = None
     """The labels of its `stream.start`."""
+    metadata: Mapping[str, str] | None = None
+    """What lists of streams show of the request."""
     name: str | None = None
     """A name to find it by."""
     names_of: Sequence[Callable[[str], str]] = ()

@@ -114,6 +114,7 @@ class Starts:
             digest=digest,
             names=tuple(names if options.name is None else [*names, options.name]),
             labels=dict(options.labels) if options.labels else None,
+            metadata=dict(options.metadata) if owner and options.metadata else None,
             request=options.request,
             request_digest=choice.digest,
         )

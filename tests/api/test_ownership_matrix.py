@@ -46,7 +46,10 @@ CALLS = {
     "/v1/client_secrets",
     *(f"/v1/{call.path}" for call in forwarded.CALLS),
 }
-LISTS = {"/v1/models", "/v1/models/{model:path}", "/v1/usage", "/v1/echo", "/openapi.json"}
+LISTS = {
+    *("/v1/models", "/v1/models/{model:path}", "/v1/usage", "/v1/echo", "/openapi.json"),
+    "/v1/streams",
+}
 ORDERS = {"/v1/admin/targets"}
 ROLES = {
     ("GET", "/metrics"): ("metrics", "admin"),
@@ -338,6 +341,32 @@ async def check_tokens(world: World, method: str, path: str) -> None:
             answer = await world.ask(f"{may}-mine", method, world.fill(path))
             assert 403 == answer.status_code, answer.text
             assert SAID not in answer.text
+
+
+@pytest.mark.parametrize(
+    "log", ["memory", "sqlite", pytest.param("redis", marks=pytest.mark.proving)]
+)
+async def test_what_is_mine_is_in_no_list_of_others(
+    log: str, tmp_path: Path, request: pytest.FixtureRequest
+):
+    async with serve_world(place_of(log, tmp_path, request)) as world:
+        admin = Principal("t", "admin", "k1", roles=frozenset(["admin"]))
+        world.table.principals = {**world.table.principals, "key-admin": admin}
+        mine = await world.ask("me", "GET", "/v1/streams?limit=1")
+        for query in (
+            *("", "?status=running", "?limit=100", f"?after={mine.json()['next']}"),
+            f"?metadata=chat:{CHAT}",
+        ):
+            for who in ("admin", *OTHERS):
+                answer = await world.ask(who, "GET", f"/v1/streams{query}")
+                if who == "nobody":
+                    assert 403 == answer.status_code
+                else:
+                    assert (200, {"data": []}) == (answer.status_code, answer.json())
+        whole = (await world.ask("me", "GET", "/v1/streams")).json()
+        chat = (await world.ask("me", "GET", f"/v1/streams?metadata=chat:{CHAT}")).json()
+        assert world.streams[::-1] == [one["stream"] for one in whole["data"]]
+        assert world.streams[1:] == [one["stream"] for one in chat["data"]]
 
 
 @pytest.mark.parametrize("client_format", CLIENT_FORMATS)

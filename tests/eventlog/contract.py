@@ -15,6 +15,7 @@ import pytest
 from app.errors import RelayError, RequestError, ServiceError
 from app.eventlog import Claim, EventLog, LogState, StreamExpired, read_all
 from app.eventlog.contract import Placed
+from app.eventlog.listing import ListedStream, ListPosition, parse_position
 from app.eventlog.recovery import Close, close_free
 from app.eventlog.stream_ended import StreamEnded
 from app.eventlog.stream_info import StreamInfo, scoped
@@ -313,6 +314,79 @@ async def test_stream_deleted_under_its_reader_and_its_producer(event_log):
         await event_log.read("st_1", 1, timeout_s=20)
     with pytest.raises(RequestError, match="is gone"):
         await event_log.append("st_1", deltas("a"))
+
+
+async def list_all(event_log: EventLog, owner: str, *, limit: int = 2) -> list[ListedStream]:
+    """Return the whole list of an owner, page by page, its positions passed on as text."""
+    found: list[ListedStream] = []
+    for is_ended in (False, True):
+        page: Sequence[ListedStream] = [None] * limit  # type: ignore[list-item]
+        after = ListPosition(ended=is_ended)
+        while len(page) == limit:
+            page = await event_log.list_streams(owner, after, limit=limit)
+            assert all(one.position.ended == is_ended for one in page)
+            found += page
+            if page:
+                position = parse_position(str(page[-1].position))
+                assert position == page[-1].position
+                after = position
+    return found
+
+
+async def test_streams_of_an_owner_are_listed_the_newest_first(event_log, clock):
+    for number in range(7):
+        clock.now += number % 3  # some start or end at one time
+        owner = "other" if number == 3 else "me"
+        await create(event_log, f"st_{number}", owner=owner, model="m", metadata={"n": f"{number}"})
+        await event_log.append(f"st_{number}", [START])
+    await create(event_log, "st_nobody")
+    for number in (5, 0, 1, 3):
+        await event_log.append(f"st_{number}", [END])
+        clock.now += 1 if number == 5 else 0
+
+    listed = await list_all(event_log, "me")
+    assert ["st_6", "st_4", "st_2"] == [one.stream for one in listed[:3]]
+    assert {"st_0", "st_1"} == {one.stream for one in listed[3:5]}
+    assert "st_5" == listed[5].stream
+    assert len(listed) == 6
+    assert ["st_3"] == [one.stream for one in await list_all(event_log, "other")]
+    assert [] == await list_all(event_log, "") == await list_all(event_log, "me:")
+    for one in listed:
+        state = await event_log.state(one.stream)
+        assert ("m", {"n": one.stream[3:]}) == (one.model, one.metadata)
+        assert (state.started_at, state.ended_at) == (one.started_at, one.ended_at)
+        ending = ("completed", 2) if state.ended else (None, 0)
+        assert ending == (one.status, one.last)
+
+
+async def test_stream_that_goes_leaves_the_list(event_log, clock):
+    for stream in ("st_1", "st_2", "st_3", "st_4"):
+        await create(event_log, stream, owner="me", route="r")
+        await event_log.append(stream, [START])
+    await event_log.append("st_1", [END])
+    await event_log.append("st_2", [END])
+    await event_log.delete("st_2")
+    await event_log.delete("st_3")
+    assert ["st_4", "st_1"] == [one.stream for one in await list_all(event_log, "me")]
+    assert "r" == (await list_all(event_log, "me"))[0].model  # the request named none
+    clock.now += 100
+    assert ["st_4"] == [one.stream for one in await list_all(event_log, "me")]
+
+
+async def test_list_goes_on_behind_a_stream_that_has_left_its_place(event_log, clock):
+    for number in range(6):
+        clock.now += 1
+        await create(event_log, f"st_{number}", owner="me")
+        await event_log.append(f"st_{number}", [START])
+    page = await event_log.list_streams("me", ListPosition(), limit=3)
+    await event_log.append("st_3", [END])
+    await event_log.delete("st_2")
+    rest = await event_log.list_streams("me", page[-1].position, limit=3)
+    ended = await event_log.list_streams("me", ListPosition(ended=True), limit=3)
+
+    assert ["st_5", "st_4", "st_3"] == [one.stream for one in page]
+    assert ["st_1", "st_0"] == [one.stream for one in rest]
+    assert ["st_3"] == [one.stream for one in ended]
 
 
 async def test_ended_stream_is_kept_for_its_time(event_log, clock):

@@ -21,6 +21,7 @@ from ..contract import PAGE, EventLog, Follower, Placed
 from ..cursors import STRIDE, read_all
 from ..entries import Entries, Entry
 from ..errors import LogUnusable, expired
+from ..listing import ListedStream, ListPosition
 from ..peers import OnStop, ignore_stop
 from ..recovery import (
     REMOVED,
@@ -288,6 +289,11 @@ class RedisLog(EventLog):
             page = await self._pages.look_found(found, after, limit)
             return self._look_at(found.stream, page, after)
         return None
+
+    async def list_streams(
+        self, owner: str, after: ListPosition, *, limit: int
+    ) -> Sequence[ListedStream]:
+        return await self._pages.list_streams(owner, after, limit=limit) if owner else ()
 
     def push(self, stream: str, events: Sequence[Event]) -> bool:
         local = self._owner.streams.get(stream)

@@ -24,6 +24,7 @@ from ...ledger.accounts import NOTHING, Settlement
 from ..contract import Placed
 from ..entries import Entries
 from ..errors import expired
+from ..listing import pack_listing
 from ..peers import OnStop
 from ..stream_info import StreamInfo, pack_info
 from ..supervision import Supervisor, wait_for
@@ -223,7 +224,8 @@ class Owner:
         given = None if local.grant is None else local.grant.output_tokens
         reserve = pack_request(info, given=given, redis_time=self._redis_time)
         kept = pack_info(info.without_request()) if reserve and info.request else b""
-        parts += [lease.running_log_ms, pack_info(info), info.owner, reserve, kept, *claim]
+        listed = pack_listing(info) if info.owner else b""
+        parts += [lease.running_log_ms, pack_info(info), info.owner, reserve, kept, listed, *claim]
         return self._link.run(
             CREATE, [meta_key(local.stream), log_key(local.stream), *keys], *parts
         )

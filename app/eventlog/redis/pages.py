@@ -1,6 +1,7 @@
 """Reads streams from Redis, and ends those it finds orphaned."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from ...ledger.accounts import NOTHING
 from ..contract import PAGE
 from ..cursors import STRIDE, Ending, before_ending
 from ..errors import expired, unknown
+from ..listing import ListedStream, ListPosition, unpack_listing
 from ..recovery import UNREADABLE, Close, closing_of, end_orphan, orphan_of
 from ..stream_ended import StreamEnded
 from ..stream_info import StreamInfo, unpack_info
@@ -21,7 +23,7 @@ from .accounts import hold_of, pack_settlement
 from .expiry import Lease
 from .failures import away, conflict, parsing, result_of
 from .link import Away, CommandRefused, Link, Part
-from .scripts import DELETE, END, INFO_ID, log_key, meta_key
+from .scripts import DELETE, END, INFO_ID, LIST, list_key, log_key, meta_key
 from .scripts import PAGE as PAGE_SCRIPT
 from .tails import number_of
 
@@ -90,6 +92,19 @@ class Found(NamedTuple):
 def _info(stream: str, found: Sequence[Any], page: Page) -> StreamInfo:
     data = found[0][1][1] if found else None
     return unpack_info(data, stream, started_at=page.started_at)
+
+
+def _listed(row: Sequence[Any], after: ListPosition) -> ListedStream:
+    """Read a row of LIST; without a status, if the stream has ended and cannot be read."""
+    stream, at = row[0].decode(), float(row[1])
+    listed = ListedStream(
+        stream, *unpack_listing(row[5]), float(row[2]), ListPosition(after.ended, at, stream)
+    )
+    with contextlib.suppress(ValueError, msgspec.MsgspecError):
+        for end in _decoded(row[6]):
+            if isinstance(end, StreamEnd):
+                return listed._replace(ended_at=float(row[3]), status=end.status, last=row[4])
+    return listed
 
 
 def _decoded(entries: Sequence[tuple[bytes, Sequence[bytes]]]) -> list[Event]:
@@ -161,6 +176,23 @@ class Pages:
         if page.gone or (page.ended_at is not None and page.ended_at <= until):
             raise expired(stream, self._lease.retention_s, owner=page.owner)
         return page
+
+    async def list_streams(
+        self, owner: str, after: ListPosition, *, limit: int
+    ) -> list[ListedStream]:
+        """Do `EventLog.list_streams`; orphaned streams are ended first."""
+        least = f"({self._wall() - self._lease.retention_s!r}" if after.ended else "-inf"
+        place = (repr(after.at), after.stream) if after.stream else ("+inf", "")
+        key, ended = list_key(owner, ended=after.ended), "1" if after.ended else ""
+        ask = partial(self._link.run, LIST, [key], owner, ended, *place, least, limit)
+        rows: list[Any] = await result_of(ask())
+        orphaned = [stream.decode() for stream, *_, is_orphaned in rows if is_orphaned]
+        if orphaned and self.settled():
+            await asyncio.gather(*(asyncio.shield(self.end_soon(stream)) for stream in orphaned))
+            rows = await result_of(ask())
+        with parsing(key):
+            listed = [_listed(row, after) for row in rows]
+        return [one for one in listed if one.status or not after.ended]
 
     async def info(self, stream: str) -> StreamInfo:
         """Return the info that a stream was created with."""

@@ -6,7 +6,7 @@ field `r` has the stream's info; and `meta`, a hash of
 
 - `owner`, `epoch`: the process that may append. A process that ends an orphaned stream takes the
   next epoch;
-- `who`: the owner of the stream, if authentication is on;
+- `who`, `listed`: the owner of the stream, if authentication is on, and what lists show of it;
 - `lease`: the end of the process's lease, in ms of Redis's clock;
 - `started`, `ended`: unix seconds, the latter from the `stream.end` on;
 - `last`: the number of the last event;
@@ -16,8 +16,9 @@ field `r` has the stream's info; and `meta`, a hash of
 - `attended`: until when readers in other processes wait for events, in ms of Redis's clock;
 - `gone`: set if the stream was removed; the hash remains for a while as a mark.
 
-Each process has a set of the streams that it runs, and a lease in `owners`. `account_scripts` has
-the accounts.
+Each process has a set of the streams that it runs, and a lease in `owners`. Each owner of streams
+has two sorted sets for lists, of running streams by `started` and of others by `ended`: an ended
+one is there as long as its `meta`. `account_scripts` has the accounts.
 
 Times are those of Redis, since the clocks of replicas differ. Every key has a time to live from
 the step that creates it.
@@ -84,6 +85,14 @@ def name_key(name: str) -> str:
     return f"{PREFIX}name:{sha256(name.encode()).hexdigest()}"
 
 
+def list_key(owner: str, *, ended: bool) -> str:
+    """Return the key of the list of an owner's running or ended streams."""
+    return f"{PREFIX}list:{'ended' if ended else 'running'}:{owner}"
+
+
+LISTED = 10_000
+"""How many running streams of one owner are in the list."""
+
 # Replies of APPEND and RENEW other than the plain number.
 STOP, BEHIND, MISSING, FENCED, GONE, STOP_BY_OPERATOR = 1, 2, 3, 4, 5, 6
 
@@ -91,6 +100,27 @@ _RUNNING = f"""
 local function running(owner) return '{PREFIX}running:' .. owner end
 local function id_of(meta) return string.match(meta, '{{(.*)}}') end
 local function forget(owner, meta) redis.call('SREM', running(owner), id_of(meta)) end
+"""
+
+_LISTS = f"""
+local function list_of(part, who) return '{PREFIX}list:' .. part .. ':' .. who end
+local function list_running(who, stream, started, ttl)
+  local list = list_of('running', who)
+  redis.call('ZADD', list, started, stream)
+  redis.call('ZREMRANGEBYRANK', list, 0, -{LISTED + 1})
+  redis.call('PEXPIRE', list, ttl)
+end
+local function unlist(who, stream)
+  if not who then return end
+  redis.call('ZREM', list_of('running', who), stream)
+  redis.call('ZREM', list_of('ended', who), stream)
+end
+local function list_ended(who, stream, ended, ttl)
+  if not who then return end
+  redis.call('ZREM', list_of('running', who), stream)
+  redis.call('ZADD', list_of('ended', who), ended, stream)
+  redis.call('PEXPIRE', list_of('ended', who), ttl)
+end
 """
 
 _NOW = """
@@ -101,20 +131,22 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 CREATE = _script(
     _NOW
     + _RUNNING
+    + _LISTS
     + RESERVE
     + """
 -- KEYS: meta, log; the claim, if there is a key; and the meta of a claimed stream that is gone or
 -- has ended. ARGV: owner, epoch, started, lease ms, ttl ms, ttl ms of a running log, info, owner
 -- of the stream or '', the reservation request or '', the info without the stored request or ''
--- if it has none; the claim's value; the value it replaces, ttl ms of the mark of that stream.
+-- if it has none, what lists show; the claim's value; the value it replaces, ttl ms of the mark of
+-- that stream.
 -- Returns 1, or a list of what was reserved, if the stream and claim are ours; {-1, a list, the
 -- time} if an account lacks room; the claim's value if its stream may still exist; 0 if the
 -- stream exists, or did.
 local is = redis.call('HMGET', KEYS[1], 'owner', 'gone')
 if is[2] or (is[1] and is[1] ~= ARGV[1]) then return 0 end
 local bound, forgotten = KEYS[3] and redis.call('GET', KEYS[3]), false
-if bound and bound ~= ARGV[11] then
-  if bound ~= ARGV[12] then return bound end
+if bound and bound ~= ARGV[12] then
+  if bound ~= ARGV[13] then return bound end
   local old = redis.call('HMGET', KEYS[4], 'owner', 'ended', 'gone')
   if old[1] and not old[2] and not old[3] then return bound end
   forgotten = not old[1] and not old[3]
@@ -135,13 +167,17 @@ if ARGV[9] and ARGV[9] ~= '' then
 end
 if forgotten then
   redis.call('HSET', KEYS[4], 'gone', 1)
-  redis.call('PEXPIRE', KEYS[4], ARGV[13])
+  redis.call('PEXPIRE', KEYS[4], ARGV[14])
 end
-if KEYS[3] then redis.call('SET', KEYS[3], ARGV[11], 'PX', ARGV[5]) end
+if KEYS[3] then redis.call('SET', KEYS[3], ARGV[12], 'PX', ARGV[5]) end
 if not is[1] then
   redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'epoch', ARGV[2], 'started', ARGV[3],
     'last', 0, 'lease', now + ARGV[4])
-  if ARGV[8] ~= '' then redis.call('HSET', KEYS[1], 'who', ARGV[8]) end
+  if ARGV[8] ~= '' then
+    redis.call('HSET', KEYS[1], 'who', ARGV[8], 'listed', ARGV[11])
+    list_running(ARGV[8], stream, ARGV[3], ARGV[5])
+    redis.call('ZREMRANGEBYSCORE', list_of('ended', ARGV[8]), '-inf', (now - ARGV[5]) / 1000)
+  end
   redis.call('DEL', KEYS[2])
   redis.call('PEXPIRE', KEYS[1], ARGV[5])
 end
@@ -159,18 +195,20 @@ return reply
 
 ABANDON = _script(
     _RUNNING
+    + _LISTS
     + SETTLE
     + """
 -- KEYS: meta, log; its claim if a key leads to it. ARGV: owner, unix seconds, ttl ms of an ended
 -- log, of its meta, an event, the claim's value.
 -- Takes back a stream that this owner has created, or will, by a command on its way: without
 -- events it is removed, else it ends with that event. It costs nothing.
-local is = redis.call('HMGET', KEYS[1], 'owner', 'last', 'ended', 'gone')
+local is = redis.call('HMGET', KEYS[1], 'owner', 'last', 'ended', 'gone', 'who')
 if is[3] or is[4] or (is[1] and is[1] ~= ARGV[1]) then return 0 end
 forget(ARGV[1], KEYS[1])
 settle(id_of(KEYS[1]))
 local last = tonumber(is[2] or 0)
 if last == 0 then
+  unlist(is[5], id_of(KEYS[1]))
   redis.call('DEL', KEYS[1], KEYS[2])
   redis.call('HSET', KEYS[1], 'gone', 1)
   if KEYS[3] and redis.call('GET', KEYS[3]) == ARGV[6] then redis.call('DEL', KEYS[3]) end
@@ -178,6 +216,7 @@ else
   redis.call('XADD', KEYS[2], string.format('%d-0', last + 1), 'e', ARGV[5])
   redis.call('HSET', KEYS[1], 'last', last + 1, 'ended', ARGV[2])
   redis.call('PEXPIRE', KEYS[2], ARGV[3])
+  list_ended(is[5], id_of(KEYS[1]), ARGV[2], ARGV[4])
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[4])
 return 1
@@ -185,7 +224,8 @@ return 1
 )
 
 CLAIM = _script(
-    SETTLE
+    _LISTS
+    + SETTLE
     + """
 -- KEYS: claim or name. ARGV: value, ttl ms, ttl ms of the mark of a removed stream. Restores a
 -- value that Redis has lost, unless another stream has the key by now; returns the value there.
@@ -195,8 +235,9 @@ if bound and bound ~= ARGV[1] then
   local other = string.match(bound, '^(%S+) ')
   if not other then return bound end
   local meta = 'seseragi:{' .. other .. '}:meta'
-  local is = redis.call('HMGET', meta, 'last', 'gone')
+  local is = redis.call('HMGET', meta, 'last', 'gone', 'who')
   if is[1] and is[1] ~= '0' and not is[2] then return bound end
+  unlist(is[3], other)
   redis.call('DEL', meta)
   redis.call('HSET', meta, 'gone', 1)
   redis.call('PEXPIRE', meta, ARGV[3])
@@ -209,6 +250,7 @@ return ARGV[1]
 
 APPEND = _script(
     _RUNNING
+    + _LISTS
     + """
 -- KEYS: meta and log of each stream. ARGV: owner, ttl ms of a running log, of an ended one, of its
 -- meta; then for each stream: epoch, number of the first event, '' or end time and settlement, how
@@ -252,6 +294,7 @@ for i = 1, #KEYS, 2 do
       redis.call('HSET', meta, 'last', last, 'ended', wall)
       redis.call('PEXPIRE', log, ARGV[3])
       redis.call('PEXPIRE', meta, ARGV[4])
+      list_ended(redis.call('HMGET', meta, 'who')[1], id_of(meta), wall, ARGV[4])
       forget(ARGV[1], meta)
       settle(id_of(meta), spent)
       reply = last
@@ -270,6 +313,8 @@ return replies
 RENEW = _script(
     _ALWAYS
     + _NOW
+    + _RUNNING
+    + _LISTS
     + """
 -- KEYS: meta and log of each stream. ARGV: owner, lease ms, ttl ms of a running log, of its meta,
 -- then each stream's epoch.
@@ -277,7 +322,7 @@ RENEW = _script(
 local replies = {}
 for i = 1, #KEYS, 2 do
   local is = redis.call('HMGET', KEYS[i], 'owner', 'epoch', 'stop', 'gone', 'kept', 'last',
-    'ended')
+    'ended', 'who', 'started')
   if is[4] then
     replies[#replies + 1] = {5, 0}
   elseif not is[1] then
@@ -290,6 +335,7 @@ for i = 1, #KEYS, 2 do
     redis.call('HSET', KEYS[i], 'lease', now + ARGV[2])
     redis.call('PEXPIRE', KEYS[i], ARGV[4])
     redis.call('PEXPIRE', KEYS[i + 1], ARGV[3])
+    if is[8] then list_running(is[8], id_of(KEYS[i]), is[9], ARGV[4]) end
     replies[#replies + 1] = is[3] and {is[3] == 'operator' and 6 or 1, 0} or 0
   end
 end
@@ -331,6 +377,42 @@ return {stream, is[1] or '0', is[2] or '', tonumber(is[3] or 0), tonumber(is[4] 
 """
 )
 
+LIST = _script(
+    _ALWAYS
+    + _NOW
+    + """
+-- KEYS: the list. ARGV: owner, '1' if the list is of ended streams, the greatest score, the stream
+-- with that score that the first one comes after or '', the least score, limit.
+-- Returns of each stream: its id, score, `started`, `ended`, `last`, `listed`, the last entry of
+-- its log if it has ended, and 1 if it is orphaned. Removes what does not belong into the list.
+local ended, limit, at, found = ARGV[2] == '1', tonumber(ARGV[6]), 0, {}
+while #found < limit do
+  local some = redis.call('ZREVRANGEBYSCORE', KEYS[1], ARGV[3], ARGV[5], 'WITHSCORES', 'LIMIT', at,
+    limit)
+  if #some == 0 then return found end
+  for n = 1, #some, 2 do
+    local stream, score = some[n], some[n + 1]
+    at = at + 1
+    if #found < limit
+      and (ARGV[4] == '' or tonumber(score) < tonumber(ARGV[3]) or stream < ARGV[4]) then
+      local meta = 'seseragi:{' .. stream .. '}:'
+      local is = redis.call('HMGET', meta .. 'meta', 'who', 'gone', 'ended', 'started', 'last',
+        'listed', 'lease')
+      if is[1] ~= ARGV[1] or is[2] or (is[3] and true or false) ~= ended then
+        redis.call('ZREM', KEYS[1], stream)
+        at = at - 1
+      else
+        local last = ended and redis.call('XRANGE', meta .. 'log', is[5] .. '-0', is[5] .. '-0')
+        found[#found + 1] = {stream, score, is[4], is[3] or '', tonumber(is[5]), is[6], last or {},
+          not ended and tonumber(is[7]) < now and 1 or 0}
+      end
+    end
+  end
+end
+return found
+"""
+)
+
 LOOK = _script(
     _ALWAYS
     + _NOW
@@ -361,18 +443,20 @@ END = _script(
     _ALWAYS
     + _NOW
     + _RUNNING
+    + _LISTS
     + SETTLE
     + f"local STRIDE = {STRIDE}"
     + """
 -- KEYS: meta, log. ARGV: owner, epoch and last event as read before, ended, ttl ms of the log, of
 -- the meta, the settlement, the events. Returns 1 if this ended the stream, 0 if it has ended, is
 -- not orphaned, or continued. A stream without events is removed.
-local is = redis.call('HMGET', KEYS[1], 'epoch', 'last', 'lease', 'ended', 'gone', 'owner')
+local is = redis.call('HMGET', KEYS[1], 'epoch', 'last', 'lease', 'ended', 'gone', 'owner', 'who')
 if is[4] or is[5] or not is[3] or tonumber(is[3]) >= now then return 0 end
 if is[1] ~= ARGV[2] or is[2] ~= ARGV[3] then return 0 end
 forget(is[6], KEYS[1])
 local last = tonumber(is[2])
 if last == 0 then
+  unlist(is[7], id_of(KEYS[1]))
   redis.call('DEL', KEYS[1], KEYS[2])
   redis.call('HSET', KEYS[1], 'gone', 1)
   redis.call('PEXPIRE', KEYS[1], ARGV[6])
@@ -388,6 +472,7 @@ redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'epoch', is[1] + 1, 'kept', is[2],
   'last', string.format('%d', last), 'ended', ARGV[4])
 redis.call('PEXPIRE', KEYS[2], ARGV[5])
 redis.call('PEXPIRE', KEYS[1], ARGV[6])
+list_ended(is[7], id_of(KEYS[1]), ARGV[4], ARGV[6])
 settle(id_of(KEYS[1]), ARGV[7])
 return 1
 """
@@ -449,6 +534,7 @@ return found
 
 DELETE = _script(
     _RUNNING
+    + _LISTS
     + SETTLE
     + """
 -- KEYS: meta, log. ARGV: ttl ms of the mark, the settlement, 0 if the caller believes that it has
@@ -464,6 +550,7 @@ end
 local ran = not is[4] and is[5] ~= '0'
 if ran and ARGV[3] == '0' then return 0 end
 forget(is[1], KEYS[1])
+unlist(is[3], id_of(KEYS[1]))
 redis.call('DEL', KEYS[1], KEYS[2])
 redis.call('HSET', KEYS[1], 'gone', 1)
 if is[3] then redis.call('HSET', KEYS[1], 'who', is[3]) end
@@ -519,6 +606,6 @@ return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. now, '+inf')
 )
 
 SCRIPTS = (
-    *(CREATE, ABANDON, CLAIM, APPEND, RENEW, PAGE, LOOK, END, ASK_STOP, TELL, DELETE),
+    *(CREATE, ABANDON, CLAIM, APPEND, RENEW, PAGE, LIST, LOOK, END, ASK_STOP, TELL, DELETE),
     *(BEAT, FIND_LOST, FIND_HELD, HOLD, TAKE_ROWS, PUBLISH, MESSAGES),
 )

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
-from ...events import Event, decode, encode
+from ...events import Event, StreamEnd, decode, encode
 from ...ledger.accounts import NOTHING, LimitReached
 from ..errors import LogUnusable
+from ..listing import ListedStream, ListPosition, pack_listing, unpack_listing
 from ..recovery import (
     REMOVED,
     UNREADABLE,
@@ -263,8 +264,8 @@ class Database:
             except LimitReached as refused:
                 return refused
         row = self._execute(
-            "INSERT INTO streams (id, started_at, process, owner) VALUES (?, ?, ?, ?)",
-            (info.id, now, self.process, info.owner),
+            "INSERT INTO streams (id, started_at, process, owner, listed) VALUES (?, ?, ?, ?, ?)",
+            (info.id, now, self.process, info.owner, pack_listing(info) if info.owner else None),
         ).lastrowid
         assert row is not None  # noqa: S101  (it is an INSERT)
         if key is not None:
@@ -298,11 +299,13 @@ class Database:
         self._execute("UPDATE streams SET last = ? WHERE key = ?", (last, key))
         self.tail.note_filed(key, last)
 
-    def end(self, key: int, *, at: float, last: int, size: int) -> bool:
+    def end(self, key: int, end: Event, *, at: float, last: int, size: int) -> bool:
         """End a stream whose events are all filed; False if it was removed."""
+        status = end.status if isinstance(end, StreamEnd) else None
         ended = self._execute(
-            "UPDATE streams SET ended_at = ?, last = ?, size = ? WHERE key = ? AND gone_at IS NULL",
-            (at, last, size, key),
+            "UPDATE streams SET ended_at = ?, last = ?, size = ?, status = ? "
+            "WHERE key = ? AND gone_at IS NULL",
+            (at, last, size, status, key),
         )
         self.tail.stop_soon(key)
         return ended.rowcount > 0
@@ -379,6 +382,34 @@ class Database:
     def find_named(self, name: str) -> str | None:
         row = self._execute("SELECT stream FROM names WHERE name = ?", (name,)).fetchone()
         return None if row is None else row[0]
+
+    # Lists
+
+    def list_streams(
+        self, owner: str, after: ListPosition, *, limit: int, kept_after: float
+    ) -> list[ListedStream]:
+        """Do `EventLog.list_streams`; those that ended by `kept_after` have expired."""
+        at, part = "started_at", "ended_at IS NULL"
+        if after.ended:
+            at, part = "ended_at", "ended_at > :kept_after"
+        rows = self._execute(
+            f"SELECT id, listed, started_at, {at}, ended_at, status, last FROM streams "  # noqa: S608  (constants)
+            f"WHERE owner = :owner AND owner != '' AND gone_at IS NULL AND {part} "
+            f"AND ({at}, id) < (:at, :stream) ORDER BY {at} DESC, id DESC LIMIT :limit",
+            {**after._asdict(), "owner": owner, "kept_after": kept_after, "limit": limit},
+        )
+        return [
+            ListedStream(
+                stream,
+                *unpack_listing(listed),
+                started_at,
+                ListPosition(after.ended, place, stream),
+                ended_at,
+                status,
+                last if after.ended else 0,
+            )
+            for stream, listed, started_at, place, ended_at, status, last in rows
+        ]
 
     # Removal
 
@@ -543,7 +574,8 @@ class Database:
             "WHERE stream = :key) FROM pages WHERE stream = :key",
             {"key": key},
         ).fetchone()[0]
-        self.end(key, at=now, last=filed + data.count(b"\n") + 1, size=int(size))
+        last = filed + data.count(b"\n") + 1
+        self.end(key, ending[-1], at=now, last=last, size=int(size))
         return closing.ended
 
     def _settle_orphan(self, key: int, orphan: OrphanedStream) -> StreamEnded:

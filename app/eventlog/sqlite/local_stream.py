@@ -143,7 +143,8 @@ class LocalStream:
         settlement: Settlement,
     ) -> bool:
         database.file(self.key, self.filed + 1, unfiled)
-        ended = database.end(self.key, at=at, last=self.filed + len(unfiled), size=size)
+        last = self.filed + len(unfiled)
+        ended = database.end(self.key, unfiled[-1], at=at, last=last, size=size)
         database.accounts.settle(self.key, self.stream, settlement)
         return ended
 

@@ -28,6 +28,7 @@ from ..broadcast import Channel, channel_full, check_message
 from ..contract import PAGE, EventLog, Follower, Placed
 from ..entries import Entries, Entry
 from ..errors import expired, full, unknown
+from ..listing import ListedStream, ListPosition
 from ..peers import OnStop, ignore_stop
 from ..recovery import (
     Close,
@@ -253,6 +254,12 @@ class SqliteLog(EventLog):
             return await self.look(stream, after, limit=limit)
         except RequestError:
             return None
+
+    async def list_streams(
+        self, owner: str, after: ListPosition, *, limit: int
+    ) -> Sequence[ListedStream]:
+        read = partial(self._database.list_streams, owner, after, limit=limit)
+        return await self._read(lambda: read(kept_after=self._wall() - self._retention_s))
 
     def push(self, stream: str, events: Sequence[Event]) -> bool:
         return self._owner.push(stream, events)

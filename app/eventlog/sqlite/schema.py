@@ -13,7 +13,7 @@ from ..errors import LogUnusable
 log = structlog.get_logger("seseragi.eventlog")
 
 APPLICATION_ID = 0x53657365
-VERSION = 10
+VERSION = 11
 """Earlier versions were never released and are refused; a change needs a migration."""
 
 SCHEMA = """
@@ -26,12 +26,15 @@ CREATE TABLE streams (
     ended_at REAL,                      -- null while it runs
     last INTEGER NOT NULL DEFAULT 0,    -- event in its pages
     size INTEGER NOT NULL DEFAULT 0,    -- from its end on, until its events are removed
-    gone_at REAL                        -- null until it is removed
+    gone_at REAL,                       -- null until it is removed
+    listed BLOB,                        -- what lists show of it, if it has an owner
+    status TEXT                         -- of its end
 );
 CREATE INDEX streams_ended ON streams (ended_at) WHERE gone_at IS NULL;
 CREATE INDEX streams_gone ON streams (gone_at) WHERE gone_at IS NOT NULL;
 CREATE INDEX streams_purge ON streams (key) WHERE gone_at IS NOT NULL AND size > 0;
 CREATE INDEX streams_running ON streams (process) WHERE ended_at IS NULL AND gone_at IS NULL;
+CREATE INDEX streams_owned ON streams (owner, ended_at) WHERE gone_at IS NULL AND owner != '';
 CREATE TABLE infos (
     stream INTEGER PRIMARY KEY,
     info BLOB NOT NULL

@@ -179,7 +179,7 @@ def parse_request(body: bytes) -> ParsedRequest:
     labels = {"thread_id": run.thread_id, "run_id": run.run_id}
     if run.parent_run_id is not None:
         labels["parent_run_id"] = run.parent_run_id
-    return ParsedRequest(chat, labels=labels)
+    return ParsedRequest(chat, labels=labels, tags=labels)
 
 
 def _add_context(messages: list[ChatMessage], context: Sequence[Context]) -> list[ChatMessage]:

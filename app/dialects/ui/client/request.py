@@ -82,7 +82,8 @@ def parse_request(body: bytes) -> ParsedRequest:
     labels = {"message_id": continued} if continued else {}
     if denied := [call for m in messages if m.id == continued for call in _denied(m)]:
         labels[DENIED] = _json(denied)
-    return ParsedRequest(chat, labels=labels, name=name_of(request.id))
+    tags = {"chat": request.id} if request.id else {}
+    return ParsedRequest(chat, labels=labels, name=name_of(request.id), tags=tags)
 
 
 def _history(request: UiRequest) -> Sequence[UiMessage]:

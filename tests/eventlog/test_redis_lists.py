@@ -1,0 +1,81 @@
+"""Lists of streams in Redis: what ends, goes and is lost leaves them, and they never only grow."""
+
+import pytest
+
+from app.eventlog.listing import ListPosition
+from app.eventlog.redis.log import RedisLog
+from app.eventlog.redis.scripts import list_key
+from tests.eventlog.contract import END, START
+from tests.eventlog.creating import create
+from tests.eventlog.redis_logs import LEASE_S, lose, opened, watched
+from tests.redis_server import RedisServer
+from tests.waiting import until
+
+pytestmark = pytest.mark.proving
+
+RUNNING, ENDED = list_key("me", ended=False), list_key("me", ended=True)
+
+
+def members(server: RedisServer, key: str) -> int:
+    return int(server.ask("ZCARD", key).strip(b":\r\n"))
+
+
+async def list_ids(event_log: RedisLog, *, ended: bool = False) -> list[str]:
+    listed = await event_log.list_streams("me", ListPosition(ended=ended), limit=10)
+    return [one.stream for one in listed]
+
+
+async def begin(event_log: RedisLog, stream: str) -> None:
+    await create(event_log, stream, owner="me")
+    await event_log.append(stream, [START])
+
+
+async def test_lost_stream_is_listed_as_ended(server):
+    async with watched(server.url) as (first, second):
+        await begin(first, "st_1")
+        await create(first, "st_2", owner="me")
+        lose(server, first)
+
+        assert [] == await list_ids(second)
+        [listed] = await second.list_streams("me", ListPosition(ended=True), limit=10)
+        assert ("st_1", "interrupted") == (listed.stream, listed.status)
+        assert (await second.state("st_1")).last == listed.last
+        assert (0, 1) == (members(server, RUNNING), members(server, ENDED))
+
+
+async def test_expired_streams_leave_the_list_with_the_next_one(server):
+    async with opened(server.url) as event_log:
+        for number in range(20):
+            await begin(event_log, f"st_{number}")
+            await event_log.append(f"st_{number}", [END])
+            server.ask("ZADD", ENDED, "XX", "1000", f"st_{number}")  # in 1970
+        assert 1 == members(server, ENDED) + members(server, RUNNING)
+        await begin(event_log, "st_20")
+        assert (1, 0) == (members(server, RUNNING), members(server, ENDED))
+        await event_log.append("st_20", [END])
+        for key, least_ms in ((RUNNING, -2), (ENDED, 100_000)):
+            assert least_ms <= int(server.ask("PTTL", key).strip(b":\r\n")) <= 4_000_000
+
+
+async def test_list_drops_what_it_finds_gone(server):
+    async with opened(server.url) as event_log:
+        await begin(event_log, "st_1")
+        for owner in ("", "other"):
+            await create(event_log, f"st_of_{owner}", owner=owner)
+            server.ask("ZADD", RUNNING, "1e10", f"st_of_{owner}")
+        for number in range(30):
+            server.ask("ZADD", RUNNING, "1e10", f"st_gone_{number}")
+
+        assert ["st_1"] == await list_ids(event_log)
+        assert 1 == members(server, RUNNING)
+
+
+@pytest.mark.parametrize("lost", ["FLUSHALL", f"DEL {RUNNING}"])
+async def test_list_that_redis_has_lost_comes_back_with_its_streams(server, lost):
+    async with opened(server.url, lease_s=LEASE_S) as event_log:
+        await begin(event_log, "st_1")
+        [before] = await event_log.list_streams("me", ListPosition(), limit=1)
+        server.ask(*lost.split())
+        await until(lambda: members(server, RUNNING))
+
+        assert [before] == await event_log.list_streams("me", ListPosition(), limit=1)
