@@ -324,6 +324,38 @@ export function startAsync(
   request: ChatRequest, options?: CallOptions & { url?: string | URL; idempotencyKey?: string },
 ): Promise<StartedStream>;
 
+export interface ListedStream {
+  stream: string;
+  status: Status | 'running';
+  model: string;
+  /** Unix seconds. */
+  created: number;
+  timings: { started_at: number; ended_at?: number };
+  /** The `metadata` of the request; `chat` of the AI SDK, `thread_id` and `run_id` of AG-UI. */
+  metadata?: Record<string, string>;
+  /** Of its `stream.end`. */
+  last_event_id?: string;
+}
+
+export interface StreamList {
+  data: ListedStream[];
+  /** The `after` of the next page; absent on the last. */
+  next?: string;
+}
+
+export interface ListOptions extends CallOptions {
+  streamsUrl?: string;
+  status?: 'running' | 'ended';
+  /** `key:value`: only streams with this metadata. A page may then be short, or empty, and have a `next`. */
+  metadata?: string;
+  /** The most streams: 1 to 100, by default 20. */
+  limit?: number;
+  after?: string;
+}
+
+/** List the streams of who asks, to find on another device what runs: running ones, then ended ones, the newest first. */
+export function listStreams(options?: ListOptions): Promise<StreamList>;
+
 /**
  * Stop a generation by its id or its `cancel_url`. Readers still get its `stream.end`, `cancelled`.
  * What it sends outlives the page, so that it may be called as a page is being closed.

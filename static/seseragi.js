@@ -27,12 +27,14 @@
 /** @typedef {import('./seseragi.d.ts').ClientStorage} ClientStorage */
 /** @typedef {import('./seseragi.d.ts').Dialect<any>} Dialect */
 /** @typedef {import('./seseragi.d.ts').FetchCredential} FetchCredential */
+/** @typedef {import('./seseragi.d.ts').ListOptions} ListOptions */
 /** @typedef {import('./seseragi.d.ts').Message} Message */
 /** @typedef {import('./seseragi.d.ts').ReadyState} ReadyState */
 /** @typedef {import('./seseragi.d.ts').Received} Received */
 /** @typedef {import('./seseragi.d.ts').ResumeOptions} ResumeOptions */
 /** @typedef {import('./seseragi.d.ts').StartedStream} StartedStream */
 /** @typedef {import('./seseragi.d.ts').StreamEvent} StreamEvent */
+/** @typedef {import('./seseragi.d.ts').StreamList} StreamList */
 
 // What a relay serves knows that relay; what a bundler or Node has asks the page's own host. (As
 // `new URL(..., import.meta.url)` a bundler would take it for a file.)
@@ -1016,6 +1018,20 @@ export async function startAsync(request, { url = CHAT_URL, idempotencyKey, ...o
   /** @param {string} reference */
   const resolve = (reference) => new URL(reference, response.url || undefined).href;
   return { ...started, events_url: resolve(started.events_url), cancel_url: resolve(started.cancel_url) };
+}
+
+/**
+ * List the streams of who asks: running ones, then ended ones, the newest first.
+ * @param {ListOptions} [options]
+ * @returns {Promise<StreamList>} with `next`, the `after` of the next page, if there is one
+ */
+export async function listStreams({ streamsUrl = besides(CHAT_URL), status, metadata, limit, after, ...options } = {}) {
+  const asked = Object.entries({ status, metadata, limit, after }).filter(([, value]) => value !== undefined);
+  const query = new URLSearchParams(asked.map(([name, value]) => [name, `${value}`]));
+  const response = await call(`${streamsUrl}?${query}`, {}, { accept: 'application/json' }, options);
+  const list = await response.json().catch(() => null);
+  if (!Array.isArray(list?.data)) throw new SeseragiError('invalid_response', 'expected a list of streams', { status: response.status });
+  return list;
 }
 
 /**

@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import http from 'node:http';
 import test from 'node:test';
 
-import { EVENT_TYPES, SeseragiError, cancel, chat, readEvents, startAsync } from '../../static/seseragi.js';
+import { EVENT_TYPES, SeseragiError, cancel, chat, listStreams, readEvents, startAsync } from '../../static/seseragi.js';
 
 const REQUEST = { model: 'demo', messages: [{ role: 'user', content: 'こんにちは' }] };
 const SSE = { 'content-type': 'text/event-stream; charset=utf-8', 'stream-id': 'st_x', 'x-request-id': 'rq_1' };
@@ -351,6 +351,23 @@ test('startAsync refuses an answer that is not 202', async (t) => {
   });
 
   await assert.rejects(() => startAsync(REQUEST, { url: base }), { name: 'SeseragiError', code: 'invalid_response' });
+});
+
+test('listStreams asks for a page of a list, and takes nothing else for one', async (t) => {
+  const seen = [];
+  const base = await serve(t, (request, response) => {
+    seen.push([request.url, request.headers.authorization]);
+    response.writeHead(200, { 'content-type': 'application/json' });
+    response.end(request.url.includes('limit') ? '{"data":[],"next":"r1-st_x"}' : '{}');
+  });
+  const options = { streamsUrl: `${base}/v1/streams`, credential: 'ek_1' };
+
+  assert.deepEqual(await listStreams({ ...options, status: 'running', metadata: 'chat:a b', limit: 5, after: 'r2-st_y' }), { data: [], next: 'r1-st_x' });
+  await assert.rejects(() => listStreams(options), { code: 'invalid_response', status: 200 });
+  assert.deepEqual(seen, [
+    ['/v1/streams?status=running&metadata=chat%3Aa+b&limit=5&after=r2-st_y', 'Bearer ek_1'],
+    ['/v1/streams', 'Bearer ek_1'],
+  ]);
 });
 
 test('cancel takes an id or the cancel_url', async (t) => {

@@ -1,4 +1,4 @@
-import { SeseragiError, cancel, chat, resumeFrom, startAsync } from 'seseragi';
+import { SeseragiError, cancel, chat, listStreams, resume, resumeFrom, startAsync } from 'seseragi';
 import type { ChatRequest, StreamEvent } from 'seseragi';
 import { parsePartial } from 'seseragi/partial-json';
 import { AnswerParts, assistantMessage } from 'seseragi/parts';
@@ -50,6 +50,12 @@ export async function later(): Promise<void> {
   const { id } = await startAsync(request);
   await cancel(id);
   for await (const { data } of resumeFrom(sessionStorage) ?? []) console.log(data);
+}
+
+export async function elsewhere(): Promise<void> {
+  const { data } = await listStreams({ status: 'running', metadata: 'topic:tea' });
+  const [newest] = data;
+  if (newest?.metadata?.topic) for await (const { event } of resume(newest.stream)) console.log(event.type);
 }
 
 // @ts-expect-error messages are required
