@@ -25,7 +25,7 @@ import { focusField, model, onSubmit, prompt, transport } from './chat/composer.
 import { Conversation, resultsFor } from './chat/conversation.js';
 import { Inspector } from './chat/inspector.js';
 import { say } from './chat/language.js';
-import { PROMPTS, offerPrompts } from './chat/prompts.js';
+import { PROMPTS, offerPrompts, offerRunning } from './chat/prompts.js';
 import { Reader } from './chat/reader.js';
 import { showWatching, watched } from './chat/sharing.js';
 import { tell } from './chat/status.js';
@@ -76,8 +76,14 @@ const access = new Access({
     const used = conversation.turns.at(-1)?.kept.model;
     if (used && offered.has(used)) model.value = used;
   },
-  key: readOn,
-  forget: beginAnew, // what is on the page belongs to the key
+  key() {
+    readOn();
+    offerRunning();
+  },
+  forget() { // what is on the page belongs to the key
+    beginAnew();
+    byId('running', HTMLElement).replaceChildren();
+  },
 });
 const code = new CodeDialog();
 
@@ -170,5 +176,6 @@ readOn();
 if (watched) showWatching();
 else {
   access.begin();
+  offerRunning();
   focusField();
 }

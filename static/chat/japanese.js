@@ -16,6 +16,8 @@ export const JAPANESE = {
   'Watch it survive a cut': '切断しても続くところを見る',
   'Three readers of one answer, two of them cut in the middle. Real connections, no cost, ten seconds.': '一つの回答を三つの読み手が読み、途中で二つの接続を切ります。接続は本物、費用はゼロ、十秒ほどです。',
   'Suggested prompts': '質問の例',
+  'Running elsewhere': '別の画面で実行中',
+  'Running since {time}': '{time} から実行中',
   Messages: 'メッセージ',
   Message: 'メッセージ',
   'Write a message': 'メッセージを入力',

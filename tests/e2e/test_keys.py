@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page
 
+from app.identity.principal import Principal
 from app.testing.upstream import Hold, Until, Upstream, head, send, text
 from tests.e2e.asking import Asking
 from tests.e2e.axe import check_in_light_and_dark
@@ -25,7 +26,8 @@ from tests.e2e.talk import (
     status,
     watch_policy,
 )
-from tests.serving import Relay, serve_relay
+from tests.identities import bearer, known
+from tests.serving import HELLO, Relay, serve_relay
 
 pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
@@ -199,6 +201,30 @@ async def test_a_key_that_is_revoked_in_the_middle_is_asked_for_again(
 
     assert "half whole" == await answer(page)
     assert 1 == len(upstream.calls)
+
+
+async def test_what_runs_elsewhere_is_offered_to_its_owner_and_opened(page, upstream):
+    go_on = Until()
+    upstream.script = halves(go_on)
+    owners = known(me=Principal(user="me"), other=Principal(user="other"))
+    async with serve_relay(upstream, authenticator=owners) as relay:
+        headers = {**bearer("me"), "prefer": "respond-async"}
+        body = {**HELLO, "model": "openai/m"}
+        started = await relay.client.post("/v1/chat", json=body, headers=headers)
+        assert 202 == started.status_code
+        await page.goto(f"{relay.url}/#key=key-other")
+        await page.wait_for_selector(READY, state="attached")
+        await page.click("#forget-key")
+        await page.wait_for_selector("#key-form")
+        assert 0 == await page.locator("#running li").count()
+        await give_key(page, "key-me")
+        await page.click("#running button:has-text('openai/m')")
+        await page.wait_for_selector(TEXT)
+        go_on.told.set()
+        await page.wait_for_selector("[data-status=completed]")
+
+        assert "half whole" == await answer(page)
+        assert 1 == len(upstream.calls)
 
 
 async def test_form_and_link_are_accessible(page, relay):
