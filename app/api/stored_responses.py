@@ -29,8 +29,8 @@ from ..dialects.openai_responses.client.stored import (
     name_items,
     read_head,
     replace_input,
-    token_of,
 )
+from ..dialects.openai_responses.item_ids import token_of
 from ..errors import RequestError
 from ..generation.admission import RequestMemory, estimate_memory
 from ..generation.owned_streams import OwnedStream, OwnedStreams

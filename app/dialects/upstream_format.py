@@ -140,6 +140,14 @@ class PassthroughBody(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
+class LeftOut(NamedTuple):
+    """The paths of items that are left out of a body, such as `input.code_interpreter_call`."""
+
+    foreign: list[str]
+    """Made by another upstream."""
+    not_allowed: list[str]
+
+
 class Passthrough(NamedTuple):
     """Passthrough of requests from clients with the upstream's own dialect."""
 
@@ -147,6 +155,9 @@ class Passthrough(NamedTuple):
     """(client_body, *, quirks) to the parts that the provider accepts."""
     finish: Callable[..., dict[str, Any]]
     """(body, *, model, quirks) to the JSON body, with the model and `stream`."""
+    restore_items: Callable[..., LeftOut] | None = None
+    """(body, *, upstream, refused) restores the provider's own items in the body, and leaves out
+    those that it cannot be sent."""
 
 
 class UpstreamFormat(NamedTuple):

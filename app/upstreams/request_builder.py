@@ -18,7 +18,7 @@ from ..events import Notice
 from ..requests import ChatRequest, ClientBody, TranslatedRequest
 from .endpoints import Upstream
 from .extras import Fitted, fit_extras, refuse
-from .media import find_foreign
+from .media import ForeignReference, find_foreign
 from .options import options_of, own_of, stored_of, type_of
 
 _DEFAULTS: Final[Mapping[str, object]] = {
@@ -126,11 +126,15 @@ class RequestBuilder:
             fields[name] = [
                 item for item, path in zip(fields[name], paths, strict=True) if path not in left_out
             ]
+        unknown = list_effective(chat, self._ignored)
+        if passthrough.restore_items is not None:
+            name = self._upstream.name
+            left = passthrough.restore_items(fields, upstream=name, refused=self._is_refused)
+            dropped += left.not_allowed
+            unknown |= {*left.foreign}
         fields |= chat.provider_options or {}
         body = passthrough.finish(fields, model=self._model, quirks=self._quirks)
-        notices = self._list_notices(
-            [], not_allowed=dropped, unknown=list_effective(chat, self._ignored)
-        )
+        notices = self._list_notices([], not_allowed=dropped, unknown=unknown)
         return TargetRequest(body, passed.headers, notices)
 
     def _translate(self, chat: ChatRequest, client_body: ClientBody | None) -> TargetRequest:
@@ -256,18 +260,24 @@ class RequestBuilder:
     def _refuse(self, path: str) -> RequestError:
         return refuse(path, self._upstream)
 
+    def _is_refused(self, item: dict[str, Any]) -> bool:
+        return self._find_read({"input": [item]}) is not None
+
+    def _find_read(self, body: dict[str, Any]) -> ForeignReference | None:
+        upstream = self._upstream
+        stored = stored_of(upstream.dialect, upstream.options)
+        return find_foreign(body, schemes=upstream.url_schemes, stored=stored)
+
     def _check_read(self, body: dict[str, Any]) -> None:
         """Refuse references that the provider would resolve with rights that the client lacks."""
-        upstream = self._upstream
-        schemes, stored = upstream.url_schemes, stored_of(upstream.dialect, upstream.options)
-        found = find_foreign(body, schemes=schemes, stored=stored)
+        upstream, found = self._upstream, self._find_read(body)
         if found is None:
             return
         if found.scheme is None:
             why = f"does not allow ids of stored data; add {found.field!r} to options of "
             why += f"[upstream.{upstream.name}]"
         else:
-            allowed = ", ".join(map(repr, schemes)) or "none"
+            allowed = ", ".join(map(repr, upstream.url_schemes)) or "none"
             why = f"does not allow {found.scheme[:40]!r} URLs; allowed: {allowed} "
             why += "(setting url_schemes)"
         raise RequestError("invalid_request", f"{found.field}: upstream {upstream.name!r} {why}")

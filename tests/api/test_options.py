@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.testing.upstream import DONE, FINISH, Upstream, head, send, serve_upstream, text
+from tests.dialects.openai_responses import own_items
 from tests.serving import HELLO, Relay, serve_relay
 
 ANSWER = [head(), send(text("a") + FINISH + DONE)]
@@ -385,7 +386,6 @@ def asks(*content: dict[str, Any]) -> dict[str, Any]:
 
 GEMINIS = "https://generativelanguage.googleapis.com/v1beta/files/abc"
 FILE = {"type": "file", "file_id": "file-1"}
-RUN = {"type": "code_interpreter_call", "id": "ci_1", "container_id": "cntr_1", "code": "1"}
 STORED: list[tuple[str, str, dict[str, Any], str]] = [
     ("openai_chat", "/v1/chat", asks(part("id", "file-1")), "file_id"),
     ("openai_responses", "/v1/chat", asks(part("id", "file-1")), "file_id"),
@@ -393,7 +393,6 @@ STORED: list[tuple[str, str, dict[str, Any], str]] = [
     ("gemini", "/v1/chat", asks(part("id", GEMINIS)), "fileUri"),
     ("gemini_interactions", "/v1/chat", asks(part("id", GEMINIS)), "uri"),
     ("openai_responses", "/v1/responses", {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "file-1"}]}]}, "file_id"),
-    ("openai_responses", "/v1/responses", {"input": [RUN, {"role": "user", "content": "Hi"}]}, "container_id"),
     ("openai_responses", "/v1/responses", {"input": "Hi", "tools": [{"type": "code_interpreter", "container": "cntr_1"}]}, "container"),
     ("openai_responses", "/v1/responses", {"input": "Hi", "tools": [{"type": "code_interpreter", "container": {"type": "auto", "file_ids": ["file-1"]}}]}, "file_ids"),
     ("openai_responses", "/v1/responses", {"input": "Hi", "tools": [{"type": "file_search", "vector_store_ids": ["vs_1"]}]}, "vector_store_ids"),
@@ -416,6 +415,30 @@ async def test_what_the_provider_stores_is_named_only_where_that_is_allowed(
             assert allowed or 400 == reply.status_code
             assert allowed or f"{field}: upstream 'u'" in reply.text
             assert allowed or f"add {field!r} to options of [upstream.u]" in reply.text
+
+
+RUN = {"type": "code_interpreter_call", "id": "ci_1", "container_id": "cntr_1", "code": "1"}
+HELD = {"type": "container_reference", "container_id": "cntr_1"}
+SHELL = {"type": "shell_call", "id": "s_1", "call_id": "c", "action": {}, "environment": HELD}
+LISTED = {"type": "shell_call_output", "id": "o_1", "call_id": "c", "output": []}
+
+
+async def test_calls_of_a_provider_are_left_out_where_what_they_read_is_not_allowed(
+    tmp_path: Path,
+) -> None:
+    """The client has them from an earlier answer, and the model continues without them."""
+    asked = {"role": "user", "content": "Hi"}
+    for names, kept in (('"safe"', [asked]), ('"container_id"', [RUN, SHELL, LISTED, asked])):
+        line = f"options = [{names}]"
+        async with configured(tmp_path, line, dialect="openai_responses") as (relay, upstream):
+            upstream.script = [head(), send(own_items.body(own_items.text("Tea.")))]
+            request = {"model": "r", "input": [RUN, SHELL, LISTED, asked]}
+            reply = await relay.client.post("/v1/responses", json=request)
+            stream = reply.headers["stream-id"]
+            events = (await relay.client.get(f"/v1/streams/{stream}/events")).text
+
+            assert kept == upstream.calls[0].json["input"]
+            assert ("input.code_interpreter_call" in events) == (kept == [asked])
 
 
 CITED = {"type": "file_citation", "file_id": "file-1", "index": 1, "filename": "a.pdf"}

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.testing.upstream import Call, Step
+from app.testing.upstream import Call, Step, head, send
 from tests.api.test_openai_responses import HI
 from tests.api.test_stored_responses import CALLS
+from tests.dialects.openai_responses.own_items import ITEMS, body
 from tests.needs import file, program
 from tests.serving import serve_script
 
@@ -53,3 +54,29 @@ async def test_default_provider_refers_to_items_and_is_understood(version):
         turn = upstream.calls[-1].json["messages"]
         assert "c1" == turn[1]["tool_calls"][0]["id"] == turn[2]["tool_call_id"]
         assert "12:00" in turn[2]["content"]
+
+
+@pytest.mark.parametrize("version", ["5", "6", "7"])
+async def test_it_refers_to_a_search_that_the_provider_ran(version):
+    node = program("node")
+    file(FOLDER / "node_modules" / f"openai{version}", how=f"run npm ci --prefix {FOLDER}")
+    answer = [head(), send(body(*ITEMS["a web search between two messages"]))]
+    async with serve_script(answer, dialect="openai_responses") as (relay, upstream):
+        process = await asyncio.create_subprocess_exec(
+            *(node, "hosted.mjs", version, f"{relay.url}/v1"),
+            cwd=FOLDER,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await asyncio.wait_for(process.communicate(), 60)
+        assert process.returncode == 0, err.decode()[-3000:]
+
+        got = json.loads(out)
+        assert [] == got["failures"]
+        assert {"tool-call", "tool-result"} <= {*got["parts"]}
+        assert "Let me see.Tea." == got["text"]
+        assert ["ws_1"] == [
+            item["id"]
+            for item in upstream.calls[1].json["input"]
+            if "search" in str(item.get("type"))
+        ]

@@ -70,6 +70,7 @@ kinds = st.sampled_from(
         *("response.output_item.added", "response.output_item.done") * 3,
         *("response.content_part.done", "response.output_text.annotation.added", "keepalive"),
         *("response.audio.delta", "response.audio.transcript.delta", "response.created"),
+        *("response.web_search_call.searching", "response.novel", "novel.completed"),
         *("response.completed", "response.incomplete", "response.failed", "response.done"),
     )
 )

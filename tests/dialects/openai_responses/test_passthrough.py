@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 
 from app.dialects.openai_responses.client.request import parse_request
+from app.dialects.openai_responses.item_ids import make_id, make_prefix, tag_of, token_of
 from app.dialects.openai_responses.summary import INSTRUCTION, pack_summary
-from app.dialects.openai_responses.upstream.passthrough import pass_on
+from app.dialects.openai_responses.upstream.passthrough import pass_on, restore_items
 from app.dialects.openai_responses.upstream.request import ENCRYPTED_REASONING, Quirks
 from app.dialects.reasoning_signatures import PackedSignature, pack
 
 pytestmark = pytest.mark.pure
 
+TOKEN = "a-b_" + 18 * "c"
 TEXT = {"type": "output_text", "text": "Yes.", "annotations": []}
 SHELL = {"type": "local_shell_call", "id": "l", "call_id": "c", "action": {"type": "exec"}}
 
@@ -144,3 +146,30 @@ def test_thoughts_go_back_as_the_upstream_takes_them() -> None:
         thought, proved, user, quirks=Quirks(send_reasoning="text")
     )["input"]
     assert [user] == told(thought, proved, user, quirks=Quirks(send_reasoning="no"))["input"]
+
+
+def test_items_of_a_provider_go_back_to_it_alone() -> None:
+    """Their ids are those that clients have of it; others are left out for other upstreams too."""
+    items: list[dict[str, Any]] = [
+        {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+        {"type": "shell_call", "call_id": "c", "environment": {"type": "container_reference"}},
+        {"type": "shell_call_output", "id": "o_1", "call_id": "c", "output": []},
+        {"type": "custom_tool_call", "id": "x_1", "name": "x_keyword_search", "input": ""},
+        {"type": "novelty", "id": "n_1"},
+        {"type": "mcp_approval_request", "id": "mcpr_1", "name": "f"},
+    ]
+    decision = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
+    shown = [
+        {**item, "id": make_id(make_prefix(item.get("id"), tag=tag_of("u")), TOKEN, number)}
+        for number, item in enumerate(items)
+    ]
+    answer = {**decision, "approval_request_id": shown[-1]["id"]}
+    asked = {"role": "user", "content": "Hi"}
+    for upstream, wanted in (("u", [*items, decision]), ("v", [items[-1], decision])):
+        body = told(*shown, answer, asked)
+        left = restore_items(body, upstream=upstream, refused=lambda item: False)
+
+        assert [*wanted, asked] == body["input"]
+        dropped = [item for item in items if item not in wanted]
+        assert sorted(f"input.{item['type']}" for item in dropped) == left.foreign
+    assert [TOKEN] * len(shown) == [token_of(item["id"]) for item in shown]

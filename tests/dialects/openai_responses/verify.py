@@ -63,7 +63,11 @@ def check(found: Sequence[Frame]) -> dict[str, Any]:
             texts[key] = texts.get(key, "") + payload["delta"]
         elif kind.endswith(".done"):
             key = (kind.removesuffix(".done"), *place)
-            whole = [payload[n] for n in ("text", "refusal", "arguments", "input") if n in payload]
+            whole = [
+                payload[n]
+                for n in ("text", "refusal", "arguments", "input", "code")
+                if n in payload
+            ]
             assert [texts.pop(key, "")] == whole
     response: dict[str, Any] = said[-1]["response"]
     listed = _listed(said[-1])["response"]

@@ -45,6 +45,7 @@ from ...reasoning_signatures import (
     is_packed,
     unpack,
 )
+from ..item_ids import restore_ids
 from ..summary import COMPACTIONS, INSTRUCTION, TRIGGER, read_summary
 from .tool_calls import ClientTool
 from .tools import OfferedTools
@@ -187,6 +188,8 @@ class Conversation:
     def _take_other(self, kind: object, item: dict[str, Any], *, path: str) -> None:
         """Convert an item of a tool; other providers know it as a function or not at all."""
         match kind:
+            case "custom_tool_call" if restore_ids(item):
+                self._ignore(f"input.{kind}")  # the provider has executed it
             case "custom_tool_call":
                 custom = convert_body(item, CustomCallItem, path=path)
                 tool = ClientTool("custom", custom.name, custom.namespace)

@@ -6,7 +6,6 @@ execute a call that is done.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal, assert_never
 
 from ....events import (
@@ -40,7 +39,7 @@ from ....events import (
 from ...answering.custom_tools import decode_input
 from ...answering.ids import public_token, show_call
 from ...answering.token_logprobs import render_logprobs
-from ...reading.json_values import read_raw, string
+from ...reading.json_values import mapping, mappings, read_raw, string
 from ...reasoning_signatures import (
     OPENAI_COMPACTION,
     OPENAI_CUSTOM_CALL,
@@ -55,12 +54,14 @@ from ...reasoning_signatures import (
 )
 from ...writing.conversation import parse_object
 from .. import NAME
+from ..item_ids import make_id, make_prefix, tag_of
 from ..summary import pack_summary
+from .open_item import OpenItem, OutputEvent, copy_item
+from .provider_data import ADDED, DONE, PART, RESPONSE, read_record
 from .tool_calls import (
     ITEMS,
     ClientTool,
     begin_call,
-    read_arguments,
 )
 
 _CALL_FORMATS = (OPENAI_CUSTOM_CALL, OPENAI_NAMESPACE)
@@ -69,31 +70,12 @@ _CALL_FORMATS = (OPENAI_CUSTOM_CALL, OPENAI_NAMESPACE)
 _PLACES: Final = frozenset(("index", "start_index", "end_index"))
 """The position fields of an annotation."""
 
+_IMAGE: Final = "image_generation_call"
+_RELAYS: Final = frozenset(("id", "type", "status", "role", "content", "summary", "phase"))
+"""The members of an item that the relay sets."""
+
+
 ItemStatus = Literal["completed", "incomplete"]
-OutputEvent = tuple[str, dict[str, Any]]
-"""The type of an event, and its fields."""
-
-
-@dataclass(slots=True)
-class _Item:
-    """An unfinished item, and its position."""
-
-    position: dict[str, Any]
-    item: dict[str, Any]
-    pieces: list[str] = field(default_factory=list)
-    """Pieces of the current text, refusal, summary or arguments."""
-    block: int | None = None
-    writing: bool = False
-    """Whether a summary is open."""
-    tool: ClientTool | None = None
-    """The client's tool, unless it is a plain function."""
-    wrapped: bool = False
-    """Whether the arguments contain the input of a custom tool."""
-
-    @property
-    def part_position(self) -> dict[str, Any]:
-        """The position of the last part of a message."""
-        return {**self.position, "content_index": len(self.item["content"]) - 1}
 
 
 class Output:
@@ -105,14 +87,26 @@ class Output:
         """The client's tools other than plain functions, by provider name."""
         self.compacts = False
         """Whether the output is a single compaction item, from the provider or the text."""
-        self._compaction: _Item | None = None
+        self.upstream = ""
+        """The upstream that answers."""
+        self.provider_fields: dict[str, Any] = {}
+        """The fields of the ended response that a Responses provider sent."""
+        self.last_fields: dict[str, Any] = {}
+        """Those of its event, beside the response."""
+        self._recorded: dict[int, OpenItem] = {}
+        """The items that such a provider sent, by its number."""
+        self._hosted: dict[int, OpenItem] = {}
+        """Those of tools that it executes, and unknown ones, that are not done."""
+        self._image_data: str | None = None
+        """The result of the image that is done next."""
+        self._compaction: OpenItem | None = None
         self._stream = stream
         self._token = item_token(stream)
-        self._message: _Item | None = None
+        self._message: OpenItem | None = None
         self._phase = ""
         """The phase of the next message."""
-        self._reasoning: _Item | None = None
-        self._calls: dict[int, _Item] = {}
+        self._reasoning: OpenItem | None = None
+        self._calls: dict[int, OpenItem] = {}
         """Unfinished calls by block."""
         self._ended: list[int] = []
         """The blocks of calls that ended and are not done."""
@@ -131,7 +125,7 @@ class Output:
             case ToolCallDelta():
                 return self._write_arguments(event)
             case ReasoningDelta() if self._reasoning is not None:
-                return self._think(self._reasoning, event.text)
+                return self._reasoning.think(event.text)
             case TextStart() | RefusalStart():
                 return self._start_part(event)
             case ReasoningStart():
@@ -156,7 +150,9 @@ class Output:
                 pass  # of an item that is closed
             case TextEnd() | RefusalEnd() | ChoiceEnd() | Usage() | ProviderTool() | Notice():
                 pass
-            case Source() | LogProbs() | Media() | ProviderData():
+            case ProviderData():
+                return self._take_record(event)
+            case Source() | LogProbs() | Media():
                 pass  # there is no item for them
             case StreamStart() | StreamTarget() | ContentFilter() | StreamEnd():
                 pass  # of the response, not of its output
@@ -173,6 +169,7 @@ class Output:
         """Finish the open items of an ended answer."""
         yield from self._close_text(status)
         yield from self._close_calls(status, all=True)
+        yield from map(self._done, self._hosted.values())
         if self._compaction is not None:
             item = self._compaction.item
             item["encrypted_content"] = item["encrypted_content"] or pack_summary(
@@ -191,40 +188,32 @@ class Output:
     def write_down(self) -> None:
         """Update `items` in an unfinished answer."""
         for item in self._open():
-            self._write_down(item)
+            item.write_down()
 
-    def _open(self) -> list[_Item]:
+    def _open(self) -> list[OpenItem]:
         found = (self._message, self._reasoning, *self._calls.values())
         return [item for item in found if item is not None]
 
-    def _begin(self, kind: str, letters: str, **fields: Any) -> tuple[_Item, OutputEvent]:
-        item_id = f"{letters}_{self._token}_{len(self.items)}"
-        return self._add({"id": item_id, "type": kind, **fields})
+    def _begin(self, kind: str, letters: str, /, **fields: Any) -> tuple[OpenItem, OutputEvent]:
+        own = {"id": make_id(letters, self._token, len(self.items)), "type": kind}
+        return self._add({**own, **fields})
 
-    def _add(self, item: dict[str, Any]) -> tuple[_Item, OutputEvent]:
+    def _add(self, item: dict[str, Any]) -> tuple[OpenItem, OutputEvent]:
         index = len(self.items)
         self.items.append(item)
-        begun = _Item({"item_id": string(item.get("id")), "output_index": index}, item)
-        return begun, ("response.output_item.added", {"output_index": index, "item": _copy(item)})
+        begun = OpenItem({"item_id": string(item.get("id")), "output_index": index}, item)
+        return begun, (
+            "response.output_item.added",
+            {"output_index": index, "item": copy_item(item)},
+        )
 
-    def _done(self, at: _Item, status: ItemStatus | None = None) -> OutputEvent:
+    def _done(self, at: OpenItem, status: ItemStatus | None = None) -> OutputEvent:
         if status is not None:
             at.item["status"] = status
         index = at.position["output_index"]
-        return "response.output_item.done", {"output_index": index, "item": _copy(at.item)}
+        return "response.output_item.done", {"output_index": index, "item": copy_item(at.item)}
 
-    def _write_down(self, at: _Item) -> None:
-        """Write the pieces so far into the item."""
-        text = "".join(at.pieces)
-        match at.item:
-            case {"call_id": _}:
-                at.item |= read_arguments(at.tool.form if at.tool else "function", text)
-            case {"type": "message", "content": [*_, part]}:
-                part["text" if part["type"] == "output_text" else "refusal"] = text
-            case {"type": "reasoning", "summary": [*_, part]} if at.writing:
-                part["text"] = text
-
-    def _piece(self, at: _Item, kind: str, text: str) -> OutputEvent:
+    def _piece(self, at: OpenItem, kind: str, text: str) -> OutputEvent:
         at.pieces.append(text)
         fields = {**at.part_position, "delta": text}
         if kind == "output_text":
@@ -235,10 +224,7 @@ class Output:
         yield from self._close_calls("completed")
         yield from self._close_reasoning("completed")
         if self._message is None:
-            fields: dict[str, Any] = {"status": "in_progress", "role": "assistant", "content": []}
-            if self._phase:
-                fields["phase"], self._phase = self._phase, ""
-            self._message, added = self._begin("message", "msg", **fields)
+            self._message, added = self._begin_message({})
             yield added
         else:
             yield from self._close_part(self._message)
@@ -248,10 +234,18 @@ class Output:
             part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
         message.item["content"].append(part)
         message.block, message.pieces = event.block, []
-        yield "response.content_part.added", {**message.part_position, "part": _copy(part)}
+        yield "response.content_part.added", {**message.part_position, "part": copy_item(part)}
 
-    def _close_part(self, message: _Item) -> Iterator[OutputEvent]:
-        self._write_down(message)
+    def _begin_message(self, members: dict[str, Any]) -> tuple[OpenItem, OutputEvent]:
+        fields: dict[str, Any] = {"status": "in_progress", "role": "assistant", "content": []}
+        if self._phase:
+            fields["phase"], self._phase = self._phase, ""
+        return self._begin("message", "msg", **fields, **members)
+
+    def _close_part(self, message: OpenItem) -> Iterator[OutputEvent]:
+        if not message.item["content"]:
+            return
+        message.write_down()
         part = message.item["content"][-1]
         position = message.part_position
         if part["type"] == "output_text":
@@ -259,9 +253,9 @@ class Output:
             yield "response.output_text.done", {**position, **fields}
         else:
             yield "response.refusal.done", {**position, "refusal": part["refusal"]}
-        yield "response.content_part.done", {**position, "part": _copy(part)}
+        yield "response.content_part.done", {**position, "part": copy_item(part)}
 
-    def _cite(self, message: _Item, source: Source) -> Iterable[OutputEvent]:
+    def _cite(self, message: OpenItem, source: Source) -> Iterable[OutputEvent]:
         part = message.item["content"][-1]
         if part["type"] != "output_text":
             return
@@ -296,41 +290,23 @@ class Output:
         yield from self._close_calls("completed")
         yield from self._close_message("completed")
         if self._reasoning is None:
-            fields: dict[str, Any] = {"status": "in_progress", "summary": []}
-            self._reasoning, added = self._begin("reasoning", "rs", **fields)
+            self._reasoning, added = self._begin_reasoning({})
             yield added
 
-    def _think(self, reasoning: _Item, text: str) -> Iterator[OutputEvent]:
-        summary = reasoning.item["summary"]
-        if not reasoning.writing:
-            summary.append({"type": "summary_text", "text": ""})
-            reasoning.writing, reasoning.pieces = True, []
-            part = {"summary_index": len(summary) - 1, "part": _copy(summary[-1])}
-            yield "response.reasoning_summary_part.added", {**reasoning.position, **part}
-        reasoning.pieces.append(text)
-        piece = {"summary_index": len(summary) - 1, "delta": text}
-        yield "response.reasoning_summary_text.delta", {**reasoning.position, **piece}
+    def _begin_reasoning(self, members: dict[str, Any]) -> tuple[OpenItem, OutputEvent]:
+        return self._begin("reasoning", "rs", status="in_progress", summary=[], **members)
 
-    def _end_summary(self, reasoning: _Item) -> Iterator[OutputEvent]:
-        if not reasoning.writing:
-            return
-        self._write_down(reasoning)
-        reasoning.writing = False
-        part = reasoning.item["summary"][-1]
-        position = {**reasoning.position, "summary_index": len(reasoning.item["summary"]) - 1}
-        yield "response.reasoning_summary_text.done", {**position, "text": part["text"]}
-        yield "response.reasoning_summary_part.done", {**position, "part": _copy(part)}
-
-    def _end_reasoning(self, reasoning: _Item, event: ReasoningEnd) -> Iterator[OutputEvent]:
+    def _end_reasoning(self, reasoning: OpenItem, event: ReasoningEnd) -> Iterator[OutputEvent]:
         """End a block; a signature also ends its item."""
-        yield from self._end_summary(reasoning)
+        yield from reasoning.end_thought()
         if not (event.signature or event.encrypted):
             return
         encrypted = event.encrypted
         if event.signature or event.format != OPENAI_ENCRYPTED or encrypted is None:
             encrypted = pack(PackedSignature(event.format, event.signature, event.encrypted))
         reasoning.item["encrypted_content"] = encrypted
-        yield from self._close_reasoning("completed")
+        if not reasoning.recorded:
+            yield from self._close_reasoning("completed")
 
     def _start_call(self, event: ToolCallStart) -> Iterator[OutputEvent]:
         yield from self._close_calls("completed")
@@ -338,6 +314,7 @@ class Output:
         call_id = self._call_ids[event.block] = show_call(self._stream, event.id)
         tool = self.tools.get(event.name)
         fields = begin_call(tool or ClientTool(), id=call_id, name=event.name)
+        fields = {**_members(read_raw(event.raw, NAME) or {}), **fields}
         call, added = self._begin(*ITEMS[tool.form if tool else "function"], **fields)
         call.tool = tool
         call.wrapped = tool is not None and tool.form == "custom"
@@ -350,7 +327,7 @@ class Output:
         if not call.wrapped:
             yield from self._write_call(call, event.arguments)
 
-    def _write_call(self, call: _Item, piece: str) -> Iterator[OutputEvent]:
+    def _write_call(self, call: OpenItem, piece: str) -> Iterator[OutputEvent]:
         if call.tool is None or call.tool.form == "function":
             call.pieces.append(piece)
             yield "response.function_call_arguments.delta", {**call.position, "delta": piece}
@@ -402,12 +379,19 @@ class Output:
                 item, added = self._begin_signature(event)
             case name if name == OPENAI_ITEM and (data := parse_object(event.data)) is not None:
                 # A request of the provider to the client, in the same format.
+                blocks = {item.block: number for number, item in self._hosted.items()}
+                if event.block is not None and (number := blocks.get(event.block)) is not None:
+                    yield self._end_hosted(number, data)
+                    return
                 yield from self._close_calls("completed")
                 yield from self._close_text("completed")
                 item, added = self._add(data)
             case name if name == OPENAI_COMPACTION:
                 item, added = self._begin("compaction", "cmp", encrypted_content=event.data)
             case name if name in (OPENAI_REASONING, OPENAI_ENCRYPTED):
+                if self._reasoning is not None and self._reasoning.recorded:
+                    self._reasoning.item["encrypted_content"] = event.data
+                    return
                 item, added = self._begin(
                     "reasoning", "rs", summary=[], encrypted_content=event.data
                 )
@@ -416,12 +400,12 @@ class Output:
         yield added
         yield self._done(item)
 
-    def _begin_signature(self, event: Opaque) -> tuple[_Item, OutputEvent]:
+    def _begin_signature(self, event: Opaque) -> tuple[OpenItem, OutputEvent]:
         call = None if event.block is None else self._call_ids.get(event.block)
         data = pack(PackedSignature(event.format, data=event.data, call=call))
         return self._begin("reasoning", "rs", summary=[], encrypted_content=data)
 
-    def _describe_call(self, call: _Item, event: Opaque) -> bool:
+    def _describe_call(self, call: OpenItem, event: Opaque) -> bool:
         """Apply a detail of a call from a Responses provider; return whether it fits."""
         if event.format == OPENAI_NAMESPACE:
             call.item["namespace"] = event.data
@@ -431,11 +415,78 @@ class Output:
             call.wrapped = False
         return True
 
+    def _take_record(self, event: ProviderData) -> Iterator[OutputEvent]:
+        """Handle an event of a Responses provider."""
+        record = read_record(event)
+        if record is None:
+            return
+        kind, number, fields = record
+        if kind == RESPONSE:
+            self.provider_fields = fields.pop(RESPONSE)
+            self.last_fields = fields
+        elif number is None:
+            yield kind, fields
+        elif kind in (ADDED, DONE) and (item := mapping(fields.get("item"))):
+            if number not in self._recorded:
+                yield from self._begin_recorded(number, item, block=event.block)
+            if kind == DONE:
+                yield from self._end_recorded(number, item)
+        elif (known := self._recorded.get(number)) is not None:
+            if kind == PART and not known.writing:
+                known.thought = "content"
+            elif kind != PART:
+                yield kind, {**fields, **known.position}
+
+    def _begin_recorded(
+        self, number: int, item: dict[str, Any], *, block: int | None
+    ) -> Iterator[OutputEvent]:
+        yield from self._close_calls("completed")
+        yield from self._close_text("completed")
+        match item.get("type"):
+            case "message":
+                begun, added = self._begin_message(_members(item))
+                self._message = begun
+            case "reasoning":
+                begun, added = self._begin_reasoning(_members(item))
+                self._reasoning = begun
+            case _:
+                prefix = make_prefix(item.get("id"), tag=tag_of(self.upstream))
+                shown = {"id": make_id(prefix, self._token, len(self.items))}
+                begun, added = self._add({**item, **shown})
+                self._hosted[number] = begun
+        begun.recorded, begun.block = True, block
+        self._recorded[number] = begun
+        yield added
+
+    def _end_recorded(self, number: int, item: dict[str, Any]) -> Iterator[OutputEvent]:
+        known = self._recorded[number]
+        if number in self._hosted:
+            yield self._end_hosted(number, item)
+        elif known is self._message or known is self._reasoning:
+            known.item |= _members(item)
+            parts = known.item.get("content", [])
+            for part, more in zip(parts, mappings(item.get("content")), strict=False):
+                part |= {k: v for k, v in more.items() if k not in part}
+            if known is self._reasoning:
+                yield from self._close_reasoning("completed")
+
+    def _end_hosted(self, number: int, item: dict[str, Any]) -> OutputEvent:
+        known = self._hosted.pop(number)
+        shown = {"id": known.item["id"]}
+        known.item.clear()
+        known.item |= {**item, **shown}
+        if item.get("type") == _IMAGE and self._image_data is not None:
+            known.item["result"], self._image_data = self._image_data, None
+        return self._done(known)
+
     def _image(self, event: Media) -> Iterator[OutputEvent]:
+        if any(item.item.get("type") == _IMAGE for item in self._hosted.values()):
+            self._image_data = event.data
+            return
         yield from self._close_calls("completed")
         yield from self._close_text("completed")
         kind = event.media_type.removeprefix("image/").removesuffix("+xml")
-        item, added = self._begin("image_generation_call", "ig", status="in_progress", result=None)
+        item, added = self._begin(_IMAGE, "ig", status="in_progress", result=None)
         yield added
         item.item |= {"result": event.data, "output_format": kind}
         yield self._done(item, "completed")
@@ -453,8 +504,8 @@ class Output:
     def _close_reasoning(self, status: ItemStatus) -> Iterator[OutputEvent]:
         reasoning, self._reasoning = self._reasoning, None
         if reasoning is not None:
-            yield from self._end_summary(reasoning)
-            if status == "completed":
+            yield from reasoning.end_thought()
+            if status == "completed" and not reasoning.recorded:
                 reasoning.item.setdefault("encrypted_content", pack(UNSIGNED))
             yield self._done(reasoning, status)
 
@@ -464,7 +515,7 @@ class Output:
         self._ended = []
         for block in blocks:
             call = self._calls.pop(block)
-            self._write_down(call)
+            call.write_down()
             if status == "completed" and call.item["type"] == "function_call":
                 arguments = {"name": call.item["name"], "arguments": call.item["arguments"]}
                 yield "response.function_call_arguments.done", {**call.position, **arguments}
@@ -479,11 +530,6 @@ def item_token(stream: str) -> str:
     return public_token(stream, "openai_responses.items")
 
 
-def _copy(item: dict[str, Any]) -> dict[str, Any]:
-    """Copy an item to the depth at which it can change."""
-    return {
-        key: [_copy(one) if isinstance(one, dict) else one for one in value]
-        if isinstance(value, list)
-        else value
-        for key, value in item.items()
-    }
+def _members(item: dict[str, Any]) -> dict[str, Any]:
+    """Return the members of a provider's item that the relay does not set."""
+    return {name: value for name, value in item.items() if name not in _RELAYS}

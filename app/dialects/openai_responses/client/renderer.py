@@ -47,13 +47,15 @@ class Renderer:
                     yield self._frame("error", error)
                 # The format has no event for a cancelled response.
                 cancelled = response.status == "cancelled"
-                yield self._state("incomplete" if cancelled else response.status)
+                last = "incomplete" if cancelled else response.status
+                yield self._state(last, response.output.last_fields)
             case _:
                 for kind, fields in response.output.feed(event):
                     yield self._frame(kind, fields)
 
-    def _state(self, name: str) -> Frame:
-        return self._frame(f"response.{name}", {"response": self._response.render()})
+    def _state(self, name: str, more: dict[str, Any] | None = None) -> Frame:
+        fields = {"response": self._response.render(), **(more or {})}
+        return self._frame(f"response.{name}", fields)
 
     def _frame(self, kind: str, fields: dict[str, Any]) -> Frame:
         data = _encode({"type": kind, "sequence_number": self._count, **fields})

@@ -22,6 +22,7 @@ from ...answering.moderation import Moderation
 from ...answering.openai_errors import code_of, message_of
 from ...answering.stream_end import error_of_end, render_cost
 from ...client_format import PROVIDER_STATUSES
+from ...reading.json_values import mapping
 from .output_items import Output
 from .tool_calls import parse_label
 
@@ -63,6 +64,11 @@ DEFAULTS: Final[dict[str, Any]] = {
     "truncation": "disabled",
 }
 """OpenAI's defaults for fields absent from the request; its clients require them."""
+
+_COMPLETED: Final = ("reasoning", "text")
+"""The fields of the request whose defaults a provider adds."""
+_REPLACED: Final = {*DEFAULTS, "moderation"} - {"previous_response_id", "store"}
+"""The fields in which a provider's value replaces the relay's default."""
 
 _INCOMPLETE: Final[dict[FinishReason, str]] = {
     "length": "max_output_tokens",
@@ -106,6 +112,7 @@ class Response:
                 self._status = "queued" if self.background else "in_progress"
             case StreamTarget():
                 self._model, self._status = event.model, "in_progress"
+                self.output.upstream = event.upstream
             case ContentFilter():
                 self._moderation.feed(event)
             case StreamEnd():
@@ -142,7 +149,7 @@ class Response:
         )
         moderation = self._moderation.render_singles()
         failed = error_of_end(end) if end and end.error else None
-        return {
+        response = {
             "id": self._id,
             "object": "response",
             "created_at": self._created,
@@ -157,6 +164,20 @@ class Response:
             **self._echo,
             **({"moderation": moderation} if moderation else {}),
         }
+        if end is not None:
+            self._add_provider_fields(response)
+        return response
+
+    def _add_provider_fields(self, response: dict[str, Any]) -> None:
+        """Add the fields of a Responses provider; the relay's and the client's own remain."""
+        for name, theirs in self.output.provider_fields.items():
+            ours = response.get(name)
+            if name in _COMPLETED and isinstance(ours, dict) and isinstance(theirs, dict):
+                response[name] = {**ours, **theirs}
+            elif name == "usage":
+                response[name] = ours and _merge(mapping(theirs), ours)
+            elif name not in response or name in _REPLACED.difference(self._echo):
+                response[name] = theirs
 
     def _usage(self) -> dict[str, Any] | None:
         """Return the token counts; 0 for unknown ones, since clients require numbers."""
@@ -256,6 +277,14 @@ def _error(error: ErrorInfo) -> dict[str, Any]:
         case _:
             code = "server_error"
     return {"code": code, "message": message_of(error), "type": error.code}
+
+
+def _merge(theirs: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
+    """Return our counts, and those that only the provider has."""
+    merged = {**theirs, **ours}
+    for name in ("input_tokens_details", "output_tokens_details"):
+        merged[name] = {**mapping(theirs.get(name)), **ours[name]}
+    return merged
 
 
 def _usage(counts: TokenCounts) -> dict[str, Any]:

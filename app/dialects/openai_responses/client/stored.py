@@ -6,7 +6,6 @@ Items without an id get one, with the same token as the output items: `msg_<toke
 `_c<n>` for items of earlier turns that a request stores too.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +16,6 @@ from .output_items import item_token
 REFERENCE: Final = b"item_reference"
 """Contained in every body that has item references."""
 
-_ITEM_ID: Final = re.compile(r"[a-z]{1,8}_([\w-]{22})_[ic]?\d{1,7}", re.ASCII)
 _LETTERS: Final = {
     "message": "msg",
     "function_call": "fc",
@@ -81,12 +79,6 @@ def items_name(token: str) -> str:
 def name_of_items(stream: str) -> str:
     """Return the name of a stream by its item ids."""
     return items_name(item_token(stream))
-
-
-def token_of(item: str) -> str | None:
-    """Return the token of an item id; None if the relay did not issue the id."""
-    match = _ITEM_ID.fullmatch(item)
-    return match[1] if match else None
 
 
 def encode_stored(stored: Stored) -> bytes:

@@ -44,6 +44,10 @@ class OutputItem:
     matched: bool = False
     """Whether the response's final list contains it."""
     block: int | None = None
+    members: dict[str, Any] = field(default_factory=dict)
+    """The members that no other event has, for clients of the same dialect."""
+    recorded: bool = False
+    """Whether its start is recorded for them."""
     texts: dict[str, dict[int, ItemText]] = field(default_factory=dict)
     """By kind and index."""
     loose: dict[str, dict[int, ItemText]] = field(default_factory=dict)

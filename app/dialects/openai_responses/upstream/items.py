@@ -19,7 +19,7 @@ import msgspec
 
 from ...reading.bounds import ENTRY
 from ...reading.event_builder import EventBuilder
-from ...reading.json_values import clean, count, mapping, mappings, string
+from ...reading.json_values import clean, count, make_raw, mapping, mappings, string
 from ...reasoning_signatures import (
     OPENAI_COMPACTION,
     OPENAI_CUSTOM_CALL,
@@ -29,6 +29,7 @@ from ...reasoning_signatures import (
     OPENAI_PHASE,
     OPENAI_REASONING,
 )
+from .. import NAME
 from .item_texts import (
     ItemText,
     OutputItem,
@@ -39,6 +40,7 @@ from .item_texts import (
     read_part,
     read_texts,
 )
+from .provider_data import CALLS, ProviderDataRecorder
 from .provider_tools import (
     is_answer,
     is_provider_tool,
@@ -50,14 +52,13 @@ from .provider_tools import (
     read_values,
 )
 
-_CALLS: Final = ("function_call", "custom_tool_call")
-
 
 class Items:
     """Handles the events of one stream that concern items."""
 
     def __init__(self, builder: EventBuilder) -> None:
         self._builder = builder
+        self._recorder = ProviderDataRecorder(builder)
         self._all: list[OutputItem] = []
         self._at: dict[int, OutputItem] = {}
         self._elsewhere: dict[int, OutputItem] = {}
@@ -84,9 +85,11 @@ class Items:
         self._latest = self._index_of(event)
         self._elsewhere.pop(self._latest, None)
         item.phase = item.phase or string(raw.get("phase"))
+        item.members = item.members or self._recorder.list_members(raw)
         # Perplexity announces its own searches this way; the finished search is another
         # item.
         self._announce_call(item, raw, begin=raw.get("status") != "completed")
+        self._recorder.add(item, raw)
 
     def finish(self, event: dict[str, Any]) -> None:
         """Handle `response.output_item.done`."""
@@ -143,16 +146,36 @@ class Items:
 
     def arguments(self, event: dict[str, Any]) -> None:
         """Handle a delta of a call's arguments."""
-        self._write_arguments(self._typed(event, "call"), string(event.get("delta")))
+        item = self._typed(event, "call")
+        self._write_arguments(item, string(event.get("delta")))
+        if item.hosted:
+            self._recorder.note(event, item)
 
     def all_arguments(self, event: dict[str, Any]) -> None:
         """Handle a call's complete arguments."""
         whole = string(event.get("arguments")) or string(event.get("input"))
-        self._match(self._owner(event, "call", whole), "call", 0, whole)
+        item = self._owner(event, "call", whole)
+        self._match(item, "call", 0, whole)
+        if item.hosted:
+            self._recorder.note(event, item)
 
     def code(self, event: dict[str, Any]) -> None:
         """Handle a delta of the input of a provider's tool."""
-        self._type(self._typed(event, "input"), string(event.get("delta")))
+        item = self._typed(event, "input")
+        self._type(item, string(event.get("delta")))
+        self._recorder.note(event, item)
+
+    def other(self, event: dict[str, Any], *, name: str) -> None:
+        """Handle an event about an item, or about the answer, without a counterpart."""
+        if event.keys().isdisjoint(("output_index", "item_id")):
+            self._recorder.note(event, name=name)
+        elif (item := self._at.get(self._index_of(event))) is not None:
+            self._recorder.note(event, item, name=name)
+
+    def end_response(self, response: dict[str, Any], *, beside: dict[str, Any]) -> None:
+        """Handle an ended response: its output, then its other members, and those beside it."""
+        self.finish_all(response.get("output"))
+        self._recorder.end_response(response, beside=beside)
 
     def _index_of(self, event: dict[str, Any]) -> int:
         """Return the index of the item of an event."""
@@ -244,17 +267,19 @@ class Items:
             item.hosted = True
         if item.hosted and item.block is None:
             item.block = self._builder.provider_tool(0, name_tool(raw))
-        elif begin and item.type in _CALLS and not item.hosted and item.block is None:
+        elif begin and item.type in CALLS and not item.hosted and item.block is None:
             self._write_arguments(item, "")
 
     def _settle(self, item: OutputItem, raw: dict[str, Any]) -> None:
         """Handle a complete item, once."""
         if item.done:
             return
+        if item.type in CALLS and item.block is None:
+            item.members = self._recorder.list_members(raw)
         self._announce_call(item, raw)
         if item.hosted:
             self._hosted(item, raw)
-        elif item.type in _CALLS:
+        elif item.type in CALLS:
             self._compare(item, "call", 0, read_texts(raw)["call"])
             self._builder.end_tool_call(0, item.block)
         elif item.type == "message":
@@ -263,6 +288,7 @@ class Items:
             self._reasoning(item, raw)
         elif item.type == "compaction":
             self._builder.opaque(0, OPENAI_COMPACTION, string(raw.get("encrypted_content")))
+        self._recorder.end(item, raw)
         item.done = True
 
     def _message(self, item: OutputItem, raw: dict[str, Any]) -> None:
@@ -273,6 +299,7 @@ class Items:
             self._match_all(item, kind, {i: p for i, p in parts if read_part(p)[0] == kind})
         for index, part in parts:
             self._cite_all(item, index, part)
+        self._recorder.begin(item)
         self._close(item)
 
     def _reasoning(self, item: OutputItem, raw: dict[str, Any]) -> None:
@@ -281,6 +308,7 @@ class Items:
         summed = "".join(string(part.get("text")) for part in summary)
         # Some hosts send the same text as `reasoning` and list it as `summary`, or vice
         # versa.
+        self._recorder.begin(item)
         if "".join(content) != item.joined("summary"):
             self._compare(item, "reasoning", 0, "".join(content))
         if summed != item.joined("reasoning"):
@@ -307,6 +335,7 @@ class Items:
         elif is_answer(raw):
             self._client_requests.pop(key, None)
         if image := read_image(raw):
+            self._recorder.add(item, {**raw, "result": None})
             self._builder.end_text(0)
             self._builder.media(0, image[0], data=image[1])
 
@@ -331,6 +360,7 @@ class Items:
             name="" if begun else item.name,
             arguments=piece,
             free=free,
+            raw=None if begun or not item.members else make_raw(NAME, item.members),
         )
         if free and not begun and item.block is not None:
             self._builder.opaque(0, OPENAI_CUSTOM_CALL, item.call_id or "1", block=item.block)
@@ -350,6 +380,9 @@ class Items:
                 # After the text it would become a separate part in other dialects.
                 self._builder.opaque(0, OPENAI_PHASE, item.phase)
                 item.phase = ""
+            self._recorder.begin(item)
+            if kind == "reasoning":
+                self._recorder.mark_text(item)
             self._writing = text
             self._latest_of_kind[kind] = item
             item.loose.setdefault(kind, {})[index] = text
@@ -432,7 +465,8 @@ class Items:
             self._cite(block, annotation)
 
     def _cite(self, block: int | None, annotation: dict[str, Any]) -> None:
-        self._builder.source(0, **read_citation(annotation), block=block)
+        keeps = self._builder.keeps_provider_data
+        self._builder.source(0, **read_citation(annotation, whole=keeps), block=block)
 
     def _is_writing(self, item: OutputItem) -> bool:
         """Return whether the block of one of the item's texts is open."""
@@ -458,7 +492,7 @@ _TYPES: Final = {
 def _may_have(item: OutputItem, kind: str) -> bool:
     """Return whether an item can have a text of a kind."""
     if kind == "call":
-        return item.type in _CALLS or item.hosted
+        return item.type in CALLS or item.hosted
     return kind == "input" or item.type == _TYPES[kind]
 
 

@@ -78,12 +78,18 @@ class Parser(AnswerParser):
         if end == "message" and not whole:
             end = ""  # an event without a type ends nothing
         if response or (end in _ENDS and end != kind):
-            self._response(response, end=end)
+            beside = {} if whole else {k: v for k, v in event.items() if k != "response"}
+            self._response(response, end=end, beside=beside)
         elif event.get("error") and kind == "message":
             self._refuse(event)
+        elif kind != "message":
+            self._items.other(event, name=kind)
 
-    def _response(self, response: dict[str, Any], *, end: str) -> None:
-        """Handle a response object; it ends the stream if the event or its status does."""
+    def _response(self, response: dict[str, Any], *, end: str, beside: dict[str, Any]) -> None:
+        """Handle a response object; it ends the stream if the event or its status does.
+
+        `beside` has the other members of the event.
+        """
         if self.model is None or self.upstream_id is None:
             self.model = self.model or short(response.get("model"))
             self.upstream_id = self.upstream_id or short(response.get("id"))
@@ -105,10 +111,10 @@ class Parser(AnswerParser):
         if end == "completed" and details.get("reason"):
             end = "incomplete"
         if end in _ENDS:
+            self._items.end_response(response, beside=beside)
             self._end(response, end)
 
     def _end(self, response: dict[str, Any], end: str) -> None:
-        self._items.finish_all(response.get("output"))
         if end == "failed":
             if error := response.get("error"):
                 self._refuse({"error": error})

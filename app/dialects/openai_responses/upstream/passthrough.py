@@ -5,15 +5,24 @@ the relay assigned, which the provider does not know, and signatures of other pr
 reasoning, which it would reject.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from ....requests import ClientBody
 from ...reading.json_values import mapping, mappings, string
 from ...reasoning_signatures import OPENAI_ITEM, is_packed, unpack
-from ...upstream_format import PassthroughBody
+from ...upstream_format import LeftOut, PassthroughBody
 from ...writing.conversation import parse_object
+from ..item_ids import OwnItem, restore_ids, tag_of
 from ..summary import COMPACTIONS, INSTRUCTION, TRIGGER, read_summary
-from .provider_tools import select_client_tools, select_in_namespace
+from .provider_tools import (
+    CALLERS_ITEMS,
+    is_answer,
+    is_provider_tool,
+    needs_client,
+    select_client_tools,
+    select_in_namespace,
+)
 from .request import ENCRYPTED_REASONING, Quirks
 
 _UNNAMED: Final = frozenset(
@@ -62,6 +71,38 @@ def finish(body: dict[str, Any], *, model: str, quirks: Quirks | None = None) ->
     return {**default, **body, "model": model, "stream": True}
 
 
+def restore_items(
+    body: dict[str, Any], *, upstream: str, refused: Callable[[dict[str, Any]], bool]
+) -> LeftOut:
+    """Restore the ids of the provider's items in a body, and leave out calls of its own tools.
+
+    Left out are those that another upstream has made, and those that are `refused`, with their
+    outputs: the model continues without them.
+    """
+    tag = tag_of(upstream)
+    kept: list[dict[str, Any]] = []
+    calls: set[str] = set()
+    foreign: set[str] = set()
+    not_allowed: set[str] = set()
+    for given in mappings(body.get("input")):
+        item, origin = restore_ids(given) or OwnItem(given, tag)
+        hosted = is_provider_tool(item) and not needs_client(item)
+        call = string(item.get("call_id"))
+        if origin != tag and (hosted or item.get("type") not in CALLERS_ITEMS):
+            foreign.add(f"input.{item['type']}")
+        elif (hosted and not is_answer(item) and refused(item)) or (
+            is_answer(item) and call in calls
+        ):
+            not_allowed.add(f"input.{item['type']}")
+        else:
+            kept.append(item)
+            continue
+        calls |= {call} - {""}
+    if isinstance(body.get("input"), list):
+        body["input"] = kept
+    return LeftOut(sorted(foreign), sorted(not_allowed))
+
+
 def _list_includes(body: dict[str, Any], *, quirks: Quirks) -> list[str]:
     requested = body.get("include")
     include = (
@@ -90,7 +131,7 @@ def _convert_item(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any] | N
         summary = read_summary(packed)
         return None if summary is None else _user(summary)
     item = select_client_tools(item)
-    if kind not in _UNNAMED:
+    if kind not in _UNNAMED or restore_ids(item):
         return item
     # Without `store` the provider does not know the id. `parsed_arguments` are an addition
     # of clients.

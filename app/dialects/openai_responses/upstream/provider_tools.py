@@ -62,6 +62,7 @@ _INPUTS: Final = ("action", "queries", "arguments", "code", "operation", "input"
 _OUTPUTS: Final = ("output", "outputs", "results", "result", "tools", "error")
 _TEXTS: Final = ("code_interpreter_call", "image_generation_call", "program")
 """The tools whose input is text, even if it looks like JSON."""
+_URL_CITATION: Final = frozenset(("type", "url", "title", "start_index", "end_index"))
 _IMAGE_TYPES: Final = {"svg": "image/svg+xml", "jpg": "image/jpeg"}
 
 
@@ -147,8 +148,8 @@ def read_image(item: dict[str, Any]) -> tuple[str, str] | None:
     return _IMAGE_TYPES.get(kind, f"image/{kind}"), data
 
 
-def read_citation(annotation: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `EventBuilder.source`."""
+def read_citation(annotation: dict[str, Any], *, whole: bool) -> dict[str, Any]:
+    """Return the arguments of `EventBuilder.source`; `whole` keeps unknown fields of a URL's."""
     start, end = annotation.get("start_index"), annotation.get("end_index")
     kind = annotation.get("type")
     if kind == "file_citation":
@@ -160,9 +161,8 @@ def read_citation(annotation: dict[str, Any]) -> dict[str, Any]:
         or text_or_none(annotation.get("file_id")),
         "title": text_or_none(annotation.get("title")),
         "span": (count(start), count(end)),
-        # A URL citation has no other fields. Fields of a file citation may not be null
-        # (OpenAI's schema).
+        # Fields of a file citation may not be null (OpenAI's schema).
         "raw": None
-        if kind in (None, "url_citation")
+        if kind in (None, "url_citation") and not (whole and annotation.keys() - _URL_CITATION)
         else make_raw(NAME, {k: v for k, v in annotation.items() if v is not None}),
     }
