@@ -271,7 +271,8 @@ class ProviderTool(TaggedEvent, frozen=True, tag="provider_tool"):
 class ProviderData(TaggedEvent, frozen=True, tag="provider_data"):
     """What only the provider's dialect has: an event of it, or fields of the answer.
 
-    It is recorded only for a client with that dialect; other client formats leave it out.
+    It is recorded only for a client with that dialect; other client formats leave it out. With a
+    `block` it is a piece of the answer, else it is about the answer.
     """
 
     raw: Raw

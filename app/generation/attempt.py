@@ -74,7 +74,7 @@ _QUERY = re.compile(r"\?[^\s'\"]+")
 
 _DELTAS = frozenset((TextDelta, ReasoningDelta, RefusalDelta, ToolCallDelta))
 _QUOTING = (Notice, StreamEnd, ToolCallStart)
-_UNSEEN = (ContentFilter, ProviderData, Notice, Usage, ChoiceEnd, StreamEnd)
+_UNSEEN = (ContentFilter, Notice, Usage, ChoiceEnd, StreamEnd)
 
 log = structlog.get_logger("seseragi.generation")
 
@@ -446,6 +446,8 @@ class _Watch:
 
 def is_visible(event: Event) -> bool:
     """Return whether an event is a visible piece of the answer."""
+    if isinstance(event, ProviderData):
+        return event.block is not None
     return not isinstance(event, _UNSEEN)
 
 

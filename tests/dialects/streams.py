@@ -18,6 +18,7 @@ from app.events import (
     Event,
     LogProbs,
     Media,
+    ProviderData,
     ProviderTool,
     ReasoningDelta,
     RefusalDelta,
@@ -256,8 +257,8 @@ def check(found: list[Event]) -> None:
                 del open_blocks[block]
         elif isinstance(event, LogProbs):
             assert event.block in open_blocks
-        elif isinstance(event, Media | ProviderTool):
-            used.add(event.block)
+        elif isinstance(event, Media | ProviderTool | ProviderData) and block is not None:
+            used.add(block)
         if isinstance(event, TextDelta | ReasoningDelta | RefusalDelta):
             assert event.text
         if isinstance(event, ToolCallDelta):

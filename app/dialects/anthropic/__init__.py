@@ -7,3 +7,18 @@ NAME: Final = "anthropic"
 
 BETA: Final = "anthropic-beta"
 """The header that names the betas that a request uses."""
+
+EVENTS: Final = frozenset(
+    (
+        "message_start",
+        "content_block_start",
+        "content_block_delta",
+        "content_block_stop",
+        "message_delta",
+        "message_stop",
+        "message",
+        "error",
+        "ping",
+    )
+)
+"""The types of the events that have a meaning here; others are passed on."""

@@ -53,7 +53,7 @@ from .bounds import (
 )
 from .choices import REASONING, REFUSAL, TEXT, Block, ChoiceState, Kind
 from .finish_reasons import parse_finish
-from .json_values import clean, make_raw, size
+from .json_values import clean, size
 from .split_text import well_formed
 from .tool_calls import CallState, ChoiceCalls
 
@@ -232,15 +232,20 @@ class EventBuilder:
     ) -> int:
         """Add what only the provider's dialect has, if the client has that dialect.
 
-        `at` is an earlier `position` to insert it at. Return its size in bytes.
+        With a `block` it is a piece of the answer, else it is about the answer. `at` is an earlier `position` to insert it at. Return its size in bytes.
         """
         if not self.keeps_provider_data:
             return 0
-        raw = make_raw(format, fields)
+        raw = Raw(format, msgspec.json.encode(clean(fields)).decode())
         self._wait_for_answer(len(raw.data))
         event = ProviderData(raw, block=block, choice=choice)
         self._events.insert(self.position if at is None else at, event)
         return len(raw.data)
+
+    def provider_block(self, choice: int) -> int:
+        """Begin a block that only the provider's dialect has; return its number."""
+        self.end_text(choice)
+        return self._number()
 
     def tool_call(
         self,
@@ -364,8 +369,8 @@ class EventBuilder:
         span: tuple[int | None, int | None] = (None, None),
         block: int | None = None,
         raw: Raw | None = None,
-    ) -> None:
-        """Emit a source once.
+    ) -> bool:
+        """Emit a source once; return whether it is.
 
         `span` counts characters of `block`, or without it of the choice's text.
         """
@@ -374,7 +379,7 @@ class EventBuilder:
         if self._sources is None:
             self._sources = set()
         if not (url or document) or key in self._sources:
-            return
+            return False
         texts = (url, document, title, cited_text, own)
         self._sources_size += sum(len(text) for text in texts if text)
         if len(self._sources) >= 2 * MAX_SOURCES:
@@ -399,6 +404,7 @@ class EventBuilder:
             raw=raw,
         )
         self._events.append(source)
+        return True
 
     def logprobs(self, choice: int, content: list[Any], *, reasoning: bool = False) -> None:
         """Add the log probabilities of the tokens of the last delta.

@@ -14,7 +14,8 @@ DELTAS = {
     "citations_delta": "text",
     "thinking_delta": "thinking",
     "signature_delta": "thinking",
-    "input_json_delta": "tool_use",
+    "input_json_delta": "tool_use server_tool_use",
+    "compaction_delta": "compaction",
 }
 REASONS = {
     *("end_turn", "max_tokens", "stop_sequence", "tool_use", "pause_turn", "refusal"),
@@ -61,7 +62,7 @@ def accumulate(payloads: list[dict[str, Any]]) -> dict[str, Any]:
                 assert opened is not None
                 assert payload["index"] == len(content) - 1
                 delta = payload["delta"]
-                assert DELTAS[delta["type"]] == opened["type"]
+                assert opened["type"] in DELTAS[delta["type"]].split()
                 _extend(opened, delta, inputs, len(content) - 1)
             case "content_block_stop":
                 assert opened is not None
@@ -112,6 +113,8 @@ def _extend(
             block["signature"] = delta["signature"]
         case "citations_delta":
             block["citations"] = [*block.get("citations", ()), delta["citation"]]
+        case "compaction_delta":
+            block |= {name: value for name, value in delta.items() if name != "type"}
         case kind:
             field = kind.removesuffix("_delta")
             block[field] += delta[field]

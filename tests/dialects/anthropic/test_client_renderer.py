@@ -198,7 +198,7 @@ CONTENTS: dict[str, tuple[list[e.Event], list[dict[str, Any]]]] = {
             e.ProviderTool(1, "web_search", "{oops", raw=raw(SEARCHES)),
         ],
         [
-            {**SEARCHES, "input": {"query": "q"}},
+            {**SEARCHES, "input": '{"query":"q"}'},
             {**FINDS, "content": SEARCH},
             {**SEARCHES, "input": {}},
         ],

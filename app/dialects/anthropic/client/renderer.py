@@ -2,8 +2,10 @@
 
 Blocks never interleave: the deltas of a later block are buffered until the one before it has
 ended. An incomplete answer ends with `error`, and without `message_stop`.
+`ProviderData` adds members and blocks; the end and its reason come only from other events.
 """
 
+import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -54,7 +56,7 @@ from ...reasoning_signatures import (
     pack,
 )
 from ...writing.conversation import parse_object
-from .. import NAME
+from .. import EVENTS, NAME
 from .errors import render_error
 
 Payload = dict[str, Any]
@@ -88,6 +90,11 @@ _OF_USAGE: Final = _OF_DELTAS | dict.fromkeys(
 _CALLER: Final = {"type": "direct"}
 """The caller of a tool: the model itself."""
 
+_OF_COMPACTIONS: Final = ("content", "encrypted_content")
+"""The members of a compaction that come in its delta."""
+_NAME: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
+"""The names of events that are passed on."""
+
 _PASSED_REASONS: Final = ("model_context_window_exceeded", "compaction")
 """Anthropic's stop reasons that are more specific than the relay's, and passed on."""
 
@@ -111,12 +118,13 @@ class _Block:
     """An open block; `waiting` has the unsent payloads."""
 
     index: int
+    kind: str
     waiting: list[Payload] = field(default_factory=list)
     ended: bool = False
 
-    def add(self, delta: Payload) -> None:
+    def add(self, delta: Payload, more: Payload | None = None) -> None:
         piece = {"type": "content_block_delta", "index": self.index, "delta": delta}
-        self.waiting.append(piece)
+        self.waiting.append(_add(piece, more) if more else piece)
 
 
 class Payloads:
@@ -125,7 +133,18 @@ class Payloads:
     def __init__(self, stream: str) -> None:
         self._stream = stream
         self._start_event: StreamStart | None = None
-        """Buffered until `stream.target`, which has the input's token counts."""
+        """Buffered until the event after `stream.target`, which has the input's token counts."""
+        self._counts = TokenCounts()
+        self._same = False
+        """Whether the provider speaks this dialect."""
+        self._own: _Block | None = None
+        """The open block that only the provider's dialect has."""
+        self._members: Payload = {}
+        """Other members of the next block's start event."""
+        self._loose: list[Payload] = []
+        """Events of other types between blocks."""
+        self._last: dict[str, Payload] = {}
+        """Other members of the last events, by their type."""
         self._queue: deque[_Block] = deque()
         self._blocks: dict[int, _Block] = {}
         """The unended blocks, by the relay's numbers."""
@@ -143,10 +162,11 @@ class Payloads:
             return
         start = self._start_event
         if start is not None and not isinstance(event, Notice):
+            if isinstance(event, StreamTarget):
+                self._counts = event.usage or self._counts
+                return
             self._start_event = None
-            counts = event.usage if isinstance(event, StreamTarget) else None
-            message = self._message(start, counts or TokenCounts())
-            yield {"type": "message_start", "message": message}
+            yield self._begin(start, event)
         if isinstance(event, StreamEnd):
             failed = self.failed(event)
             yield from self._flush(whole=failed is None)
@@ -210,20 +230,27 @@ class Payloads:
                 self._choice = event
             case StreamTarget() | StreamEnd():
                 pass  # `feed` has rendered them
-            case LogProbs() | Media() | ContentFilter() | Usage() | ProviderData() | Notice():
+            case ProviderData():
+                self._provider_data(event)
+            case LogProbs() | Media() | ContentFilter() | Usage() | Notice():
                 pass  # not in this format
             case _:
                 assert_never(event)
 
-    def _message(self, start: StreamStart, counts: TokenCounts) -> Payload:
-        usage = render_usage(counts)
+    def _begin(self, start: StreamStart, event: Event) -> Payload:
+        """Return the first payload; `event` may have the provider's."""
+        fields = read_raw(event.raw, NAME) if isinstance(event, ProviderData) else None
+        if fields is None or fields.get("type") != "message_start":
+            fields = {}
+        message = mapping(fields.get("message"))
+        usage = render_usage(self._counts)
         if (written := usage.get("cache_creation_input_tokens")) is not None:
-            hour = min(counts.cache_write_1h_tokens or 0, written)
+            hour = min(self._counts.cache_write_1h_tokens or 0, written)
             usage["cache_creation"] = {
                 "ephemeral_5m_input_tokens": written - hour,
                 "ephemeral_1h_input_tokens": hour,
             }
-        return {
+        own: Payload = {
             "id": f"msg_{public_token(self._stream, 'anthropic')}",
             "type": "message",
             "role": "assistant",
@@ -234,8 +261,10 @@ class Payloads:
             "stop_details": None,
             **_OF_MESSAGES,
             # The counts of `message_delta` replace them.
-            "usage": _OF_USAGE | usage,
+            "usage": _complete(_OF_USAGE | usage, mapping(message.get("usage"))),
         }
+        more = {k: v for k, v in message.items() if k not in own or k in _OF_MESSAGES}
+        return _add({"type": "message_start", "message": own | more}, fields)
 
     def _end(self, end: StreamEnd, failed: RelayError | None) -> Iterator[Payload]:
         if failed is not None:
@@ -243,20 +272,20 @@ class Payloads:
             return
         stop = self._choice and self._choice.stop_sequence
         more = read_raw(self._choice.raw if self._choice else None, NAME) or {}
+        last = self._last.get("message_delta", {})
+        more = more | mapping(last.get("delta"))
         delta = _OF_STOPS | more | {"stop_reason": self._reason(end), "stop_sequence": stop}
-        usage = _OF_DELTAS | render_usage(end.usage or TokenCounts()) | render_cost(end)
-        yield {
-            "type": "message_delta",
-            "delta": delta,
-            "usage": usage,
-            "context_management": None,
-        }
-        yield {"type": "message_stop"}
+        usage = _OF_DELTAS | render_usage(end.usage or TokenCounts())
+        usage = _complete(usage, mapping(last.get("usage"))) | render_cost(end)
+        ended = {"type": "message_delta", "delta": delta, "usage": usage}
+        yield _add(ended, {"context_management": None} | last)
+        yield _add({"type": "message_stop"}, self._last.get("message_stop", {}))
 
     def _reason(self, end: StreamEnd) -> str:
         choice = self._choice
-        if choice is not None and choice.finish_reason_raw in _PASSED_REASONS:
-            return choice.finish_reason_raw
+        raw = None if choice is None else choice.finish_reason_raw
+        if raw is not None and (self._same or raw in _PASSED_REASONS):
+            return raw
         if choice is not None and choice.stop_sequence and end.finish_reason == "stop":
             return "stop_sequence"
         if self._refused and end.finish_reason == "stop":
@@ -265,13 +294,24 @@ class Payloads:
         return _STOP_REASONS.get(end.finish_reason, unknown)
 
     def _start(self, number: int | None, content: Payload) -> _Block:
-        block = _Block(self._count)
-        self._count += 1
-        start = {"type": "content_block_start", "index": block.index, "content_block": content}
-        block.waiting.append(start)
-        self._queue.append(block)
+        block, self._own = self._own, None
+        if block is None or block.kind != content["type"]:
+            if block is not None:
+                block.ended = True
+            block = self._open(content)
         if number is not None:
             self._blocks[number] = block
+        return block
+
+    def _open(self, content: Payload) -> _Block:
+        block = _Block(self._count, content["type"])
+        self._count += 1
+        start = {"type": "content_block_start", "index": block.index, "content_block": content}
+        members, self._members = self._members, {}
+        if (more := mapping(members.get("content_block"))).get("type") == block.kind:
+            start = _add(start | {"content_block": _add(content, more)}, members)
+        block.waiting.append(start)
+        self._queue.append(block)
         return block
 
     def _delta(self, number: int, delta: Payload) -> None:
@@ -300,6 +340,8 @@ class Payloads:
                 return
             yield {"type": "content_block_stop", "index": block.index}
             self._queue.popleft()
+        yield from self._loose
+        self._loose = []
 
     def _opaque(self, event: Opaque) -> None:
         """Render an opaque value: Anthropic's own unchanged, those of others packed."""
@@ -307,7 +349,10 @@ class Payloads:
         if event.format == CLAUDE_REDACTED:
             self._whole({"type": "redacted_thinking", "data": event.data})
         elif block is not None and string(block.get("type")):
-            self._whole(block)
+            delta = {name: block[name] for name in _OF_COMPACTIONS if name in block}
+            compaction = self._whole(block | dict.fromkeys(delta))
+            if delta:
+                compaction.add({"type": "compaction_delta"} | delta)
         elif event.format == CLAUDE_THINKING:
             thinking = self._whole({"type": "thinking", "thinking": "", "signature": ""})
             thinking.add({"type": "signature_delta", "signature": event.data})
@@ -321,11 +366,41 @@ class Payloads:
         block = read_raw(event.raw, NAME) or {}
         kind, output = string(block.get("type")), event.output
         if kind.endswith("_tool_use"):
+            use = self._whole({**block, "input": {}})
             # Invalid JSON is a string here, which clients refuse.
-            self._whole({**block, "input": mapping(event.input)})
+            if written := mapping(event.input):
+                piece = msgspec.json.encode(written).decode()
+                use.add({"type": "input_json_delta", "partial_json": piece})
         elif kind.endswith("_tool_result") and output is not UNSET:
             failed = block.get("is_error") is True
             self._whole({**block, "content": mapping(output).get("content") if failed else output})
+
+    def _provider_data(self, event: ProviderData) -> None:
+        """Render what only this dialect has."""
+        fields = read_raw(event.raw, NAME)
+        if fields is None:
+            return
+        self._same = True
+        number = -1 if event.block is None else event.block
+        block = self._blocks.get(number)
+        match string(fields.get("type")):
+            case "content_block_start" if event.block is None:
+                self._members = fields
+            case "content_block_start":
+                content = mapping(fields.get("content_block"))
+                if string(content.get("type")):
+                    self._own = self._start(number, content)
+            case "content_block_delta" if block is not None:
+                delta = mapping(fields.get("delta"))
+                if string(delta.get("type")):
+                    block.add(delta, fields)
+            case "content_block_stop" if block is not None:
+                self._stop(number)
+                self._own = None
+            case "message_delta" | "message_stop" as kind:
+                self._last[kind] = fields
+            case kind if kind not in EVENTS and _NAME.fullmatch(kind):
+                (self._queue[-1].waiting if self._queue else self._loose).append(fields)
 
     def _source(self, event: Source) -> None:
         """Render Anthropic's citations, and those of web pages; the format has no others."""
@@ -342,6 +417,16 @@ class Payloads:
             "encrypted_index": "",
         }
         self._delta(event.block, {"type": "citations_delta", "citation": citation})
+
+
+def _add(payload: Payload, fields: Payload) -> Payload:
+    """Add the members that the payload has not."""
+    return payload | {k: v for k, v in fields.items() if k not in payload}
+
+
+def _complete(usage: Payload, given: Payload) -> Payload:
+    """Return a usage with the provider's own members."""
+    return usage | {k: v for k, v in given.items() if v is not None}
 
 
 def _sign(event: ReasoningEnd) -> str:

@@ -1,10 +1,20 @@
 """Result of a whole answer as one Anthropic message, folded from its stream."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from ....events import Event, StreamEnd
+from ...reading.json_values import string
 from ...writing.conversation import parse_object
 from .renderer import Payload, Payloads
+
+_OF_EVENTS: Final = ("type", "delta", "usage")
+_MEMBERS: Final = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "input_json_delta": "partial_json",
+}
+"""The member that a delta adds; one of another type adds all."""
 
 
 def render_result(stream: str, events: Iterable[Event]) -> Payload:
@@ -15,55 +25,61 @@ def render_result(stream: str, events: Iterable[Event]) -> Payload:
     """
     payloads = Payloads(stream)
     message: Payload = {}
-    pieces: list[list[str]] = []
-    """The text, thinking or input of each block."""
+    pieces: list[dict[str, list[str]]] = []
+    """The texts that deltas add to each block, by their member."""
     for event in events:
         if isinstance(event, StreamEnd) and (failed := payloads.failed(event)) is not None:
             raise failed
         for payload in payloads.feed(event):
             _add(message, payload, pieces)
-    pairs = zip(message["content"], map("".join, pieces), strict=True)
-    found = [_whole(block, text) for block, text in pairs]
+    found = [_whole(*pair) for pair in zip(message["content"], pieces, strict=True)]
     return {**message, "content": [block for block in found if block is not None]}
 
 
-def _add(message: Payload, payload: Payload, pieces: list[list[str]]) -> None:
+def _add(message: Payload, payload: Payload, pieces: list[dict[str, list[str]]]) -> None:
     match payload["type"]:
         case "message_start":
             message.update(payload["message"])
             message["usage"] = dict(message["usage"])
         case "content_block_start":
             message["content"].append(dict(payload["content_block"]))
-            pieces.append([])
+            pieces.append({})
         case "content_block_delta":
             number = payload["index"]
             _extend(message["content"][number], payload["delta"], pieces[number])
         case "message_delta":
-            message.update(payload["delta"])
-            message["usage"] |= payload["usage"]
+            _merge(message, payload["delta"])
+            _merge(message["usage"], payload["usage"])
+            _merge(message, {k: v for k, v in payload.items() if k not in _OF_EVENTS})
 
 
-def _extend(block: Payload, delta: Payload, pieces: list[str]) -> None:
+def _merge(fields: Payload, latest: Payload) -> None:
+    """Replace members by those that are known."""
+    fields.update((k, v) for k, v in latest.items() if v is not None or k not in fields)
+
+
+def _extend(block: Payload, delta: Payload, pieces: dict[str, list[str]]) -> None:
+    """Add a delta to its block: texts are pieces, and other values replace the earlier."""
     match delta["type"]:
-        case "text_delta":
-            pieces.append(delta["text"])
-        case "thinking_delta":
-            pieces.append(delta["thinking"])
+        case "citations_delta":
+            if not block.get("citations"):
+                block["citations"] = []
+            block["citations"].append(delta["citation"])
         case "signature_delta":
             block["signature"] = delta["signature"]
-        case "citations_delta":
-            block.setdefault("citations", []).append(delta["citation"])
-        case _:
-            pieces.append(delta["partial_json"])
+        case kind:
+            for name in (_MEMBERS[kind],) if kind in _MEMBERS else delta.keys() - {"type"}:
+                if isinstance(value := delta[name], str):
+                    pieces.setdefault(name, []).append(value)
+                elif value is not None or name not in block:
+                    block[name] = value
 
 
-def _whole(block: Payload, text: str) -> Payload | None:
+def _whole(block: Payload, pieces: dict[str, list[str]]) -> Payload | None:
     """Return a complete block; None for a truncated call."""
-    match block["type"]:
-        case "text" | "thinking" as field:
-            return {**block, field: block.get(field, "") + text}
-        case "tool_use":
-            value = parse_object(text or "{}")
-            return None if value is None else {**block, "input": value}
-        case _:
-            return block
+    texts = {name: "".join(found) for name, found in pieces.items()}
+    written = texts.pop("partial_json", "")
+    whole = block | {name: string(block.get(name)) + text for name, text in texts.items()}
+    if written and (value := parse_object(written)) is not None:
+        return {**whole, "input": value}
+    return None if written and block["type"] == "tool_use" else whole

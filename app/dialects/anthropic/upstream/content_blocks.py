@@ -2,9 +2,10 @@
 
 Each of the provider's blocks becomes one block: two texts in a row stay two. A signature and the
 input of a provider's tool are emitted complete, at the end of their block.
-Parts of unexpected types and unknown fields are ignored.
+What has no event, such as blocks and members of unknown types, becomes `ProviderData`.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -34,6 +35,22 @@ _RESULT: Final = "_tool_result"
 _OF_CALLS: Final = ("type", "id", "name", "input")
 _DIRECT: Final = {"caller": {"type": "direct"}}
 """The other members of an ordinary call, made by the model itself."""
+_OF_STARTS: Final = {
+    "text": ("text",),
+    "thinking": ("thinking", "signature"),
+    "redacted_thinking": ("data",),
+}
+"""The members of a block's start that have events, by its type; all of other types, by `raw`."""
+_OF_DELTAS: Final = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "signature",
+    "input_json_delta": "partial_json",
+}
+"""The member that has events, by the type of a delta."""
+_OF_EVENTS: Final = ("type", "index", "content_block", "delta")
+_MAX_CHANGES: Final = 1000
+"""Changes of the other members of deltas that are passed on."""
 _MAX_DROPPED: Final = 20
 """Types of dropped blocks that get a notice."""
 
@@ -54,8 +71,10 @@ class _Block:
     pieces: list[str] = field(default_factory=list)
     """The pieces of a provider tool's input, as JSON text."""
     signature: str = ""
-    thought: bool = False
-    """Whether the thinking has text."""
+    begun: bool = False
+    """Whether a text or thinking has any text."""
+    own: int | None = None
+    """The number of the block that only this dialect has."""
     citations: list[dict[str, Any]] = field(default_factory=list)
     """Citations that arrived before their text."""
     compaction: dict[str, Any] = field(default_factory=dict)
@@ -78,15 +97,19 @@ class Blocks:
         self._tools: dict[str, tuple[int, str]] = {}
         """The provider-executed tools: number of the block and name, by id."""
         self._dropped: set[str] = set()
+        self._members: dict[str, Any] = {}
+        """The latest other members of deltas."""
+        self._changes = 0
 
     def feed(self, content: object) -> None:
         """Handle the content of a complete message."""
         for index, block in enumerate(mappings(content)):
-            self.start(index, block)
+            self.start({"type": "content_block_start", "index": index, "content_block": block})
             self.stop(index)
 
-    def start(self, index: object, content: dict[str, Any]) -> None:
+    def start(self, event: dict[str, Any]) -> None:
         """Handle the start of a block, with its first content."""
+        index, content = event.get("index"), mapping(event.get("content_block"))
         number = _number(index)
         known = self._open.get(number)
         if known is not None and known.start == content:
@@ -94,6 +117,7 @@ class Blocks:
         self.stop(index)
         block = self._begin(string(content.get("type")), number, content)
         self._turn(number)
+        self._pass_start(block, event)
         match block.kind:
             case "text":
                 self._text(block, string(content.get("text")))
@@ -110,18 +134,22 @@ class Blocks:
                 self._call(block, None)
             case kind if kind.endswith(_RESULT):
                 self._result(content, kind.removesuffix(_RESULT))
-            case "fallback":
-                self._fall_back(short(mapping(content.get("to")).get("model")))
             case kind if kind != "compaction" and not kind.endswith(_USE):
-                self._leave(kind)
+                if kind == "fallback":
+                    self._fall_back(short(mapping(content.get("to")).get("model")))
+                self._begin_own(block)
 
-    def delta(self, index: object, delta: dict[str, Any]) -> None:
+    def delta(self, event: dict[str, Any]) -> None:
         """Handle a delta of a block; a block without a start begins with it."""
-        number, kind = _number(index), string(delta.get("type"))
+        delta = mapping(event.get("delta"))
+        number, kind = _number(event.get("index")), string(delta.get("type"))
         block = self._open.get(number)
         if block is None:
             block = self._begin("", number, {})
         self._turn(number)
+        if block.own is not None and block.kind not in _OF_STARTS:
+            self._pass_on(block.own, event, delta)
+            return
         match kind:
             case "text_delta":
                 self._text(block, string(delta.get("text")))
@@ -131,11 +159,15 @@ class Blocks:
                 self._sign(block, string(delta.get("signature")))
             case "citations_delta":
                 self._cite(block, mapping(delta.get("citation")))
+                return
             case "compaction_delta":
                 self._reserve(block, size(delta))
                 block.compaction |= {k: v for k, v in delta.items() if k != "type"}
+                return
             case "input_json_delta":
                 self._write(block, string(delta.get("partial_json")))
+        if len(delta) > 2 or len(event) > 3 or (kind and kind not in _OF_DELTAS):
+            self._pass_delta(block, event, delta)
 
     def stop(self, index: object) -> None:
         """End a block, and emit its signature, citations, compaction or tool input."""
@@ -153,7 +185,11 @@ class Blocks:
                 self._builder.opaque(0, CLAUDE_COMPACTION, msgspec.json.encode(whole).decode())
             case kind if kind.endswith(_USE):
                 self._use(block)
+            case "text" | "thinking" if not (block.begun or block.signature):
+                self._begin_own(block)
         self._take_signature(block)
+        if block.own is not None:
+            self._builder.provider_data(NAME, {"type": "content_block_stop"}, block=block.own)
         for citation in block.citations:
             self._source(citation)
         self._builder.end_text(0)
@@ -187,6 +223,58 @@ class Blocks:
             self._reserve(block, len(piece) + 64)
             block.pieces.append(piece)
 
+    def _pass_start(self, block: _Block, event: dict[str, Any]) -> None:
+        """Pass on the members of a start that have no event, before the block that they are of."""
+        own = _OF_STARTS.get(block.kind)
+        fields = {} if own is None else leave_out(block.start, ("type", *own))
+        if fields.get("citations"):
+            del fields["citations"]  # they are sources
+        more = leave_out(event, _OF_EVENTS)
+        if fields or more:
+            start = {"type": "content_block_start", "content_block": {"type": block.kind} | fields}
+            self._builder.provider_data(NAME, more | start)
+
+    def _begin_own(self, block: _Block) -> None:
+        """Begin a block that has no events, for clients of this dialect."""
+        if self._builder.keeps_provider_data and block.own is None:
+            block.own = self._builder.provider_block(0)
+            start = {"type": "content_block_start", "content_block": block.start}
+            self._builder.provider_data(NAME, start, block=block.own)
+        elif block.own is None and block.kind not in ("text", "thinking", "fallback"):
+            self._leave(block.kind)
+
+    def _pass_delta(self, block: _Block, event: dict[str, Any], delta: dict[str, Any]) -> None:
+        """Pass on the members of a delta that have no event: beside a text, only as they change."""
+        if not self._builder.keeps_provider_data:
+            return
+        member = _OF_DELTAS.get(string(delta.get("type")))
+        fields, more = leave_out(delta, (member,)), leave_out(event, _OF_EVENTS)
+        if member is not None:
+            if len(fields) < 2 and not more:
+                return
+            if delta.get(member):
+                members = more | fields
+                if members == self._members or self._changes > _MAX_CHANGES:
+                    return
+                self._members = members
+                self._changes += 1
+                if self._changes > _MAX_CHANGES:
+                    what = (
+                        f"upstream {self._upstream!r} sent too many members beside texts: dropped"
+                    )
+                    self._builder.notice("block_dropped", what)
+                    return
+            fields[member] = ""
+        if block.own is None and not block.begun and block.kind in ("text", "thinking"):
+            self._begin_own(block)
+        number = block.own if block.call is None else block.call
+        self._pass_on(self._builder.open_block(0) if number is None else number, event, fields)
+
+    def _pass_on(self, number: int | None, event: dict[str, Any], delta: dict[str, Any]) -> None:
+        if number is not None:
+            fields = leave_out(event, _OF_EVENTS) | {"type": "content_block_delta", "delta": delta}
+            self._builder.provider_data(NAME, fields, block=number)
+
     def _turn(self, index: int) -> None:
         """Switch to a block: end the text of any other block."""
         if self._latest != index:
@@ -195,6 +283,7 @@ class Blocks:
 
     def _text(self, block: _Block, text: str) -> None:
         self._builder.text(0, text)
+        block.begun = block.begun or bool(text)
         # A citation comes before the text that it supports [anthropic/web-search-citations].
         if text and block.citations:
             for citation in block.citations:
@@ -203,11 +292,11 @@ class Blocks:
 
     def _think(self, block: _Block, text: str) -> None:
         self._builder.reasoning(0, text)
-        block.thought = block.thought or bool(text)
+        block.begun = block.begun or bool(text)
 
     def _take_signature(self, block: _Block) -> None:
         """Emit the signature; it is all that omitted thinking has."""
-        if block.thought:
+        if block.begun:
             self._builder.sign(0, "signature", block.signature, format=CLAUDE_THINKING)
         else:
             self._builder.opaque(0, CLAUDE_THINKING, block.signature)
@@ -277,15 +366,23 @@ class Blocks:
                 or text_or_none(citation.get("file_id"))
                 or (None if index is None else str(index))
             )
-        self._builder.source(
+        number = self._builder.text_block(0)
+        emitted = self._builder.source(
             0,
             url=url,
             document=document,
             title=title,
             cited_text=text_or_none(citation.get("cited_text")),
-            block=self._builder.text_block(0),
+            block=number,
             raw=make_raw(NAME, citation),
         )
+        if not emitted:
+            self._pass_on(number, {}, {"type": "citations_delta", "citation": citation})
+
+
+def leave_out(fields: dict[str, Any], names: Collection[str | None]) -> dict[str, Any]:
+    """Return the other members that are not null."""
+    return {k: v for k, v in fields.items() if k not in names and v is not None}
 
 
 def _without(block: dict[str, Any], name: str) -> Raw:

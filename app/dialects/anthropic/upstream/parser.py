@@ -20,22 +20,9 @@ from ...reading.json_values import (
     string,
     text_or_none,
 )
-from .. import NAME
-from .content_blocks import Blocks
+from .. import EVENTS, NAME
+from .content_blocks import Blocks, leave_out
 
-_EVENTS: Final = frozenset(
-    (
-        "message_start",
-        "content_block_start",
-        "content_block_delta",
-        "content_block_stop",
-        "message_delta",
-        "message_stop",
-        "message",
-        "error",
-        "ping",
-    )
-)
 _BILLED: Final = ("cache_creation", "service_tier", "speed")
 _COUNTS: Final = (
     "input_tokens",
@@ -47,6 +34,11 @@ _COUNTS: Final = (
 _OUTPUT: Final = ("output_tokens", "output_tokens_details")
 _AT_END: Final = ("container", "stop_details")
 """Members of the message's end."""
+_OF_STARTS: Final = frozenset(
+    ("id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details")
+)
+_OF_STOPS: Final = frozenset(("stop_reason", "stop_sequence"))
+"""The members of a message and of its end that have events, or a place in every answer."""
 _MAX_TEXT: Final = 500
 
 
@@ -59,6 +51,8 @@ class Parser(AnswerParser):
         self._usage: dict[str, Any] = {}
         self._started = False
         self._at_end: dict[str, Any] = {}
+        self._last: dict[str, dict[str, Any]] = {"": {}, "delta": {}, "usage": {}}
+        """The members of all `message_delta` events so far, of their `delta` and `usage`."""
 
     def _message(self, message: Message) -> None:
         data = message.data.strip()
@@ -70,33 +64,37 @@ class Parser(AnswerParser):
             self._refuse(document)
         elif isinstance(document, dict):
             self._event(document, name=message.event)
-        elif message.event == "message" or (message.event in _EVENTS and message.event != "ping"):
+        elif message.event == "message" or (message.event in EVENTS and message.event != "ping"):
             self._garbage()
 
     def _event(self, event: dict[str, Any], *, name: str) -> None:
         match string(event.get("type")) or ("error" if event.get("error") else name):
             case "content_block_delta":
-                self._blocks.delta(event.get("index"), mapping(event.get("delta")))
+                self._blocks.delta(event)
             case "content_block_start":
-                self._blocks.start(event.get("index"), mapping(event.get("content_block")))
+                self._blocks.start(event)
                 self.model = self._blocks.model or self.model
             case "content_block_stop":
                 self._blocks.stop(event.get("index"))
             case "message_start":
-                self._start(mapping(event.get("message")))
+                self._start(mapping(event.get("message")), event)
             case "message_delta":
                 self._count(event.get("usage"))
+                self._keep_last(event)
                 self._finish(mapping(event.get("delta")))
             case "message_stop":
                 self._blocks.close()
+                self._pass_last(event)
                 self._complete()
             case "message" if not self._started and "content" in event:
-                self._start(event)
+                self._start(event, {})
                 self._complete()
             case "error":
                 self._refuse(event)
+            case kind if kind and self._started and kind not in EVENTS:
+                self._builder.provider_data(NAME, {**event, "type": kind})
 
-    def _start(self, message: dict[str, Any]) -> None:
+    def _start(self, message: dict[str, Any], event: dict[str, Any]) -> None:
         """Handle the head of the message, which proxies repeat and splice into another answer."""
         name = short(message.get("id"))
         if self._started:
@@ -105,6 +103,8 @@ class Parser(AnswerParser):
             return
         self._started = True
         self.upstream_id, self.model = name, short(message.get("model"))
+        head = {"type": "message_start", "message": leave_out(message, _OF_STARTS)}
+        self._builder.provider_data(NAME, leave_out(event, ("type", "message")) | head)
         usage = mapping(message.get("usage"))
         if not string(message.get("stop_reason")):
             # The output count is a placeholder here: 1 to 8 tokens.
@@ -113,6 +113,31 @@ class Parser(AnswerParser):
         # After results of tools that code called, the complete content is here.
         self._blocks.feed(message.get("content"))
         self._finish(message)
+
+    def _keep_last(self, event: dict[str, Any]) -> None:
+        """Keep the members of a `message_delta`, of which there may be several."""
+        if not self._builder.keeps_provider_data:
+            return
+        delta, usage = mapping(event.get("delta")), mapping(event.get("usage"))
+        for name, fields in (
+            ("", leave_out(event, ("type", "delta", "usage"))),
+            ("delta", leave_out(delta, _OF_STOPS)),
+            ("usage", leave_out(usage, ())),
+        ):
+            kept = self._last[name]
+            for key, value in fields.items():
+                self._builder.reserve(size({key: value}))
+                if key in kept:
+                    self._builder.release(size({key: kept[key]}))
+                kept[key] = value
+
+    def _pass_last(self, stop: dict[str, Any]) -> None:
+        """Pass on the members of the message's end."""
+        if any(self._last.values()):
+            fields = {"delta": self._last["delta"], "usage": self._last["usage"]}
+            self._builder.provider_data(NAME, self._last[""] | {"type": "message_delta"} | fields)
+        if more := leave_out(stop, ("type",)):
+            self._builder.provider_data(NAME, {**more, "type": "message_stop"})
 
     def _finish(self, message: dict[str, Any]) -> None:
         details = mapping(message.get("stop_details"))
@@ -140,7 +165,7 @@ class Parser(AnswerParser):
     def _tail(self, tail: Message) -> None:
         super()._tail(tail)
         document = decode_or(tail.data, None)
-        if string(mapping(document).get("type")) not in _EVENTS:
+        if string(mapping(document).get("type")) not in EVENTS:
             self._refuse_body(document, "a message")
 
 

@@ -1,0 +1,448 @@
+"""A client of Anthropic's receives what Anthropic sends, also what nobody here has heard of.
+
+`python -m tests.dialects.anthropic.test_same_dialect` writes the differences into the document.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import events as e
+from app.dialects.anthropic.client.renderer import Renderer
+from app.dialects.anthropic.client.result import render_result
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
+from tests.dialects.anthropic import written as w
+from tests.dialects.streams import (
+    DIALECT_OF,
+    body_of,
+    check,
+    end_of,
+    kinds,
+    recordings,
+    specified_bodies,
+)
+
+pytestmark = pytest.mark.pure
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "clients" / "anthropic.md"
+BEGIN, END = "<!-- not the provider's: begin -->", "<!-- not the provider's: end -->"
+
+DIFFERENT: dict[str, tuple[str, tuple[str, ...]]] = {
+    "`id`, `model`": ("the relay's own `msg_...`, and the requested model", ("message.id", "message.model")),
+    "`ping`": ("not passed on: the relay has its own keep-alive", ()),
+    "`tool_use`": ("`caller` is added; an `id` that is used already, or that Anthropic would refuse, is replaced", ("tool_use.caller.type", "tool_use.id")),
+    "`usage`": ("counts of `message_start` are repeated at the end; `cost` and `cache_creation` are added", tuple(f"{place}.{count}" for place in ("message.usage", "usage") for count in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation.ephemeral_5m_input_tokens", "cache_creation.ephemeral_1h_input_tokens"))),
+    "input of server tools, `compaction`": ("one delta, once it is complete", ()),
+    "unknown members beside a delta's text": ("a delta with an empty text, when they change; up to 1,000 times", ()),
+    "`content_block_stop`": ("sent with the next block or the end, because clients run a tool call once it is stopped", ()),
+}  # fmt: skip
+"""What differs, how, and the paths of the values."""
+ALLOWED = {path for _, paths in DIFFERENT.values() for path in paths}
+
+
+def send(body: bytes, dialect: str = "anthropic") -> tuple[list[Any], list[e.Event]]:
+    """Return what the provider sends, and its events in the log of a client of this dialect."""
+    spoken = UPSTREAM_FORMATS[dialect]
+    decoder = spoken.decoder(max_line=2**24, max_event=2**24)
+    parser = spoken.parser(upstream="u")
+    parser.keep_provider_data()
+    sent, found = [], []
+    for message in decoder.feed(body):
+        sent.append(json.loads(message.data))
+        found += parser.feed(message)
+    tail = decoder.close()
+    if tail is not None:
+        sent.append(json.loads(tail.data))
+    found += parser.close(tail)
+    check(found)
+    start, target = e.StreamStart("st_T", "route", 1), e.StreamTarget("u", "m", 1)
+    logged = [start, target, *found]
+    return sent, [e.decode(e.encode(event)) for event in logged]
+
+
+def received(events: Iterable[e.Event]) -> list[Any]:
+    renderer = Renderer("st_T")
+    return [json.loads(frame.data) for event in events for frame in renderer.feed(event)]
+
+
+def fold(payloads: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return all that payloads say: texts are joined, and later values replace earlier ones."""
+    whole: dict[str, Any] = {"content": [], "events": []}
+    for payload in payloads:
+        more = {k: v for k, v in payload.items() if k not in ("type", "index", "content_block")}
+        match payload["type"]:
+            case "content_block_start":
+                whole["content"].append({**payload["content_block"], "+": more})
+            case "content_block_delta":
+                extend(whole["content"][payload["index"]], more.pop("delta"))
+                whole["content"][payload["index"]]["+"] |= more
+            case "content_block_stop" | "ping":
+                pass
+            case "message_start" | "message_delta" | "message_stop":
+                merge(whole, more)
+            case _:
+                whole["events"].append(payload)
+    for block in whole["content"]:
+        if text := block.pop("partial_json", ""):
+            block["input"] = json.loads(text)
+    return whole
+
+
+def merge(into: dict[str, Any], given: dict[str, Any]) -> None:
+    for name, value in given.items():
+        if isinstance(value, dict) and isinstance(into.get(name), dict):
+            merge(into[name], value)
+        elif value is not None:
+            into[name] = value
+
+
+def extend(block: dict[str, Any], delta: dict[str, Any]) -> None:
+    for name, value in delta.items():
+        if name == "citation":
+            block["citations"] = [*(block.get("citations") or ()), value]
+        elif name != "type" and isinstance(value, str) and name != "signature":
+            block[name] = (block.get(name) or "") + value
+        elif name != "type" and value is not None:
+            block[name] = value
+
+
+def differences(sent: Any, got: Any, path: str = "") -> Iterator[str]:
+    """Yield the paths of values that differ; null is as good as absent."""
+    inner = next((one for one in (sent, got) if isinstance(one, dict | list)), None)
+    if isinstance(inner, dict) and isinstance(sent or {}, dict) and isinstance(got or {}, dict):
+        sent, got = sent or {}, got or {}
+        for name in sent.keys() | got.keys():
+            yield from differences(sent.get(name), got.get(name), f"{path}.{name}".strip("."))
+    elif isinstance(sent, list) and isinstance(got, list) and len(sent) == len(got):
+        for one, other in zip(sent, got, strict=True):
+            kind = one.get("type") if path.endswith("content") and "type" in one else path
+            yield from differences(one, other, f"{kind}")
+    elif sent != got:
+        yield f"{path}: {sent!r:.100} became {got!r:.100}"
+
+
+def unexpected(sent: Any, got: Any) -> list[str]:
+    return [line for line in differences(sent, got) if line.partition(":")[0] not in ALLOWED]
+
+
+def recorded() -> list[Any]:
+    found = [*recordings("anthropic"), *recordings("bedrock_anthropic")]
+    return [row for row in found if row.values[0] is None or not row.values[0]["truth"]["error"]]
+
+
+@pytest.mark.parametrize("row", recorded())
+def test_a_recording_arrives_whole(row: dict[str, Any]) -> None:
+    sent, events = send(body_of(row), DIALECT_OF[row["format"]])
+
+    assert [] == unexpected(fold(sent), fold(received(events)))
+
+
+SPECS = [
+    (dialect, path)
+    for dialect, path in specified_bodies()
+    if dialect in ("anthropic", "bedrock_anthropic") and not {"overloaded", "exception"} & {*path.name.split("-")}
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dialect", "path"), SPECS, ids=[path.name for _, path in SPECS])
+def test_a_specified_body_arrives_whole(dialect: str, path: Path) -> None:
+    sent, events = send(path.read_bytes(), dialect)
+
+    assert [] == unexpected(fold(sent), fold(received(events)))
+
+
+CHAR = {
+    "type": "char_location",
+    "cited_text": "c",
+    "document_index": 0,
+    "document_title": "D",
+    "file_id": None,
+    "start_char_index": 0,
+    "end_char_index": 1,
+}
+PLACES = [
+    CHAR,
+    {**CHAR, "type": "page_location", "start_page_number": 1, "end_page_number": 2},
+    {**CHAR, "type": "content_block_location", "document_title": None, "start_block_index": 0},
+    {"type": "search_result_location", "source": "row 7", "title": "R", "cited_text": "r"},
+    {"type": "web_search_result_location", "url": "https://a.example", "encrypted_index": "E"},
+    {"type": "later_location", "cited_text": "l", "place": {"x": [1]}},
+]
+USAGE = {
+    "input_tokens": 3,
+    "output_tokens": 1,
+    "cache_read_input_tokens": 5,
+    "cache_creation_input_tokens": 7,
+    "cache_creation": {"ephemeral_5m_input_tokens": 3, "ephemeral_1h_input_tokens": 4},
+    "service_tier": "priority",
+    "inference_geo": "us",
+    "later": {"a": 1},
+}
+ITERATION = {"type": "message", "input_tokens": 3, "output_tokens": 9, "model": "n"}
+SEARCH = {"id": "srvtoolu_1", "name": "web_search", "caller": {"type": "direct"}}
+CODE = {"type": "code_execution_20260120", "tool_id": "srvtoolu_0"}
+CONTAINER = {"id": "c_1", "expires_at": "2026-11-26T00:00:00Z", "skills": None}
+
+HEAD: dict[str, Any] = {
+    "type": "message",
+    "role": "assistant",
+    "usage": {"input_tokens": 3, "output_tokens": 1},
+}
+
+
+def head(**more: Any) -> dict[str, Any]:
+    return w.head(**(HEAD | more))
+
+
+def last(reason: str | None = "end_turn", usage: Any = None, **more: Any) -> dict[str, Any]:
+    return w.last(reason, usage or {"output_tokens": 2}, **more)
+
+
+PAYLOADS: dict[str, list[Any]] = {
+    "usage": [
+        head(usage=USAGE),
+        *w.text(0, "a"),
+        last(
+            usage={
+                "output_tokens": 9,
+                "output_tokens_details": {"thinking_tokens": 2, "later": 1},
+                "server_tool_use": {"web_search_requests": 1, "web_fetch_requests": 0},
+                "iterations": [ITERATION, {**ITERATION, "type": "compaction"}],
+                "fallback_credit": {"status": {"type": "redeemed"}},
+            }
+        ),
+    ],
+    "ends": [
+        head(
+            container=CONTAINER,
+            diagnostics={"cache_miss_reason": {"type": "model_changed"}},
+            later=[1],
+        )
+        | {"sent_at": 5},
+        *w.text(0, "a"),
+        last(
+            None,
+            {"output_tokens": 1},
+            stop_details={"type": "refusal", "category": None, "later": 1},
+            container=CONTAINER,
+            later="x",
+        )
+        | {
+            "context_management": {"applied_edits": [{"type": "clear_thinking", "turns": 1}]},
+            "input_transformations": [],
+            "later": {"y": 1},
+        },
+        last("later_reason", {"output_tokens": 2, "later": 3}),
+        {"type": "message_stop", "amazon-bedrock-invocationMetrics": {"inputTokenCount": 1}},
+    ],
+    "tools": [
+        head(),
+        *w.inputs(0, "server_tool_use", '{"query": ', '"q"}', **SEARCH),
+        w.start(1, "web_search_tool_result", tool_use_id="srvtoolu_1", content=[{"type": "web_search_result", "url": "https://a.example"}]),
+        w.stop(1),
+        *w.inputs(2, "mcp_tool_use", '{"b": 1, "a": 2}', id="mcptoolu_1", name="echo", server_name="s"),
+        w.start(3, "mcp_tool_result", tool_use_id="mcptoolu_1", is_error=False, content=[{"type": "text", "text": "x"}]),
+        w.stop(3),
+        w.start(4, "mcp_tool_result", tool_use_id="mcptoolu_2", is_error=True, content="no"),
+        w.stop(4),
+        *w.inputs(5, "server_tool_use", id="srvtoolu_2", name="advisor"),
+        w.start(6, "advisor_tool_result", tool_use_id="srvtoolu_2", content={"type": "advisor_result", "text": "t", "stop_reason": "end_turn"}),
+        w.stop(6),
+        w.start(7, "tool_search_tool_result", tool_use_id="srvtoolu_3", content={"type": "tool_search_tool_search_result", "tool_references": []}),
+        w.stop(7),
+        w.start(8, "web_fetch_tool_result", tool_use_id="srvtoolu_4", caller=CODE, content={"type": "web_fetch_result", "url": "https://a.example"}),
+        w.stop(8),
+        *w.inputs(9, "tool_use", '{"z": 1, "a": 2}', id="toolu_1", name="f", caller=CODE, toolset_name="t"),
+        last("tool_use"),
+    ],
+    "blocks": [
+        head(),
+        w.start(0, "container_upload", file_id="file_1"),
+        w.stop(0),
+        w.start(1, "fallback", **{"from": {"model": "m"}, "to": {"model": "n"}, "trigger": {"type": "refusal", "category": None}}),
+        w.stop(1),
+        w.start(2, "mcp_tool_listing", mcp_server_name="s", tools=[{"name": "t", "input_schema": {"z": 1, "a": 2}}]),
+        w.stop(2),
+        w.start(3, "later", text="", deep={"a": [None]}),
+        w.delta(3, "text_delta", text="a"),
+        w.delta(3, "later_delta", text="b", list=[1]),
+        w.delta(3, "later_delta", text="c", list=[2]),
+        w.stop(3),
+        *w.text(4, "a"),
+        w.start(5, "compaction", content=None),
+        w.delta(5, "compaction_delta", content="c", encrypted_content="E"),
+        w.stop(5),
+        w.start(6, "redacted_thinking", data="R", later=1),
+        w.stop(6),
+        last("compaction"),
+    ],
+    "texts": [
+        head(),
+        w.start(0, "text", text="", citations=[]) | {"at": 1},
+        w.delta(0, "text_delta", text="a"),
+        *w.cited(0, *PLACES, CHAR),
+        w.delta(0, "text_delta", text="b"),
+        w.delta(0, "later_delta", later="x"),
+        w.stop(0),
+        w.start(1, "text", text="a", later={"b": 1}),
+        w.stop(1),
+        w.start(2, "text", text=""),
+        w.stop(2),
+        w.start(3, "text", text=""),
+        w.delta(3, "later_delta", later="x"),
+        w.delta(3, "text_delta", text="c"),
+        w.delta(3, "text_delta", text="d", beside=1) | {"at": 2},
+        w.delta(3, "text_delta", text="e", beside=1) | {"at": 2},
+        w.stop(3),
+        last(),
+    ],
+    "thinking": [
+        head(),
+        w.start(0, "thinking", thinking="", signature="", later=1),
+        w.delta(0, "thinking_delta", thinking="t", estimated_tokens=None),
+        w.delta(0, "signature_delta", signature="S"),
+        w.stop(0),
+        w.start(1, "thinking", thinking="", signature=""),
+        w.delta(1, "signature_delta", signature="T"),
+        w.stop(1),
+        *w.text(2, "a"),
+        last(),
+    ],
+    "hidden thinking": [
+        head(),
+        w.start(0, "thinking", thinking="", signature=""),
+        w.delta(0, "thinking_delta", thinking="", estimated_tokens=50),
+        w.delta(0, "thinking_delta", thinking="", estimated_tokens=50),
+        w.delta(0, "signature_delta", signature="S"),
+        w.stop(0),
+        *w.text(1, "a"),
+        last(),
+    ],
+    "nothing but other blocks": [head(), w.start(0, "later"), w.stop(0), last()],
+    "events": [
+        head(),
+        w.PING,
+        {"type": "later_event", "a": {"b": None}},
+        *w.text(0, "a"),
+        {"type": "later_event", "a": 2},
+        *w.text(1, "b"),
+        last(),
+    ],
+}  # fmt: skip
+
+
+def body(name: str) -> bytes:
+    payloads = PAYLOADS[name]
+    return w.sse(*payloads) if payloads[-1]["type"] == "message_stop" else w.answer(*payloads)
+
+
+@pytest.mark.parametrize("name", PAYLOADS)
+def test_a_written_body_arrives_whole(name: str) -> None:
+    sent, events = send(body(name))
+    got = received(events)
+
+    assert end_of(events).status == "completed"
+    assert [] == unexpected(fold(sent), fold(got))
+    assert [p["type"] for p in got].count("message_stop") == 1 == len(got) - got.index(got[-1])
+
+
+@pytest.mark.parametrize("name", PAYLOADS)
+def test_the_json_answer_has_the_same(name: str) -> None:
+    *_, events = send(body(name))
+    streamed = fold(received(events))
+    message = {**streamed.pop("message"), "content": streamed.pop("content")}
+    for block in message["content"]:
+        for member in ("+", "beside", "estimated_tokens"):
+            block.pop(member, None)  # what is beside a piece has no place
+    merge(message, streamed.pop("delta") | streamed)
+    for name in ("events", "sent_at", "amazon-bedrock-invocationMetrics"):
+        message.pop(name, None)  # they have no place either
+
+    assert [] == [*differences(message, render_result("st_T", events))]
+
+
+def test_a_whole_message_stays_whole() -> None:
+    whole = w.WHOLE | {"usage": USAGE, "container": CONTAINER, "later": 1, "role": "assistant"}
+    *_, events = send(json.dumps(whole).encode())
+
+    assert [] == unexpected({"message": whole}, {"message": render_result("st_T", events)})
+
+
+def test_hidden_thinking_is_counted_as_it_grows() -> None:
+    *_, events = send(body("hidden thinking"))
+    deltas = [p["delta"] for p in received(events) if p["type"] == "content_block_delta"]
+
+    assert [50, 50, None] == [delta.get("estimated_tokens") for delta in deltas[:3]]
+    assert {"type": "signature_delta", "signature": "S"} == deltas[2]
+
+
+def test_members_beside_every_text_are_few_events() -> None:
+    """Also if each has another value."""
+    constant = [w.delta(0, "text_delta", text="a", k=1) for _ in range(50)]
+    changing = [w.delta(0, "text_delta", text="a", k=number) for number in range(3000)]
+
+    for deltas, most, notices in ((constant, 1, 0), (changing, 1000, 1)):
+        *_, events = send(w.answer(head(), w.start(0, "text", text=""), *deltas, last()))
+        assert (kinds(events).count("provider_data") - 2, kinds(events).count("notice")) == (
+            most,
+            notices,
+        )
+        text = fold(received(events))["content"][0]["text"]
+        assert text == "a" * len(deltas)
+
+
+def test_other_clients_logs_have_none() -> None:
+    spoken = UPSTREAM_FORMATS["anthropic"]
+    parser, decoder = spoken.parser(upstream="u"), spoken.decoder(max_line=2**20, max_event=2**20)
+    for name in PAYLOADS:
+        found = [event for m in decoder.feed(body(name)) for event in parser.feed(m)]
+        assert "provider_data" not in kinds(found)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"type": "message_stop"},
+        {"type": "error", "error": {}},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+        {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "a"}},
+        {"type": "content_block_stop"},
+        {"type": "content_block_start", "content_block": {"type": "text"}},
+        {"type": "message_start", "message": {"id": "x", "content": [1], "stop_reason": "end_turn"}},
+        {"type": "ping"},
+        {"type": "a\nevent: message_stop"},
+        {"type": 5},
+        {},
+    ],
+)  # fmt: skip
+def test_no_data_of_a_provider_ends_an_answer(fields: dict[str, Any]) -> None:
+    """Also if it comes from another relay's log."""
+    data = e.ProviderData(e.Raw("anthropic", json.dumps(fields)))
+    cut = e.StreamEnd("failed", "error", None, e.ErrorInfo("upstream_truncated", "cut", True))
+    start = e.StreamStart("st_T", "m", 1)
+
+    got = received([start, data, e.TextStart(0), e.TextDelta(0, "a"), data, cut])
+
+    assert got[0]["message"]["stop_reason"] is None
+    assert got[0]["message"]["content"] == []
+    assert [p["type"] for p in got[1:]] == ["content_block_start", "content_block_delta", "error"]
+
+
+def render() -> str:
+    rows = [f"| {what} | {how} |" for what, (how, _) in DIFFERENT.items()]
+    return "\n".join(["| part | difference |", "|---|---|", *rows])
+
+
+def test_the_document_lists_what_differs() -> None:
+    document = DOCUMENT.read_text(encoding="utf-8")
+
+    assert render() == document.split(BEGIN)[1].split(END)[0].strip()
+
+
+if __name__ == "__main__":
+    text = DOCUMENT.read_text(encoding="utf-8")
+    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    DOCUMENT.write_text(f"{before}{BEGIN}\n{render()}\n{END}{after}", encoding="utf-8")
