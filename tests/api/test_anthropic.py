@@ -31,6 +31,7 @@ from app.testing.upstream import (
     text,
 )
 from tests.api.asking import Started
+from tests.dialects.anthropic import test_same_dialect as same
 from tests.dialects.anthropic.messages_protocol import without_unknown
 from tests.needs import file, program
 from tests.serving import HELLO, Relay, chat, serve_relay, serve_script
@@ -186,6 +187,22 @@ async def read_whole(sdk: AsyncAnthropic, *, stream: bool) -> Any:
         return await sdk.messages.create(**ASK)
     async with sdk.messages.stream(**ASK) as running:
         return await running.get_final_message()
+
+
+@pytest.mark.parametrize("name", same.PAYLOADS)
+async def test_a_relayed_message_is_the_one_that_anthropic_sent(name: str) -> None:
+    script = [head(), send(same.body(name))]
+    async with serve_script(script, dialect="anthropic") as (relay, upstream), client(relay) as sdk:
+        base_url = upstream.base_url.removesuffix("/v1")
+        async with AsyncAnthropic(api_key="k", base_url=base_url, max_retries=0) as direct:
+            sent, got = [await read_beta(one) for one in (direct, sdk)]
+
+    assert [] == same.unexpected({"message": sent}, {"message": got})
+
+
+async def read_beta(sdk: AsyncAnthropic) -> dict[str, Any]:
+    async with sdk.beta.messages.stream(**ASK) as stream:
+        return (await stream.get_final_message()).to_dict(mode="json", warnings=False)
 
 
 async def test_a_claude_agents_request_reaches_anthropic_as_it_is() -> None:

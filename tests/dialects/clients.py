@@ -331,7 +331,7 @@ def check_results(events: Sequence[e.Event]) -> None:
     streamed = accumulate([json.loads(frame.data) for frame in frames("anthropic", events)])
     if "error" not in streamed:
         for block in streamed["content"]:
-            if block["type"] == "tool_use":
+            if block["type"].endswith("tool_use"):
                 block["input"] = json_or_none(block["input"] or "{}")
         blocks = [b for b in streamed["content"] if isinstance(b.get("input", {}), dict)]
         result = without_unknown(render_result("anthropic", events))

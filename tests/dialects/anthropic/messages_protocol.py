@@ -14,7 +14,7 @@ DELTAS = {
     "citations_delta": "text",
     "thinking_delta": "thinking",
     "signature_delta": "thinking",
-    "input_json_delta": "tool_use server_tool_use",
+    "input_json_delta": "tool_use server_tool_use mcp_tool_use",
     "compaction_delta": "compaction",
 }
 REASONS = {

@@ -183,6 +183,8 @@ USAGE = {
 }
 ITERATION = {"type": "message", "input_tokens": 3, "output_tokens": 9, "model": "n"}
 SEARCH = {"id": "srvtoolu_1", "name": "web_search", "caller": {"type": "direct"}}
+FOUND = [{"type": "web_search_result", "url": "https://a.example", "title": "A", "page_age": None, "encrypted_content": "E"}]  # fmt: skip
+PAGE = {"type": "web_fetch_result", "url": "https://a.example", "content": {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}}}  # fmt: skip
 CODE = {"type": "code_execution_20260120", "tool_id": "srvtoolu_0"}
 CONTAINER = {"id": "c_1", "expires_at": "2026-11-26T00:00:00Z", "skills": None}
 
@@ -226,7 +228,6 @@ PAYLOADS: dict[str, list[Any]] = {
         last(
             None,
             {"output_tokens": 1},
-            stop_details={"type": "refusal", "category": None, "later": 1},
             container=CONTAINER,
             later="x",
         )
@@ -235,13 +236,13 @@ PAYLOADS: dict[str, list[Any]] = {
             "input_transformations": [],
             "later": {"y": 1},
         },
-        last("later_reason", {"output_tokens": 2, "later": 3}),
+        last("later_reason", {"output_tokens": 2, "later": 3}, stop_details={"type": "refusal", "category": None, "later": 1}),
         {"type": "message_stop", "amazon-bedrock-invocationMetrics": {"inputTokenCount": 1}},
     ],
     "tools": [
         head(),
         *w.inputs(0, "server_tool_use", '{"query": ', '"q"}', **SEARCH),
-        w.start(1, "web_search_tool_result", tool_use_id="srvtoolu_1", content=[{"type": "web_search_result", "url": "https://a.example"}]),
+        w.start(1, "web_search_tool_result", tool_use_id="srvtoolu_1", content=FOUND),
         w.stop(1),
         *w.inputs(2, "mcp_tool_use", '{"b": 1, "a": 2}', id="mcptoolu_1", name="echo", server_name="s"),
         w.start(3, "mcp_tool_result", tool_use_id="mcptoolu_1", is_error=False, content=[{"type": "text", "text": "x"}]),
@@ -253,7 +254,7 @@ PAYLOADS: dict[str, list[Any]] = {
         w.stop(6),
         w.start(7, "tool_search_tool_result", tool_use_id="srvtoolu_3", content={"type": "tool_search_tool_search_result", "tool_references": []}),
         w.stop(7),
-        w.start(8, "web_fetch_tool_result", tool_use_id="srvtoolu_4", caller=CODE, content={"type": "web_fetch_result", "url": "https://a.example"}),
+        w.start(8, "web_fetch_tool_result", tool_use_id="srvtoolu_4", caller=CODE, content=PAGE),
         w.stop(8),
         *w.inputs(9, "tool_use", '{"z": 1, "a": 2}', id="toolu_1", name="f", caller=CODE, toolset_name="t"),
         last("tool_use"),
