@@ -22,3 +22,10 @@ EVENTS: Final = frozenset(
     )
 )
 """The types of the events that have a meaning here; others are passed on."""
+
+ERRORS: Final = {
+    "permission_error": "upstream_auth",
+    "conflict_error": "upstream_unavailable",
+    "request_too_large": "upstream_invalid_request",
+}
+"""The types of errors that do not follow from the relay's code, with that code."""

@@ -189,6 +189,7 @@ _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
             "empty_image_file",
             "failed_to_download_image",
             "data_residency_mismatch",
+            "request_too_large",  # Anthropic, within a stream
         ),
     ),
 )

@@ -372,6 +372,21 @@ def test_a_whole_message_stays_whole() -> None:
     assert [] == unexpected({"message": whole}, {"message": render_result("st_T", events)})
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("invalid_request_error", "authentication_error", "billing_error", "permission_error"),
+        *("not_found_error", "rate_limit_error", "timeout_error", "api_error"),
+        *("overloaded_error", "conflict_error", "request_too_large"),
+    ],
+)
+def test_an_error_within_an_answer_keeps_its_type(kind: str) -> None:
+    failure = {"type": "error", "error": {"type": kind, "message": "no"}}
+    *_, events = send(w.sse(head(), *w.text(0, "a"), failure))
+
+    assert received(events)[-1]["error"]["type"] == kind
+
+
 def test_hidden_thinking_is_counted_as_it_grows() -> None:
     *_, events = send(body("hidden thinking"))
     deltas = [p["delta"] for p in received(events) if p["type"] == "content_block_delta"]

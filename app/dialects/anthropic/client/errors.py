@@ -6,6 +6,7 @@ import msgspec
 
 from ....errors import RelayError, RequestError
 from ...client_format import PROVIDER_STATUSES, Failure
+from .. import ERRORS
 
 _KINDS: Final = {
     "unauthenticated": "authentication_error",
@@ -46,10 +47,14 @@ class ThreadRefused(RequestError):
         super().__init__("invalid_request", what)
 
 
-def render_error(error: RelayError) -> dict[str, Any]:
-    """Return the error as an event of a stream, which is also the body of a response."""
-    default = "invalid_request_error" if error.status < 500 else "api_error"
-    kind = _KINDS.get(error.code, default)
+def render_error(error: RelayError, *, kind: str = "") -> dict[str, Any]:
+    """Return the error as an event of a stream, which is also the body of a response.
+
+    `kind` is Anthropic's own type, if it sent the error.
+    """
+    if ERRORS.get(kind) != error.code:
+        default = "invalid_request_error" if error.status < 500 else "api_error"
+        kind = _KINDS.get(error.code, default)
     message = error.message
     if error.code == "context_length_exceeded" and _TOO_LONG not in message.lower():
         message = f"{_TOO_LONG}: {message}"

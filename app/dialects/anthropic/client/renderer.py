@@ -268,7 +268,7 @@ class Payloads:
 
     def _end(self, end: StreamEnd, failed: RelayError | None) -> Iterator[Payload]:
         if failed is not None:
-            yield render_error(failed)
+            yield render_error(failed, kind=string(mapping(self._last.get("error")).get("type")))
             return
         stop = self._choice and self._choice.stop_sequence
         more = read_raw(self._choice.raw if self._choice else None, NAME) or {}
@@ -399,6 +399,8 @@ class Payloads:
                 self._own = None
             case "message_delta" | "message_stop" as kind:
                 self._last[kind] = fields
+            case "error":
+                self._last["error"] = mapping(fields.get("error"))
             case kind if kind not in EVENTS and _NAME.fullmatch(kind):
                 (self._queue[-1].waiting if self._queue else self._loose).append(fields)
 

@@ -166,7 +166,12 @@ class Blocks:
                 return
             case "input_json_delta":
                 self._write(block, string(delta.get("partial_json")))
-        if len(delta) > 2 or len(event) > 3 or (kind and kind not in _OF_DELTAS):
+            case "":
+                return
+            case _:
+                self._pass_delta(block, event, delta)
+                return
+        if len(delta) > 2 or len(event) > 3:
             self._pass_delta(block, event, delta)
 
     def stop(self, index: object) -> None:
@@ -283,12 +288,13 @@ class Blocks:
 
     def _text(self, block: _Block, text: str) -> None:
         self._builder.text(0, text)
-        block.begun = block.begun or bool(text)
-        # A citation comes before the text that it supports [anthropic/web-search-citations].
-        if text and block.citations:
-            for citation in block.citations:
-                self._source(citation)
-            block.citations = []
+        if text:
+            block.begun = True
+            # A citation comes before the text that it supports [anthropic/web-search-citations].
+            if block.citations:
+                for citation in block.citations:
+                    self._source(citation)
+                block.citations = []
 
     def _think(self, block: _Block, text: str) -> None:
         self._builder.reasoning(0, text)

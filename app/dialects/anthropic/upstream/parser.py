@@ -20,7 +20,7 @@ from ...reading.json_values import (
     string,
     text_or_none,
 )
-from .. import EVENTS, NAME
+from .. import ERRORS, EVENTS, NAME
 from .content_blocks import Blocks, leave_out
 
 _BILLED: Final = ("cache_creation", "service_tier", "speed")
@@ -161,6 +161,12 @@ class Parser(AnswerParser):
         given = mapping(usage)
         self._usage |= {k: given[k] for k in (*_COUNTS, *_BILLED) if given.get(k) is not None}
         self._builder.usage(parse_usage(self._usage))
+
+    def _refuse(self, document: Any) -> None:
+        kind = string(mapping(mapping(document).get("error")).get("type"))
+        if kind in ERRORS:
+            self._builder.provider_data(NAME, {"type": "error", "error": {"type": kind}})
+        super()._refuse(document)
 
     def _tail(self, tail: Message) -> None:
         super()._tail(tail)
