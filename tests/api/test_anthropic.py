@@ -200,6 +200,19 @@ async def test_a_relayed_message_is_the_one_that_anthropic_sent(name: str) -> No
     assert [] == same.unexpected({"message": sent}, {"message": got})
 
 
+async def test_hidden_thinking_is_counted_before_it_ends() -> None:
+    counted = same.body("hidden thinking").split(b"\n\n")[:4]
+    script: list[Step] = [head(), send(b"\n\n".join([*counted, b""])), Hold()]
+    async with (
+        serve_script(script, dialect="anthropic") as (relay, _),
+        asyncio.timeout(20),
+        relay.client.stream("POST", "/v1/messages", json={**ASK, "stream": True}) as reply,
+    ):
+        lines = reply.aiter_lines()
+        while "estimated_tokens" not in await anext(lines):
+            pass
+
+
 async def read_beta(sdk: AsyncAnthropic) -> dict[str, Any]:
     async with sdk.beta.messages.stream(**ASK) as stream:
         return (await stream.get_final_message()).to_dict(mode="json", warnings=False)

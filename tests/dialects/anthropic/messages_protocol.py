@@ -56,6 +56,7 @@ def accumulate(payloads: list[dict[str, Any]]) -> dict[str, Any]:
                 assert opened is None
                 assert payload["index"] == len(content)
                 opened = payload["content_block"]
+                assert not opened.get("input")
                 assert opened["type"] in STARTS or opened["type"].endswith("_tool_result")
                 content.append(opened)
             case "content_block_delta":

@@ -14,13 +14,16 @@ from app import events as e
 from app.dialects.anthropic.client.renderer import Renderer
 from app.dialects.anthropic.client.result import render_result
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
+from app.framing.sse import Message
 from tests.dialects.anthropic import written as w
 from tests.dialects.streams import (
     DIALECT_OF,
+    INVALID,
     body_of,
     check,
     end_of,
     kinds,
+    outcome,
     recordings,
     specified_bodies,
 )
@@ -179,6 +182,7 @@ USAGE = {
     "cache_creation": {"ephemeral_5m_input_tokens": 3, "ephemeral_1h_input_tokens": 4},
     "service_tier": "priority",
     "inference_geo": "us",
+    "fallback_credit": {"status": {"type": "redeemed"}},
     "later": {"a": 1},
 }
 ITERATION = {"type": "message", "input_tokens": 3, "output_tokens": 9, "model": "n"}
@@ -213,7 +217,6 @@ PAYLOADS: dict[str, list[Any]] = {
                 "output_tokens_details": {"thinking_tokens": 2, "later": 1},
                 "server_tool_use": {"web_search_requests": 1, "web_fetch_requests": 0},
                 "iterations": [ITERATION, {**ITERATION, "type": "compaction"}],
-                "fallback_credit": {"status": {"type": "redeemed"}},
             }
         ),
     ],
@@ -256,7 +259,9 @@ PAYLOADS: dict[str, list[Any]] = {
         w.stop(7),
         w.start(8, "web_fetch_tool_result", tool_use_id="srvtoolu_4", caller=CODE, content=PAGE),
         w.stop(8),
-        *w.inputs(9, "tool_use", '{"z": 1, "a": 2}', id="toolu_1", name="f", caller=CODE, toolset_name="t"),
+        *w.inputs(9, "tool_use", '{"z": 1, "a": 2}', id="toolu_1", name="f", caller=CODE, toolset_name="t")[:-1],
+        w.delta(9, "later_delta", later="x"),
+        w.stop(9),
         last("tool_use"),
     ],
     "blocks": [
@@ -298,6 +303,8 @@ PAYLOADS: dict[str, list[Any]] = {
         w.delta(3, "text_delta", text="d", beside=1) | {"at": 2},
         w.delta(3, "text_delta", text="e", beside=1) | {"at": 2},
         w.stop(3),
+        w.start(4, "text", text="f", citations=[CHAR]),
+        w.stop(4),
         last(),
     ],
     "thinking": [
@@ -408,6 +415,19 @@ def test_members_beside_every_text_are_few_events() -> None:
         )
         text = fold(received(events))["content"][0]["text"]
         assert text == "a" * len(deltas)
+
+
+def test_what_waits_for_an_answer_is_bounded() -> None:
+    spoken = UPSTREAM_FORMATS["anthropic"]
+    parser = spoken.parser(upstream="u")
+    parser.keep_provider_data()
+    event = Message("later", json.dumps({"type": "later", "a": "a" * 2**20}))
+
+    found = [
+        one for m in (Message("", json.dumps(head())), *[event] * 40) for one in parser.feed(m)
+    ]
+
+    assert outcome(found) == INVALID
 
 
 def test_other_clients_logs_have_none() -> None:

@@ -62,9 +62,7 @@ def _extend(block: Payload, delta: Payload, pieces: dict[str, list[str]]) -> Non
     """Add a delta to its block: texts are pieces, and other values replace the earlier."""
     match delta["type"]:
         case "citations_delta":
-            if not block.get("citations"):
-                block["citations"] = []
-            block["citations"].append(delta["citation"])
+            block.setdefault("citations", []).append(delta["citation"])
         case "signature_delta":
             block["signature"] = delta["signature"]
         case kind:
