@@ -3,18 +3,24 @@
 `python -m tests.dialects.anthropic.test_same_dialect` writes the differences into the document.
 """
 
+import contextlib
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app import events as e
+from app.dialects.anthropic import EVENTS
 from app.dialects.anthropic.client.renderer import Renderer
 from app.dialects.anthropic.client.result import render_result
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
+from app.errors import RelayError
 from app.framing.sse import Message
+from tests.dialects.anthropic import anything
 from tests.dialects.anthropic import written as w
 from tests.dialects.streams import (
     DIALECT_OF,
@@ -465,6 +471,39 @@ def test_no_data_of_a_provider_ends_an_answer(fields: dict[str, Any]) -> None:
     assert got[0]["message"]["stop_reason"] is None
     assert got[0]["message"]["content"] == []
     assert [p["type"] for p in got[1:]] == ["content_block_start", "content_block_delta", "error"]
+
+
+@given(st.lists(anything.messages, max_size=12))
+def test_anything_stays_a_stream_of_blocks(sent: list[Message]) -> None:
+    parser = UPSTREAM_FORMATS["anthropic"].parser(upstream="u")
+    parser.keep_provider_data()
+    start, target = e.StreamStart("st_T", "route", 1), e.StreamTarget("u", "m", 1)
+    found = [start, target, *[event for message in sent for event in parser.feed(message)]]
+    found += parser.close(None)
+    check(found[2:])
+    payloads = received(found)
+
+    assert payloads[0]["type"] == "message_start"
+    completed = payloads[-1]["type"] == "message_stop"
+    assert completed or payloads[-1]["type"] == "error"
+    begun, opened = 0, False
+    for payload in payloads[1:-1]:
+        match payload["type"]:
+            case "content_block_start":
+                assert (payload["index"], opened) == (begun, False)
+                begun, opened = begun + 1, True
+            case "content_block_delta":
+                assert (payload["index"], opened) == (begun - 1, True)
+            case "content_block_stop":
+                assert (payload["index"], opened) == (begun - 1, True)
+                opened = False
+            case "message_delta":
+                assert not opened
+            case kind:
+                assert kind not in EVENTS
+    assert not (opened and completed)
+    with contextlib.suppress(RelayError):
+        render_result("st_T", found)
 
 
 def render() -> str:
