@@ -64,3 +64,21 @@ async def test_a_key_that_is_echoed_is_not_passed_on(echo: str) -> None:
         assert KEY not in shown
         assert KEY[3:] not in shown
         assert ("[key]" in shown) == (echo != "as a header")
+
+
+async def test_a_key_in_what_only_anthropics_clients_receive_is_not_passed_on() -> None:
+    payloads = (
+        {"type": "message_start", "message": {"id": "m", "usage": {"later": KEY}}},
+        {"type": "later", KEY: [KEY]},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "later", "a": KEY}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "later", "a": KEY}},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "later": KEY},
+        {"type": "message_stop", "later": KEY},
+    )
+    body = "".join(f"data: {json.dumps(payload)}\n\n" for payload in payloads)
+    ask = {"model": "openai/m", "max_tokens": 9, "stream": True, **HELLO}
+    async with serve_script([head(), send(body)], key=KEY, dialect="anthropic") as (relay, _):
+        reply = await relay.client.post("/v1/messages", json=ask)
+
+    assert reply.text.count("[key]") == 7
+    assert KEY[3:] not in reply.text
