@@ -41,11 +41,12 @@ BEGIN, END = "<!-- not the provider's: begin -->", "<!-- not the provider's: end
 
 DIFFERENT: dict[str, tuple[str, tuple[str, ...]]] = {
     "`id`, `model`": ("the relay's own `msg_...`, and the requested model", ("message.id", "message.model")),
-    "`ping`": ("not passed on: the relay has its own keep-alive", ()),
+    "`ping`, `request-id`, `anthropic-ratelimit-*`": ("the relay has its own keep-alive, request ids and limits", ()),
     "`tool_use`": ("`caller` is added; an `id` that is used already, or that Anthropic would refuse, is replaced", ("tool_use.caller.type", "tool_use.id")),
     "`usage`": ("counts of `message_start` are repeated at the end; `cost` and `cache_creation` are added", tuple(f"{place}.{count}" for place in ("message.usage", "usage") for count in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation.ephemeral_5m_input_tokens", "cache_creation.ephemeral_1h_input_tokens"))),
     "input of server tools, `compaction`": ("one delta, once it is complete", ()),
     "unknown members beside a delta's text": ("a delta with an empty text, when they change; up to 1,000 times", ()),
+    "unknown members of `content_block_stop`, unknown deltas of a server tool": ("not passed on: nobody sends them", ()),
     "`content_block_stop`": ("sent with the next block or the end, because clients run a tool call once it is stopped", ()),
 }  # fmt: skip
 """What differs, how, and the paths of the values."""
