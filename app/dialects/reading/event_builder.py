@@ -232,7 +232,8 @@ class EventBuilder:
     ) -> int:
         """Add what only the provider's dialect has, if the client has that dialect.
 
-        With a `block` it is a piece of the answer, else it is about the answer. `at` is an earlier `position` to insert it at. Return its size in bytes.
+        With a `block` it is a piece of the answer, else it is about the answer. `at` is an earlier
+        `position` to insert it at. Return its size in bytes.
         """
         if not self.keeps_provider_data:
             return 0

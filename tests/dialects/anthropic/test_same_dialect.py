@@ -41,7 +41,7 @@ BEGIN, END = "<!-- not the provider's: begin -->", "<!-- not the provider's: end
 
 DIFFERENT: dict[str, tuple[str, tuple[str, ...]]] = {
     "`id`, `model`": ("the relay's own `msg_...`, and the requested model", ("message.id", "message.model")),
-    "`ping`, `request-id`, `anthropic-ratelimit-*`": ("the relay has its own keep-alive, request ids and limits", ()),
+    "`ping`, headers": ("the relay's own keep-alive; some [headers](../providers/options.md#headers)", ()),
     "`tool_use`": ("`caller` is added; an `id` that is used already, or that Anthropic would refuse, is replaced", ("tool_use.caller.type", "tool_use.id")),
     "`usage`": ("counts of `message_start` are repeated at the end; `cost` and `cache_creation` are added", tuple(f"{place}.{count}" for place in ("message.usage", "usage") for count in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation.ephemeral_5m_input_tokens", "cache_creation.ephemeral_1h_input_tokens"))),
     "input of server tools, `compaction`": ("one delta, once it is complete", ()),
