@@ -22,6 +22,7 @@ from app.errors import RelayError
 from app.framing.sse import Message
 from tests.dialects.anthropic import anything
 from tests.dialects.anthropic import written as w
+from tests.dialects.strategies import scalars, some
 from tests.dialects.streams import (
     DIALECT_OF,
     INVALID,
@@ -37,7 +38,7 @@ from tests.dialects.streams import (
 pytestmark = pytest.mark.pure
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "clients" / "anthropic.md"
-BEGIN, END = "<!-- not the provider's: begin -->", "<!-- not the provider's: end -->"
+BEGIN, END = "<!-- same dialect: begin -->", "<!-- same dialect: end -->"
 
 DIFFERENT: dict[str, tuple[str, tuple[str, ...]]] = {
     "`id`, `model`": ("the relay's own `msg_...`, and the requested model", ("message.id", "message.model")),
@@ -479,13 +480,23 @@ def test_anything_stays_a_stream_of_blocks(sent: list[Message]) -> None:
     parser = UPSTREAM_FORMATS["anthropic"].parser(upstream="u")
     parser.keep_provider_data()
     start, target = e.StreamStart("st_T", "route", 1), e.StreamTarget("u", "m", 1)
-    found = [start, target, *[event for message in sent for event in parser.feed(message)]]
+    found: list[e.Event] = [
+        start,
+        target,
+        *[event for message in sent for event in parser.feed(message)],
+    ]
     found += parser.close(None)
     check(found[2:])
-    payloads = received(found)
+    completed = check_blocks(received(found))
+    assert completed == (end_of(found).status == "completed")
+    with contextlib.suppress(RelayError):
+        render_result("st_T", found)
 
+
+def check_blocks(payloads: list[Any]) -> bool:
+    """Assert that blocks follow one another; return whether the message is complete."""
     assert payloads[0]["type"] == "message_start"
-    completed = payloads[-1]["type"] == "message_stop"
+    completed: bool = payloads[-1]["type"] == "message_stop"
     assert completed or payloads[-1]["type"] == "error"
     begun, opened = 0, False
     for payload in payloads[1:-1]:
@@ -503,8 +514,40 @@ def test_anything_stays_a_stream_of_blocks(sent: list[Message]) -> None:
             case kind:
                 assert kind not in EVENTS
     assert not (opened and completed)
-    with contextlib.suppress(RelayError):
-        render_result("st_T", found)
+    return completed
+
+
+NAMES = ("type", "id", "role", "content", "usage", "stop_reason", "citations", "text", "later")
+values = scalars | st.lists(scalars) | st.dictionaries(st.sampled_from(NAMES), scalars)
+members = st.dictionaries(st.sampled_from(NAMES), values)
+records = some(
+    *(*EVENTS, "later"),
+    message=members | scalars,
+    delta=some(*anything.DELTAS, text=scalars, partial_json=scalars, later=values) | members,
+    content_block=some(*anything.KINDS, text=scalars, citations=values) | members,
+    usage=members,
+    id=scalars,
+    content=values,
+)
+
+
+@given(st.lists(st.tuples(st.integers(2, 11), records, st.none() | st.integers(0, 2)), max_size=8))
+def test_no_record_breaks_the_answer(found: list[tuple[int, Any, int | None]]) -> None:
+    """They may come from another relay, by its native format."""
+    *_, plain = send(w.answer(head(), *w.text(0, "a"), *w.text(1, "b"), last()))
+    events: list[e.Event] = [event for event in plain if not isinstance(event, e.ProviderData)]
+    for place, fields, block in found:
+        data = e.ProviderData(e.Raw("anthropic", json.dumps(fields)), block=block)
+        events.insert(min(place, len(events) - 1), data)
+
+    payloads = received(events)
+    message = render_result("st_T", events)
+
+    assert check_blocks(payloads)
+    assert (message["type"], message["stop_reason"]) == ("message", "end_turn")
+    texts = [block.get("text") for block in message["content"]]
+    assert "a" in str(texts)
+    assert "b" in str(texts)
 
 
 def render() -> str:

@@ -139,6 +139,8 @@ class Payloads:
         """Whether the provider speaks this dialect."""
         self._own: _Block | None = None
         """The open block that only the provider's dialect has."""
+        self._owns: dict[int, _Block] = {}
+        """Its like, by number."""
         self._members: Payload = {}
         """Other members of the next block's start event."""
         self._loose: list[Payload] = []
@@ -169,6 +171,8 @@ class Payloads:
             yield self._begin(start, event)
         if isinstance(event, StreamEnd):
             failed = self.failed(event)
+            if self._own is not None:
+                self._own.ended = failed is None
             yield from self._flush(whole=failed is None)
             yield from self._end(event, failed)
             return
@@ -382,21 +386,23 @@ class Payloads:
             return
         self._same = True
         number = -1 if event.block is None else event.block
-        block = self._blocks.get(number)
+        own = self._owns.get(number)
+        block = own or self._blocks.get(number)
         match string(fields.get("type")):
             case "content_block_start" if event.block is None:
                 self._members = fields
             case "content_block_start":
                 content = mapping(fields.get("content_block"))
                 if string(content.get("type")):
-                    self._own = self._start(number, content)
+                    self._own = self._owns[number] = self._start(None, content)
             case "content_block_delta" if block is not None:
                 delta = mapping(fields.get("delta"))
                 if string(delta.get("type")):
                     block.add(delta, fields)
-            case "content_block_stop" if block is not None:
-                self._stop(number)
-                self._own = None
+            case "content_block_stop" if own is not None:
+                self._own = None if self._own is own else self._own
+                own.ended = True
+                del self._owns[number]
             case "message_delta" | "message_stop" as kind:
                 self._last[kind] = fields
             case "error":

@@ -8,7 +8,8 @@ from ...reading.json_values import string
 from ...writing.conversation import parse_object
 from .renderer import Payload, Payloads
 
-_OF_EVENTS: Final = ("type", "delta", "usage")
+_STAYS: Final = ("id", "type", "role", "model", "content", "usage", "delta")
+"""What the end of a message does not replace."""
 _MEMBERS: Final = {
     "text_delta": "text",
     "thinking_delta": "thinking",
@@ -48,9 +49,9 @@ def _add(message: Payload, payload: Payload, pieces: list[dict[str, list[str]]])
             number = payload["index"]
             _extend(message["content"][number], payload["delta"], pieces[number])
         case "message_delta":
-            _merge(message, payload["delta"])
             _merge(message["usage"], payload["usage"])
-            _merge(message, {k: v for k, v in payload.items() if k not in _OF_EVENTS})
+            for fields in (payload["delta"], payload):
+                _merge(message, {k: v for k, v in fields.items() if k not in _STAYS})
 
 
 def _merge(fields: Payload, latest: Payload) -> None:
@@ -62,12 +63,14 @@ def _extend(block: Payload, delta: Payload, pieces: dict[str, list[str]]) -> Non
     """Add a delta to its block: texts are pieces, and other values replace the earlier."""
     match delta["type"]:
         case "citations_delta":
-            block.setdefault("citations", []).append(delta["citation"])
+            if not isinstance(block.get("citations"), list):
+                block["citations"] = []
+            block["citations"].append(delta.get("citation"))
         case "signature_delta":
-            block["signature"] = delta["signature"]
+            block["signature"] = delta.get("signature")
         case kind:
             for name in (_MEMBERS[kind],) if kind in _MEMBERS else delta.keys() - {"type"}:
-                if isinstance(value := delta[name], str):
+                if isinstance(value := delta.get(name), str):
                     pieces.setdefault(name, []).append(value)
                 elif value is not None or name not in block:
                     block[name] = value
