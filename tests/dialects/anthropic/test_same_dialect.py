@@ -45,9 +45,9 @@ DIFFERENT: dict[str, tuple[str, tuple[str, ...]]] = {
     "`ping`, headers": ("the relay's own keep-alive; some [headers](../providers/options.md#headers)", ()),
     "`tool_use`": ("`caller` is added; an `id` that is used already, or that Anthropic would refuse, is replaced", ("tool_use.caller.type", "tool_use.id")),
     "`usage`": ("counts of `message_start` are repeated at the end; `cost` and `cache_creation` are added", tuple(f"{place}.{count}" for place in ("message.usage", "usage") for count in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation.ephemeral_5m_input_tokens", "cache_creation.ephemeral_1h_input_tokens"))),
-    "input of server tools, `compaction`": ("one delta, once it is complete", ()),
+    "input of server tools": ("in pieces of 100 characters or more", ()),
     "unknown members beside a delta's text": ("a delta with an empty text, when they change; up to 1,000 times", ()),
-    "unknown members of `content_block_stop`, unknown deltas of a server tool": ("not passed on: nobody sends them", ()),
+    "unknown members of `content_block_stop`": ("not passed on: nobody sends them", ()),
     "`content_block_stop`": ("sent with the next block or the end, because clients run a tool call once it is stopped", ()),
 }  # fmt: skip
 """What differs, how, and the paths of the values."""
@@ -408,6 +408,15 @@ def test_hidden_thinking_is_counted_as_it_grows() -> None:
 
     assert [50, 50, None] == [delta.get("estimated_tokens") for delta in deltas[:3]]
     assert {"type": "signature_delta", "signature": "S"} == deltas[2]
+
+
+def test_a_server_tools_input_arrives_as_it_grows() -> None:
+    begun = w.inputs(0, "server_tool_use", '{"code": "', *["x" * 9] * 30, **SEARCH)[:-1]
+    *_, events = send(w.sse(head(), *begun))
+    pieces = [p["delta"]["partial_json"] for p in received(events)[2:-1]]
+
+    assert [len(piece) for piece in pieces] == [100, 108]
+    assert kinds(events)[-1] == "stream.end"
 
 
 def test_members_beside_every_text_are_few_events() -> None:

@@ -141,6 +141,8 @@ class Payloads:
         """The open block that only the provider's dialect has."""
         self._owns: dict[int, _Block] = {}
         """Its like, by number."""
+        self._begun: set[int] = set()
+        """All numbers of such blocks."""
         self._members: Payload = {}
         """Other members of the next block's start event."""
         self._loose: list[Payload] = []
@@ -369,7 +371,7 @@ class Payloads:
         """Render a tool that Anthropic executed; other providers' tools have no block here."""
         block = read_raw(event.raw, NAME) or {}
         kind, output = string(block.get("type")), event.output
-        if kind.endswith("_tool_use"):
+        if kind.endswith("_tool_use") and event.block not in self._begun:
             use = self._whole({**block, "input": {}})
             # Invalid JSON is a string here, which clients refuse.
             if written := mapping(event.input):
@@ -395,6 +397,7 @@ class Payloads:
                 content = mapping(fields.get("content_block"))
                 if string(content.get("type")):
                     self._own = self._owns[number] = self._start(None, content)
+                    self._begun.add(number)
             case "content_block_delta" if block is not None:
                 delta = mapping(fields.get("delta"))
                 if string(delta.get("type")):

@@ -51,6 +51,8 @@ _OF_DELTAS: Final = {
 _OF_EVENTS: Final = ("type", "index", "content_block", "delta")
 _MAX_CHANGES: Final = 1000
 """Changes of the other members of deltas that are passed on."""
+_PIECE: Final = 100
+"""Characters of a provider tool's input in one delta for clients of this dialect."""
 _MAX_DROPPED: Final = 20
 """Types of dropped blocks that get a notice."""
 
@@ -70,6 +72,10 @@ class _Block:
     """Whether a piece of its arguments has arrived."""
     pieces: list[str] = field(default_factory=list)
     """The pieces of a provider tool's input, as JSON text."""
+    passed: int = 0
+    """The number of pieces that are passed on."""
+    waiting: int = 0
+    """The characters of the others."""
     signature: str = ""
     begun: bool = False
     """Whether a text or thinking has any text."""
@@ -134,10 +140,13 @@ class Blocks:
                 self._call(block, None)
             case kind if kind.endswith(_RESULT):
                 self._result(content, kind.removesuffix(_RESULT))
-            case kind if kind != "compaction" and not kind.endswith(_USE):
-                if kind == "fallback":
-                    self._fall_back(short(mapping(content.get("to")).get("model")))
+            case "fallback":
+                self._fall_back(short(mapping(content.get("to")).get("model")))
                 self._begin_own(block)
+            case kind if kind != "compaction":
+                self._begin_own(block)
+                if block.own is None and not kind.endswith(_USE):
+                    self._leave(kind)
 
     def delta(self, event: dict[str, Any]) -> None:
         """Handle a delta of a block; a block without a start begins with it."""
@@ -147,7 +156,8 @@ class Blocks:
         if block is None:
             block = self._begin("", number, {})
         self._turn(number)
-        if block.own is not None and block.kind not in _OF_STARTS:
+        is_own = block.own is not None and block.kind not in _OF_STARTS
+        if is_own and not (kind == "input_json_delta" and block.kind.endswith(_USE)):
             self._pass_on(block.own, event, delta)
             return
         match kind:
@@ -227,6 +237,9 @@ class Blocks:
         elif piece and block.kind.endswith(_USE):
             self._reserve(block, len(piece) + 64)
             block.pieces.append(piece)
+            block.waiting += len(piece)
+            if block.own is not None and block.waiting >= _PIECE:
+                self._pass_input(block)
 
     def _pass_start(self, block: _Block, event: dict[str, Any]) -> None:
         """Pass on the members of a start that have no event, before the block that they are of."""
@@ -245,8 +258,6 @@ class Blocks:
             block.own = self._builder.provider_block(0)
             start = {"type": "content_block_start", "content_block": block.start}
             self._builder.provider_data(NAME, start, block=block.own)
-        elif block.own is None and block.kind not in ("text", "thinking", "fallback"):
-            self._leave(block.kind)
 
     def _pass_delta(self, block: _Block, event: dict[str, Any], delta: dict[str, Any]) -> None:
         """Pass on the members of a delta that have no event: beside a text, only as they change."""
@@ -279,6 +290,16 @@ class Blocks:
         if number is not None:
             fields = leave_out(event, _OF_EVENTS) | {"type": "content_block_delta", "delta": delta}
             self._builder.provider_data(NAME, fields, block=number)
+
+    def _pass_input(self, block: _Block) -> None:
+        """Pass on the latest pieces of a provider tool's input."""
+        if block.own is not None and block.waiting:
+            delta = {
+                "type": "input_json_delta",
+                "partial_json": "".join(block.pieces[block.passed :]),
+            }
+            block.passed, block.waiting = len(block.pieces), 0
+            self._pass_on(block.own, {}, delta)
 
     def _turn(self, index: int) -> None:
         """Switch to a block: end the text of any other block."""
@@ -319,11 +340,12 @@ class Blocks:
 
     def _use(self, block: _Block) -> None:
         """Emit a provider-executed tool, with its input."""
+        self._pass_input(block)
         text = "".join(block.pieces)
         value = decode_or(text, text) if text else mapping(block.start.get("input"))
         name = string(block.start.get("name")) or "tool"
         raw = _without(block.start, "input")
-        number = self._builder.provider_tool(0, name, input=value, raw=raw)
+        number = self._builder.provider_tool(0, name, block=block.own, input=value, raw=raw)
         use_id = string(block.start.get("id"))
         self._builder.reserve(ENTRY + len(use_id) + len(name))
         self._tools[use_id] = (number, name)
