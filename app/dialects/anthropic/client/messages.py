@@ -104,6 +104,9 @@ class _Redacted(msgspec.Struct, frozen=True):
 
 UserPart = TextPart | ImagePart | FilePart
 
+_ATTRIBUTION: Final = "x-anthropic-billing-header:"
+"""Begins a block of Claude Code's system prompt, for Anthropic only: a digest that differs in each
+request, and so would void the prompt cache of any other provider."""
 _DROPPED: Final = ("fallback",)
 """Types of blocks without content for a model."""
 _MAX_KINDS: Final = 10
@@ -119,11 +122,12 @@ class Conversation:
         """The types of the blocks that became texts, in order."""
 
     def system(self, content: Content, *, path: str = "system") -> None:
-        """Add the system prompt."""
+        """Add the system prompt, without Claude Code's mark."""
         parts = [
             part if isinstance(part, TextPart) else self._shorten("media of the system", {})
             for part in self._parts(content, path=path)
         ]
+        parts = [part for part in parts if not part.text.startswith(_ATTRIBUTION)]
         if parts:
             self.messages.append(SystemMessage(_simplify(parts)))
 
