@@ -77,11 +77,12 @@ async def test_a_session_of_claude_code_goes_on_with_any_provider(dialect: str) 
     assert "billing" not in sent
 
 
-async def test_anthropic_is_sent_the_mark_of_claude_code() -> None:
-    async with serve_script(script("anthropic", "i"), dialect="anthropic") as (relay, upstream):
+@pytest.mark.parametrize(("dialect", "kept"), [("anthropic", 2), ("bedrock_anthropic", 1)])
+async def test_anthropic_is_sent_the_mark_of_claude_code(dialect: str, kept: int) -> None:
+    async with serve_script(script(dialect, "i"), dialect=dialect) as (relay, upstream):
         await relay.client.post("/v1/messages", json={"model": "openai/m", **SESSION})
 
-    assert upstream.calls[0].json["system"] == SESSION["system"]
+    assert upstream.calls[0].json["system"] == SESSION["system"][-kept:]
 
 
 async def test_chat_completions_are_sent_what_openai_takes() -> None:

@@ -37,6 +37,7 @@ from ...reasoning_signatures import (
     unpack,
 )
 from ...writing.cache_marks import last_mark, parse_mark
+from .. import ATTRIBUTION
 from .block_texts import render_text
 
 Block = dict[str, Any]
@@ -104,9 +105,6 @@ class _Redacted(msgspec.Struct, frozen=True):
 
 UserPart = TextPart | ImagePart | FilePart
 
-_ATTRIBUTION: Final = "x-anthropic-billing-header:"
-"""Begins a block of Claude Code's system prompt, for Anthropic only: a digest that differs in each
-request, and so would void the prompt cache of any other provider."""
 _DROPPED: Final = ("fallback",)
 """Types of blocks without content for a model."""
 _MAX_KINDS: Final = 10
@@ -127,7 +125,7 @@ class Conversation:
             part if isinstance(part, TextPart) else self._shorten("media of the system", {})
             for part in self._parts(content, path=path)
         ]
-        parts = [part for part in parts if not part.text.startswith(_ATTRIBUTION)]
+        parts = [part for part in parts if not part.text.startswith(ATTRIBUTION)]
         if parts:
             self.messages.append(SystemMessage(_simplify(parts)))
 
