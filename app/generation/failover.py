@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from ..errors import RelayError
+from ..requests import ChatRequest
 from ..upstreams.routes import Route, Upstreams
 from ..upstreams.targets import Target
 from .deadlines import Limits
@@ -36,15 +37,21 @@ class Failover:
         name: str,
         limits: Limits,
         clock: Callable[[], float],
+        chat: ChatRequest | None = None,
     ) -> None:
-        """Prepare the first attempt; `clock` is that of the event loop."""
+        """Prepare the first attempt, of a conversation's target if there is a `chat`.
+
+        `clock` is that of the event loop.
+        """
         self._name = name
         self._route = route
         self._clock = clock
         self._breakers = upstreams.breakers
         now = clock()
         self._deadline = now + (route.budget_s or limits.total_timeout_s)
-        self._plan = upstreams.plan(route, now=now, deadline=self._deadline, limits=limits)
+        self._plan = upstreams.plan(
+            route, now=now, deadline=self._deadline, limits=limits, chat=chat
+        )
         self._follow(self._plan.first())
 
     def _follow(self, step: Step) -> None:

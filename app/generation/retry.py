@@ -15,6 +15,7 @@ others, until one request succeeds there. Failures that a request may cause do n
 target, and each stream counts once.
 """
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, NamedTuple
@@ -84,7 +85,7 @@ class TargetPolicy(msgspec.Struct, frozen=True):
     """The role of a target in its route."""
 
     order: int = 1
-    """Lower ones come first; equal ones share the requests by their weights."""
+    """Lower ones come first; equal ones share the conversations by their weights."""
     weight: float = 1
     attempts: int = 2
     """The maximum number of attempts for one request."""
@@ -234,24 +235,24 @@ def arrange(
     breakers: Sequence[Breaker],
     *,
     now: float,
-    chance: Callable[[], float],
+    draw: Callable[[int], float],
 ) -> list[int]:
     """Return the order in which to try the targets of a route, as their indices.
 
-    Equal orders are drawn by weight; skipped targets come last, the one that is open for the
-    shortest time first.
+    Equal orders are drawn by weight, from a number of each target that is at least 0 and below 1;
+    skipped targets come last, the one that is open for the shortest time first.
     """
 
     def key(index: int) -> tuple[bool, float, int, float]:
         choice, breaker = choices[index], breakers[index]
         passed_over = not breaker.passes(now)
-        # The largest of u ** (1 / weight) comes first: each with its weight's share
+        # The smallest of -ln(u) / weight comes first: each with its weight's share
         # (Efraimidis and Spirakis, weighted random sampling).
-        draw = (1 - chance()) ** (1 / choice.weight) if choice.weight > 0 else -1.0
+        place = -math.log(1 - draw(index)) / choice.weight if choice.weight > 0 else math.inf
         wait_s = breaker.open_for(now) if passed_over else 0.0
-        return passed_over, wait_s, choice.order, -draw
+        return passed_over, wait_s, choice.order, place
 
-    return [0] if len(choices) == 1 else sorted(range(len(choices)), key=key)
+    return sorted(range(len(choices)), key=key)
 
 
 class Step(NamedTuple):

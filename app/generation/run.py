@@ -114,7 +114,12 @@ class Run:
             traces_content=parts.trace_content,
         )
         self._failover = Failover(
-            parts.upstreams, route, name=self.stream, limits=parts.limits, clock=clock
+            parts.upstreams,
+            route,
+            name=self.stream,
+            limits=parts.limits,
+            clock=clock,
+            chat=request,
         )
         self._attempt = self._prepare()
         self._state: State = "reserved"

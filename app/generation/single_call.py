@@ -99,7 +99,7 @@ async def _count(context: CallContext, route: Route, chat: ChatRequest) -> int |
 
     Breakers do not learn of failures: servers without this call answer with any error.
     """
-    failover = _failover(context, msgspec.structs.replace(route, budget_s=COUNT_S))
+    failover = _failover(context, msgspec.structs.replace(route, budget_s=COUNT_S), chat)
     clock = asyncio.get_running_loop().time
 
     async def attempt(silence_s: float) -> int | None:
@@ -202,13 +202,14 @@ async def try_targets(
     return found
 
 
-def _failover(context: CallContext, route: Route) -> Failover:
+def _failover(context: CallContext, route: Route, chat: ChatRequest | None = None) -> Failover:
     return Failover(
         context.parts.upstreams,
         route,
         name=secrets.token_urlsafe(16),
         limits=context.parts.limits,
         clock=asyncio.get_running_loop().time,
+        chat=chat,
     )
 
 

@@ -60,6 +60,7 @@ class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     targets: Annotated[list[str | TargetTable], Meta(min_length=1, max_length=100)]
     attempts: Attempts | None = None
     budget_s: Seconds | None = None
+    affinity: bool = True
     record_content: bool = False
 
 
@@ -139,7 +140,11 @@ def build_routes(
             own = {name: value for name in TIMEOUTS if (value := getattr(target, name)) is not None}
             targets.append(Target(upstream, model, policy=policy, timeouts=own))
         routes[table.name] = Route(
-            table.name, tuple(targets), budget_s=table.budget_s, record_content=table.record_content
+            table.name,
+            tuple(targets),
+            budget_s=table.budget_s,
+            affinity=table.affinity,
+            record_content=table.record_content,
         )
     return tuple(routes.values())
 

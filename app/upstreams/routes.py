@@ -19,6 +19,8 @@ from ..errors import RequestError, UpstreamError
 from ..generation.deadlines import Limits
 from ..generation.retry import Breaker, Plan, Rules, State, TargetPolicy, arrange
 from ..identity.principal import Principal
+from ..requests import ChatRequest
+from .affinity import draw, hash_conversation
 from .cassettes import CASSETTE, PREFIX, find_cassette
 from .cassettes import public_name as cassette_name
 from .endpoints import Upstream
@@ -49,10 +51,17 @@ class Route(msgspec.Struct, frozen=True):
     targets: tuple[Target, ...]
     budget_s: float | None = None
     """The time until an answer begins, over all attempts."""
+    affinity: bool = True
+    """Whether a conversation keeps its target among those of the same order."""
     record_content: bool = False
     """Whether the records store the request and the answer."""
     requested_name: str = ""
     """The name in `stream.start`, if it is not the route's: a replay has the recorded one."""
+
+    @property
+    def has_equal_orders(self) -> bool:
+        """Whether several targets have the same order."""
+        return len({target.policy.order for target in self.targets}) < len(self.targets)
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -249,14 +258,24 @@ class Upstreams:
                 retry_after_s=math.ceil(min(rests_s)),
             )
 
-    def plan(self, route: Route, *, now: float, deadline: float, limits: Limits) -> Plan:
-        """Return the order in which to try a route's targets.
+    def plan(
+        self,
+        route: Route,
+        *,
+        now: float,
+        deadline: float,
+        limits: Limits,
+        chat: ChatRequest | None = None,
+    ) -> Plan:
+        """Return the order in which to try a route's targets, for a conversation if it is one.
 
         Paused targets are left out, unless all are paused: see `check_awake`.
         """
         choices = [target.policy for target in route.targets]
         breakers = [self.breakers.of(target) for target in route.targets]
-        order = arrange(choices, breakers, now=now, chance=self._chance)
+        order = [0]
+        if len(choices) > 1:
+            order = arrange(choices, breakers, now=now, draw=self._draw_for(route, chat))
 
         def rests(index: int, now: float) -> bool:
             return self.breakers.rests_for(route.targets[index].name, now) > 0
@@ -277,6 +296,13 @@ class Upstreams:
             chance=self._chance,
             rests=rests,
         )
+
+    def _draw_for(self, route: Route, chat: ChatRequest | None) -> Callable[[int], float]:
+        """Return the numbers of a route's targets: random ones, or those of a conversation."""
+        if chat is None or not route.has_equal_orders or not route.affinity:
+            return lambda index: self._chance()
+        key = hash_conversation(chat)
+        return lambda index: draw(key, route.targets[index].name)
 
     def health(self, *, now: float) -> list[Health]:
         """Return the health of the routes' targets, and of failing configured models.

@@ -66,6 +66,7 @@ class Routed:
     a: Upstream
     b: Upstream
     clock: Clock
+    environ: dict[str, str]
 
     async def post(self, **fields: Any) -> httpx2.Response:
         """Ask the route, or what else the fields name, and return the whole answer."""
@@ -106,7 +107,7 @@ def routed(tmp_path, monkeypatch):
             limits = {"max_line_bytes": 100_000, "breaker_pause_s": PAUSE_S}
             settings = {"attempts": 2, **limits, **settings}
             async with serve_relay(environ=environ, **settings) as relay:
-                yield Routed(relay, a, b, Clock(monkeypatch))
+                yield Routed(relay, a, b, Clock(monkeypatch), environ)
 
     return serve
 
@@ -373,18 +374,55 @@ async def test_silence_after_a_verdict_on_the_prompt_may_be_thought(routed):
     assert ["prompt"] == [event["scope"] for event in of_type(events, "content_filter")]
 
 
-async def test_weights_share_the_requests(routed):
-    route = """
-        [[route]]
-        name = "fast"
-        targets = [{ model = "a/m", weight = 1 }, { model = "b/m", weight = 1 }]
-    """
-    async with routed(route) as served:
+EQUAL = """
+[[route]]
+name = "fast"
+targets = [{ model = "a/m", weight = 1 }, { model = "b/m", weight = 1 }]
+"""
+
+
+async def test_without_affinity_weights_share_the_requests(routed):
+    async with routed(f"{EQUAL}affinity = false") as served:
         served.a.script, served.b.script = answer("a"), answer("b")
         found = [text_of(await served.chat()) for _ in range(40)]
 
     assert {"a", "b"} == set(found)
     assert not served.a.calls[0].json.get("weight")
+
+
+async def test_a_conversation_keeps_its_target_in_all_formats_at_all_replicas(routed):
+    async with routed(EQUAL) as served, serve_relay(environ=served.environ) as replica:
+        served.a.script, served.b.script = answer("a"), answer("b")
+        targets = []
+        for number in range(8):
+            messages = [{"role": "user", "content": f"question {number}"}]
+            calls = len(served.a.calls), len(served.b.calls)
+            for turn in range(10):
+                client = (served.relay, replica)[turn % 2].client
+                path = ("/v1/chat", "/v1/chat/completions", "/v1/messages")[turn % 3]
+                body = {"model": "fast", "max_tokens": 9, "messages": messages}
+                assert 200 == (await client.post(path, json=body)).status_code
+                messages += [{"role": "assistant", "content": "fine"}, *HELLO["messages"]]
+            targets.append((len(served.a.calls) - calls[0], len(served.b.calls) - calls[1]))
+
+    assert {(10, 0), (0, 10)} == set(targets)
+
+
+async def test_a_conversation_leaves_its_target_while_that_fails(routed):
+    async with routed(EQUAL, attempts=1) as served:
+        served.a.script, served.b.script = answer("a"), answer("b")
+        first = text_of(await served.chat())
+        own = served.a if first == "a" else served.b
+        own.script = BUSY
+        found = [text_of(await served.chat()) for _ in range(6)]
+        calls = len(own.calls)
+        own.script = answer(first)
+        await served.clock.pass_(PAUSE_S)
+        again = [text_of(await served.chat()) for _ in range(3)]
+
+    assert 1 < calls < 6
+    assert first not in found
+    assert [first] * 3 == again
 
 
 async def test_a_target_that_cannot_say_the_request_is_passed_over(routed, tmp_path):

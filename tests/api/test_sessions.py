@@ -36,7 +36,9 @@ SEARCHED = [
     {"type": "text", "text": "Found."},
 ]
 ASK = {"role": "user", "content": "ask"}
+MARK = "x-anthropic-billing-header: cc_version=2.1.37.0d9; cc_entrypoint=cli; cch=fa690;"
 SESSION: dict[str, Any] = {
+    "system": [{"type": "text", "text": MARK}, {"type": "text", "text": "You are Claude Code."}],
     "max_tokens": 4000,
     "metadata": {"user_id": USER},
     "novel_field": {"x": 1},
@@ -71,6 +73,16 @@ async def test_a_session_of_claude_code_goes_on_with_any_provider(dialect: str) 
     assert "iVBORw0KGgo=" in sent
     assert USER not in sent
     assert "d" * 64 not in sent
+    assert "You are Claude Code." in sent
+    assert "billing" not in sent
+
+
+@pytest.mark.parametrize(("dialect", "kept"), [("anthropic", 2), ("bedrock_anthropic", 1)])
+async def test_anthropic_is_sent_the_mark_of_claude_code(dialect: str, kept: int) -> None:
+    async with serve_script(script(dialect, "i"), dialect=dialect) as (relay, upstream):
+        await relay.client.post("/v1/messages", json={"model": "openai/m", **SESSION})
+
+    assert upstream.calls[0].json["system"] == SESSION["system"][-kept:]
 
 
 async def test_chat_completions_are_sent_what_openai_takes() -> None:
@@ -81,12 +93,12 @@ async def test_chat_completions_are_sent_what_openai_takes() -> None:
     messages = body["messages"]
     assert body["user"] == hashlib.sha256(USER.encode()).hexdigest()
     assert [message["role"] for message in messages] == [
-        *("user", "assistant", "tool", "tool", "user"),
+        *("system", "user", "assistant", "tool", "tool", "user"),
         # The turn of thoughts alone is left out.
         *("assistant", "user", "user", "assistant", "tool", "user"),
     ]
     assert all(isinstance(m["content"], str) for m in messages if m["role"] == "tool")
-    assert [part["type"] for part in messages[4]["content"]] == [
+    assert [part["type"] for part in messages[5]["content"]] == [
         "text",
         "image_url",
         "image_url",

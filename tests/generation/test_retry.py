@@ -410,7 +410,8 @@ def arranged(
     choices: list[TargetPolicy], *breakers: Breaker, seed: int = 1, now: float = 0
 ) -> list[int]:
     given = [*breakers, *(Breaker() for _ in choices[len(breakers) :])]
-    return arrange(choices, given, now=now, chance=random.Random(seed).random)
+    chance = random.Random(seed)
+    return arrange(choices, given, now=now, draw=lambda index: chance.random())
 
 
 def test_lower_orders_come_first():

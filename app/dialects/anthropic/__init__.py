@@ -29,3 +29,7 @@ ERRORS: Final = {
     "request_too_large": "upstream_invalid_request",
 }
 """The types of errors that do not follow from the relay's code, with that code."""
+
+ATTRIBUTION: Final = "x-anthropic-billing-header:"
+"""Begins a block of Claude Code's system prompt, for Anthropic only: a digest that differs in each
+request. It would void any other provider's prompt cache, and Bedrock refuses it."""

@@ -37,6 +37,7 @@ from ...reasoning_signatures import (
     unpack,
 )
 from ...writing.cache_marks import last_mark, parse_mark
+from .. import ATTRIBUTION
 from .block_texts import render_text
 
 Block = dict[str, Any]
@@ -119,11 +120,12 @@ class Conversation:
         """The types of the blocks that became texts, in order."""
 
     def system(self, content: Content, *, path: str = "system") -> None:
-        """Add the system prompt."""
+        """Add the system prompt, without Claude Code's mark."""
         parts = [
             part if isinstance(part, TextPart) else self._shorten("media of the system", {})
             for part in self._parts(content, path=path)
         ]
+        parts = [part for part in parts if not part.text.startswith(ATTRIBUTION)]
         if parts:
             self.messages.append(SystemMessage(_simplify(parts)))
 

@@ -10,7 +10,7 @@ from ....requests import ClientBody
 from ...reading.json_values import mappings, string
 from ...reasoning_signatures import is_packed
 from ...upstream_format import PassthroughBody
-from .. import BETA
+from .. import ATTRIBUTION, BETA
 
 
 def pass_on(client_body: ClientBody, *, quirks: object = None) -> PassthroughBody:
@@ -21,6 +21,12 @@ def pass_on(client_body: ClientBody, *, quirks: object = None) -> PassthroughBod
 def pass_on_bedrock(client_body: ClientBody, *, quirks: object = None) -> PassthroughBody:
     """Return the body for Bedrock's invoke, which has the names of betas in the body."""
     body = _body(client_body)
+    if isinstance(system := body.get("system"), list):
+        body["system"] = [
+            block
+            for block in mappings(system)
+            if not string(block.get("text")).startswith(ATTRIBUTION)
+        ]
     if betas := client_body.headers.get(BETA):
         body["anthropic_beta"] = betas.split(",")
     return PassthroughBody(body)

@@ -1,0 +1,74 @@
+"""Prompt-cache affinity: a conversation keeps its target, whose provider has cached its prefix.
+
+Rendezvous hashing: each target has a number by the conversation and its own name. So every process
+agrees without shared state, and only the conversations of a target that is added or removed move.
+"""
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from typing import Any, Final
+
+from ..requests import (
+    AssistantMessage,
+    AudioPart,
+    ChatRequest,
+    FilePart,
+    ImagePart,
+    RefusalPart,
+    TextPart,
+    ToolMessage,
+    UserMessage,
+)
+
+MAX_HASHED: Final = 65_536
+"""Characters that are hashed, of all contents together: the first and the last ones of each, so
+that a long system prompt does not hide the question after it."""
+
+
+def hash_conversation(chat: ChatRequest) -> bytes:
+    """Return the key of a conversation, the same for all its turns: 2 us if it is short.
+
+    It depends on `prompt_cache_key`, or without one on the system prompt and the user's texts and
+    media before the model's first answer. Tools are left out, since agents load them later; so are
+    cache marks, which move.
+    """
+    parts = [chat.prompt_cache_key] if chat.prompt_cache_key else list(_opening(chat))
+    if sum(map(len, parts)) > MAX_HASHED:
+        half = max(1, MAX_HASHED // (2 * len(parts)))
+        parts = [part if len(part) <= 2 * half else part[:half] + part[-half:] for part in parts]
+    return blake2b("\0".join(parts).encode(), digest_size=16).digest()
+
+
+def draw(key: bytes, target: str) -> float:
+    """Return the number of a target for a conversation, uniform in [0, 1): 1 us."""
+    digest = blake2b(key + target.encode(), digest_size=8).digest()
+    return (int.from_bytes(digest) >> 11) / 2**53
+
+
+def _opening(chat: ChatRequest) -> Iterator[str]:
+    """Yield the contents before the first answer; a greeting is not one."""
+    asked = False
+    for message in chat.messages:
+        kind, content = type(message), message.content
+        if asked and kind is AssistantMessage:
+            return
+        asked = asked or kind is UserMessage or kind is ToolMessage
+        if isinstance(content, str):
+            yield content
+        elif content:
+            yield from _contents(content)
+
+
+def _contents(parts: Sequence[Any]) -> Iterator[str]:
+    for part in parts:
+        match part:
+            case TextPart():
+                yield part.text
+            case RefusalPart():
+                yield part.refusal
+            case ImagePart():
+                yield part.image_url.url
+            case AudioPart():
+                yield part.input_audio.data
+            case FilePart():
+                yield part.file.file_data or part.file.file_id or ""
