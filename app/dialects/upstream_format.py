@@ -160,6 +160,24 @@ class Passthrough(NamedTuple):
     those that it cannot be sent."""
 
 
+class ResumableAnswer(NamedTuple):
+    """Reading on an answer that the provider generates in the background and stores.
+
+    Its URL is the format's path and its id: GET reads it on, POST to `/cancel` ends it.
+    """
+
+    fields: Mapping[str, Any]
+    """The fields of a request for such an answer."""
+    cursor: str
+    """The field of every event with its place in the answer: numbers ascend."""
+    query: str
+    """The query parameter with the cursor of the last event received."""
+    first: tuple[str, str]
+    """The field and value that only the first event of an answer has."""
+    repeated: str = ""
+    """The list of the request that a GET repeats as a query parameter."""
+
+
 class UpstreamFormat(NamedTuple):
     """One format of upstreams."""
 
@@ -190,3 +208,5 @@ class UpstreamFormat(NamedTuple):
     """The client format of the same dialect, if any: `ProviderData` is recorded for it."""
     passthrough: Mapping[str, Passthrough] = {}
     """By client format: its passthrough, instead of rendering the chat request."""
+    resume: ResumableAnswer | None = None
+    """How to read on an answer whose connection broke, where the provider offers it."""

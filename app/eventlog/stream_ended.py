@@ -35,6 +35,8 @@ class ProviderReply(msgspec.Struct, frozen=True, kw_only=True):
     """From the request to the end of the attempt."""
     code: str | None = None
     """The error code of the attempt, if it failed."""
+    reconnects: int = 0
+    """How often its answer was read on after a broken connection."""
 
 
 class StreamEnded(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ import contextlib
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -39,6 +39,7 @@ from ..requests import AssistantMessage, ChatRequest
 from ..upstreams.client_headers import list_reply_headers, list_request_headers
 from ..upstreams.http import (
     FAILURES,
+    LOST,
     MAX_PROVIDER_MESSAGE,
     HttpClient,
     HttpHead,
@@ -51,6 +52,7 @@ from ..upstreams.transport import HttpBody, HttpCall
 from .admission import RetainedRequest
 from .deadlines import Deadlines, Limits
 from .redaction import redact_event
+from .resuming import ResumableDecoder, Resumption
 
 REUSE_WAIT_S = 0.2
 """The maximum seconds from the end of an answer to that of its body, to reuse the connection."""
@@ -170,6 +172,10 @@ class Attempt:
         self.late = False
         """Whether one of the relay's deadlines ended it."""
         self._provider_message = ""
+        self.resumption: Resumption | None = None
+        """None if its answer cannot be read on."""
+        self._over = False
+        """Whether the provider has ended its answer."""
 
     @cached_property
     def parser(self) -> Parser:
@@ -191,7 +197,10 @@ class Attempt:
         self.deadlines, self._called_at = deadlines, self._clock()
         try:
             # No deadline of the upstream may interrupt the sink at the end.
-            await sink.take(await self._call(deadlines))
+            events = await self._call(deadlines)
+            end = events[-1] if events else None
+            self._over = isinstance(end, StreamEnd) and end.status != "failed"
+            await sink.take(events)
             if self._body is not None:
                 await _finish_body(self._body)
         finally:
@@ -211,10 +220,10 @@ class Attempt:
                     deadlines.taken = True
                     try:
                         return await self._read(body)
-                    except BaseException:
-                        self._read_rest(body)
-                        await self._close_body()
-                        raise
+                    except LOST as failure:
+                        if self.resumption is None:
+                            raise
+                        return await self._read_on(failure)
         except TimeoutError:
             self.late = True
             late = UpstreamError("upstream_timeout", f"upstream {upstream!r} {deadlines.reason()}")
@@ -227,6 +236,36 @@ class Attempt:
             cut = explain(failure, upstream=upstream, answered=answered)
             self.late = cut.code == "upstream_timeout"
             return self._cut(cut)
+
+    async def _read_on(self, failure: Exception) -> list[Event]:
+        """Read an answer whose connection broke over further ones; else raise the failure."""
+        while (body := await self._resume()) is not None:
+            self._body = body
+            events = self._forget()
+            if not await self._sink.take(events):
+                self._waiting = events
+            try:
+                return await self._read(body)
+            except LOST as again:
+                failure = again
+        raise failure
+
+    async def _resume(self) -> HttpBody | AsyncGenerator[bytes] | None:
+        """Open the rest of an answer whose connection broke; None if the provider has none."""
+        resumption, answer = self.resumption, self.parser.upstream_id
+        if resumption is None or answer is None or self.parser.ended:
+            return None
+        body = await resumption.open(answer)
+        if body is not None:
+            message = f"upstream {self.target.upstream.name!r} closed the connection"
+            self._waiting.append(Notice("upstream_resumed", f"{message}; its answer was read on"))
+        return body
+
+    async def abandon(self) -> None:
+        """Cancel an answer that its provider would complete without a reader."""
+        resumption, self.resumption = self.resumption, None
+        if resumption is not None and not self._over and (answer := self.parser.upstream_id):
+            await resumption.cancel(answer)
 
     async def _close_body(self) -> None:
         body, self._body = self._body, None
@@ -301,6 +340,7 @@ class Attempt:
             else "",
             duration_s=self._clock() - self._called_at,
             code=self.code,
+            reconnects=0 if self.resumption is None else self.resumption.reconnects,
         )
 
     async def _build_call(self, chat: ChatRequest) -> HttpCall:
@@ -309,12 +349,26 @@ class Attempt:
             request, connect_timeout_s=self.limits.connect_timeout_s
         )
         # After signing: none of these needs a signature.
+        headers: Mapping[str, str] = NO_HEADERS
         if self._client_headers and self._is_same_dialect:
             headers = list_request_headers(self.target.upstream, self._client_headers)
             call.headers.update({n: v for n, v in headers.items() if n not in call.headers})
         call.headers.update(self._headers)
         call.headers.update(self._more_headers)
         self._notices = request.notices
+        if request.resume is not None:
+            new_decoder = partial(
+                self.target.dialect.decoder,
+                max_line=self.limits.max_line,
+                max_event=self.limits.max_event,
+            )
+            names = {*headers, *self._headers, *self._more_headers} - {"idempotency-key"}
+            self.resumption = Resumption(
+                ResumableDecoder(request.resume, new_decoder, request=request.body),
+                target=self.target,
+                client=self._client,
+                headers={name: call.headers[name] for name in names},
+            )
         return call
 
     async def _read(self, body: HttpBody | AsyncGenerator[bytes]) -> list[Event]:
@@ -323,20 +377,31 @@ class Attempt:
         Returns the last events.
         """
         self._key_ending = self.target.upstream.key_ending
-        self._decoder = self.target.dialect.decoder(
-            max_line=self.limits.max_line, max_event=self.limits.max_event
-        )
+        resumption = self.resumption
+        if resumption is not None:
+            self._decoder = resumption.decoder
+        else:
+            self._decoder = self.target.dialect.decoder(
+                max_line=self.limits.max_line, max_event=self.limits.max_event
+            )
         if isinstance(body, HttpBody):
             body.push(self._push)
-        async for piece in body:
-            if piece:
-                self._waiting += self._parse(piece)
-            if self.parser.ended:
-                return self._forget()
-            events = self._forget()
-            if events and not await self._sink.take(events):
-                self._waiting = events
-        tail = self._decoder.close()
+        try:
+            async for piece in body:
+                if piece:
+                    self._waiting += self._parse(piece)
+                if self.parser.ended:
+                    return self._forget()
+                events = self._forget()
+                if events and not await self._sink.take(events):
+                    self._waiting = events
+            if resumption is not None and resumption.decoder.place is not None:
+                raise ConnectionError("the body ended before the answer")
+            tail = self._decoder.close()
+        except BaseException:
+            self._read_rest(body)
+            await self._close_body()
+            raise
         end = self.parser.close(tail, strange=self._decoder.strange)
         return self._forget() + self._redacted(end)
 

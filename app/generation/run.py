@@ -156,6 +156,8 @@ class Run:
                 self.begun.set_result(ServiceError("internal", "the event log failed"))
             if not self.committed.done():
                 self.committed.set_result(ServiceError("internal", "the event log failed"))
+            if self._attempt.resumption is not None:
+                await self._attempt.abandon()
 
     async def _run(self) -> None:
         try:
@@ -252,6 +254,8 @@ class Run:
             begin_by=self._started_at + budget_s if budget_s else None,
         )
         await attempt.run(self, deadlines=deadlines, headers=headers)
+        if attempt.resumption is not None:
+            await attempt.abandon()
 
     def push(self, events: Sequence[Event]) -> bool:
         """Append a batch within the read that received it: the path of nearly every token.

@@ -80,6 +80,7 @@ class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url_schemes: tuple[Scheme, ...] | None = None
     max_output_tokens: Annotated[int, Meta(ge=1, le=10**7)] | None = None
     trace_context: bool = False
+    resume: bool = False
 
 
 def build_upstreams(
@@ -185,6 +186,11 @@ class _Builder(NamedTuple):
                 f"{place}.dialect: unknown dialect {dialect!r}"
                 f"{suggest(dialect, UPSTREAM_FORMATS)}; dialects: {', '.join(UPSTREAM_FORMATS)}"
             )
+        if table.resume and UPSTREAM_FORMATS[dialect].resume is None:
+            known = ", ".join(sorted(name for name, one in UPSTREAM_FORMATS.items() if one.resume))
+            raise SettingsError(
+                f"{place}.resume: {dialect!r} cannot read an answer on; dialects that can: {known}"
+            )
         # A host other than the provider's own may need no key.
         own_host = table.base_url is None and preset.base_url_env not in self.environ
         needed = own_host and (preset.base_url or "").startswith("https:")
@@ -207,6 +213,7 @@ class _Builder(NamedTuple):
             base_url_source=base_url_source,
             max_output_tokens=table.max_output_tokens,
             trace_context=table.trace_context,
+            resume=table.resume,
         )
 
     def _find_base_url(self) -> tuple[str, str]:

@@ -49,6 +49,8 @@ class Upstream(msgspec.Struct, frozen=True, dict=True):
     """The schemes of URLs that it may fetch."""
     trace_context: bool = False
     """Whether it receives the trace context of a call."""
+    resume: bool = False
+    """Whether answers are stored by the provider, and read on after a broken connection."""
     credentials_source: CredentialsSource = CredentialsSource()
     base_url_source: str = ""
     """The setting or variable with the base URL; "" for the provider's own."""

@@ -53,7 +53,10 @@ _UNREAD = (
     httpx2.ProxyError,  # of a client without a transport
 )
 
-FAILURES = (httpx2.HTTPError, aiohttp.ClientError, OSError, FramingError)
+LOST = (httpx2.HTTPError, aiohttp.ClientError, OSError)
+"""Errors of a connection."""
+
+FAILURES = (*LOST, FramingError)
 """Errors of a call beside `UpstreamError`; `explain` translates them."""
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ..dialects.upstream_format import Passthrough
+from ..dialects.upstream_format import Passthrough, ResumableAnswer
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
 from ..dialects.writing.cache_marks import is_marked
 from ..dialects.writing.output_ceiling import bound_output
@@ -48,6 +48,8 @@ class TargetRequest(NamedTuple):
     """The client's headers that accompany its own body."""
     notices: Sequence[Notice] = ()
     """One for each change to the request."""
+    resume: ResumableAnswer | None = None
+    """How to read its answer on after a broken connection; None if it is not stored."""
 
 
 class RequestBuilder:
@@ -60,6 +62,7 @@ class RequestBuilder:
         self._quirks = upstream.quirks or self._format.quirks()
         self._ignored = self._format.ignored.union(self._quirks.ignored)
         """The fields of a chat request that this upstream does not support."""
+        self._resume = self._format.resume if upstream.resume else None
 
     def build(self, chat: ChatRequest, *, last: bool) -> TargetRequest:
         """Build the request; only the `last` target left may ignore parts of it.
@@ -84,7 +87,16 @@ class RequestBuilder:
         if isinstance(chat, TranslatedRequest) and chat.ceiling is not None:
             field = getattr(self._quirks, "max_tokens_field", self._format.limit)
             request = request._replace(body=bound_output(request.body, chat.ceiling, field=field))
-        return request
+        return request if self._resume is None else self._store(request, chat, self._resume)
+
+    def _store(
+        self, request: TargetRequest, chat: ChatRequest, resume: ResumableAnswer
+    ) -> TargetRequest:
+        """Request an answer that can be read on, unless the client refuses to have it stored."""
+        options = chat.provider_options or {}
+        if chat.store is False or any(options.get(name) is False for name in resume.fields):
+            return request
+        return request._replace(body={**request.body, **resume.fields}, resume=resume)
 
     def _shorten(self, chat: ChatRequest) -> ChatRequest:
         """Lower the output ceiling to the models' limit, unless the client set it."""
@@ -206,7 +218,7 @@ class RequestBuilder:
 
     def _drops_store(self, chat: ChatRequest) -> bool:
         """Return whether a request sets `store` without being allowed to."""
-        requested = chat.store and "store" not in self._ignored
+        requested = chat.store and self._resume is None and "store" not in self._ignored
         return bool(requested and self.list_refused({"store": True}))
 
     def _host(self, chat: ChatRequest, client_body: ClientBody) -> dict[str, dict[str, Any]]:

@@ -85,6 +85,18 @@ class Target(msgspec.Struct, frozen=True, dict=True):
             _add_headers(call, request.headers)
         return call._replace(connect_timeout_s=connect_timeout_s)
 
+    async def build_stored(self, method: str, answer: str, query: str = "") -> HttpCall:
+        """Build a call about an answer that the provider stores, by its id and a path or query.
+
+        Raises:
+            RequestError: `model_not_found`, the model's name does not fit into a path.
+            UpstreamError: `upstream_auth`, there are no credentials.
+        """
+        url = f"{self.upstream.base_url}/{self.dialect.path}".replace(
+            MODEL, _as_segment(self.model)
+        )
+        return await build(self.upstream, method, f"{url}/{quote(answer, safe='')}{query}")
+
     async def build_count(self, chat: ChatRequest, count: Count) -> HttpCall:
         """Build the call that counts the tokens of a chat request.
 

@@ -45,6 +45,7 @@ UPSTREAMS = [
     ("tables that are a list", "[[upstream]]", {}, "upstream: write tables such as [upstream.openai]"),
     ("unknown preset", X + 'preset = "openia"', {}, "unknown preset 'openia'; did you mean 'openai'?; presets: openai"),
     ("unknown dialect", X + 'dialect = "antropic"', {}, "unknown dialect 'antropic'; did you mean 'anthropic'?; dialects:"),
+    ("resume of another dialect", X + "resume = true", {}, "upstream.x.resume: 'openai_chat' cannot read an answer on; dialects that can: gemini_interactions, openai_responses"),
     ("unknown auth", X + 'auth = "basic"', {}, "upstream.x.auth: use 'api-key' or 'aws' or 'bearer'"),
     ("unknown quirk", X + "quirks = { stream_option = false }", {}, "upstream.x.quirks: unknown key 'stream_option'; did you mean 'stream_options'?"),
     ("quirk of a wrong type", X + "quirks = { stream_options = 1 }", {}, "upstream.x.quirks.stream_options: give true or false"),

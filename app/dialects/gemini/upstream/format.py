@@ -2,7 +2,7 @@
 
 from ....framing.json_array import JsonArrayDecoder
 from ....framing.lenient import LenientDecoder
-from ...upstream_format import UpstreamFormat
+from ...upstream_format import ResumableAnswer, UpstreamFormat
 from . import request
 from .interactions import request as interactions
 from .interactions.parser import Parser as InteractionsParser
@@ -34,4 +34,11 @@ INTERACTIONS = UpstreamFormat(
     render_extra=interactions.render_extra,
     limit="generation_config.max_output_tokens",
     find_hosted_tool=interactions.find_hosted_tool,
+    # "Background execution" of the Gemini API's documentation.
+    resume=ResumableAnswer(
+        fields={"background": True, "store": True},
+        cursor="event_id",
+        query="last_event_id",
+        first=("event_type", "interaction.created"),
+    ),
 )

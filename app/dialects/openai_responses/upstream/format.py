@@ -1,7 +1,7 @@
 """OpenAI Responses for upstreams."""
 
 from ....framing.lenient import LenientDecoder
-from ...upstream_format import Passthrough, UpstreamFormat
+from ...upstream_format import Passthrough, ResumableAnswer, UpstreamFormat
 from .. import NAME
 from . import request
 from .parser import Parser
@@ -18,4 +18,12 @@ DIALECT = UpstreamFormat(
     passthrough={NAME: Passthrough(pass_on, finish, restore_items)},
     render_extra=request.render_extra,
     limit="max_output_tokens",
+    # "Background mode" of OpenAI's guides; a stream can be read on for 5 minutes.
+    resume=ResumableAnswer(
+        fields={"background": True, "store": True},
+        cursor="sequence_number",
+        query="starting_after",
+        first=("type", "response.created"),
+        repeated="include",
+    ),
 )

@@ -1,0 +1,174 @@
+"""Reading on an answer whose connection broke, where its provider stores it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import structlog
+
+from ..dialects.reading.json_values import count, decode_or, text_or_none
+from ..dialects.upstream_format import Decoder, ResumableAnswer
+from ..errors import RelayError
+from ..framing.sse import Message
+from ..upstreams.http import FAILURES, LOST, HttpClient, open_stream
+from ..upstreams.targets import Target
+from ..upstreams.transport import HttpBody, HttpReply
+
+PAUSES_S = (0.2, 1.0)
+"""Seconds before each of the tries to read on from one place."""
+
+CANCEL_S = 1.5
+"""The maximum seconds to cancel an answer: less than a shutdown waits for running streams."""
+
+MAX_CURSOR = 1000
+"""Characters of a cursor, which becomes part of a URL."""
+
+log = structlog.get_logger("seseragi.generation")
+
+
+class Resumption:
+    """Reads on one stored answer, or cancels it: the provider completes it without a reader."""
+
+    def __init__(
+        self,
+        decoder: "ResumableDecoder",
+        *,
+        target: Target,
+        client: HttpClient,
+        headers: Mapping[str, str],
+    ) -> None:
+        """Prepare the calls about an answer, with additional headers."""
+        self.decoder = decoder
+        self.reconnects = 0
+        """How often the answer was read on."""
+        self._target = target
+        self._client = client
+        self._headers = headers
+
+    async def open(self, answer: str) -> HttpBody | AsyncGenerator[bytes] | None:
+        """Open the rest of an answer by its id; None if the provider has none."""
+        while (step := self.decoder.next_try()) is not None:
+            wait_s, query = step
+            await asyncio.sleep(wait_s)
+            try:
+                reply = await self._call("GET", answer, query)
+            except LOST:
+                continue
+            except RelayError as error:
+                if error.retryable:
+                    continue
+                break
+            self.reconnects += 1
+            return reply.body
+        return None
+
+    async def cancel(self, answer: str) -> None:
+        """Cancel the answer of this id, if the provider answers in `CANCEL_S`."""
+        try:
+            async with asyncio.timeout(CANCEL_S):
+                reply = await self._call("POST", answer, "/cancel")
+                await reply.body.aclose()
+        except (RelayError, *FAILURES) as error:
+            upstream = self._target.upstream
+            code = error.code if isinstance(error, RelayError) else "upstream_unavailable"
+            log.warning("upstream answer not cancelled", upstream=upstream.name, code=code)
+
+    async def _call(self, method: str, answer: str, path: str) -> HttpReply:
+        call = await self._target.build_stored(method, answer, path)
+        call.headers.update(self._headers)
+        return await open_stream(self._client, call, upstream=self._target.upstream.name)
+
+
+class ResumableDecoder:
+    """The decoder of all bodies of one answer, without what a later one repeats.
+
+    It keeps the last message, which has the place: only a broken connection costs time.
+    """
+
+    def __init__(
+        self, answer: ResumableAnswer, new: Callable[[], Decoder], *, request: Mapping[str, Any]
+    ) -> None:
+        """Begin with the first body of the answer to a request; `new` returns a body's decoder."""
+        self._answer = answer
+        self._new = new
+        self._decoder = new()
+        repeated = request.get(answer.repeated)
+        values = repeated if isinstance(repeated, list) else ()
+        self._fields = [(f"{answer.repeated}[]", value) for value in values]
+        self._last: Message | None = None
+        self._cursor: int | str | None = None
+        """The place from which a later body was requested last."""
+        self._tries = 0
+        """Tries to read on from there."""
+        self._filters = self._replays = False
+        """Whether messages may be repetitions, and whether all are up to the cursor."""
+
+    def feed(self, data: bytes) -> list[Message]:
+        messages = self._decoder.feed(data)
+        if self._filters:
+            messages = [one for one in messages if not self._is_repeated(one)]
+        if messages:
+            self._last = messages[-1]
+        return messages
+
+    @property
+    def strange(self) -> bool:
+        return self._decoder.strange
+
+    def close(self) -> Message | None:
+        tail = self._decoder.close()
+        if tail is None or _event_of(tail) is None:
+            return tail
+        if self._is_repeated(tail):
+            return None
+        self._last = tail
+        return tail
+
+    @property
+    def place(self) -> int | str | None:
+        """The cursor of the last message; None if it has none, so that nothing can be read on."""
+        return None if self._last is None else self._place_of(_event_of(self._last))
+
+    def next_try(self) -> tuple[float, str] | None:
+        """Prepare a later body; return the seconds to wait and the query, None if no try is left.
+
+        Tries are counted anew once a body brought a message.
+        """
+        cursor = self.place
+        if cursor != self._cursor:
+            self._cursor, self._tries = cursor, 0
+        if cursor is None or self._tries == len(PAUSES_S):
+            return None
+        self._tries += 1
+        self._decoder, self._filters, self._replays = self._new(), True, False
+        fields = [("stream", "true"), (self._answer.query, str(cursor)), *self._fields]
+        return PAUSES_S[self._tries - 1], f"?{urlencode(fields)}"
+
+    def _is_repeated(self, message: Message) -> bool:
+        """Return whether a message of a later body was in an earlier one.
+
+        Ids have no order: they only show a body that begins with the cursor, or with the answer.
+        """
+        if not self._filters:
+            return False
+        event = _event_of(message)
+        place = self._place_of(event)
+        if isinstance(self._cursor, int):
+            self._filters = not isinstance(place, int) or place <= self._cursor
+            return self._filters
+        name, first = self._answer.first
+        self._replays = self._replays or (event is not None and event.get(name) == first)
+        self._filters = self._replays and place != self._cursor
+        return self._replays or place == self._cursor
+
+    def _place_of(self, event: dict[str, Any] | None) -> int | str | None:
+        place = None if event is None else event.get(self._answer.cursor)
+        if isinstance(place, str):
+            return text_or_none(place) if len(place) <= MAX_CURSOR else None
+        return count(place)
+
+
+def _event_of(message: Message) -> dict[str, Any] | None:
+    event = decode_or(message.data, None)
+    return event if isinstance(event, dict) else None
