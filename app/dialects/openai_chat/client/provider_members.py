@@ -8,7 +8,7 @@ finish reason.
 from typing import Final, NamedTuple
 
 from ...reading.json_values import mapping
-from ..provider_members import Members, has_hole
+from ..provider_members import OWN_OF_CHOICE, OWN_OF_CHUNK, OWN_OF_DELTA, Members, has_hole
 
 _REASONING: Final = ("reasoning_content", "reasoning")
 
@@ -22,7 +22,7 @@ class ProviderMembers:
         self.usage: Members = {}
         self.reasoning: tuple[str, ...] = ("reasoning_content",)
         """The fields of a delta that contain reasoning."""
-        self._chunk = _Level()
+        self._chunk = _Level(OWN_OF_CHUNK)
         self._choices: dict[int, _Levels] = {}
         self._in_deltas: set[tuple[int, str]] = set()
 
@@ -50,7 +50,9 @@ class ProviderMembers:
         if "choice" in found or "delta" in found:
             levels = self._choices.get(choice)
             if levels is None:
-                levels = self._choices[choice] = _Levels(_Level(), _Level())
+                levels = self._choices[choice] = _Levels(
+                    _Level(OWN_OF_CHOICE), _Level(OWN_OF_DELTA)
+                )
             levels.choice.feed(mapping(found.get("choice")))
             levels.delta.feed(mapping(found.get("delta")))
             once = mapping(mapping(found.get("delta")).get("once"))
@@ -90,9 +92,11 @@ class ProviderMembers:
 class _Level:
     """The members at one level of the chunks."""
 
-    __slots__ = ("_textless", "kept", "waiting")
+    __slots__ = ("_own", "_textless", "kept", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, own: frozenset[str]) -> None:
+        self._own = own
+        """The members that events have: a record of another relay may have them too."""
         self.kept: Members = {}
         """Those of every chunk: another object whenever they change."""
         self.waiting: Members = {}
@@ -104,11 +108,14 @@ class _Level:
         return not self.waiting.keys().isdisjoint(mapping(changes.get("once")))
 
     def feed(self, changes: Members) -> None:
-        gone, kept = _texts(changes.get("gone")), mapping(changes.get("kept"))
+        gone, kept = _texts(changes.get("gone")), self._others(changes.get("kept"))
         if gone or kept:
             self.kept = {n: v for n, v in self.kept.items() if n not in gone} | kept
             self._textless = {n: v for n, v in self.kept.items() if not has_hole(v)}
-        self.waiting |= mapping(changes.get("once"))
+        self.waiting |= self._others(changes.get("once"))
+
+    def _others(self, members: object) -> Members:
+        return {n: v for n, v in mapping(members).items() if n not in self._own}
 
     def take(self, *, text: bool) -> Members:
         kept = self.kept if text else self._textless
@@ -121,7 +128,7 @@ class _Levels(NamedTuple):
     delta: _Level
 
 
-_NONE = _Levels(_Level(), _Level())
+_NONE = _Levels(_Level(OWN_OF_CHOICE), _Level(OWN_OF_DELTA))
 
 
 def _texts(value: object) -> set[str]:

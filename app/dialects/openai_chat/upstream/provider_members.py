@@ -12,7 +12,14 @@ from typing import Any, Final, Literal
 from ...reading.bounds import ENTRY
 from ...reading.event_builder import EventBuilder
 from ...reading.json_values import mapping, size, string
-from ..provider_members import FORMAT, Members, cut_text
+from ..provider_members import (
+    FORMAT,
+    OWN_OF_CHOICE,
+    OWN_OF_CHUNK,
+    OWN_OF_DELTA,
+    Members,
+    cut_text,
+)
 from .text_chunk import MAX_CHOICES, OwnChunk
 
 MAX_RECORDED: Final = 2**18
@@ -25,17 +32,13 @@ of one. A value beyond that is in the first of its chunks only."""
 MAX_USAGE: Final = 16_384
 """Approximate bytes of a `usage` object."""
 
-_CHUNK: Final = frozenset(
-    ("id", "object", "created", "model", "choices", "usage", "moderation", "error")
-) | {"obfuscation", "p"}
-_CHOICE: Final = frozenset(("index", "delta", "message", "finish_reason", "usage", "error", "text"))
-_DELTA: Final = frozenset(
-    ("role", "content", "reasoning", "reasoning_content", "refusal", "tool_calls", "function_call")
-) | {"images", "token_id"}
+_CHUNK: Final = OWN_OF_CHUNK | {"obfuscation", "p"}
+_CHOICE: Final = OWN_OF_CHOICE | {"text"}
+_DELTA: Final = OWN_OF_DELTA | {"token_id"}
 _CALL: Final = frozenset(("index", "id", "type", "function", "custom"))
 _FUNCTION: Final = frozenset(("name", "arguments", "input"))
 _LOGPROBS: Final = frozenset(("content", "refusal", "reasoning_content"))
-"""The members that events have, by their place."""
+"""The members that events have, or that are not recorded, by their place."""
 
 _REASONING: Final = ("reasoning_details", "thinking_blocks")
 """Members of a delta that a client sends back, so that none may be missing."""
@@ -81,12 +84,11 @@ class ProviderMembers:
 
     def read_chunk(self, chunk: Members) -> None:
         """Record the members beside the choices."""
-        changes = self._chunk.note(self._select(chunk, _CHUNK))
-        if changes:
+        level = self._chunk
+        if changes := level.note(self._select(chunk, _CHUNK)):
             self._record({"chunk": changes})
-            kept = self._chunk.kept
-            known = kept.keys() <= {*_CONSTANTS}
-            self._constants = tuple(map(kept.get, _CONSTANTS)) if known else None
+        known = level.settled and level.kept.keys() <= {*_CONSTANTS}
+        self._constants = tuple(map(level.kept.get, _CONSTANTS)) if known else None
 
     def read_choice(self, index: int, choice: Members, delta: Members) -> tuple[Members, Members]:
         """Return what to `record` for a choice, and the members to add to its finish."""
@@ -110,10 +112,10 @@ class ProviderMembers:
         if names and names != self._reasoning:
             self._reasoning = names
             found["reasoning"] = names
-        if found:
-            kept = levels[1].kept
-            plain = not levels[0].kept and kept.keys() <= {"channel"}
-            self._channels[index] = kept.get("channel") if plain else False
+        of_choice, of_delta = levels
+        plain = of_choice.settled and not of_choice.kept and of_delta.settled
+        known = plain and of_delta.kept.keys() <= {"channel"}
+        self._channels[index] = of_delta.kept.get("channel") if known else False
         return found, finish
 
     def record(self, index: int, found: Members, *, at: int) -> None:
@@ -181,6 +183,11 @@ class _Level:
         self._large: Members = {}
         """Members that are too large to keep."""
         self._last: Members = {}
+
+    @property
+    def settled(self) -> bool:
+        """Whether the last chunk had the kept members and no others."""
+        return self._last == self.kept
 
     def note(self, members: Members) -> Members:
         """Return the changes that the next chunk's members are; {} for none."""
