@@ -38,6 +38,7 @@ ELSEWHERE = {
     ("ai-sdk.md", "provider"),
     ("openai.md", "stored"),
     *(("agents.md", name) for name in BLOCKS),
+    ("codex.md", "built-in"),
     ("codex.md", "config"),
 }
 
