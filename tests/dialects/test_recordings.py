@@ -1,7 +1,6 @@
 """Recorded answers of providers are understood, in every dialect and under every kind of cut."""
 
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +27,6 @@ from tests.dialects.streams import (
     joined,
     play,
     recordings,
-    specified_bodies,
     tool_calls,
     usage_of,
 )
@@ -36,9 +34,6 @@ from tests.dialects.streams import (
 pytestmark = pytest.mark.proving
 
 ALL = pytest.mark.parametrize("row", recordings())
-SPECS = [pytest.param(dialect, path, id=path.name) for dialect, path in specified_bodies()]
-EVERY_BYTE = 2_500
-"""Up to this size a body is cut at every byte."""
 
 
 @ALL
@@ -106,22 +101,8 @@ def test_the_cuts_of_the_network_change_nothing(row: dict[str, Any]) -> None:
 
 @ALL
 def test_a_cut_recording_never_looks_complete(row: dict[str, Any]) -> None:
-    assert_cuts(body_of(row), DIALECT_OF[row["format"]])
-
-
-@pytest.mark.parametrize(("dialect", "path"), SPECS)
-def test_a_specified_body_may_be_cut_at_any_byte(dialect: str, path: Path) -> None:
-    body = path.read_bytes()
-    whole = play([body], dialect=dialect)
-
-    assert_cuts(body, dialect)
-    for at in range(len(body)):
-        assert play([body[:at], body[at:]], dialect=dialect) == whole
-
-
-def assert_cuts(body: bytes, dialect: str) -> None:
-    most = len(body) if len(body) <= EVERY_BYTE else 200
-    for size, ended, complete in cuts(body, dialect, most=most, last=300):
+    body, dialect = body_of(row), DIALECT_OF[row["format"]]
+    for size, ended, complete in cuts(body, dialect, most=50, last=100):
         found = play([body[:size]], dialect=dialect, cut=None if ended else CUT)
         check(found)
         status = end_of(found).status
