@@ -58,12 +58,11 @@ def test_an_interpreter_that_lacks_our_packages_is_named(tmp_path):
 
 
 @pytest.mark.proving
-@pytest.mark.parametrize("together", [1, 2])
-def test_commits_are_measured_over_tls_too(load, core, monkeypatch, together):
+def test_commits_are_measured_together_and_over_tls(load, core, monkeypatch):
     program("nginx")
     monkeypatch.setattr("bench.measures.DENSE_STREAMS", 20)
     parts = ("import", "rest", "dense")
-    plan = Plan(rounds=1, seconds=0.5, parts=parts, tls=True, together=together)
+    plan = Plan(rounds=1, seconds=0.5, parts=parts, tls=True, together=2)
     with checked_out(["HEAD"]) as relays:
         rows = measure(relays, load, core, plan)
 
