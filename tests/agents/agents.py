@@ -1,11 +1,13 @@
 """How each agent is led to the relay: by the lines of docs/clients/agents.md, as they stand."""
 
 import shlex
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.agents.programs import Done, binary, run
+from tests.agents.programs import BINARIES, Done, run
+from tests.needs import file
 from tests.test_docs import block
 
 PAGE = "docs/clients/agents.md"
@@ -29,7 +31,7 @@ class Agent(NamedTuple):
     """What the page says may stand in place of other words of it."""
     environ: Mapping[str, str] = {}
     installed: bool = True
-    """Whether tests/agents/package.json brings it."""
+    """Whether tests/agents/package.json brings it; others are run where the path has them."""
 
 
 _OPENCODE = Agent("opencode", ("run", PROMPT), ".config/opencode/opencode.json")
@@ -80,6 +82,7 @@ AGENTS = {
     "cline": Agent("cline", (PROMPT,), installed=False),
     "cn": Agent("cn", ("--auto", "-p", PROMPT), ".continue/config.yaml", installed=False),
 }
+HERE = [name for name, agent in AGENTS.items() if agent.installed or shutil.which(agent.block)]
 NOT_RUN = {"claude_routes", "vscode"}
 BLOCKS = {
     name
@@ -92,7 +95,8 @@ BLOCKS = {
 async def work(name: str, url: str, model: str, *, tmp_path: Path, timeout_s: float = 90) -> Done:
     """Run an agent on the prompt in the folder `work`."""
     agent = AGENTS[name]
-    binary(agent.block, installed=agent.installed)
+    if agent.installed:
+        file(BINARIES / agent.block, how="run npm ci --prefix tests/agents")
     home, folder = tmp_path / "home", tmp_path / "work"
     folder.mkdir()
 

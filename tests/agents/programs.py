@@ -6,16 +6,11 @@
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
-
-import pytest
-
-from tests.needs import file
 
 BINARIES = Path(__file__).parent / "node_modules" / ".bin"
 
@@ -48,14 +43,6 @@ class Done(NamedTuple):
     status: int
     output: str
     complaints: str
-
-
-def binary(name: str, *, installed: bool = True) -> None:
-    """Skip the test unless an agent is there; in CI, fail it if it should have been installed."""
-    if installed:
-        file(BINARIES / name, how="run npm ci --prefix tests/agents")
-    elif shutil.which(name) is None:
-        pytest.skip(f"no {name} on the path")
 
 
 async def run(

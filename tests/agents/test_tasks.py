@@ -10,14 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from app.testing.upstream import Upstream, serve_upstream
-from tests.agents.agents import (
-    AGENTS,
-    CONTENT,
-    FILE,
-    SHOWN_MODEL,
-    work,
-    write_file,
-)
+from tests.agents.agents import CONTENT, FILE, HERE, SHOWN_MODEL, work, write_file
 from tests.agents.programs import Done
 from tests.agents.scripted import ANSWER, CUT_AFTER, DIALECTS, Picker, Task, call_id
 from tests.agents.test_codex import CODEX_DIALECTS as OF_CODEX
@@ -31,7 +24,7 @@ MODEL = "work"
 MATRIX = [
     *((agent, dialect) for agent in ("claude", "pi") for dialect in DIALECTS),
     *(("codex", dialect) for dialect in DIALECTS if dialect not in OF_CODEX),  # see test_codex.py
-    *((agent, "openai_chat") for agent in AGENTS if agent not in ("claude", "codex", "pi")),
+    *((agent, "openai_chat") for agent in HERE if agent not in ("claude", "codex", "pi")),
 ]
 PAPER = (
     b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj "
