@@ -9,13 +9,17 @@ from pathlib import Path
 
 import pytest
 import trustme
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests import leaks
 
-# How long one example takes says more about the machine than about the code.
-settings.register_profile("short", deadline=None, max_examples=25)
-settings.register_profile("long", deadline=None, max_examples=200)
+# How long one example takes says more about the machine than about the code. Each run has other
+# examples, also with CI=true, and keeps one that fails for the next, in which it is alone.
+EXAMPLES = settings(
+    settings.get_profile("default"), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("short", EXAMPLES, max_examples=25)
+settings.register_profile("long", EXAMPLES, max_examples=100)
 settings.load_profile("short")  # unless --hypothesis-profile says otherwise
 
 LAYER = re.compile(r"^pytestmark = .*\bpytest\.mark\.(pure|proving)\b", re.MULTILINE)
