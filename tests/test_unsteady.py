@@ -1,4 +1,7 @@
-"""A test that fails once more, alone, is red; one that passes then is printed with both outputs."""
+"""A test that fails once more, alone, is red; one that passes then is printed with both outputs.
+
+One that has passed is not run in another place.
+"""
 
 import os
 import subprocess
@@ -7,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.proving  # it starts pytest ten times
+pytestmark = pytest.mark.proving  # it starts pytest seven times
 
 ROOT = Path(__file__).parent.parent
 
@@ -34,14 +37,18 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["alone", "xdist"])
-def test_what_fails_is_run_once_more(tmp_path: Path, workers: list[str]):
-    (tmp_path / "test_once.py").write_text(ONCE + "\ndef test_good(): pass\n")
-    broken = "import pytest\n@pytest.fixture\ndef broken(): assert 0\ndef test_it(broken): pass\n"
-    (tmp_path / "test_twice.py").write_text(broken)
+def test_what_fails_is_run_once_more_and_what_passes_is_left_out(tmp_path: Path):
+    more = "import pytest\ndef test_good(): pass\ndef test_left(): pytest.skip()\n"
+    (tmp_path / "test_once.py").write_text(more + ONCE)
+    broken = "import pytest\n@pytest.fixture\ndef broken(): {}assert 0\ndef test_it(broken): pass\n"
+    (tmp_path / "test_twice.py").write_text(broken.format(""))
+    (tmp_path / "test_torn.py").write_text(broken.format("yield; "))
 
-    noted = run(tmp_path, "pytest", "-p", "tests.unsteady", "--failed-to", "failed", *workers)
+    options = ["--failed-to", "failed", "-p", "tests.passed", "--passed-to", "passed"]
+    noted = run(tmp_path, "pytest", "-p", "tests.unsteady", *options, "-n", "1")
     again = run(tmp_path, "tests.unsteady", "failed")
+    (tmp_path / "test_twice.py").unlink()
+    rest = run(tmp_path, "pytest", "-p", "tests.passed", "--without", "passed", "-n", "1")
 
     assert (1, 1) == (noted.returncode, again.returncode), noted.stdout + again.stdout
     for words in (
@@ -49,9 +56,12 @@ def test_what_fails_is_run_once_more(tmp_path: Path, workers: list[str]):
         "of the first time",
         "1 passed",
         "== failed twice: test_twice.py::test_it",
+        "== failed twice: test_torn.py::test_it",
     ):
         assert words in again.stdout
-    assert again.stdout.endswith("1 unsteady, 1 failed twice\n")
+    assert again.stdout.endswith("1 unsteady, 2 failed twice\n")
+    assert '["test_once.py::test_good"]' == (tmp_path / "passed").read_text()
+    assert "2 passed, 1 skipped, 1 error in" in rest.stdout
 
 
 def test_what_passes_then_is_not_red(tmp_path: Path):
@@ -63,10 +73,8 @@ def test_what_passes_then_is_not_red(tmp_path: Path):
 
 
 def test_six_are_too_many_to_be_run_again(tmp_path: Path):
-    many = "import pytest\n@pytest.mark.parametrize('n', range({}))\ndef test_it(n): assert n < 0\n"
-    (tmp_path / "test_it.py").write_text(many.format(6))
-
-    run(tmp_path, "pytest", "-p", "tests.unsteady", "--failed-to", "failed")
+    rows = [f'{{"test": "test_it.py::test_{n}", "output": ""}}\n' for n in range(6)]
+    (tmp_path / "failed").write_text("".join(rows))
     again = run(tmp_path, "tests.unsteady", "failed")
 
     assert 1 == again.returncode
