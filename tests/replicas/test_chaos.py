@@ -21,8 +21,8 @@ pytestmark = pytest.mark.proving
 LEASE_S = 1.5
 KEPT_S = 4.5
 """A lease that a relay which nobody stops keeps, however busy the machine is."""
-STREAMS = 24
-BLOWS = 8
+STREAMS = 12
+BLOWS = 6
 PROMPT = [{"role": "user", "content": "a river"}]
 BODY = {"model": "demo-long", "max_tokens": 500, "messages": PROMPT, "on_disconnect": "continue"}
 
