@@ -19,7 +19,7 @@ from tests.replicas.processes import Progress, Replica
 from tests.replicas.storm import Storm, mend, raging
 
 PROVING = pytest.mark.proving
-STREAMS = 40
+STREAMS = 24
 
 HOWS: dict[How, int] = {
     "whole": 30,
