@@ -114,7 +114,7 @@ async def read_with_cuts(session: aiohttp.ClientSession, url: str, *, seed: int)
     for _ in itertools.count():
         headers = {"last-event-id": id_of(seen[-1])} if seen else {}
         raw = b""
-        left = dice.randrange(1, 9000)  # some 1,500 cuts, in frames of a hundred bytes
+        left = dice.randrange(1, 9000)  # some 600 cuts, in frames of a hundred bytes
         async with session.get(url, headers=headers) as reply:
             if reply.status == 204:
                 return seen
@@ -132,16 +132,16 @@ async def read_with_cuts(session: aiohttp.ClientSession, url: str, *, seed: int)
 
 
 @pytest.mark.proving
-async def test_two_hundred_readers_at_random_places_while_events_come(log):
+async def test_many_readers_at_random_places_while_events_come(log):
     async with (
-        serve_script(paced(300, seed=1), max_readers=300, log=log) as (relay, upstream),
-        # Two thousand requests: those of httpx2 take four times as long as their answers.
+        serve_script(paced(300, seed=1), max_readers=100, log=log) as (relay, upstream),
+        # Hundreds of requests: those of httpx2 take four times as long as their answers.
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session,
     ):
         url = await start(relay)
         readers = [
             asyncio.create_task(read_with_cuts(session, relay.url + url, seed=seed))
-            for seed in range(200)
+            for seed in range(80)
         ]
         all_seen = await asyncio.gather(*readers)
         whole = await read(relay, url)
@@ -152,7 +152,7 @@ async def test_two_hundred_readers_at_random_places_while_events_come(log):
 
 
 @pytest.mark.proving
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 async def test_connections_cut_on_the_way_lose_and_double_nothing(seed):
     """FIN, RST and frozen connections, cut by a proxy inside frames and characters."""
     async with serve_script(paced(150, seed=seed)) as (relay, _):

@@ -42,6 +42,7 @@ pytestmark = pytest.mark.proving
 
 WHOLE: list[Step] = [head(), send(text("a")), wait(0.2), send(text("b") + FINISH + DONE)]
 SILENT: list[Step] = [Hold()]
+KEYS = 18
 SETTINGS: dict[str, Any] = {"attempts": 1, "status_wait_s": 10}
 
 
@@ -50,13 +51,13 @@ SETTINGS: dict[str, Any] = {"attempts": 1, "status_wait_s": 10}
     [("memory", 1, 0), ("sqlite", 2, 3), ("workers", 3, 6), ("redis", 4, 6)],
 )
 async def test_key_keeps_what_it_promises_whatever_happens(log, seed, blows, tmp_path):
-    go = Round(log, tmp_path, seed, keys=30, blows=blows)
+    go = Round(log, tmp_path, seed, keys=KEYS, blows=blows)
     await go.run()
     faults = {asking.key: asking.faults for asking in go.askings if asking.faults}
 
     assert {} == faults
     assert {1} == set(go.calls.values())
-    assert 30 == len(go.askings)
+    assert KEYS == len(go.askings)
 
 
 async def post(client: httpx2.AsyncClient, replica: Replica, **fields: Any) -> httpx2.Response:
