@@ -85,6 +85,7 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(trylast=True)  # of the layer that is asked for
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip one test by name where the recorded streams are absent, and deselect the others."""
     without = [item for item in items if _wants_recordings(item)]
