@@ -22,7 +22,8 @@ settings.register_profile("short", EXAMPLES, max_examples=25)
 settings.register_profile("long", EXAMPLES, max_examples=100)
 settings.load_profile("short")  # unless --hypothesis-profile says otherwise
 
-LAYER = re.compile(r"^pytestmark = .*\bpytest\.mark\.(pure|proving)\b", re.MULTILINE)
+MARK = re.compile(r"\bpytest\.mark\.(pure|proving|alone)\b")
+LAYER = re.compile(rf"^pytestmark = .*{MARK.pattern}", re.MULTILINE)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -31,13 +32,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     The layer of a module is its `pytestmark`. Nor is the conftest.py of a folder imported that has
     no pure test, for the sake of browsers and databases.
     """
-    wanted = config.option.markexpr
+    wanted = config.option.markexpr.removesuffix(" and hypothesis")
     if wanted == "pure" and collection_path.is_dir():
         patterns = ("test_*.py", "*/test_*.py")  # no deeper, where packages of npm are
         modules = (module for pattern in patterns for module in collection_path.glob(pattern))
         return None if any(_layer(module) == "pure" for module in modules) else True
-    if wanted not in ("pure", "not proving") or collection_path.suffix != ".py":
+    if wanted not in ("pure", "alone", "not proving") or collection_path.suffix != ".py":
         return None
+    if wanted == "alone":
+        marks = MARK.findall(collection_path.read_text(encoding="utf-8"))
+        return None if "alone" in marks else True
     layer = _layer(collection_path)
     if wanted == "pure":
         return None if layer == "pure" else True
