@@ -63,10 +63,10 @@ test('hundreds of random cuts over random streams lose nothing and double nothin
     assert.ok(relay.posts.length <= 1, `seed ${seed}: ${relay.posts.length} POSTs`);
     assert.equal(stream.readyState, 'closed');
   };
-  for (let seed = 0; seed < 400; seed += 20) {
+  for (let seed = 0; seed < 200; seed += 20) {
     await Promise.all(Array.from({ length: 20 }, (_, at) => run(seed + at)));
   }
-  assert.ok(cuts > 1000, `${cuts} cuts`);
+  assert.ok(cuts > 500, `${cuts} cuts`);
 });
 
 test('events that are sent again are not handed over again', async (t) => {
