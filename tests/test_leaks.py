@@ -46,46 +46,44 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
     return pytester
 
 
-def run(pytester: pytest.Pytester, test: str, *options: str) -> pytest.RunResult:
+def run(pytester: pytest.Pytester, tests: dict[str, str], *options: str) -> pytest.RunResult:
     pytester.makeconftest(CONFTEST)
     pytester.makepyprojecttoml(PROJECT.replace('testpaths = ["tests"]', ""))
-    pytester.makepyfile(test)
+    pytester.makepyfile(**{f"test_{name}": test for name, test in tests.items()})
     return pytester.runpytest_subprocess("-n", "0", *options)
 
 
-@pytest.mark.parametrize("what", LEAVES)
-def test_what_a_test_leaves_open_is_its_own_failure(pytester: pytest.Pytester, what: str):
-    result = run(pytester, HEAD + LEAVES[what] + AFTER)
+def test_what_a_test_leaves_open_is_its_own_failure(pytester: pytest.Pytester):
+    result = run(pytester, {what: HEAD + test + AFTER for what, test in LEAVES.items()})
 
-    assert "test_next" not in result.stdout.str()
+    assert "::test_next" not in result.stdout.str()
+    assert len(LEAVES) <= result.parseoutcomes()["passed"]
+    result.stdout.fnmatch_lines_random([f"* test_{what}.py::test_it*" for what in LEAVES])
+    result.stdout.fnmatch_lines_random(list(SAYS.values()))
+
+
+def test_what_a_failed_test_leaves_open_harms_no_other(pytester: pytest.Pytester):
+    fails = "    raise RuntimeError('it fails')\n"
+    tests = {what: HEAD + f"{test.rstrip()}\n{fails}" + AFTER for what, test in LEAVES.items()}
+    result = run(pytester, tests)
+
     outcomes = result.parseoutcomes()
-    assert 1 <= outcomes.get("failed", 0) + outcomes.get("errors", 0) <= 2
-    result.stdout.fnmatch_lines([SAYS[what]])
+    assert (len(LEAVES), len(LEAVES)) == (outcomes["passed"], outcomes["failed"])
+    assert len(LEAVES) == result.stdout.str().count("E       RuntimeError: it fails")
+    assert "::test_next" not in result.stdout.str()
 
 
-@pytest.mark.parametrize("what", LEAVES)
-def test_what_a_failed_test_leaves_open_harms_no_other(pytester: pytest.Pytester, what: str):
-    fails = LEAVES[what].rstrip("\n") + "\n    raise RuntimeError('it fails')\n"
-    result = run(pytester, HEAD + fails + AFTER)
-
-    outcomes = result.parseoutcomes()
-    assert (1, 1) == (outcomes["passed"], outcomes["failed"])
-    result.stdout.fnmatch_lines(["*RuntimeError: it fails*"])
-    assert "test_next" not in result.stdout.str()
-
-
-@pytest.mark.parametrize(
-    "deed",
-    [
+def test_pure_test_opens_nothing(pytester: pytest.Pytester):
+    deeds = (
         "socket.create_server(('127.0.0.1', 0))",
         "socket.create_connection(('127.0.0.1', 9))",
         "subprocess.run(['true'])",
-    ],
-)
-def test_pure_test_opens_nothing(pytester: pytest.Pytester, deed: str):
-    result = run(pytester, f"{HEAD}pytestmark = pytest.mark.pure\ndef test_it():\n    {deed}\n")
+    )
+    tests = "".join(f"def test_{n}():\n    {deed}\n" for n, deed in enumerate(deeds))
+    result = run(pytester, {"deeds": f"{HEAD}pytestmark = pytest.mark.pure\n{tests}"})
 
-    result.stdout.fnmatch_lines(["*test_it is marked pure and does *"])
+    says = [f"*test_{number} is marked pure and does *" for number, _ in enumerate(deeds)]
+    result.stdout.fnmatch_lines_random(says)
 
 
 def test_layers_that_are_not_asked_for_are_not_imported(pytester: pytest.Pytester):
@@ -97,7 +95,7 @@ def test_layers_that_are_not_asked_for_are_not_imported(pytester: pytest.Pyteste
         )
     default = "import sys\ndef test_it(): assert 'test_proving' not in sys.modules\n"
     for asked, passed in (("pure", 1), ("not proving", 2), ("proving", 1), ("", 3)):
-        result = run(pytester, default, "-m", asked)
+        result = run(pytester, {"default": default}, "-m", asked)
         if asked:
             result.assert_outcomes(passed=passed, deselected=2 if asked == "proving" else 0)
         else:
