@@ -1,7 +1,7 @@
 """What anybody sends costs in proportion to its size, whatever its shape: times are compared.
 
 Four times as much may take little more than four times as long. `SHAPE_BYTES` is the larger
-size of a body of an upstream, 256 KiB where it is not set. `test_cost.py` counts calls instead.
+size of a body of an upstream, 128 KiB where it is not set. `test_cost.py` counts calls instead.
 """
 
 import os
@@ -18,7 +18,7 @@ from tests.dialects.shapes import SHAPES as BODIES
 
 pytestmark = pytest.mark.proving
 
-SIZE = int(os.environ.get("SHAPE_BYTES", 2**18)) // LARGE
+SIZE = int(os.environ.get("SHAPE_BYTES", 2**17)) // LARGE
 EVENTS = SIZE // 96
 EVERY_FRAMING = pytest.mark.parametrize("dialect", FRAMINGS)
 
