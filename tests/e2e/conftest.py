@@ -23,8 +23,9 @@ HERE = Path(__file__).parent
 if TYPE_CHECKING:
     from playwright.async_api import Browser, ConsoleMessage, Page
 
-# What Playwright leaves out by a list that this one replaces, and the last two: the pages of
-# Chromium's own address bar, which no test sees, took half of the CPU of a page load.
+# What Playwright leaves out by a list that this one replaces, a process in reserve for each page,
+# and the last two: the pages of Chromium's own address bar, which no test sees, took half of the
+# CPU of a page load.
 LEFT_OUT = (
     "AimEnabled",
     "AvoidCorsURLLoaderRestartOnRedirect",
@@ -38,6 +39,7 @@ LEFT_OUT = (
     "OptimizationHints",
     "PaintHolding",
     "PreconnectToSearch",
+    "SpareRendererForSitePerProcess",
     "ThirdPartyStoragePartitioning",
     "WebUIOmniboxAimPopup",
     "WebUIOmniboxPopup",
