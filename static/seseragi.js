@@ -1027,8 +1027,8 @@ export async function startAsync(request, { url = CHAT_URL, idempotencyKey, ...o
  */
 export async function listStreams({ streamsUrl = besides(CHAT_URL), status, metadata, limit, after, ...options } = {}) {
   const asked = Object.entries({ status, metadata, limit, after }).filter(([, value]) => value !== undefined);
-  const query = new URLSearchParams(asked.map(([name, value]) => [name, `${value}`]));
-  const response = await call(`${streamsUrl}?${query}`, {}, { accept: 'application/json' }, options);
+  const query = asked.length ? `?${new URLSearchParams(asked.map(([name, value]) => [name, `${value}`]))}` : '';
+  const response = await call(streamsUrl + query, {}, { accept: 'application/json' }, options);
   const list = await response.json().catch(() => null);
   if (!Array.isArray(list?.data)) throw new SeseragiError('invalid_response', 'expected a list of streams', { status: response.status });
   return list;

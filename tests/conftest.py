@@ -13,11 +13,9 @@ from hypothesis import HealthCheck, settings
 
 from tests import leaks
 
-# How long one example takes says more about the machine than about the code. Each run has other
-# examples, also with CI=true, and keeps one that fails for the next, in which it is alone.
-EXAMPLES = settings(
-    settings.get_profile("default"), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+# How long one example takes says more about the machine than about the code. With CI=true each
+# run has the same examples, so that its verdict is the code's; other runs look for new ones.
+EXAMPLES = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("short", EXAMPLES, max_examples=25)
 settings.register_profile("long", EXAMPLES, max_examples=100)
 settings.load_profile("short")  # unless --hypothesis-profile says otherwise
