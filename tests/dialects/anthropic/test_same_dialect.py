@@ -46,8 +46,8 @@ DIFFERENT: dict[str, tuple[str, tuple[str, ...]]] = {
     "`tool_use`": ("`caller` is added; an `id` that is used already, or that Anthropic would refuse, is replaced", ("tool_use.caller.type", "tool_use.id")),
     "`usage`": ("counts of `message_start` are repeated at the end; `cost` and `cache_creation` are added", tuple(f"{place}.{count}" for place in ("message.usage", "usage") for count in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation.ephemeral_5m_input_tokens", "cache_creation.ephemeral_1h_input_tokens"))),
     "input of server tools": ("in pieces of 100 characters or more", ()),
-    "unknown members beside a delta's text": ("a delta with an empty text, when they change; up to 1,000 times", ()),
-    "unknown members of `content_block_stop`": ("not passed on: nobody sends them", ()),
+    "unknown members beside a delta's text": ("in a delta with an empty text, when they change; at most 1,000 times", ()),
+    "unknown members of `content_block_stop`": ("left out", ()),
     "`content_block_stop`": ("sent with the next block or the end, because clients run a tool call once it is stopped", ()),
 }  # fmt: skip
 """What differs, how, and the paths of the values."""

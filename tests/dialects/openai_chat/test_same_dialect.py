@@ -36,10 +36,10 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "clients" / "openai.md"
 BEGIN, END = "<!-- same dialect: begin -->", "<!-- same dialect: end -->"
 
 DIFFERENCES = {
-    "`id`, `created`": (r"id|created", "the relay's: the stream is its resource"),
+    "`id`, `created`": (r"id|created", "the relay's"),
     "`object`, an empty `model`": (r"(object|model) changed", "`chat.completion.chunk`, the model's name"),
     "`obfuscation`, Mistral's `p`": (r"(obfuscation|p) lost", "left out: padding between provider and relay"),
-    "`choices[].text`, `message` in a stream, `delta.token_id`": (r"N\.(text|message\..*|delta\.token_id) lost", "left out: the content again"),
+    "`choices[].text`, `message` in a stream, `delta.token_id`": (r"N\.(text|message\..*|delta\.token_id) lost", "left out: they repeat the content"),
     "`delta.content` as a list": (r"N\.delta\.(content changed|reasoning_content added)", "a text, and `reasoning_content`"),
     "`delta.audio.transcript`": (r"N\.delta\.content added", "is in `content` too"),
     "`delta.role`, `id` and `type` of calls": (r"N\.(delta\.role|tool_calls\.\d+\.(id|type)) added", "added where they are missing"),
@@ -309,7 +309,7 @@ def test_sound_has_the_fields_of_the_provider() -> None:
 def render() -> str:
     rows = [f"| {name} | {how} |" for name, (_, how) in DIFFERENCES.items()]
     rows += [
-        f"| a value above {MAX_KEPT // 1024} KiB in all chunks | in the first of them |",
+        f"| a value above {MAX_KEPT // 1024} KiB in all chunks | only in the first |",
         f"| members that change with every chunk | up to {MAX_RECORDED // 1024} KiB, then a `notice` |",
     ]
     return "\n".join(["| member | to the client |", "|---|---|", *rows])

@@ -47,7 +47,7 @@ EXCEPTIONS: dict[str, tuple[str, set[str]]] = {
         },
     ),
     "`instructions`, `tools`, the schema of `text.format`": (
-        "`null`, `[]`, `{}`: not every reader of a stream started it",
+        "`null`, `[]`, `{}`: others may read the stream",
         {"response.instructions", "response.tools", "response.text.format.schema"},
     ),
     "`response.created`, `response.queued`, `response.in_progress`": (
