@@ -16,13 +16,15 @@ from typing import Any, NamedTuple
 import aiohttp
 import httpx2
 from aiohttp.client_proto import ResponseHandler
-from aiohttp.http import RawResponseMessage
-from aiohttp.http_exceptions import BadHttpMessage, HttpProcessingError
+from aiohttp.helpers import DEFAULT_CHUNK_SIZE, BaseTimerContext
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from httpx_aiohttp.httpx2 import AiohttpTransport
 from httpx_aiohttp.httpx2.transport import map_aiohttp_exceptions
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
+
+from .response_parser import ResponseParser
 
 # Many servers close idle connections after 5 s (uvicorn, Node). A shorter timeout avoids
 # reusing a connection that the server is closing.
@@ -34,15 +36,6 @@ BURST = 16 * 1024
 """The maximum bytes per read: more at once are left to the reading task, which reads at most this
 many per step, some 50 tokens in 0.5 ms, and yields after each. A step of 4 KiB costs a third more
 per token. libuv would push 8 MiB of one socket before the next."""
-
-HEAD_END = b"\r\n\r\n"
-"""The end of a head, and of a chunked body."""
-
-INTERIM_HEADS = 16
-"""The maximum number of interim responses (RFC 9110, 15.2) before the final one."""
-
-HEAD_PIECE = 1024
-"""Bytes parsed at once before the final head: 40 interim heads."""
 
 LARGE = 2**20
 """Bytes of a body above which aiohttp warns of one piece."""
@@ -58,7 +51,7 @@ reused: ContextVar[bool | None] = ContextVar("reused", default=None)
 
 
 class Connection(ResponseHandler):
-    """A connection that fails the current body when it fails itself.
+    """A connection with a parser of our own, that fails the current body when it fails itself.
 
     aiohttp 3.14 only notifies the waiter for the next response: the reader of a body with
     malformed chunks would wait forever, though the connection is closed.
@@ -68,70 +61,43 @@ class Connection(ResponseHandler):
     """The body that is being read."""
     served = False
     """Whether a request was sent on it."""
-    _answered = False
-    """Whether the response is complete, and no other request was sent since."""
-    _heads = 0
-    """Final responses to the last request."""
-    _interim = 0
-    """Interim responses to the last request."""
-    _last: StreamReader
-    """The body of the last response."""
-    _chunked = False
+    _responses: ResponseParser | None = None
 
-    def set_response_params(self, **settings: Any) -> None:
+    def set_response_params(
+        self,
+        *,
+        auto_decompress: bool = True,
+        read_bufsize: int = DEFAULT_CHUNK_SIZE,
+        read_timeout: float | None = None,
+        timer: BaseTimerContext | None = None,
+        **settings: Any,
+    ) -> None:
         self.served = True
-        self._answered, self._heads, self._interim = False, 0, 0
-        super().set_response_params(**settings)
+        if auto_decompress:  # of a proxy's reply to CONNECT only
+            super().set_response_params(**settings)
+            return
+        if self._responses is None:
+            self._responses = ResponseParser(self, on_end=self._end)
+        self._responses.begin(limit=read_bufsize, timer=timer)
+        self._parser = self._responses  # type: ignore[assignment]  # its interface
+        self._read_timeout = read_timeout
+        self._drain_tail()
 
     def data_received(self, data: bytes) -> None:
-        if self._answered:
+        responses = self._responses
+        if responses is not None and responses.complete:
             if data:  # unsolicited
                 self._drop()
             return
-        if self._heads or len(data) <= HEAD_PIECE:
-            super().data_received(data)
-        else:
-            self._parse_head(data)
-        if self._answered and not self._ends(data):
+        super().data_received(data)
+        if responses is not None and responses.excess:
             self._drop()
         if self.body is not None:
             self.body.arrived(size=len(data))
 
-    def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
-        """Handle the head of a response, and its body, which may be complete already."""
-        super().feed_data(data, size)
-        message, self._last = data
-        if message.code >= 200:  # interim responses are followed by others
-            self._heads += 1
-            self._chunked = message.chunked
-            self._last.on_eof(self._end)
-        else:
-            self._interim += 1
-            if self._interim > INTERIM_HEADS:
-                self.set_exception(BadHttpMessage(f"more than {INTERIM_HEADS} interim responses"))
-                self._drop()
-
-    def _parse_head(self, data: bytes) -> None:
-        """Parse in pieces until the final head: 256 KiB of interim heads would take a second."""
-        at = 0
-        while at < len(data) and self._interim <= INTERIM_HEADS:
-            end = len(data) if self._heads else at + HEAD_PIECE
-            super().data_received(data[at:end])
-            at = end
-
     def _end(self) -> None:
-        self._answered = True
         if self.transport is not None and self.transport.get_write_buffer_size():
             self.force_close()  # the rest of the request would precede the next one
-
-    def _ends(self, data: bytes) -> bool:
-        """Return whether the response ends where a read does: the rest would belong to the next."""
-        if self._heads > 1:
-            return False
-        pieces = getattr(self._last, "_buffer", ())  # an empty body has none
-        if self._chunked or not pieces:
-            return data.endswith(HEAD_END) or (bool(data) and HEAD_END.endswith(data))
-        return data.endswith(pieces[-1])
 
     def _drop(self) -> None:
         """Close the connection; buffered data can still be read."""

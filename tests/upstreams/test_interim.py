@@ -33,14 +33,16 @@ async def test_a_flood_of_interim_responses_ends_the_call(pause: bool):
 
 async def test_a_read_full_of_interim_responses_is_not_parsed_to_its_end():
     """Parsing them all would hold the event loop for a second."""
-    from app.upstreams.transport import INTERIM_HEADS, Connection
+    from app.upstreams.response_parser import INTERIM_HEADS
+    from app.upstreams.transport import Connection
 
     connection = Connection(loop=asyncio.get_running_loop())
-    connection.set_response_params()
+    connection.set_response_params(auto_decompress=False)
+    assert connection._responses is not None
     connection.data_received(CONTINUE * 100_000)
 
     assert isinstance(connection.exception(), Exception)
-    assert INTERIM_HEADS < connection._interim < 4 * INTERIM_HEADS
+    assert INTERIM_HEADS < connection._responses.interim < 4 * INTERIM_HEADS
 
 
 async def test_a_long_head_is_the_same_in_pieces():
