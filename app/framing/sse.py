@@ -14,6 +14,11 @@ from typing import Final, NoReturn
 import msgspec
 
 BOM: Final = b"\xef\xbb\xbf"
+_LF: Final = 0x0A
+_CR: Final = 0x0D
+# Numbers, since `b"\n" in line` raises an error inside CPython and takes five times as long.
+_DATA: Final = b"data: "
+_NEXT_DATA: Final = b"\n\n" + _DATA
 MAX_RETRY_MS: Final = 2**31 - 1
 """The longest delay of a browser's timer, in milliseconds."""
 
@@ -48,8 +53,8 @@ class Decoder:
     def __init__(self, *, max_line: int = 16 * 2**20, max_event: int = 16 * 2**20) -> None:
         self._max_line = max_line
         self._max_event = max_event
-        self._short = min(max_line, max_event)
-        """The longest line that no limit refuses."""
+        self._short = min(max_line, max_event) - len(_DATA)
+        """Shorter data than this no limit refuses."""
         self._at_start = True
         self._after_cr = False
         self._partial = bytearray()
@@ -78,15 +83,16 @@ class Decoder:
             # The CR ended its line. Waiting for a possible LF would delay the last event of
             # every stream whose lines end with CR.
             self._after_cr = False
-            if data[0] == 0x0A:
+            if data[0] == _LF:
                 data = data[1:]
         if not data:
             return []
-        begun = self._partial or self._first is not None or self._event
+        whole = data.rfind(b"\n\n") + 2
         try:
-            if not begun and data.endswith(b"\n\n") and b"\r" not in data:
-                self._take_events(data)
-            else:
+            if whole > 1 and self._first is None and not self._event and _CR not in data:
+                events, data = data[:whole], data[whole:]
+                self._take_events(self._joined(events) if self._partial else events)
+            if data:
                 self._take_lines(data)
         except FramingError:
             if not self._messages:
@@ -95,23 +101,24 @@ class Decoder:
         return messages
 
     def _take_events(self, data: bytes) -> None:
-        """Take whole events, as most reads are: 1 us less an event than line by line."""
-        for event in data[:-2].split(b"\n\n"):
-            if event.startswith(b"data: ") and len(event) <= self._short and b"\n" not in event:
-                text = event[6:].decode(errors="replace")
+        """Take whole events, most of them of one line with data, in less than half the time."""
+        if not data.startswith(_DATA):
+            return self._take_lines(data)
+        for event in data[len(_DATA) : -2].split(_NEXT_DATA):
+            if len(event) < self._short and _LF not in event:
+                text = event.decode("utf-8", "replace")
                 self._messages.append(Message("message", text, self._id, self._retry))
-                continue
-            for line in event.split(b"\n"):
-                self._line(line)
-            self._dispatch()
+            else:
+                self._take_lines(_DATA + event + b"\n\n")
+        return None
 
     def _take_lines(self, data: bytes) -> None:
         lines = data.splitlines()  # bytes split at CR, LF and CRLF only
         last = data[-1]
         tail = b""
-        if last == 0x0D:
+        if last == _CR:
             self._after_cr = True
-        elif last != 0x0A:
+        elif last != _LF:
             tail = lines.pop()
         if lines and self._partial:
             lines[0] = self._joined(lines[0])
