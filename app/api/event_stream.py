@@ -165,8 +165,7 @@ class EventStream(Response):
         if self._caught_up.done():
             return
         try:
-            feed = self._writer.feed
-            writable = self._connection.write(b"".join([feed(event) for event in events]))
+            writable = self._connection.write(self._writer.feed(*events))
         except Exception as failure:  # of this reader: the stream goes on
             self._caught_up.set_exception(failure)
             return

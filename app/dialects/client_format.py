@@ -24,7 +24,7 @@ from ..framing.lines import escape_line_ends
 from ..requests import ChatRequest, check_chat, parse_chat_request
 
 
-class Frame(NamedTuple):
+class Frame(msgspec.Struct, frozen=True, gc=False):
     """One SSE event of a client's stream."""
 
     data: bytes
@@ -69,8 +69,8 @@ class FrameWriter(Protocol):
     begin: int
     """The number of the event before the first one to feed."""
 
-    def feed(self, event: Event) -> bytes:
-        """Return the bytes of the next event's frames, which may be none."""
+    def feed(self, *events: Event) -> bytes:
+        """Return the bytes of the next events' frames, which may be none."""
 
     def skip(self, count: int) -> None:
         """Skip `count` numbers: those of lost frames."""
@@ -93,26 +93,24 @@ class NumberedWriter:
         self._after = after
         self._retry = b"retry: %d\n" % retry_ms
 
-    def feed(self, event: Event) -> bytes:
-        """Return the bytes of the next event's frames, which may be none."""
+    def feed(self, *events: Event) -> bytes:
+        """Return the bytes of the next events' frames, which may be none."""
+        render, line, number = self._renderer.feed, self._id, self._skipped + self.count
         written: list[bytes] = []
-        for data, name in self._renderer.feed(event):
-            self.count += 1
-            number = self._skipped + self.count
-            if number <= self._after:
-                continue
-            if not data.isascii():
-                data = escape_line_ends(data)
-            written.append(
-                b"%b%bdata: %b%b%d\n\n"
-                % (
-                    self._retry,
-                    b"event: %b\n" % name.encode() if name else b"",
-                    data,
-                    self._id,
-                    number,
-                )
-            )
+        for event in events:
+            for frame in render(event):
+                number += 1
+                if number <= self._after:
+                    continue
+                data, name = frame.data, frame.event
+                if not data.isascii():
+                    data = escape_line_ends(data)
+                if name is not None:
+                    written.append(b"event: %b\n" % name.encode())
+                written.append(b"data: %b%b%d\n\n" % (data, line, number))
+        self.count = number - self._skipped
+        if written and self._retry:
+            written.insert(0, self._retry)
             self._retry = b""
         return b"".join(written)
 

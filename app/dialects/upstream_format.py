@@ -91,8 +91,8 @@ class Parser(Protocol):
     def keep_provider_data(self) -> None:
         """Emit `ProviderData` too, for a client of the same dialect."""
 
-    def feed(self, message: Message) -> list[Event]:
-        """Parse the next message."""
+    def feed(self, *messages: Message) -> list[Event]:
+        """Parse the next messages."""
 
     def close(self, tail: Message | None, *, strange: bool = False) -> list[Event]:
         """End the input, with its unterminated last message and `Decoder.strange`."""

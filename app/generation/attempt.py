@@ -425,13 +425,10 @@ class Attempt:
         return False
 
     def _parse(self, piece: bytes) -> list[Event]:
-        events: list[Event] = []
         ending = self._key_ending
         if ending and piece.find(ending) >= 0:  # 0.1 us, and "in" takes twice that
             self._quotes = True
-        feed = self.parser.feed
-        for message in self._decoder.feed(piece):
-            events += feed(message)
+        events = self.parser.feed(*self._decoder.feed(piece))
         finished = self.parser.finished
         if (
             _DELTAS.issuperset(map(type, events)) and not self._quotes

@@ -75,18 +75,21 @@ class AnswerParser:
         """Emit `ProviderData` too, for a client of the same dialect."""
         self._builder.keeps_provider_data = True
 
-    def feed(self, message: Message) -> list[Event]:
-        """Parse the next message."""
-        self._fed = True
-        if not self._builder.ended:
+    def feed(self, *messages: Message) -> list[Event]:
+        """Parse the next messages: those of one read, which is faster than one by one."""
+        builder, take = self._builder, self._message
+        for message in messages:
+            self._fed = True
+            if builder.ended:
+                break
             try:
                 if len(message.data) > LARGE:
-                    self._take_large(message, self._message)
+                    self._take_large(message, take)
                 else:
-                    self._message(message)
+                    take(message)
             except Excess as excess:
                 self._fail("upstream_invalid_response", str(excess))
-        return self._builder.take()
+        return builder.take()
 
     def _take_large(self, message: Message, take: Callable[[Message], None]) -> None:
         """Parse a message that could block the event loop, or decode to too many objects."""

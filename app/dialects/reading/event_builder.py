@@ -100,11 +100,11 @@ class EventBuilder:
     @contextmanager
     def few_events(self) -> Iterator[None]:
         """Bound the events added in this context; other messages add too few to check each."""
-        self._events = _FewEvents(self._events)
+        before, self._events = self._events, _FewEvents()
         try:
             yield
         finally:
-            self._events = list(self._events)
+            self._events = [*before, *self._events]
 
     @property
     def seen(self) -> int:
@@ -522,7 +522,8 @@ class EventBuilder:
         block = state.open if state is not None else None
         if block is None or block.kind is not kind:
             block = self._open(choice, kind)
-        text = block.halves.feed(text)
+        if not text.isascii() or block.halves.pending:
+            text = block.halves.feed(text)
         if text:
             self._events.append(kind.delta(block.number, text, choice))
 

@@ -22,23 +22,24 @@ def well_formed(text: str) -> str:
 class Halves:
     """Joins pairs that are split between the pieces of one text."""
 
-    __slots__ = ("_first",)
+    __slots__ = ("pending",)
 
     def __init__(self) -> None:
-        self._first = ""
+        self.pending = ""
+        """The first half of a pair, whose second is to begin the next piece."""
 
     def feed(self, piece: str) -> str:
         """Return the piece, well-formed; buffer a first half at its end for the next piece."""
-        if not self._first and (piece.isascii() or not _HALF.search(piece)):
+        if not self.pending and (piece.isascii() or not _HALF.search(piece)):
             return piece
-        text, self._first = self._first + piece, ""
+        text, self.pending = self.pending + piece, ""
         if "\ud800" <= text[-1:] <= "\udbff":
-            text, self._first = text[:-1], text[-1]
+            text, self.pending = text[:-1], text[-1]
         return well_formed(text)
 
     def close(self) -> str:
         """Return the replacement of a buffered half, or ""."""
-        first, self._first = self._first, ""
+        first, self.pending = self.pending, ""
         return "\ufffd" if first else ""
 
 

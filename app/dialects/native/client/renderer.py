@@ -78,15 +78,19 @@ class Writer:
         self._number = after
         self._retry = b"retry: %d\n" % retry_ms
 
-    def feed(self, event: Event) -> bytes:
-        """Return the frame of the next event."""
-        if self._retry:
-            return self.frame(self._number + 1, event)
-        self._number += 1  # what `frame` does, without a call
-        data = encode(event)
-        if not data.isascii():
-            data = escape_line_ends(data)
-        return b"%b%b%b%d\n\n" % (LINES[type(event)], data, self._id, self._number)
+    def feed(self, *events: Event) -> bytes:
+        """Return the frames of the next events."""
+        line = self._id
+        written = [self._retry]
+        for number, event in enumerate(events, self._number + 1):
+            data = encode(event)
+            if not data.isascii():
+                data = escape_line_ends(data)
+            written.append(b"%b%b%b%d\n\n" % (LINES[type(event)], data, line, number))
+        if events:
+            self._number += len(events)
+            self._retry = b""
+        return b"".join(written)
 
     def skip(self, count: int) -> None:
         """Skip `count` numbers: those of lost events."""
@@ -109,9 +113,9 @@ class LineWriter(Writer):
         super().__init__(stream, after=after, retry_ms=retry_ms)
         self._start = f'{{"event_id":"{stream}.'.encode()
 
-    def feed(self, event: Event) -> bytes:
-        """Return the line of the next event."""
-        return self.frame(self._number + 1, event)
+    def feed(self, *events: Event) -> bytes:
+        """Return the lines of the next events."""
+        return b"".join([self.frame(self._number + 1, event) for event in events])
 
     def frame(self, number: int, event: Event) -> bytes:
         """Return the line of a later event, skipping the numbers before it."""

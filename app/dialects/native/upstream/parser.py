@@ -44,8 +44,11 @@ class Parser:
     def keep_provider_data(self) -> None:
         """Do nothing: a replay keeps what was recorded."""
 
-    def feed(self, message: Message) -> list[Event]:
-        """Return the next event."""
+    def feed(self, *messages: Message) -> list[Event]:
+        """Return the next events."""
+        return [event for message in messages for event in self._event(message)]
+
+    def _event(self, message: Message) -> list[Event]:
         if self.ended:
             return []
         try:

@@ -88,7 +88,7 @@ class Delta(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Choice:
+class ChoiceState:
     length: int = 0
     """Characters of text so far."""
     calls: int = 0
@@ -110,7 +110,7 @@ class DeltaBuilder:
         self.members = ProviderMembers()
         self._stream = stream
         self._token = public_token(stream, "openai_chat")
-        self._choices: dict[int, _Choice] = {}
+        self.choices: dict[int, ChoiceState] = {}
         self._calls: dict[int, tuple[int, bool]] = {}
         """By a call's block: its index, and whether it has any arguments yet."""
         self._starts: dict[int, int] = {}
@@ -164,7 +164,7 @@ class DeltaBuilder:
     def _feed(self, event: Event) -> Iterable[Delta]:
         match event:
             case TextDelta():
-                self.add_text(event)
+                self.choices[event.choice].length += len(event.text)
                 return (Delta(event.choice, {"content": event.text}),)
             case ReasoningDelta():
                 self._thoughts[event.block].append(event.text)
@@ -192,24 +192,20 @@ class DeltaBuilder:
                 pass
             case _:
                 begun = self._begin(event.choice, text=isinstance(event, TextStart))
-                return [*begun, *self._rest(event, self._choices[event.choice])]
+                return [*begun, *self._rest(event, self.choices[event.choice])]
         return ()
-
-    def add_text(self, event: TextDelta) -> None:
-        """Count the text of an event whose delta is rendered without `feed`."""
-        self._choices[event.choice].length += len(event.text)
 
     def _begin(self, choice: int, *, text: bool) -> Iterable[Delta]:
         """Start a choice and all lower ones: the official clients' helpers expect them in order."""
-        if choice in self._choices:
+        if choice in self.choices:
             return ()
-        new = [index for index in range(choice + 1) if index not in self._choices]
-        self._choices.update((index, _Choice()) for index in new)
+        new = [index for index in range(choice + 1) if index not in self.choices]
+        self.choices.update((index, ChoiceState()) for index in new)
         content = "" if text else None
         delta = {"role": "assistant", "content": None}
         return [Delta(i, {**delta, "content": content} if i == choice else delta) for i in new]
 
-    def _rest(self, event: Event, state: _Choice) -> Iterable[Delta]:
+    def _rest(self, event: Event, state: ChoiceState) -> Iterable[Delta]:
         """Handle block starts and ends, and rare events."""
         match event:
             case TextStart():
@@ -279,7 +275,7 @@ class DeltaBuilder:
         call = {"index": self._calls[block][0], **fields, kind: function}
         return Delta(event.choice, {"tool_calls": [call]})
 
-    def _media(self, event: Media, state: _Choice) -> Iterable[Delta]:
+    def _media(self, event: Media, state: ChoiceState) -> Iterable[Delta]:
         if event.media_type.startswith("audio/") and event.data:
             audio = {"id": f"audio_{self._token}_{event.choice}", "data": event.data}
             if self.members.has_sent(event.choice, "audio"):
@@ -293,9 +289,9 @@ class DeltaBuilder:
         """Finish the choices of a completed stream only: clients act on a finish reason."""
         if end.status != "completed":
             return
-        if not self._choices:
+        if not self.choices:
             yield from self._begin(0, text=True)
-        for choice, state in sorted(self._choices.items()):
+        for choice, state in sorted(self.choices.items()):
             # One helper of the official clients merges lists by `index`, another replaces
             # them: send each list once, complete.
             lists = {
