@@ -19,6 +19,7 @@ from ...reading.json_values import count, decode_or, mapping, short
 from . import text_chunk
 from .chunks import Deltas
 from .provider_members import ProviderMembers
+from .repeated_chunk import TRIES, RepeatedChunk
 
 
 class Parser(AnswerParser):
@@ -27,6 +28,9 @@ class Parser(AnswerParser):
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
         super().__init__(upstream=upstream, choices=choices)
         self._deltas = Deltas(self._builder)
+        self._last: RepeatedChunk | None = None
+        """The last message, if it was a text chunk."""
+        self._tries = TRIES
         self._decode: text_chunk.Decode[Any] = text_chunk.decode_any
 
     @property
@@ -53,9 +57,16 @@ class Parser(AnswerParser):
 
     def _message(self, message: Message) -> None:
         if self.model and self.upstream_id and message.event != "error":
+            last = self._last
+            if last is not None and (text := last.match(message.data)) is not None:
+                self._builder.text(last.choice, text)
+                return
             chunk = text_chunk.parse(message.data, self._decode)
             if chunk is not None and self._deltas.feed_text_chunk(chunk):
+                self._last = RepeatedChunk.of(message.data, chunk) if self._tries else None
+                self._tries -= self._last is not None
                 return
+        self._last = None
         data = message.data.strip()
         if data.startswith("[DONE]"):
             self._complete()

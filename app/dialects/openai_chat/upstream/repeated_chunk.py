@@ -1,0 +1,48 @@
+"""Recognises chunks that differ from the one before in their text only.
+
+Most hosts repeat everything else in each chunk. Comparing instead of decoding saves 9.7 of the 36.3
+thousand instructions that a token of a burst takes.
+"""
+
+from typing import Final, NamedTuple, Self
+
+from .text_chunk import MAX_CHOICES, TextChunk
+
+TRIES: Final = 16
+"""How often a stream's chunk is taken as the pattern: those of OpenAI, with their random
+`obfuscation`, never repeat."""
+
+
+class RepeatedChunk(NamedTuple):
+    """A chunk as the pattern of the next: what is around its content."""
+
+    before: str
+    after: str
+    choice: int
+    """The index of its choice."""
+
+    @classmethod
+    def of(cls, data: str, chunk: TextChunk) -> Self | None:
+        """Return the pattern of a chunk; None if it has not exactly one content."""
+        if len(chunk.choices) != 1 or data.count('"content"') != 1:
+            return None
+        [choice] = chunk.choices
+        delta = choice.delta
+        if delta.reasoning or delta.reasoning_content or not 0 <= choice.index < MAX_CHOICES:
+            return None
+        before, key, after = data.partition('"content":')
+        content, gap = f'"{delta.content}"', " " * after.startswith(" ")
+        if delta.content is None or not after.startswith(gap + content):
+            return None
+        return cls(f'{before}{key}{gap}"', after[len(gap) + len(content) - 1 :], choice.index)
+
+    def match(self, data: str) -> str | None:
+        """Return the content of a chunk that is this one but for that."""
+        before, after, _ = self
+        if not data.startswith(before) or not data.endswith(after):
+            return None
+        text = data[len(before) : -len(after)]
+        # A quote would end the content, and JSON has no control characters within a string.
+        if '"' in text or "\\" in text or not text.isprintable():
+            return None
+        return text if len(data) >= len(before) + len(after) else None
