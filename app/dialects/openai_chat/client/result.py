@@ -25,7 +25,8 @@ def render_result(stream: str, events: Iterable[Event]) -> dict[str, Any]:
     for event in events:
         if isinstance(event, ProviderData):
             changes = mapping((read_raw(event.raw, FORMAT) or {}).get("chunk"))
-            members = merge(members, mapping(changes.get("once")))
+            for name in ("once", "kept"):
+                members = merge(members, mapping(changes.get(name)))
         for delta in builder.feed(event):
             choices.setdefault(delta.choice, _Sum(delta.choice)).add(delta)
         if isinstance(event, StreamEnd):

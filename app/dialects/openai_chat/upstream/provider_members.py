@@ -7,6 +7,7 @@ Not recorded, as null is not:
 - Together's `text`, which repeats the content, and `token_id`, which changes with every token.
 """
 
+from collections.abc import Collection
 from typing import Any, Final, Literal
 
 from ...reading.bounds import ENTRY
@@ -44,7 +45,8 @@ _REASONING: Final = ("reasoning_details", "thinking_blocks")
 """Members of a delta that a client sends back, so that none may be missing."""
 
 _CONSTANTS: Final = ("system_fingerprint", "service_tier", "provider")
-"""The members of an `OwnChunk` that have to equal the kept ones."""
+"""The members of an `OwnChunk` that have to equal the kept ones. All chunks have them, so that the
+second is as fast as any."""
 
 
 class ProviderMembers:
@@ -52,7 +54,7 @@ class ProviderMembers:
 
     def __init__(self, builder: EventBuilder) -> None:
         self._builder = builder
-        self._chunk = _Level()
+        self._chunk = _Level(_CONSTANTS)
         self._choices: dict[int, tuple[_Level, _Level]] = {}
         """By choice: its own level, and that of its deltas."""
         self._finished: set[int] = set()
@@ -174,9 +176,11 @@ class ProviderMembers:
 class _Level:
     """The members at one level of the chunks."""
 
-    __slots__ = ("_large", "_last", "_left", "_sizes", "kept")
+    __slots__ = ("_constants", "_large", "_last", "_left", "_sizes", "kept")
 
-    def __init__(self) -> None:
+    def __init__(self, constants: Collection[str] = ()) -> None:
+        """`constants` are kept from their first chunk on, others once a second one has them."""
+        self._constants = constants
         self.kept: Members = {}
         self._sizes: dict[str, int] = {}
         self._left = MAX_KEPT
@@ -205,7 +209,7 @@ class _Level:
         for name, value in members.items():
             if name in self.kept or name in self._large:
                 continue
-            if name not in last or last[name] != value:
+            if name not in self._constants and (name not in last or last[name] != value):
                 once[name] = value
             elif (length := size(value)) > self._left:
                 self._large[name] = value
