@@ -28,7 +28,7 @@ from ..generation.runs import Opened
 from ..generation.start_options import StartOptions
 from ..generation.via import RequestSource, source_of
 from ..requests import ChatRequest
-from ..upstreams.client_headers import read_request_headers
+from ..upstreams.client_headers import REQUEST_NAMES, read_request_headers
 from .endpoints import Endpoints, HttpParts, document
 from .event_stream import EventStream, first_read
 from .problems import failure
@@ -124,7 +124,8 @@ class Generation(Endpoints):
             parsed, stored = await self._parse(streams, body, memory=memory)
             request.scope[MODEL] = parsed.chat.model
             mode = _delivery_mode(request, parsed.chat, key)
-            headers = read_request_headers(request.scope[REQUEST_HEADERS])
+            sent = request.scope[REQUEST_HEADERS]
+            headers = {} if REQUEST_NAMES.isdisjoint(sent) else read_request_headers(sent)
             options = self._options(
                 parsed, stored, mode, key=key, origin=origin, headers=headers, memory=memory
             )

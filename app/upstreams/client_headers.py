@@ -11,10 +11,9 @@ from .endpoints import Upstream
 from .http import HttpHead
 from .options import options_of
 
-REQUEST_NAMES: Final = (
-    *(b"idempotency-key", b"openai-beta", b"openai-organization", b"openai-project"),
-    *(b"traceparent", b"tracestate", b"x-client-request-id"),
-)
+REQUEST_NAMES: Final = frozenset(
+    (b"idempotency-key", b"openai-beta", b"openai-organization", b"openai-project")
+) | {b"traceparent", b"tracestate", b"x-client-request-id"}
 REPLY_NAMES: Final = (
     *("anthropic-organization-id", "openai-organization", "openai-processing-ms"),
     *("openai-project", "openai-version"),
@@ -35,9 +34,9 @@ MAX_RATE_LIMITS: Final = 40
 def read_request_headers(headers: Mapping[bytes, Sequence[bytes]]) -> dict[str, str]:
     """Return the headers of a client's request that a provider may receive."""
     found = {}
-    for name in REQUEST_NAMES:
-        values = headers.get(name)
-        if values and _is_valid(value := b",".join(values).decode("latin-1")):
+    for name in sorted(REQUEST_NAMES & headers.keys()):
+        value = b",".join(headers[name]).decode("latin-1")
+        if _is_valid(value):
             found[name.decode()] = value
     return found
 
