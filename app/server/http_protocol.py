@@ -54,6 +54,8 @@ CLOCK_S = 0.002
 SOCKET_PATH = b"/v1/responses"
 """The end of the path where the app may accept a WebSocket handshake."""
 
+BODY_HEADERS = (b"content-length", b"transfer-encoding")
+
 UPGRADE_HEADERS = (b"connection", b"upgrade", b"http2-settings")
 
 log = structlog.get_logger("seseragi.server")
@@ -278,16 +280,18 @@ class Protocol(HttpToolsProtocol):
         """Return whether the request is a WebSocket handshake that the app may accept."""
         if not (self._upgrades and self.parser.get_method() == b"GET") or self.cycle is not None:
             return False
-        path = self.url.partition(b"?")[0]
-        return path.endswith(SOCKET_PATH) and any(
-            name == b"upgrade" and value.lower() == b"websocket" for name, value in self.headers
+        headers = dict(self.headers)
+        return (
+            self.url.partition(b"?")[0].endswith(SOCKET_PATH)
+            and headers.get(b"upgrade", b"").lower() == b"websocket"
+            and headers.keys().isdisjoint(BODY_HEADERS)
+            and self.parser.get_http_version() == "1.1"
         )
 
     def _become_socket(self, rest: bytes) -> None:
         """Hand the connection over to the WebSocket protocol, with its head."""
         from .socket_protocol import SocketProtocol  # no other connection needs it
 
-        _check_head(self.headers, self.parser.get_http_version())
         self._upgraded = self._last = True
         if self._timer is not None:
             self._timer.cancel()
@@ -297,6 +301,7 @@ class Protocol(HttpToolsProtocol):
             config=self.config,
             server_state=self.server_state,
             app_state=self.app_state,
+            flow=self.flow,
             on_lost=leave,
         )
         protocol.connection_made(self.transport)
@@ -304,6 +309,10 @@ class Protocol(HttpToolsProtocol):
         lines = [b"GET %b HTTP/1.1" % self.url]
         lines += [b"%b: %b" % field for field in self.headers]
         protocol.data_received(b"\r\n".join((*lines, b"\r\n")) + rest)
+        if not protocol.handshake_initiated:  # without an answer, or a deadline
+            lines_at_most = "the head of a WebSocket handshake has at most 128 lines of 8192 bytes"
+            self.transport.write(render_error(RequestError("invalid_request", lines_at_most)))
+            self.transport.close()
 
     def _head_without_upgrade(self) -> bytes:
         """Render the head without its upgrade, with `connection: close`.

@@ -1,0 +1,102 @@
+"""A WebSocket connection has the bounds and deadlines of any other."""
+
+import asyncio
+import struct
+
+import pytest
+
+from app.server import socket_protocol
+from app.server.socket_protocol import SocketProtocol
+from app.testing.upstream import answer
+from tests.serving import Relay, serve_relay, serve_script
+from tests.waiting import until
+
+HANDSHAKE = b"connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n" b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"  # fmt: skip
+TEXT, PING, CONTINUATION = 1, 9, 0
+
+
+def frame(opcode: int, data: bytes = b"", *, final: bool = True) -> bytes:
+    length = (
+        bytes([0x80 | len(data)]) if len(data) < 126 else b"\xfe" + struct.pack(">H", len(data))
+    )
+    return bytes([opcode | 0x80 * final]) + length + bytes(4) + data
+
+
+async def open_socket(
+    relay: Relay, extra: bytes = b"", query: bytes = b""
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+    start = b"GET /v1/responses%b HTTP/1.1\r\nhost: localhost\r\n" % query
+    writer.write(start + HANDSHAKE + extra + b"\r\n")
+    return reader, writer
+
+
+def sockets(relay: Relay) -> list[SocketProtocol]:
+    connections = relay.server.server_state.connections
+    return [one for one in connections if isinstance(one, SocketProtocol)]
+
+
+@pytest.mark.parametrize(
+    ("extra", "query", "status"),
+    [
+        (b"".join(b"x-%d: a\r\n" % n for n in range(140)), b"", 400),
+        (b"".join(b"x-%d: a\r\n" % n for n in range(300)), b"", 400),
+        (b"x: " + b"a" * 9000 + b"\r\n", b"", 400),
+        (b"", b"?" + b"a" * 9000, 400),
+        (b"transfer-encoding: gzip\r\n", b"", 400),
+        (b"content-length: 2\r\n", b"", 426),
+    ],
+)
+async def test_strange_handshake_is_answered(extra, query, status, caplog):
+    async with serve_relay() as relay:
+        reader, writer = await open_socket(relay, extra, query)
+        if b"content-length" in extra:
+            writer.write(b"ab")
+        async with asyncio.timeout(5):
+            received = await reader.read()
+        writer.close()
+    assert b"HTTP/1.1 %d " % status in received
+    assert "Fatal error" not in caplog.text
+
+
+async def test_message_has_few_fragments(monkeypatch):
+    monkeypatch.setattr(socket_protocol, "MAX_FRAGMENTS", 10)
+    async with serve_relay() as relay:
+        reader, writer = await open_socket(relay)
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(frame(TEXT, final=False) + frame(CONTINUATION, final=False) * 20)
+        async with asyncio.timeout(5):
+            received = await reader.read()
+        writer.close()
+    assert struct.pack(">H", 1009) in received
+
+
+async def test_broken_frame_before_the_handshake_is_answered_closes(caplog):
+    async with serve_relay() as relay:
+        reader, writer = await open_socket(relay, b"\r\n\xff" + bytes(20))
+        async with asyncio.timeout(5):
+            assert b"" == await reader.read()
+        writer.close()
+        await until(lambda: not sockets(relay))
+    assert "" == caplog.text
+
+
+async def test_client_that_takes_no_pongs_is_cut_off():
+    async with serve_script(answer("a"), send_timeout_s=1) as (relay, _):
+        _, writer = await open_socket(relay)
+        await until(lambda: bool(sockets(relay)))
+        (socket,) = sockets(relay)
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        ping, most = frame(PING, b"x" * 125) * 1000, 0
+        for _ in range(1000):
+            writer.write(ping)
+            try:
+                async with asyncio.timeout(5):
+                    await writer.drain()
+            except OSError:
+                break
+            most = max(most, socket.transport.get_write_buffer_size())
+        assert most < 1_000_000
+        async with asyncio.timeout(10):
+            await until(lambda: not sockets(relay))
+        writer.close()
