@@ -123,7 +123,11 @@ def build_app(
         on_refused=partial(_report_refusal, hub),
         on_answer=None if measured is None else partial(_count, paths, measured),
         watches=watches,
-        serve_socket=ResponsesSocket(hub.admission, send_timeout_s=settings.send_timeout_s)
+        serve_socket=ResponsesSocket(
+            hub.admission,
+            send_timeout_s=settings.send_timeout_s,
+            max_bytes=settings.max_request_bytes,
+        )
         if settings.responses_websocket
         else None,
     )

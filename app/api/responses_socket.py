@@ -8,17 +8,17 @@ record, and can be read and resumed by `GET`, also after the connection is lost.
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..dialects.openai_responses.client.stored import join_items, list_items
-from ..errors import RelayError
+from ..dialects.client_formats import CLIENT_FORMATS
+from ..errors import RelayError, RequestError
 from ..framing import sse
 from ..generation.admission import Admission, RequestMemory, address_of
+from ..requests import convert_body, parse_body, parse_part
 from .event_stream import ReaderDropped
 
 LONGEST_S: Final = 3600
@@ -26,6 +26,12 @@ LONGEST_S: Final = 3600
 
 MAX_LANES: Final = 8
 """The responses at once on one connection, by their `stream_id`."""
+
+MAX_RUNNING: Final = 16
+"""The responses of one connection that run, or wait for one of their lane."""
+
+MAX_STREAM_ID: Final = 256
+"""The characters of a `stream_id`, which each event repeats."""
 
 LEAVING_S: Final = 5.0
 """How long responses have to notice that their client has left."""
@@ -39,21 +45,19 @@ _ENDS: Final = ("response.completed", "response.incomplete")
 
 log = structlog.get_logger("seseragi.api")
 
-_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encode = msgspec.json.encode
+
+_NOTHING: Final = b"[]"
 
 
 class _Ended(msgspec.Struct):
     id: str
-    output: list[msgspec.Raw] = []
+    output: msgspec.Raw = msgspec.Raw(_NOTHING)
 
 
 class _LastEvent(msgspec.Struct):
     response: _Ended
-
-
-class _Invalid(Exception):
-    """A message that is no request, with its reason."""
 
 
 class _Lane:
@@ -63,26 +67,26 @@ class _Lane:
         self.free = asyncio.Lock()
         self.last: str | None = None
         """The last response that is not stored: the next may continue it."""
-        self.items: Sequence[msgspec.Raw] = ()
-        """Its conversation."""
+        self.items = _NOTHING
+        """Its conversation, as a JSON list."""
+        self.asked = _NOTHING
+        """The conversation that the running response answers, if it is to be kept."""
 
-    @property
-    def size(self) -> int:
-        return sum(map(len, map(bytes, self.items)))
-
-    def remember(self, response: str, items: Sequence[msgspec.Raw]) -> None:
+    def remember(self, response: str, items: bytes) -> None:
         self.last, self.items = response, items
 
     def forget(self) -> None:
-        self.last, self.items = None, ()
+        self.last, self.items = None, _NOTHING
 
 
 class ResponsesSocket:
     """The connections of one relay."""
 
-    def __init__(self, admission: Admission, *, send_timeout_s: float) -> None:
+    def __init__(self, admission: Admission, *, send_timeout_s: float, max_bytes: int) -> None:
+        """Prepare them; `max_bytes` is the limit of a request, also of one that continues."""
         self._admission = admission
         self._send_timeout_s = send_timeout_s
+        self._max_bytes = max_bytes
 
     async def __call__(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a connection whose handshake has been checked; `app` answers its requests."""
@@ -90,12 +94,14 @@ class ResponsesSocket:
         with self._admission.receive(address_of(scope["client"])) as memory:
             memory.expect(b"")
             await send({"type": "websocket.accept"})
-            connection = _Connection(app, scope, send, memory, self._send_timeout_s)
+            connection = _Connection(
+                app, scope, send, memory, self._send_timeout_s, max_bytes=self._max_bytes
+            )
             deadline = asyncio.timeout(LONGEST_S)
             try:
                 async with deadline:
-                    while (message := await receive())["type"] == "websocket.receive":
-                        await connection.take(message.get("text") or message.get("bytes") or b"")
+                    while await connection.take(await receive()):
+                        pass
             except TimeoutError:  # or the client takes nothing
                 if deadline.expired():
                     await connection.end()
@@ -105,41 +111,71 @@ class ResponsesSocket:
 
 class _Connection:
     def __init__(
-        self, app: ASGIApp, scope: Scope, send: Send, memory: RequestMemory, send_timeout_s: float
+        self,
+        app: ASGIApp,
+        scope: Scope,
+        send: Send,
+        memory: RequestMemory,
+        send_timeout_s: float,
+        *,
+        max_bytes: int,
     ) -> None:
         self._app = app
         self._scope = scope
         self._send = send
         self._memory = memory
         self._send_timeout_s = send_timeout_s
+        self._max_bytes = max_bytes
         self._lanes: dict[str, _Lane] = {}
         self._running: set[asyncio.Task[None]] = set()
+        self._waiting = 0
+        """Bytes of messages whose responses have not begun."""
         self._left = asyncio.Event()
+        self._closed = False
 
-    async def take(self, message: str | bytes) -> None:
-        """Begin the response that a message asks for, once the one before it has ended."""
-        stream_id = ""
+    async def take(self, message: Message) -> bool:
+        """Begin the response that a message asks for; return False if it is the last one.
+
+        It waits for those of its lane in a task: the next message may be that the client leaves.
+        """
+        if message["type"] != "websocket.receive":
+            return False
+        data = message.get("text") or message.get("bytes") or b""
+        body, stream_id = data.encode() if isinstance(data, str) else data, ""
         try:
-            fields = _parse(message)
-            stream_id = _string(fields.pop("stream_id", None), "stream_id")
+            fields = _parse(body)
+            name = _string(fields, "stream_id")
+            if len(name) > MAX_STREAM_ID:
+                raise _invalid(f"stream_id: longer than {MAX_STREAM_ID} characters")
+            stream_id = name
             lane = self._lanes.get(stream_id)
             if lane is None:
                 if len(self._lanes) >= MAX_LANES:
-                    raise _Invalid(f"stream_id: a connection has at most {MAX_LANES}")
+                    raise _invalid(f"stream_id: a connection has at most {MAX_LANES}")
                 lane = self._lanes[stream_id] = _Lane()
-            await lane.free.acquire()
-        except _Invalid as error:
-            await self.refuse(400, "invalid_request_error", str(error), stream_id=stream_id)
-            return
-        running = asyncio.create_task(self._respond(lane, stream_id, fields))
+            if len(self._running) >= MAX_RUNNING:
+                raise _invalid(f"{MAX_RUNNING} responses run or wait; send fewer at once")
+            self._memory.add(len(body))
+        except RelayError as error:
+            await self.refuse(error, stream_id)
+            return True
+        self._waiting += len(body)
+        running = asyncio.create_task(self._respond(lane, stream_id, fields, len(body)))
         self._running.add(running)
         running.add_done_callback(self._running.discard)
+        return True
 
     async def end(self) -> None:
         """Close a connection that has been open for the longest time."""
-        message = "the connection has been open for an hour; open a new one"
-        await self.refuse(400, "websocket_connection_limit_reached", message)
-        await self._send({"type": "websocket.close", "code": 1000})
+        error = {
+            "type": "invalid_request_error",
+            "code": "websocket_connection_limit_reached",
+            "message": "the connection has been open for an hour; open a new one",
+            "param": None,
+        }
+        with contextlib.suppress(OSError):
+            await self.write(_encode({"type": "error", "status": 400, "error": error}), "")
+        await self._close(1000)
 
     async def leave(self) -> None:
         """Let the responses go on without this reader, as their requests say."""
@@ -149,63 +185,115 @@ class _Connection:
         for running in self._running:
             running.cancel()
 
-    async def refuse(self, status: int, code: str, message: str, *, stream_id: str = "") -> None:
-        error = {"type": "invalid_request_error", "code": code, "message": message, "param": None}
-        await self.write(_encode({"type": "error", "status": status, "error": error}), stream_id)
+    async def refuse(self, error: RelayError, stream_id: str) -> None:
+        status, body, _ = CLIENT_FORMATS["openai_responses"].render_failure(error, "")
+        await self.write(_error_event(status, body), stream_id)
 
     async def write(self, event: bytes, stream_id: str) -> None:
         """Send an event, in the name of its lane."""
+        if self._closed:
+            raise ConnectionError("the relay has closed the connection")
         if stream_id:
             event = b'{"stream_id":%b,%b' % (_encode(stream_id), event[1:])
         async with asyncio.timeout(self._send_timeout_s):
             await self._send({"type": "websocket.send", "text": event.decode()})
 
-    async def _respond(self, lane: _Lane, stream_id: str, fields: dict[str, msgspec.Raw]) -> None:
+    async def _close(self, code: int) -> None:
+        if not self._closed:
+            self._closed = True
+            self._left.set()
+            with contextlib.suppress(OSError):
+                await self._send({"type": "websocket.close", "code": code})
+
+    async def _respond(
+        self, lane: _Lane, stream_id: str, fields: dict[str, msgspec.Raw], size: int
+    ) -> None:
         try:
-            await self._answer(lane, stream_id, fields)
+            async with lane.free:
+                if not self._left.is_set():
+                    await self._answer(lane, stream_id, fields, size)
         except OSError:  # the client has left, or takes nothing (TimeoutError)
             self._left.set()
         except Exception as error:
             if not isinstance(error, ReaderDropped):
                 log.exception("a response over WebSocket failed")
-            with contextlib.suppress(OSError):
-                await self._send({"type": "websocket.close", "code": 1011})
-        finally:
-            lane.free.release()
+            await self._close(1011)
 
-    async def _answer(self, lane: _Lane, stream_id: str, fields: dict[str, msgspec.Raw]) -> None:
-        kept = fields.get("store") == msgspec.Raw(b"false")
+    async def _answer(
+        self, lane: _Lane, stream_id: str, fields: dict[str, msgspec.Raw], size: int
+    ) -> None:
+        self._waiting -= size
         try:
-            items = _continue(self._lanes.values(), fields)
-        except msgspec.MsgspecError:
-            items, kept = [], False  # the relay's own parser says what is wrong
-        if fields.pop("generate", None) == msgspec.Raw(b"false"):
-            await self._warm_up(lane, stream_id, items)
-            return
-        answer = _Answer(self, stream_id, keeps=kept)
-        body = _encode(fields | {"stream": True})
-        await self._app(self._request_scope(len(body)), _Request(body, self._left), answer.send)
-        await answer.close()
-        if answer.ended is not None:
-            self._remember(lane, answer.ended.id, [*items, *answer.ended.output])
+            lane.asked = self._continue(fields)
+            keeps = fields.get("store") == msgspec.Raw(b"false")
+            if fields.pop("generate", None) == msgspec.Raw(b"false"):
+                await self._warm_up(lane, stream_id)
+                return
+            answer = _Answer(self, stream_id, keeps=keeps)
+            request = _Request(_encode(fields | {"stream": True}), self._left)
+            fields.clear()
+            if not (keeps and self._fits()):
+                answer.keeps, lane.asked = False, _NOTHING
+                self._fits()
+            await self._app(self._request_scope(request.size), request, answer.send)
+            await answer.close()
+            if answer.ended is not None:
+                output = bytes(answer.ended.output)
+                self._remember(lane, answer.ended.id, _join(lane.asked, output))
+        except RelayError as error:
+            await self.refuse(error, stream_id)
+        finally:
+            lane.asked = _NOTHING
+            self._fits()
 
-    async def _warm_up(self, lane: _Lane, stream_id: str, items: Sequence[msgspec.Raw]) -> None:
+    async def _warm_up(self, lane: _Lane, stream_id: str) -> None:
         """Answer a request that is not to generate: the next continues it."""
         response = f"resp_{secrets.token_urlsafe(16)}"
-        self._remember(lane, response, items)
+        self._remember(lane, response, lane.asked)
         state: dict[str, Any] = {"id": response, "object": "response", "output": []}
         for number, kind in enumerate(("created", "completed")):
             status = "in_progress" if kind == "created" else kind
             event = {"type": f"response.{kind}", "sequence_number": number}
             await self.write(_encode(event | {"response": state | {"status": status}}), stream_id)
 
-    def _remember(self, lane: _Lane, response: str, items: Sequence[msgspec.Raw]) -> None:
+    def _remember(self, lane: _Lane, response: str, items: bytes) -> None:
         """Keep a conversation for the next response, if there is memory for it."""
+        lane.asked = _NOTHING
         lane.remember(response, items)
-        try:
-            self._memory.resize(sum(each.size for each in self._lanes.values()))
-        except RelayError:
+        if not self._fits():
             lane.forget()
+            self._fits()
+
+    def _fits(self) -> bool:
+        """Count the memory; return False if so much is not free."""
+        lanes = self._lanes.values()
+        try:
+            self._memory.resize(
+                self._waiting + sum(len(lane.items) + len(lane.asked) for lane in lanes)
+            )
+        except RelayError:
+            return False
+        return True
+
+    def _continue(self, fields: dict[str, msgspec.Raw]) -> bytes:
+        """Complete a request that continues the last response of a lane; return its input.
+
+        Raises:
+            RequestError: `invalid_request` or `request_too_large`.
+        """
+        items, previous = _list_input(fields.get("input")), fields.get("previous_response_id")
+        for lane in self._lanes.values():
+            if lane.last is not None and previous == msgspec.Raw(_encode(lane.last)):
+                items = _join(lane.items, items)
+                if len(items) > self._max_bytes:
+                    raise RequestError(
+                        "request_too_large",
+                        f"the conversation is larger than the limit of {self._max_bytes} bytes",
+                    )
+                fields["input"] = msgspec.Raw(items)
+                del fields["previous_response_id"]
+                break
+        return items
 
     def _request_scope(self, size: int) -> Scope:
         scope = self._scope
@@ -231,6 +319,7 @@ class _Request:
     """The `receive` of one request."""
 
     def __init__(self, body: bytes, left: asyncio.Event) -> None:
+        self.size = len(body)
         self._body: bytes | None = body
         self._left = left
 
@@ -248,13 +337,13 @@ class _Answer:
     def __init__(self, connection: _Connection, stream_id: str, *, keeps: bool) -> None:
         self._connection = connection
         self._stream_id = stream_id
-        self._keeps = keeps
+        self.keeps = keeps
         self._status = 0
         self._retry_after = b""
         self._decoder: sse.Decoder | None = None
         self._body = b""
         self.ended: _Ended | None = None
-        """The response as of its end, if it `keeps` it."""
+        """The response as of its end, if it `keeps` that."""
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -269,7 +358,7 @@ class _Answer:
             return
         for event in self._decoder.feed(message.get("body", b"")):
             data = event.data.encode()
-            if self._keeps and event.event in _ENDS:
+            if self.keeps and event.event in _ENDS:
                 self.ended = msgspec.json.decode(data, type=_LastEvent).response
             await self._connection.write(data, self._stream_id)
 
@@ -277,43 +366,48 @@ class _Answer:
         """Send the error of a request that has no stream."""
         if self._decoder is not None or not self._body:  # without one, the client has left
             return
-        error: dict[str, Any] = msgspec.json.decode(self._body)["error"]
-        if self._retry_after:
-            error["headers"] = {"retry-after": self._retry_after.decode()}
-        event = {"type": "error", "status": self._status, "error": error}
-        await self._connection.write(_encode(event), self._stream_id)
+        event = _error_event(self._status, self._body, retry_after=self._retry_after)
+        await self._connection.write(event, self._stream_id)
 
 
-def _parse(message: str | bytes) -> dict[str, msgspec.Raw]:
-    try:
-        fields = _decode_fields(message)
-    except msgspec.MsgspecError as error:
-        raise _Invalid(f"the message is not a JSON object: {error}") from None
-    kind = _string(fields.pop("type", None), "type")
+def _error_event(status: int, body: bytes, *, retry_after: bytes = b"") -> bytes:
+    """Return the event of an error that a POST would be answered with."""
+    error: dict[str, Any] = msgspec.json.decode(body)["error"]
+    if retry_after:
+        error["headers"] = {"retry-after": retry_after.decode()}
+    return _encode({"type": "error", "status": status, "error": error})
+
+
+def _parse(body: bytes) -> dict[str, msgspec.Raw]:
+    fields = parse_body(body, _fields, example='{"type": "response.create"}')
+    kind = _string(fields, "type")
     if kind != "response.create":
-        raise _Invalid(f"type: {kind[:80]!r} is not supported; send 'response.create'")
+        raise _invalid(f"type: {kind[:80]!r} is not supported; send 'response.create'")
     if fields.pop("background", None) == msgspec.Raw(b"true"):
-        raise _Invalid("background: not over WebSocket; send a POST")
+        raise _invalid("background: not over WebSocket; send a POST")
     return fields
 
 
-def _string(value: msgspec.Raw | None, name: str) -> str:
-    if value is None:
-        return ""
-    try:
-        return msgspec.json.decode(value, type=str)
-    except msgspec.MsgspecError:
-        raise _Invalid(f"{name}: not a string") from None
+def _string(fields: dict[str, msgspec.Raw], name: str) -> str:
+    """Remove a field, and return it; "" if it is missing."""
+    value = fields.pop(name, None)
+    return "" if value is None else convert_body(parse_part(value, path=name), str, path=name)
 
 
-def _continue(lanes: Iterable[_Lane], fields: dict[str, msgspec.Raw]) -> Sequence[msgspec.Raw]:
-    """Complete a request that continues the last response of a lane; return its items."""
-    items = list_items(fields.get("input", msgspec.Raw(b"[]")))
-    previous = fields.get("previous_response_id")
-    for lane in lanes:
-        if lane.last is not None and previous == msgspec.Raw(_encode(lane.last)):
-            items = [*lane.items, *items]
-            fields["input"] = join_items(items)
-            del fields["previous_response_id"]
-            break
-    return items
+def _invalid(message: str) -> RequestError:
+    return RequestError("invalid_request", message)
+
+
+def _list_input(data: msgspec.Raw | None) -> bytes:
+    """Return an input, which may be a string, as a JSON list."""
+    text = bytes(data or _NOTHING)
+    if text.startswith(b"["):
+        return text
+    if text.startswith(b'"'):
+        return b'[{"type":"message","role":"user","content":%b}]' % text
+    raise _invalid("input: send a string or a list")
+
+
+def _join(*lists: bytes) -> bytes:
+    """Join JSON lists to one."""
+    return b"[" + b",".join(filter(None, (one[1:-1].strip() for one in lists))) + b"]"

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import tracemalloc
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from app.api import responses_socket
 from app.identity.principal import Principal
-from app.testing.upstream import Hold, Step, answer, head, send, text
+from app.testing.upstream import Hold, Step, answer, head, send, text, wait
 from tests.identities import bearer, known
 from tests.serving import Relay, serve_relay, serve_script
 from tests.waiting import until
@@ -108,10 +109,13 @@ async def test_lanes_run_at_once_and_one_lane_in_turn():
 @pytest.mark.parametrize(
     ("message", "status", "words"),
     [
-        ("{", 400, "not a JSON object"),
-        ("[]", 400, "not a JSON object"),
+        ("{", 400, "not JSON"),
+        ("[]", 400, "expected `object`"),
+        ('{"input": ' + "[" * 10_000 + "]" * 10_000 + "}", 400, "nested too deeply"),
+        (b'{"type": "\xff"}', 400, "not UTF-8"),
+        (json.dumps(CREATE | {"stream_id": "x" * 300}), 400, "stream_id"),
         ('{"type": "response.steer"}', 400, "'response.steer' is not supported"),
-        ('{"type": 1}', 400, "type: not a string"),
+        ('{"type": 1}', 400, "type: expected `str`"),
         ('{"type": "response.create", "background": true}', 400, "background"),
         ('{"type": "response.create", "input": 1, "store": false}', 400, "input"),
         ('{"type": "response.create", "input": "x", "temperature": 9}', 400, "temperature"),
@@ -183,15 +187,59 @@ async def test_client_that_leaves_cancels_what_is_not_to_go_on():
         await until(lambda: relay.hub.admission.bytes == 0)
 
 
-async def test_connection_ends_after_an_hour(monkeypatch):
-    monkeypatch.setattr(responses_socket, "LONGEST_S", 0.5)
+async def test_client_that_leaves_is_noticed_while_a_message_waits_for_its_lane():
     script: list[Step] = [head(), send(text("a")), Hold()]
+    async with serve_script(script) as (relay, upstream):
+        async with connect(relay) as connection:
+            for _ in range(3):
+                await ask(connection, on_disconnect="cancel")
+            while json.loads(await connection.recv())["type"] != "response.output_text.delta":
+                pass
+        async with asyncio.timeout(10):
+            await upstream.calls[0].closed.wait()
+        await until(lambda: relay.hub.admission.bytes == 0)
+        assert 1 == len(upstream.calls)
+
+
+async def test_waiting_messages_and_remembered_conversations_are_bounded(monkeypatch):
+    monkeypatch.setattr(responses_socket, "MAX_RUNNING", 2)
+    script: list[Step] = [head(), send(text("a")), Hold()]
+    async with serve_script(script, max_request_bytes=2**20) as (relay, _):
+        async with connect(relay) as connection:
+            previous = None
+            tracemalloc.start()
+            for _ in range(20):
+                fields = {"previous_response_id": previous} if previous else {}
+                await ask(connection, generate=False, instructions="x" * 900_000, **fields)
+                previous = (await read(connection))[-1]["response"]["id"]
+            kept, _ = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert kept < 6_000_000
+            assert relay.hub.admission.bytes < 10_000
+            for _ in range(2):
+                await ask(connection, generate=False, input="x" * 600_000)
+                previous = (await read(connection))[-1]["response"]["id"]
+                await ask(connection, input="x" * 600_000, previous_response_id=previous)
+                assert "larger" in (await read(connection))[-1]["error"]["message"]
+            for _ in range(3):
+                await ask(connection, on_disconnect="cancel")
+            assert "at once" in (await read(connection))[-1]["error"]["message"]
+        await until(lambda: relay.hub.admission.bytes == 0)
+
+
+async def test_connection_ends_after_an_hour(monkeypatch, caplog):
+    monkeypatch.setattr(responses_socket, "LONGEST_S", 0.5)
+    script: list[Step] = [head(), *[wait(0.1), send(text("a"))] * 20]
     async with serve_script(script) as (relay, _), connect(relay) as connection:
-        await ask(connection)
-        *_, last = await read(connection)
+        for lane in ("", "a", "b"):
+            await ask(connection, stream_id=lane)
+        last: dict[str, Any] = {}
+        while last.get("type") != "error":
+            last = json.loads(await connection.recv())
         with pytest.raises(ConnectionClosed) as closed:
             await connection.recv()
     assert "websocket_connection_limit_reached" == last["error"]["code"]
+    assert "" == caplog.text
     assert closed.value.rcvd is not None
     assert 1000 == closed.value.rcvd.code
 
