@@ -1,5 +1,6 @@
 """A WebSocket connection: uvicorn's protocol, counted, bounded and drained as any other one."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -10,12 +11,17 @@ from .flow import Flow
 MAX_FRAGMENTS = 4096
 """The maximum frames of one message: even empty ones take memory."""
 
+_log = logging.getLogger("seseragi.server.websocket")
+_log.setLevel(logging.WARNING)  # below, there are URLs, credentials and prompts
+
 
 class SocketProtocol(WebSocketsSansIOProtocol):
     """The protocol after the handshake; `on_lost` is called once the connection is lost."""
 
     def __init__(self, *args: Any, flow: Flow, on_lost: Callable[[], None], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.logger = self.conn.logger = _log
+        self.conn.debug = False
         self._flow = flow
         self._on_lost = on_lost
 

@@ -206,12 +206,11 @@ async def test_waiting_messages_and_remembered_conversations_are_bounded(monkeyp
     script: list[Step] = [head(), send(text("a")), Hold()]
     async with serve_script(script, max_request_bytes=2**20) as (relay, _):
         async with connect(relay) as connection:
-            previous = None
+            fields: dict[str, Any] = {}
             tracemalloc.start()
             for _ in range(20):
-                fields = {"previous_response_id": previous} if previous else {}
                 await ask(connection, generate=False, instructions="x" * 900_000, **fields)
-                previous = (await read(connection))[-1]["response"]["id"]
+                fields["previous_response_id"] = (await read(connection))[-1]["response"]["id"]
             kept, _ = tracemalloc.get_traced_memory()
             tracemalloc.stop()
             assert kept < 6_000_000
@@ -229,7 +228,8 @@ async def test_waiting_messages_and_remembered_conversations_are_bounded(monkeyp
 
 async def test_connection_ends_after_an_hour(monkeypatch, caplog):
     monkeypatch.setattr(responses_socket, "LONGEST_S", 0.5)
-    script: list[Step] = [head(), *[wait(0.1), send(text("a"))] * 20]
+    pieces: list[Step] = [wait(0.1), send(text("a"))]
+    script: list[Step] = [head(), *pieces * 20]
     async with serve_script(script) as (relay, _), connect(relay) as connection:
         for lane in ("", "a", "b"):
             await ask(connection, stream_id=lane)

@@ -1,6 +1,7 @@
 """A WebSocket connection has the bounds and deadlines of any other."""
 
 import asyncio
+import logging
 import struct
 
 import pytest
@@ -57,6 +58,20 @@ async def test_strange_handshake_is_answered(extra, query, status, caplog):
         writer.close()
     assert b"HTTP/1.1 %d " % status in received
     assert "Fatal error" not in caplog.text
+
+
+async def test_nothing_of_a_handshake_or_message_is_logged(caplog):
+    caplog.set_level(logging.DEBUG)
+    for name in ("uvicorn.error", "websockets"):
+        caplog.set_level(logging.DEBUG, logger=name)
+    async with serve_relay(log_level="debug") as relay:
+        reader, writer = await open_socket(relay, b"authorization: Bearer sesame\r\n", b"?k=sesame")
+        writer.write(frame(TEXT, b'{"type": "sesame"}'))
+        async with asyncio.timeout(5):
+            await reader.readuntil(b'"type":"error"')
+        writer.close()
+        await until(lambda: not sockets(relay))
+    assert "sesame" not in caplog.text
 
 
 async def test_message_has_few_fragments(monkeypatch):
