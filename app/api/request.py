@@ -31,6 +31,9 @@ CREDENTIALS: Final = frozenset((b"authorization", b"x-api-key", b"api-key", b"x-
 CONNECTION: Final = "seseragi.connection"
 """The ASGI extension by which our own server offers a `ClientConnection`."""
 
+SOCKET: Final = "seseragi.socket"
+"""The ASGI extension by which our own server offers a `SocketMemory`."""
+
 PAGE: Final = 20
 MAX_PAGE: Final = 100
 """The default and the greatest `limit` of a list."""
@@ -204,6 +207,16 @@ class ClientConnection(RequestClient, Protocol):
 
         The client sees that it is incomplete; with HTTP/1.0 it cannot.
         """
+
+
+class SocketMemory(Protocol):
+    """The memory of a WebSocket connection of our own server."""
+
+    reserve: Callable[[int], object]
+    """Called with the bytes of a message that is not complete yet, if they are many.
+
+    Its `RelayError` closes the connection.
+    """
 
 
 def connection_of(scope: Scope) -> ClientConnection | None:

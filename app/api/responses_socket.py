@@ -20,6 +20,7 @@ from ..framing import sse
 from ..generation.admission import Admission, RequestMemory, address_of
 from ..requests import convert_body, parse_body, parse_part
 from .event_stream import ReaderDropped
+from .request import SOCKET, SocketMemory
 
 LONGEST_S: Final = 3600
 """How long OpenAI keeps a connection open."""
@@ -97,6 +98,9 @@ class ResponsesSocket:
             connection = _Connection(
                 app, scope, send, memory, self._send_timeout_s, max_bytes=self._max_bytes
             )
+            server: SocketMemory | None = (scope.get("extensions") or {}).get(SOCKET)
+            if server is not None:
+                server.reserve = connection.expect
             deadline = asyncio.timeout(LONGEST_S)
             try:
                 async with deadline:
@@ -106,6 +110,8 @@ class ResponsesSocket:
                 if deadline.expired():
                     await connection.end()
             finally:
+                if server is not None:
+                    server.reserve = lambda size: None
                 await connection.leave()
 
 
@@ -130,8 +136,15 @@ class _Connection:
         self._running: set[asyncio.Task[None]] = set()
         self._waiting = 0
         """Bytes of messages whose responses have not begun."""
+        self._expected = 0
+        """Bytes of a message that is not complete yet."""
         self._left = asyncio.Event()
         self._closed = False
+
+    def expect(self, size: int) -> None:
+        """Reserve memory for a message that is not complete yet; see `RequestMemory.resize`."""
+        self._memory.add(size - self._expected)
+        self._expected = size
 
     async def take(self, message: Message) -> bool:
         """Begin the response that a message asks for; return False if it is the last one.
@@ -140,6 +153,7 @@ class _Connection:
         """
         if message["type"] != "websocket.receive":
             return False
+        self.expect(0)
         data = message.get("text") or message.get("bytes") or b""
         body, stream_id = data.encode() if isinstance(data, str) else data, ""
         try:
@@ -269,7 +283,9 @@ class _Connection:
         lanes = self._lanes.values()
         try:
             self._memory.resize(
-                self._waiting + sum(len(lane.items) + len(lane.asked) for lane in lanes)
+                self._expected
+                + self._waiting
+                + sum(len(lane.items) + len(lane.asked) for lane in lanes)
             )
         except RelayError:
             return False

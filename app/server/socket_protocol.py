@@ -2,17 +2,26 @@
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from ..api.request import SOCKET
+from ..errors import RelayError
 from .flow import Flow
 
 MAX_FRAGMENTS = 4096
 """The maximum frames of one message: even empty ones take memory."""
 
+COUNTED_BYTES = 64 * 1024
+"""The bytes of an incomplete message above which they are reserved."""
+
 _log = logging.getLogger("seseragi.server.websocket")
 _log.setLevel(logging.WARNING)  # below, there are URLs, credentials and prompts
+
+
+def ignore(size: int) -> None:
+    """Reserve nothing."""
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
@@ -24,6 +33,29 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self.conn.debug = False
         self._flow = flow
         self._on_lost = on_lost
+        self._received = 0
+        """Bytes since the last complete message."""
+        self.reserve: Callable[[int], object] = ignore
+        """See `SocketMemory`."""
+
+    def data_received(self, data: bytes) -> None:
+        self._received += len(data)
+        super().data_received(data)
+        if self._received > COUNTED_BYTES and not self.close_sent:
+            try:
+                self.reserve(self._received)
+            except RelayError as error:
+                self.conn.fail(1013, error.message[:100])
+                self.handle_parser_exception()
+
+    def handle_connect(self, event: Any) -> None:
+        super().handle_connect(event)
+        if not self.close_sent:
+            cast(dict[str, Any], self.scope)["extensions"][SOCKET] = self
+
+    def send_receive_event_to_app(self) -> None:
+        super().send_receive_event_to_app()
+        self._received = 0
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._flow.forget_reader()

@@ -1,6 +1,7 @@
 """A WebSocket connection has the bounds and deadlines of any other."""
 
 import asyncio
+import contextlib
 import logging
 import struct
 
@@ -84,6 +85,23 @@ async def test_message_has_few_fragments(monkeypatch):
             received = await reader.read()
         writer.close()
     assert struct.pack(">H", 1009) in received
+
+
+async def test_incomplete_messages_count_as_memory_of_requests():
+    async with serve_relay(max_request_memory_bytes=2_500_000, max_request_bytes=2**21) as relay:
+        begin = b"\x81\xff" + struct.pack(">Q", 2_000_000) + bytes(1_500_000)
+        (_, first), (reader, second) = await open_socket(relay), await open_socket(relay)
+        first.write(begin)
+        await until(lambda: relay.hub.admission.bytes > 1_400_000)
+        await reader.readuntil(b"\r\n\r\n")
+        second.write(begin)
+        async with asyncio.timeout(5):
+            with contextlib.suppress(OSError):  # by more input than is read
+                await reader.read()
+        await until(lambda: len(sockets(relay)) == 1)
+        first.close()
+        second.close()
+        await until(lambda: relay.hub.admission.bytes == 0)
 
 
 async def test_broken_frame_before_the_handshake_is_answered_closes(caplog):
