@@ -224,6 +224,13 @@ def test_result_that_only_looks_like_a_failure_is_none(output):
     assert {**ENDED, "output": output} == last
 
 
+@pytest.mark.parametrize("item", ["not JSON", "[]"])
+def test_item_that_is_no_object_is_no_request_to_approve(item):
+    called, *_ = between(e.ProviderTool(1, "roll", {}), e.Opaque("openai.item", item, block=1))
+
+    assert "tool-input-available" == called["type"]
+
+
 def test_call_that_the_user_has_to_approve_is_not_ended():
     item = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "roll", "arguments": "{}"}
     asked = e.Opaque("openai.item", json.dumps(item), block=1)

@@ -46,6 +46,7 @@ from ...client_format import Frame
 from ...reading.json_values import clean, decode, string
 from ...reading.split_text import join_base64
 from ...reasoning_signatures import OPENAI_CUSTOM_CALL, OPENAI_ITEM, SignatureFields
+from ...writing.conversation import parse_object
 from .messages import DENIED, KEY
 
 Chunk = dict[str, Any]
@@ -321,7 +322,7 @@ class Renderer:
 
 def _approval(event: Opaque) -> str | None:
     """Return the id of a request to approve a call, which the provider will run."""
-    item = decode(event.data) if event.format == OPENAI_ITEM else {}
+    item = (parse_object(event.data) if event.format == OPENAI_ITEM else None) or {}
     return string(item.get("id")) if item.get("type") == "mcp_approval_request" else None
 
 
