@@ -4,7 +4,7 @@ import pytest
 
 from app.eventlog.listing import ListPosition
 from app.eventlog.redis.log import RedisLog
-from app.eventlog.redis.scripts import list_key
+from app.eventlog.redis.scripts import list_key, log_key
 from tests.eventlog.contract import END, START
 from tests.eventlog.creating import create
 from tests.eventlog.redis_logs import LEASE_S, lose, opened, watched
@@ -68,6 +68,17 @@ async def test_list_drops_what_it_finds_gone(server):
 
         assert ["st_1"] == await list_ids(event_log)
         assert 1 == members(server, RUNNING)
+
+
+async def test_stream_without_events_does_not_end_the_list_early(server):
+    async with opened(server.url) as event_log:
+        for number in range(3):
+            await begin(event_log, f"st_{number}")
+            await event_log.append(f"st_{number}", [END])
+        server.ask("DEL", log_key("st_2"))
+
+        listed = await event_log.list_streams("me", ListPosition(ended=True), limit=2)
+        assert ["st_1", "st_0"] == [one.stream for one in listed]
 
 
 @pytest.mark.parametrize("lost", ["FLUSHALL", f"DEL {RUNNING}"])

@@ -398,11 +398,13 @@ while #found < limit do
       local meta = 'seseragi:{' .. stream .. '}:'
       local is = redis.call('HMGET', meta .. 'meta', 'who', 'gone', 'ended', 'started', 'last',
         'listed', 'lease')
-      if is[1] ~= ARGV[1] or is[2] or (is[3] and true or false) ~= ended then
+      local last = ended and is[5]
+        and redis.call('XRANGE', meta .. 'log', is[5] .. '-0', is[5] .. '-0')
+      if is[1] ~= ARGV[1] or is[2] or (is[3] and true or false) ~= ended
+        or (last and #last == 0) then
         redis.call('ZREM', KEYS[1], stream)
         at = at - 1
       else
-        local last = ended and redis.call('XRANGE', meta .. 'log', is[5] .. '-0', is[5] .. '-0')
         found[#found + 1] = {stream, score, is[4], is[3] or '', tonumber(is[5]), is[6], last or {},
           not ended and tonumber(is[7]) < now and 1 or 0}
       end
