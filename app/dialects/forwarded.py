@@ -134,7 +134,8 @@ def parse_json(call: Call, body: bytes) -> ForwardedRequest:
         raise _without_model()
 
     def render(model: str, dropped: Collection[str]) -> tuple[str, bytes]:
-        sent = {name: raw for name, raw in fields.items() if name not in dropped}
+        out = frozenset(dropped)
+        sent = {name: raw for name, raw in fields.items() if name not in out}
         return "application/json", msgspec.json.encode(sent | {"model": model})
 
     return ForwardedRequest(
@@ -165,7 +166,8 @@ def parse_upload(call: Call, body: bytes, content_type: str, *, boundary: str) -
         raise _without_model()
 
     def render(model: str, dropped: Collection[str]) -> tuple[str, bytes]:
-        sent = [part for part in parts if _base(part.name) not in {"model", *dropped}]
+        out = {"model", *dropped}
+        sent = [part for part in parts if _base(part.name) not in out]
         form = render_form([text_part("model", model), *sent], boundary)
         return f"multipart/form-data; boundary={boundary}", form
 

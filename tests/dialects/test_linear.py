@@ -5,10 +5,12 @@ size of a body of an upstream, 128 KiB where it is not set. `test_cost.py` count
 """
 
 import os
+from collections.abc import Callable
 
 import msgspec
 import pytest
 
+from app.dialects import forwarded
 from app.dialects.client_formats import CLIENT_FORMATS
 from tests.dialects import work
 from tests.dialects.cost import LARGE, check_time
@@ -71,6 +73,15 @@ def test_building_a_request_is_linear(name: str) -> None:
 @pytest.mark.parametrize("name", PASSED_ON)
 def test_passing_a_request_on_is_linear(name: str) -> None:
     check_time(work.pass_on(PASSED_ON[name]), PASSED_ON[name].items)
+
+
+def test_leaving_fields_out_of_a_forwarded_call_is_linear() -> None:
+    def make(fields: int) -> Callable[[], object]:
+        body = msgspec.json.encode({"model": "up/m"} | {f"f{n}": 1 for n in range(fields)})
+        request = forwarded.parse_json(forwarded.CALLS[0], body)
+        return lambda: request.render("m", sorted(request.extras))
+
+    check_time(make, 2_000)
 
 
 def test_the_shapes_are_not_refused() -> None:
