@@ -12,11 +12,16 @@ import pytest
 
 from app.dialects import forwarded
 from app.dialects.client_formats import CLIENT_FORMATS
+from app.events import Event, Media, Opaque, ProviderData, Raw, StreamStart, StreamTarget
 from tests.dialects import work
+from tests.dialects.clients import frames
 from tests.dialects.cost import LARGE, check_time
 from tests.dialects.request_shapes import BUILDERS, GIANT, PASSED_ON, RAW, REQUESTS, SHAPES
 from tests.dialects.shapes import ANSWERS, FRAMINGS, LINES
 from tests.dialects.shapes import SHAPES as BODIES
+
+START: list[Event] = [StreamStart("st_1", "m", 1), StreamTarget("up", "m", 1)]
+PNG = Media(0, "image/png", data="AAAA")
 
 pytestmark = pytest.mark.proving
 
@@ -73,6 +78,24 @@ def test_building_a_request_is_linear(name: str) -> None:
 @pytest.mark.parametrize("name", PASSED_ON)
 def test_passing_a_request_on_is_linear(name: str) -> None:
     check_time(work.pass_on(PASSED_ON[name]), PASSED_ON[name].items)
+
+
+@pytest.mark.parametrize("last", [Opaque("openai.item", '{"type": "x"}'), PNG])
+def test_rendering_beside_many_items_that_are_not_done_is_linear(last: Event) -> None:
+    def make(items: int) -> Callable[[], object]:
+        added = [
+            ProviderData(
+                Raw(
+                    "openai_responses",
+                    f'{{"type":"response.output_item.added","output_index":{n},"item":{{"type":"x"}}}}',
+                ),
+                block=n,
+            )
+            for n in range(items)
+        ]
+        return lambda: frames("openai_responses", [*START, *added, *[last] * items])
+
+    check_time(make, 2_000)
 
 
 def test_leaving_fields_out_of_a_forwarded_call_is_linear() -> None:

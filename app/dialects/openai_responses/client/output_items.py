@@ -97,6 +97,10 @@ class Output:
         """The items that such a provider sent, by its number."""
         self._hosted: dict[int, OpenItem] = {}
         """Those of tools that it executes, and unknown ones, that are not done."""
+        self._hosted_at: dict[int, int] = {}
+        """Their numbers by block."""
+        self._images: set[int] = set()
+        """The numbers of images among them."""
         self._image_data: str | None = None
         """The result of the image that is done next."""
         self._compaction: OpenItem | None = None
@@ -379,8 +383,8 @@ class Output:
                 item, added = self._begin_signature(event)
             case name if name == OPENAI_ITEM and (data := parse_object(event.data)) is not None:
                 # A request of the provider to the client, in the same format.
-                blocks = {item.block: number for number, item in self._hosted.items()}
-                if event.block is not None and (number := blocks.get(event.block)) is not None:
+                number = -1 if event.block is None else self._hosted_at.get(event.block, -1)
+                if number in self._hosted:
                     yield self._end_hosted(number, data)
                     return
                 yield from self._close_calls("completed")
@@ -454,6 +458,10 @@ class Output:
                 shown = {"id": make_id(prefix, self._token, len(self.items))}
                 begun, added = self._add({**item, **shown})
                 self._hosted[number] = begun
+                if block is not None:
+                    self._hosted_at[block] = number
+                if item.get("type") == _IMAGE:
+                    self._images.add(number)
         begun.recorded, begun.block = True, block
         self._recorded[number] = begun
         yield added
@@ -472,6 +480,7 @@ class Output:
 
     def _end_hosted(self, number: int, item: dict[str, Any]) -> OutputEvent:
         known = self._hosted.pop(number)
+        self._images.discard(number)
         shown = {"id": known.item["id"]}
         known.item.clear()
         known.item |= {**item, **shown}
@@ -480,7 +489,7 @@ class Output:
         return self._done(known)
 
     def _image(self, event: Media) -> Iterator[OutputEvent]:
-        if any(item.item.get("type") == _IMAGE for item in self._hosted.values()):
+        if self._images:
             self._image_data = event.data
             return
         yield from self._close_calls("completed")
