@@ -26,6 +26,8 @@ LEASE_S = 1.0
 STREAMS = 60
 SURE = 30
 """Those that are started before anybody is killed."""
+MODELS = {0: "demo", 1: "demo-pause"}
+"""By the remainder of a stream's number: a short one, and one that runs until the last kill."""
 
 
 def ends(replicas: Sequence[Replica]) -> list[dict]:
@@ -35,7 +37,7 @@ def ends(replicas: Sequence[Replica]) -> list[dict]:
 
 async def start(client: httpx2.AsyncClient, replica: Replica, number: int) -> str | None:
     """Start a stream that nobody reads; None where nobody has said that it was started."""
-    model = "demo" if number % 6 == 0 else "demo-long"
+    model = MODELS.get(number % 6, "demo-long")
     try:
         reply = await client.post(
             f"{replica.url}/v1/chat",
@@ -121,7 +123,7 @@ async def check_ends(
     assert {1} == set(once.values())
     for line in ends(replicas):
         assert started.get(line["stream"], line["request_id"]) == line["request_id"]
-        assert line["model"] in ("demo", "demo-long")
+        assert line["model"] in ("demo-long", *MODELS.values())
     interrupted = [line for line in ends(replicas) if line["code"] == "producer_lost"]
     assert len(interrupted) >= lost
     assert all(line["events"] > 1 for line in interrupted)
