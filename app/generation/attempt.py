@@ -118,6 +118,42 @@ def _has_reasoning(chat: ChatRequest) -> bool:
 class Attempt:
     """Runs one call; converts its answer or failure to events, with `stream.end` as the last."""
 
+    # More attributes than 30 cost 1.6 KiB in a dictionary, which has the parser alone.
+    __slots__ = (
+        "__dict__",
+        "_body",
+        "_called_at",
+        "_choices",
+        "_client",
+        "_client_headers",
+        "_clock",
+        "_decoder",
+        "_headers",
+        "_is_last",
+        "_is_same_dialect",
+        "_key_ending",
+        "_known_calls",
+        "_more_headers",
+        "_notices",
+        "_over",
+        "_provider_message",
+        "_quotes",
+        "_request",
+        "_sink",
+        "_waiting",
+        "_watch",
+        "billable",
+        "code",
+        "cut",
+        "deadlines",
+        "head",
+        "late",
+        "limits",
+        "number",
+        "resumption",
+        "target",
+    )
+
     def __init__(
         self,
         target: Target,

@@ -93,7 +93,7 @@ class ChoiceState:
     """Characters of text so far."""
     calls: int = 0
     finish: FinishReason | None = None
-    finish_members: Members = field(default_factory=dict)
+    finish_members: Members | None = None
     annotations: list[dict[str, Any]] = field(default_factory=list)
     details: list[dict[str, Any]] = field(default_factory=list)
     images: list[dict[str, Any]] = field(default_factory=list)
@@ -256,7 +256,7 @@ class DeltaBuilder:
                 self.moderation.feed(event)
             case ChoiceEnd():
                 state.finish = event.finish_reason
-                state.finish_members = read_raw(event.raw, FORMAT) or {}
+                state.finish_members = read_raw(event.raw, FORMAT)
             case TextEnd() | RefusalEnd() | Source() | ProviderTool() | Notice() | Usage():
                 pass  # no counterpart in the format
             case ProviderData():

@@ -16,6 +16,8 @@ _REASONING: Final = ("reasoning_content", "reasoning")
 class ProviderMembers:
     """The members of one stream, by the `ProviderData` so far."""
 
+    __slots__ = ("_choices", "_chunk", "_in_deltas", "plain", "reasoning", "usage")
+
     def __init__(self) -> None:
         self.plain = True
         """Whether the next chunk has no members but the kept ones beside its choices."""
@@ -24,7 +26,7 @@ class ProviderMembers:
         """The fields of a delta that contain reasoning."""
         self._chunk = _Level(OWN_OF_CHUNK)
         self._choices: dict[int, _Levels] = {}
-        self._in_deltas: set[tuple[int, str]] = set()
+        self._in_deltas: frozenset[tuple[int, str]] = frozenset()
 
     @property
     def kept(self) -> Members:
@@ -56,7 +58,7 @@ class ProviderMembers:
             levels.choice.feed(mapping(found.get("choice")))
             levels.delta.feed(mapping(found.get("delta")))
             once = mapping(mapping(found.get("delta")).get("once"))
-            self._in_deltas.update((choice, name) for name in once)
+            self._in_deltas |= {(choice, name) for name in once}
         self._check()
 
     def take_waiting(self) -> Members:
@@ -111,7 +113,8 @@ class _Level:
         gone, kept = _texts(changes.get("gone")), self._others(changes.get("kept"))
         if gone or kept:
             self.kept = {n: v for n, v in self.kept.items() if n not in gone} | kept
-            self._textless = {n: v for n, v in self.kept.items() if not has_hole(v)}
+            textless = {n: v for n, v in self.kept.items() if not has_hole(v)}
+            self._textless = self.kept if len(textless) == len(self.kept) else textless
         self.waiting |= self._others(changes.get("once"))
 
     def _others(self, members: object) -> Members:

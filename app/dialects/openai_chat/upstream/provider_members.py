@@ -52,12 +52,24 @@ second is as fast as any."""
 class ProviderMembers:
     """Records the members of one stream's chunks."""
 
+    __slots__ = (
+        "_builder",
+        "_channels",
+        "_choices",
+        "_chunk",
+        "_constants",
+        "_finished",
+        "_left",
+        "_reasoning",
+        "_usage",
+    )
+
     def __init__(self, builder: EventBuilder) -> None:
         self._builder = builder
         self._chunk = _Level(_CONSTANTS)
         self._choices: dict[int, tuple[_Level, _Level]] = {}
         """By choice: its own level, and that of its deltas."""
-        self._finished: set[int] = set()
+        self._finished: frozenset[int] = frozenset()
         self._reasoning: tuple[str, ...] = ("reasoning_content",)
         self._usage: Members = {}
         self._left = MAX_RECORDED
@@ -94,30 +106,32 @@ class ProviderMembers:
 
     def read_choice(self, index: int, choice: Members, delta: Members) -> tuple[Members, Members]:
         """Return what to `record` for a choice, and the members to add to its finish."""
+        found: Members = {}
+        own, of_delta = self._select(choice, _CHOICE), self._select_delta(delta)
         levels = self._choices.get(index)
         if levels is None:
+            if not (own or of_delta or delta.get("reasoning")):
+                return {}, {}  # as most hosts send choices
             levels = self._choices[index] = (_Level(), _Level())
-        found: Members = {}
-        own = self._select(choice, _CHOICE)
         if "logprobs" in own:
             logprobs = _without(mapping(own.pop("logprobs")), _LOGPROBS)
             own |= {"logprobs": logprobs} if logprobs else {}
         finish: Members = {}
         if changes := levels[0].note(own):
             if choice.get("finish_reason") and index not in self._finished:
-                self._finished.add(index)
+                self._finished |= {index}
                 finish = changes.pop("once", {})
             found |= {"choice": changes} if changes else {}
-        if changes := levels[1].note(self._select_delta(delta)):
+        if changes := levels[1].note(of_delta):
             found["delta"] = changes
         names = _names(delta.get("reasoning_content"), delta.get("reasoning"))
         if names and names != self._reasoning:
             self._reasoning = names
             found["reasoning"] = names
-        of_choice, of_delta = levels
-        plain = of_choice.settled and not of_choice.kept and of_delta.settled
-        known = plain and of_delta.kept.keys() <= {"channel"}
-        self._channels[index] = of_delta.kept.get("channel") if known else False
+        settled = levels[0].settled and levels[1].settled
+        kept = levels[1].kept
+        known = settled and not levels[0].kept and kept.keys() <= {"channel"}
+        self._channels[index] = kept.get("channel") if known else False
         return found, finish
 
     def record(self, index: int, found: Members, *, at: int) -> None:
@@ -176,13 +190,13 @@ class ProviderMembers:
 class _Level:
     """The members at one level of the chunks."""
 
-    __slots__ = ("_constants", "_large", "_last", "_left", "_sizes", "kept")
+    __slots__ = ("_constants", "_large", "_last", "_left", "kept")
 
     def __init__(self, constants: Collection[str] = ()) -> None:
         """`constants` are kept from their first chunk on, others once a second one has them."""
         self._constants = constants
         self.kept: Members = {}
-        self._sizes: dict[str, int] = {}
+        """Another object whenever it changes."""
         self._left = MAX_KEPT
         self._large: Members = {}
         """Members that are too large to keep."""
@@ -197,11 +211,11 @@ class _Level:
         """Return the changes that the next chunk's members are; {} for none."""
         last, self._last = self._last, members
         if members == self.kept:
+            self._last = self.kept
             return {}
         gone = _differing(self.kept, members)
-        for name in gone:
-            del self.kept[name]
-            self._left += self._sizes.pop(name)
+        self._left += sum(size(self.kept[name]) for name in gone)
+        self.kept = {n: v for n, v in self.kept.items() if n not in gone}
         for name in _differing(self._large, members):
             del self._large[name]
         once: Members = {}
@@ -215,8 +229,9 @@ class _Level:
                 self._large[name] = value
             else:
                 kept[name] = self.kept[name] = value
-                self._sizes[name] = length
                 self._left -= length
+        if members == self.kept:
+            self._last = self.kept
         return {n: v for n, v in (("once", once), ("kept", kept), ("gone", gone)) if v}
 
 
