@@ -215,8 +215,9 @@ async def test_silence_is_filled_and_those_who_leave_or_are_left_are_told_the_tr
         ) as served,
     ):
         await check_heartbeats_are_lines_of_ours(upstream, served)
-        await check_forwarded_answer_is_passed_on_or_broken_off(upstream, served)
-        if not SERVERS[name].http2:  # there the socket is its TLS layer's
+        http2 = SERVERS[name].http2
+        await check_forwarded_answer_is_passed_on_or_broken_off(upstream, served, http2=http2)
+        if not http2:  # there the socket is its TLS layer's
             await check_client_that_takes_nothing_is_cut_off(upstream, served)
         await check_client_that_leaves_is_noticed(served)
         if SERVERS[name].waits:
@@ -248,27 +249,26 @@ async def check_heartbeats_are_lines_of_ours(upstream: Upstream, served: Served)
 
 
 async def check_forwarded_answer_is_passed_on_or_broken_off(
-    upstream: Upstream, served: Served
+    upstream: Upstream, served: Served, *, http2: bool
 ) -> None:
     sound = chunked_head(content_type="audio/wav"), chunk(b"RIFF")
 
     async def speak(client: httpx2.AsyncClient) -> tuple[bytes, bool]:
         """Return the bytes of an answer, and whether it was complete."""
         body, read = {"model": "openai/m", "input": "hello", "voice": "v"}, b""
-        # hypercorn (0.18) leaves a stream of HTTP/2 open.
-        lost = (httpx2.RemoteProtocolError, httpx2.ReadTimeout)
         async with client.stream("POST", "/v1/audio/speech", json=body, timeout=5) as response:
             try:
                 async for piece in response.aiter_raw():
                     read += piece
-            except lost:
+            except httpx2.RemoteProtocolError:
                 return read, False
         return read, True
 
     upstream.script = [*sound, LAST_CHUNK]
     assert (b"RIFF", True) == await speak(served.client)
-    upstream.script = [*sound, wait(0.1)]
-    assert (b"RIFF", False) == await speak(served.client)
+    if not http2:  # hypercorn (0.18) leaves a broken answer of HTTP/2 open, until it is killed
+        upstream.script = [*sound, wait(0.1)]
+        assert (b"RIFF", False) == await speak(served.client)
     upstream.reset(*sound, Hold())
     async with served.connect() as leaving:
         with contextlib.suppress(TimeoutError):
