@@ -30,6 +30,7 @@ from .request import (
     HANDSHAKE,
     PRINCIPAL,
     REQUEST_HEADERS,
+    RESPONSES,
     connection_of,
     path_of,
     read_headers,
@@ -66,9 +67,6 @@ UNREAD_S = 1.0
 
 DENIAL: Final = "websocket.http.response"
 """The ASGI extension for an HTTP answer to a WebSocket handshake."""
-
-RESPONSES: Final = "/v1/responses"
-"""The path where a WebSocket connection can be served."""
 
 REFUSED: Final = "seseragi.refused"
 """The key in the scope of the error for a WebSocket handshake."""

@@ -52,7 +52,7 @@ class Operation(NamedTuple):
     """By status: the type of the JSON object, or a whole response object."""
     query: Sequence[str] = ()
     """Names of `_PARAMETERS`."""
-    media_type: str = "application/json"
+    media_type: str = JSON
     """Of its body."""
 
 

@@ -43,6 +43,9 @@ JSON_LINES: Final = "application/x-ndjson"
 
 _Q = re.compile(r"q\s*=\s*([01](?:\.\d{0,3})?)", re.ASCII)
 
+RESPONSES: Final = "/v1/responses"
+"""The path where a WebSocket connection can be served."""
+
 HANDSHAKE: Final = b"sec-websocket-key"
 """The header of a WebSocket handshake (RFC 6455, 4.1)."""
 

@@ -16,7 +16,7 @@ import httptools
 import structlog
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from ..api.request import CONNECTION
+from ..api.request import CONNECTION, RESPONSES
 from ..errors import RelayError, RequestError
 from .connection_limits import ConnectionLimits
 from .direct_writer import (
@@ -51,7 +51,7 @@ REST_BYTES = 16 * 2**20
 CLOCK_S = 0.002
 """How early a timer may fire."""
 
-SOCKET_PATH = b"/v1/responses"
+SOCKET_PATH = RESPONSES.encode()
 """The end of the path where the app may accept a WebSocket handshake."""
 
 BODY_HEADERS = (b"content-length", b"transfer-encoding")

@@ -34,6 +34,7 @@ from tests.dialects.streams import (
     recordings,
     specified_bodies,
 )
+from tests.dialects.tables import Table
 
 pytestmark = pytest.mark.pure
 
@@ -559,18 +560,18 @@ def test_no_record_breaks_the_answer(found: list[tuple[int, Any, int | None]]) -
     assert "b" in str(texts)
 
 
-def render() -> str:
-    rows = [f"| {what} | {how} |" for what, (how, _) in DIFFERENT.items()]
-    return "\n".join(["| part | difference |", "|---|---|", *rows])
+TABLE = Table(
+    DOCUMENT,
+    BEGIN,
+    END,
+    head=("part", "difference"),
+    rows=[(what, how) for what, (how, _) in DIFFERENT.items()],
+)
 
 
 def test_the_document_lists_what_differs() -> None:
-    document = DOCUMENT.read_text(encoding="utf-8")
-
-    assert render() == document.split(BEGIN)[1].split(END)[0].strip()
+    assert TABLE.render() == TABLE.read()
 
 
 if __name__ == "__main__":
-    text = DOCUMENT.read_text(encoding="utf-8")
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
-    DOCUMENT.write_text(f"{before}{BEGIN}\n{render()}\n{END}{after}", encoding="utf-8")
+    TABLE.write()

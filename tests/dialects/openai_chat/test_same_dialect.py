@@ -29,6 +29,7 @@ from tests.dialects.openai_chat import same
 from tests.dialects.openai_chat.anything import chunks
 from tests.dialects.strategies import scalars, some
 from tests.dialects.streams import body_of, check, recordings, specified_bodies
+from tests.dialects.tables import Table
 
 pytestmark = pytest.mark.pure
 
@@ -306,22 +307,25 @@ def test_sound_has_the_fields_of_the_provider() -> None:
     assert pieces == [audio for audio in audios if audio]
 
 
-def render() -> str:
-    rows = [f"| {name} | {how} |" for name, (_, how) in DIFFERENCES.items()]
-    rows += [
-        f"| a value above {MAX_KEPT // 1024} KiB in all chunks | only in the first |",
-        f"| members that change with every chunk | up to {MAX_RECORDED // 1024} KiB, then a `notice` |",
-    ]
-    return "\n".join(["| member | to the client |", "|---|---|", *rows])
+TABLE = Table(
+    DOCUMENT,
+    BEGIN,
+    END,
+    head=("member", "to the client"),
+    rows=(
+        *((name, how) for name, (_, how) in DIFFERENCES.items()),
+        (f"a value above {MAX_KEPT // 1024} KiB in all chunks", "only in the first"),
+        (
+            "members that change with every chunk",
+            f"up to {MAX_RECORDED // 1024} KiB, then a `notice`",
+        ),
+    ),
+)
 
 
 def test_the_document_has_the_exceptions() -> None:
-    document = DOCUMENT.read_text(encoding="utf-8")
-
-    assert render() == document.split(BEGIN)[1].split(END)[0].strip()
+    assert TABLE.render() == TABLE.read()
 
 
 if __name__ == "__main__":
-    text = DOCUMENT.read_text(encoding="utf-8")
-    head, tail = text.split(BEGIN)[0], text.split(END)[1]
-    DOCUMENT.write_text(f"{head}{BEGIN}\n{render()}\n{END}{tail}", encoding="utf-8")
+    TABLE.write()

@@ -27,6 +27,7 @@ from tests.dialects.openai_responses.own_items import ITEMS, NOVEL, body, payloa
 from tests.dialects.openai_responses.written import ENDS, MEANINGS, sse
 from tests.dialects.strategies import indices, junk, some, strings
 from tests.dialects.streams import CUT, absent, body_of, index, recordings, specified_bodies
+from tests.dialects.tables import Table
 
 pytestmark = pytest.mark.pure
 
@@ -294,18 +295,18 @@ def test_it_resumes_after_any_frame() -> None:
         assert b"\n\n".join(blocks[count:]) == written(DIALECT, events, after=count)
 
 
-def render() -> str:
-    rows = [f"| {what} | {why} |" for what, (why, _) in EXCEPTIONS.items()]
-    return "\n".join(["| of the provider | the client receives |", "|---|---|", *rows])
+TABLE = Table(
+    DOCUMENT,
+    BEGIN,
+    END,
+    head=("of the provider", "the client receives"),
+    rows=[(what, why) for what, (why, _) in EXCEPTIONS.items()],
+)
 
 
 def test_the_document_has_the_exceptions() -> None:
-    document = DOCUMENT.read_text(encoding="utf-8")
-
-    assert render() == document.split(BEGIN)[1].split(END)[0].strip()
+    assert TABLE.render() == TABLE.read()
 
 
 if __name__ == "__main__":
-    text = DOCUMENT.read_text(encoding="utf-8")
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
-    DOCUMENT.write_text(f"{before}{BEGIN}\n{render()}\n{END}{after}", encoding="utf-8")
+    TABLE.write()

@@ -243,6 +243,8 @@ class Blocks:
 
     def _pass_start(self, block: _Block, event: dict[str, Any]) -> None:
         """Pass on the members of a start that have no event, before the block that they are of."""
+        if not self._builder.keeps_provider_data:
+            return
         own = _OF_STARTS.get(block.kind)
         fields = {} if own is None else leave_out(block.start, ("type", *own))
         if fields.get("citations"):
