@@ -8,6 +8,7 @@ since events must not contain any.
 import json
 import math
 import re
+from collections.abc import Collection
 from itertools import accumulate
 from typing import Any, Final
 
@@ -120,6 +121,11 @@ def read_raw(raw: Raw | None, format: str) -> dict[str, Any] | None:
         return None
     value = clean(decode_or(raw.data, None))  # it may come from another relay
     return value if isinstance(value, dict) else None
+
+
+def leave_out(fields: dict[str, Any], names: Collection[str | None]) -> dict[str, Any]:
+    """Return the other members that are not null."""
+    return {k: v for k, v in fields.items() if k not in names and v is not None}
 
 
 def clean(value: Any) -> Any:

@@ -5,7 +5,6 @@ input of a provider's tool are emitted complete, at the end of their block.
 What has no event, such as blocks and members of unknown types, becomes `ProviderData`.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from ...reading.json_values import (
     clean,
     count,
     decode_or,
+    leave_out,
     make_raw,
     mapping,
     mappings,
@@ -408,11 +408,6 @@ class Blocks:
         )
         if not emitted:
             self._pass_on(number, {}, {"type": "citations_delta", "citation": citation})
-
-
-def leave_out(fields: dict[str, Any], names: Collection[str | None]) -> dict[str, Any]:
-    """Return the other members that are not null."""
-    return {k: v for k, v in fields.items() if k not in names and v is not None}
 
 
 def _without(block: dict[str, Any], name: str) -> Raw:

@@ -13,6 +13,7 @@ from ...reading.billing import parse_service_tier
 from ...reading.json_values import (
     count,
     decode_or,
+    leave_out,
     make_raw,
     mapping,
     short,
@@ -21,7 +22,7 @@ from ...reading.json_values import (
     text_or_none,
 )
 from .. import ERRORS, EVENTS, NAME
-from .content_blocks import Blocks, leave_out
+from .content_blocks import Blocks
 
 _BILLED: Final = ("cache_creation", "service_tier", "speed")
 _COUNTS: Final = (

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from ...reading.bounds import ENTRY
 from ...reading.event_builder import EventBuilder
-from ...reading.json_values import mapping, size, string
+from ...reading.json_values import leave_out, mapping, size, string
 from ..provider_members import (
     FORMAT,
     OWN_OF_CHOICE,
@@ -114,7 +114,7 @@ class ProviderMembers:
                 return {}, {}  # as most hosts send choices
             levels = self._choices[index] = (_Level(), _Level())
         if "logprobs" in own:
-            logprobs = _without(mapping(own.pop("logprobs")), _LOGPROBS)
+            logprobs = leave_out(mapping(own.pop("logprobs")), _LOGPROBS)
             own |= {"logprobs": logprobs} if logprobs else {}
         finish: Members = {}
         if changes := levels[0].note(own):
@@ -142,10 +142,10 @@ class ProviderMembers:
 
     def read_call(self, call: Members, function: Members) -> Members:
         """Return the other members of a tool call."""
-        found = _without(call, _CALL)
+        found = leave_out(call, _CALL)
         if "extra_content" in found:
             found["extra_content"] = _extra(found["extra_content"])
-        inner = _without(function, _FUNCTION)
+        inner = leave_out(function, _FUNCTION)
         return {n: v for n, v in {**found, "function": inner}.items() if v not in (None, {})}
 
     def read_usage(self, usage: Members) -> None:
@@ -158,10 +158,10 @@ class ProviderMembers:
             self._builder.provider_data(FORMAT, {"usage": self._usage})
 
     def _select(self, members: Members, known: frozenset[str]) -> Members:
-        return _without(members, known) if self._left > 0 else {}
+        return leave_out(members, known) if self._left > 0 else {}
 
     def _select_delta(self, delta: Members) -> Members:
-        found = _without(delta, _DELTA)
+        found = leave_out(delta, _DELTA)
         if self._left <= 0:
             found = {name: value for name, value in found.items() if name in _REASONING}
         if not found:
@@ -172,7 +172,7 @@ class ProviderMembers:
             del found["reasoning_details"]  # OpenRouter's, beside each piece of text
         texts = [delta.get("content"), delta.get("reasoning") or delta.get("reasoning_content")]
         if audio := mapping(found.get("audio")):
-            found["audio"] = _without(audio, frozenset(("data",)))
+            found["audio"] = leave_out(audio, frozenset(("data",)))
             texts.append(audio.get("transcript"))
         parts = [*filter(None, map(string, texts))]
         return mapping(cut_text(found, parts[0])) if len(parts) == 1 else found
@@ -240,12 +240,6 @@ def _differing(first: Members, second: Members) -> list[str]:
     return [n for n, v in first.items() if n not in second or second[n] != v]
 
 
-def _without(members: Members, known: frozenset[str]) -> Members:
-    """Return the members with other names, except null."""
-    names = members.keys() - known
-    return {n: v for n in names if (v := members[n]) is not None} if names else {}
-
-
 def _names(content: object, reasoning: object) -> tuple[str, ...]:
     """Return the names of the fields with reasoning."""
     found = (("reasoning_content", content), ("reasoning", reasoning))
@@ -254,8 +248,8 @@ def _names(content: object, reasoning: object) -> tuple[str, ...]:
 
 def _extra(value: object) -> Members:
     """Return `extra_content` without what events have of Google's."""
-    google = _without(mapping(mapping(value).get("google")), _GOOGLE)
-    others = _without(mapping(value), frozenset(("google",)))
+    google = leave_out(mapping(mapping(value).get("google")), _GOOGLE)
+    others = leave_out(mapping(value), frozenset(("google",)))
     return {**others, "google": google} if google else others
 
 

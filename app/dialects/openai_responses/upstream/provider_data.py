@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from ...reading.event_builder import EventBuilder
-from ...reading.json_values import clean, mapping, mappings, size, string
+from ...reading.json_values import clean, leave_out, mapping, mappings, size, string
 from .. import NAME
 from .item_texts import OutputItem
 from .provider_tools import needs_client, read_image
@@ -80,7 +80,7 @@ class ProviderDataRecorder:
         normalised = _NORMALISED.get(string(raw.get("type")))
         if normalised is None or not self._builder.keeps_provider_data:
             return {}
-        members = {k: v for k, v in raw.items() if k not in normalised and v is not None}
+        members = leave_out(raw, normalised)
         if members:
             self._builder.reserve(size(members))
         return members
@@ -175,7 +175,7 @@ class ProviderDataRecorder:
 
 
 def _list_part_members(part: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in part.items() if k not in _PART and v is not None}
+    return leave_out(part, _PART)
 
 
 def _is_verbatim(item: OutputItem) -> bool:
