@@ -81,6 +81,8 @@ class EventStream(Response):
         self._breaks_off = breaks_off
         self._snapshot = snapshot
         self._end = None if begun is None else begun.end
+        self._last = b""
+        """The last frames, which the end of the body accompanies in one write."""
         self._sent_at = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,8 +108,10 @@ class EventStream(Response):
             if scope["method"] != "HEAD" and not self._connection.lost:
                 await self._deliver()
                 if self._is_cut():
+                    self._connection.write(self._last)
+                    self._last = b""
                     self._connection.break_off()
-            await send({"type": "http.response.body", "body": b""})
+            await send({"type": "http.response.body", "body": self._last})
             return
         except RelayError as error:
             self._note_dropped(error)
@@ -131,10 +135,9 @@ class EventStream(Response):
                 await self._live()
                 continue
             events = await self._read()
-            await self._send(
-                map(self._writer.feed, events) if events else [self._writer.form.heartbeat]
-            )
+            frames = map(self._writer.feed, events) if events else [self._writer.form.heartbeat]
             self._note(events)
+            await self._send(frames)
             if len(events) > CATCHING_UP:
                 # Sending to a client that is gone never waits: without this, a long
                 # catch-up would hold the event loop to its end.
@@ -142,6 +145,8 @@ class EventStream(Response):
 
     async def _send(self, frames: Iterable[bytes], *, gives_way: bool = False) -> None:
         for piece in in_pieces(frames):
+            if self._end is not None:
+                piece, self._last = self._last, piece
             if not self._connection.write(piece):
                 await self._connection.drain()
             elif gives_way:
@@ -165,14 +170,17 @@ class EventStream(Response):
         if self._caught_up.done():
             return
         try:
-            writable = self._connection.write(self._writer.feed(*events))
+            piece = self._writer.feed(*events)
+            self._note(events)
+            if self._end is not None:
+                self._last = piece
+            elif self._connection.write(piece) and events:
+                self._sent_at = self._caught_up.get_loop().time()
+                return
         except Exception as failure:  # of this reader: the stream goes on
             self._caught_up.set_exception(failure)
             return
-        self._sent_at = self._caught_up.get_loop().time()
-        self._note(events)
-        if self._end is not None or not writable or not events:
-            self._caught_up.set_result(None)
+        self._caught_up.set_result(None)
 
     def _beat(self) -> None:
         """Send a heartbeat if nothing was sent for `heartbeat_s`, and schedule the next."""
