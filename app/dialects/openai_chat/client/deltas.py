@@ -70,6 +70,9 @@ FINISH: Final[dict[FinishReason, Finish]] = {
 """`pause` maps to "length": both can be continued."""
 
 
+SILENT: Final = frozenset((TextEnd, RefusalEnd, Usage, Notice))
+"""Events without a counterpart in the format."""
+
 BlockEvent = ToolCallStart | ToolCallDelta | ToolCallEnd | Opaque
 
 
@@ -153,7 +156,7 @@ class DeltaBuilder:
         found = read_raw(event.raw, FORMAT)
         if found is None:
             return
-        if self.members.repeats(found, event.choice):
+        if not self.members.plain and self.members.repeats(found, event.choice):
             yield from self._begin(event.choice, text=False)
             yield Delta(event.choice, {})
         self.members.feed(found, event.choice)
@@ -210,6 +213,9 @@ class DeltaBuilder:
         match event:
             case TextStart():
                 self._starts[event.block] = state.length
+            case ChoiceEnd():
+                state.finish = event.finish_reason
+                state.finish_members = read_raw(event.raw, FORMAT)
             case ReasoningStart():
                 self._thoughts[event.block] = []
                 self._logprobs_names[event.block] = "reasoning_content"
@@ -254,9 +260,6 @@ class DeltaBuilder:
                 return self._media(event, state)
             case ContentFilter():
                 self.moderation.feed(event)
-            case ChoiceEnd():
-                state.finish = event.finish_reason
-                state.finish_members = read_raw(event.raw, FORMAT)
             case TextEnd() | RefusalEnd() | Source() | ProviderTool() | Notice() | Usage():
                 pass  # no counterpart in the format
             case ProviderData():

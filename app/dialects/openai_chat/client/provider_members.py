@@ -44,9 +44,11 @@ class ProviderMembers:
 
     def feed(self, found: Members, choice: int) -> None:
         """Take the object of an event."""
-        self.usage = mapping(found.get("usage")) or self.usage
-        names = _texts(found.get("reasoning"))
-        self.reasoning = tuple(name for name in _REASONING if name in names) or self.reasoning
+        if "usage" in found:
+            self.usage = mapping(found["usage"]) or self.usage
+        if "reasoning" in found:
+            names = _texts(found["reasoning"])
+            self.reasoning = tuple(name for name in _REASONING if name in names) or self.reasoning
         if "chunk" in found:
             self._chunk.feed(mapping(found["chunk"]))
         if "choice" in found or "delta" in found:

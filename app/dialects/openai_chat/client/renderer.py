@@ -15,7 +15,7 @@ from ...answering.openai_errors import error_object
 from ...answering.stream_end import error_of_end
 from ...client_format import Frame
 from ..provider_members import Members, fill_text, merge
-from .deltas import Delta, DeltaBuilder, render_usage
+from .deltas import SILENT, Delta, DeltaBuilder, render_usage
 
 USAGE = "usage"
 """The label of a stream whose client requested a chunk with the token counts."""
@@ -35,7 +35,7 @@ class Renderer:
     def __init__(self, stream: str) -> None:
         self._deltas = DeltaBuilder(stream)
         self._head = b""
-        """The encoded fields that all chunks start with."""
+        """The encoded fields that all chunks start with; empty: to be encoded."""
         self._before: dict[int, bytes] = {}
         """The bytes before the text of a delta, by its choice."""
         self._kept: Members = {}
@@ -50,15 +50,17 @@ class Renderer:
             builder.choices[choice].length += len(text)
             before = self._before.get(choice)
             if before is None:
-                before = self._before[choice] = _BEFORE_TEXT % (self._head, choice)
+                head = self._head or self._begin()
+                before = self._before[choice] = _BEFORE_TEXT % (head, choice)
             return (Frame(before + _encode(text) + _AFTER_TEXT),)
-        deltas = builder.feed(event)
-        if isinstance(event, (StreamStart, StreamTarget)):
-            self._head = self._begin()
-        frames = [self._chunk(delta) for delta in deltas]
+        if type(event) in SILENT:
+            return ()
+        frames = [self._chunk(delta) for delta in builder.feed(event)]
         if builder.members.kept is not self._kept:
-            self._head = self._begin()
-        if isinstance(event, StreamEnd):
+            self._kept, self._head = builder.members.kept, b""
+        if isinstance(event, (StreamStart, StreamTarget)):  # a tuple: a union is built each time
+            self._head = b""
+        elif isinstance(event, StreamEnd):
             if event.status == "completed" and (found := builder.moderation.render_lists()):
                 frames.append(self._frame({"choices": [], "moderation": found}))
             usage = builder.members.usage
@@ -68,7 +70,6 @@ class Renderer:
     def _begin(self) -> bytes:
         builder = self._deltas
         self._before.clear()
-        self._kept = builder.members.kept
         head = {
             "id": builder.id,
             "object": "chat.completion.chunk",
@@ -76,7 +77,8 @@ class Renderer:
             "model": builder.model,
         }
         head |= {name: value for name, value in self._kept.items() if name not in _OWN}
-        return _encode(head).removesuffix(b"}")
+        self._head = _encode(head).removesuffix(b"}")
+        return self._head
 
     def _chunk(self, delta: Delta) -> Frame:
         choice = {
@@ -90,12 +92,13 @@ class Renderer:
         if delta.members:
             own = {name: value for name, value in choice.items() if value is not None}
             choice |= merge(delta.members, own)
-        others = self._deltas.members.take_waiting()
-        found = {name: value for name, value in others.items() if name not in _OWN}
-        return self._frame(found | {"choices": [choice]})
+        fields: dict[str, object] = {"choices": [choice]}
+        if others := self._deltas.members.take_waiting():
+            fields = {name: value for name, value in others.items() if name not in _OWN} | fields
+        return self._frame(fields)
 
     def _frame(self, fields: Mapping[str, object]) -> Frame:
-        return Frame(b"%b,%b" % (self._head, _encode(fields).removeprefix(b"{")))
+        return Frame(b"%b,%b" % (self._head or self._begin(), _encode(fields)[1:]))
 
 
 def render_end(
