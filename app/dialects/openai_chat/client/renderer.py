@@ -56,11 +56,11 @@ class Renderer:
         if type(event) in SILENT:
             return ()
         frames = [self._chunk(delta) for delta in builder.feed(event)]
-        if builder.members.kept is not self._kept:
-            self._kept, self._head = builder.members.kept, b""
-        if isinstance(event, (StreamStart, StreamTarget)):  # a tuple: a union is built each time
-            self._head = b""
-        elif isinstance(event, StreamEnd):
+        kept = builder.members.kept
+        if kept is not self._kept or isinstance(event, (StreamStart, StreamTarget)):
+            self._kept, self._head = kept, b""
+            self._before.clear()
+        if isinstance(event, StreamEnd):
             if event.status == "completed" and (found := builder.moderation.render_lists()):
                 frames.append(self._frame({"choices": [], "moderation": found}))
             usage = builder.members.usage
@@ -69,7 +69,6 @@ class Renderer:
 
     def _begin(self) -> bytes:
         builder = self._deltas
-        self._before.clear()
         head = {
             "id": builder.id,
             "object": "chat.completion.chunk",
