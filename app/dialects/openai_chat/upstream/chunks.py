@@ -78,6 +78,8 @@ class Deltas:
                 self._builder.text(index, delta.content)
             elif not reasoning:
                 self._builder.choice(index)
+            if choice.finish_reason:
+                self._builder.finish(index, choice.finish_reason)
         return True
 
     def feed(self, chunk: dict[str, Any]) -> None:

@@ -56,18 +56,21 @@ class Parser(AnswerParser):
         return self._builder.finished or self._deltas.whole
 
     def _message(self, message: Message) -> None:
+        data = message.data
         if self.model and self.upstream_id and message.event != "error":
             last = self._last
-            if last is not None and (text := last.match(message.data)) is not None:
+            if last is not None and (text := last.match(data)) is not None:
                 self._builder.text(last.choice, text)
                 return
-            chunk = text_chunk.parse(message.data, self._decode)
+            chunk = None if data == "[DONE]" else text_chunk.parse(data, self._decode)
             if chunk is not None and self._deltas.feed_text_chunk(chunk):
-                self._last = RepeatedChunk.of(message.data, chunk) if self._tries else None
+                if chunk.usage:
+                    self._count(chunk.usage, chunk.service_tier)
+                self._last = RepeatedChunk.of(data, chunk) if self._tries else None
                 self._tries -= self._last is not None
                 return
         self._last = None
-        data = message.data.strip()
+        data = data.strip()
         if data.startswith("[DONE]"):
             self._complete()
             return
@@ -101,16 +104,19 @@ class Parser(AnswerParser):
             usage = usage or x_groq.get("usage")
             self._deltas.error = self._deltas.error or x_groq.get("error")
         if usage:
-            self._builder.usage(parse_usage(mapping(usage), chunk.get("service_tier")))
-            if self._deltas.members is not None:
-                self._deltas.members.read_usage(mapping(usage))
-            self.counted_early = not self._builder.finished
+            self._count(mapping(usage), chunk.get("service_tier"))
         if chunk.get("error") or chunk.get("object") == "error" or chunk.get("type") == "error":
             self._refuse(chunk)
         elif "base_resp" in chunk and mapping(chunk["base_resp"]).get("status_code"):
             self._refuse(chunk)  # MiniMax; 0 is success
         elif self._deltas.error:
             self._refuse({"error": self._deltas.error})
+
+    def _count(self, usage: dict[str, Any], service_tier: object) -> None:
+        self._builder.usage(parse_usage(usage, service_tier))
+        if self._deltas.members is not None:
+            self._deltas.members.read_usage(usage)
+        self.counted_early = not self._builder.finished
 
     def _tail(self, tail: Message) -> None:
         data = tail.data.strip()

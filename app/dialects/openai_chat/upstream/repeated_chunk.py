@@ -23,12 +23,14 @@ class RepeatedChunk(NamedTuple):
 
     @classmethod
     def of(cls, data: str, chunk: TextChunk) -> Self | None:
-        """Return the pattern of a chunk; None if it has not exactly one content."""
-        if len(chunk.choices) != 1 or data.count('"content"') != 1:
+        """Return the pattern of a chunk; None if it has not exactly one content, or more than it."""
+        if len(chunk.choices) != 1 or chunk.usage or data.count('"content"') != 1:
             return None
         [choice] = chunk.choices
         delta = choice.delta
-        if delta.reasoning or delta.reasoning_content or not 0 <= choice.index < MAX_CHOICES:
+        if choice.finish_reason or delta.reasoning or delta.reasoning_content:
+            return None
+        if not 0 <= choice.index < MAX_CHOICES:
             return None
         before, key, after = data.partition('"content":')
         content, gap = f'"{delta.content}"', " " * after.startswith(" ")

@@ -1,4 +1,4 @@
-"""Fast path for chunks that contain only text.
+"""Fast path for chunks that contain only text, finish reasons and usage.
 
 Nearly every chunk is one; decoding into types instead of dicts takes 0.6 of the time in a
 stream. All other fields that `chunks` and `parser` read are declared as null here, so that a
@@ -34,7 +34,9 @@ class ChunkDelta(msgspec.Struct, gc=False):
 class ChunkChoice(msgspec.Struct, gc=False):
     delta: ChunkDelta
     index: int = 0
-    finish_reason: None = None
+    finish_reason: str | None = None
+    native_finish_reason: None = None
+    stop_reason: None = None
     logprobs: None = None
     content_filter_results: None = None
     usage: None = None
@@ -46,7 +48,8 @@ class TextChunk(msgspec.Struct, gc=False):
     object: str = ""
     type: None = None
     error: None = None
-    usage: None = None
+    usage: dict[str, Any] | None = None
+    service_tier: Any = None
     base_resp: None = None
     x_groq: None = None
     moderation: None = None
@@ -65,8 +68,6 @@ class OwnDelta(ChunkDelta, forbid_unknown_fields=True, gc=False):
 
 class OwnChoice(ChunkChoice, forbid_unknown_fields=True, gc=False):
     delta: OwnDelta
-    native_finish_reason: None = None
-    stop_reason: None = None
     token_ids: None = None
     seed: None = None
     text: Any = None
