@@ -54,7 +54,7 @@ class Decoder:
         self._max_line = max_line
         self._max_event = max_event
         self._short = min(max_line, max_event) - len(_DATA)
-        """Shorter data than this no limit refuses."""
+        """No limit refuses data up to this length."""
         self._at_start = True
         self._after_cr = False
         self._partial = bytearray()
@@ -104,12 +104,13 @@ class Decoder:
         """Take whole events, most of them of one line with data, in less than half the time."""
         if not data.startswith(_DATA):
             return self._take_lines(data)
-        for event in data[len(_DATA) : -2].split(_NEXT_DATA):
-            if len(event) < self._short and _LF not in event:
-                text = event.decode("utf-8", "replace")
-                self._messages.append(Message("message", text, self._id, self._retry))
-            else:
-                self._take_lines(_DATA + event + b"\n\n")
+        events = data[len(_DATA) : -2].split(_NEXT_DATA)
+        if len(data) > self._short or data.count(b"\n") > 2 * len(events):
+            return self._take_lines(data)
+        last, retry = self._id, self._retry
+        self._messages += [
+            Message("message", event.decode("utf-8", "replace"), last, retry) for event in events
+        ]
         return None
 
     def _take_lines(self, data: bytes) -> None:

@@ -5,18 +5,21 @@ from typing import Any
 
 import msgspec
 
-from ..events import ErrorInfo, Event, Raw
+from ..events import ErrorInfo, Event, Raw, StreamEnd
 
 Redact = Callable[[str], str]
 
 
 def redact_event(event: Event, redact: Redact) -> Event:
     """Return an event with all its texts redacted; the same object if none changes."""
-    fields = msgspec.structs.asdict(event)
-    redacted = {name: _redact(value, redact) for name, value in fields.items() if value is not None}
-    if fields == {**fields, **redacted}:
-        return event
-    return msgspec.structs.replace(event, **redacted)
+    if isinstance(event, StreamEnd) and event.error is None:
+        return event  # its other texts are the relay's
+    changed = {}
+    for name in event.__struct_fields__:
+        value = getattr(event, name)
+        if value is not None and (redacted := _redact(value, redact)) != value:
+            changed[name] = redacted
+    return msgspec.structs.replace(event, **changed) if changed else event
 
 
 def _redact(value: Any, redact: Redact) -> Any:

@@ -8,6 +8,7 @@ counts are estimated; then, or if a count was lowered, the counts are `estimated
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -151,10 +152,7 @@ def estimate_answer(events: Sequence[Event]) -> int:
 
 def _possible(reported: TokenCounts) -> TokenCounts:
     """Return counts without implausible ones."""
-    for value in msgspec.structs.astuple(reported):
-        if value.__class__ is int and value > MOST:
-            break
-    else:
+    if max(filter(None, _counts_of(reported)), default=0) <= MOST:
         return reported
     implausible = [name for name in _COUNTED if (getattr(reported, name) or 0) > MOST]
     return msgspec.structs.replace(reported, **dict.fromkeys(implausible))
@@ -162,3 +160,4 @@ def _possible(reported: TokenCounts) -> TokenCounts:
 
 _NONE = TokenCounts()
 _COUNTED = [name for name in TokenCounts.__struct_fields__ if name.endswith("_tokens")]
+_counts_of = attrgetter(*_COUNTED)

@@ -53,7 +53,7 @@ from .bounds import (
 )
 from .choices import REASONING, REFUSAL, TEXT, Block, ChoiceState, Kind
 from .finish_reasons import parse_finish
-from .json_values import clean, size
+from .json_values import clean, encode, size
 from .split_text import well_formed
 from .tool_calls import CallState, ChoiceCalls
 
@@ -237,7 +237,7 @@ class EventBuilder:
         """
         if not self.keeps_provider_data:
             return 0
-        raw = Raw(format, msgspec.json.encode(clean(fields)).decode())
+        raw = Raw(format, encode(fields).decode())
         self._wait_for_answer(len(raw.data))
         event = ProviderData(raw, block=block, choice=choice)
         self._events.insert(self.position if at is None else at, event)
@@ -581,4 +581,4 @@ def _json_text(arguments: object) -> str:
     if arguments is None:
         return ""
     # With a space after "," and ":", as models write it themselves.
-    return msgspec.json.format(msgspec.json.encode(clean(arguments)), indent=0).decode()
+    return msgspec.json.format(encode(arguments), indent=0).decode()

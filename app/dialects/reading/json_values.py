@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Collection
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -96,6 +96,8 @@ def short(value: object) -> str | None:
 
 def count(value: object) -> int | None:
     """Return a count of tokens or characters; None for negative and fractional numbers."""
+    if value is None:
+        return None
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53:
@@ -105,14 +107,13 @@ def count(value: object) -> int | None:
 
 def size(value: Any) -> int:
     """Estimate the memory of decoded JSON, in bytes."""
-    data = msgspec.json.encode(clean(value))
+    data = encode(value)
     return len(data) + 64 * (data.count(b",") + data.count(b"[") + data.count(b"{") + 1)
 
 
 def make_raw(format: str, fields: dict[str, Any]) -> Raw:
     """Pack a provider's own fields into the `raw` of an event; equal objects give equal values."""
-    data = msgspec.json.encode(clean(fields), order="deterministic")
-    return Raw(format, data.decode())
+    return Raw(format, encode(fields, order="deterministic").decode())
 
 
 def read_raw(raw: Raw | None, format: str) -> dict[str, Any] | None:
@@ -126,6 +127,14 @@ def read_raw(raw: Raw | None, format: str) -> dict[str, Any] | None:
 def leave_out(fields: dict[str, Any], names: Collection[str | None]) -> dict[str, Any]:
     """Return the other members that are not null."""
     return {k: v for k, v in fields.items() if k not in names and v is not None}
+
+
+def encode(value: Any, *, order: Literal["deterministic"] | None = None) -> bytes:
+    """Encode decoded JSON without lone surrogates."""
+    try:
+        return msgspec.json.encode(value, order=order)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(clean(value), order=order)
 
 
 def clean(value: Any) -> Any:

@@ -6,12 +6,10 @@ except that Vertex AI can send a call's arguments in pieces too. Unknown parts a
 
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from ...reading.errors import MAX_TEXT
 from ...reading.event_builder import EventBuilder
 from ...reading.finish_reasons import parse_finish
-from ...reading.json_values import clean, count, mapping, mappings, string, text_or_none
+from ...reading.json_values import count, encode, mapping, mappings, string, text_or_none
 from .partial_arguments import PartialArguments
 from .request import PART, SIGNATURE
 from .sources import GroundingSources
@@ -86,7 +84,7 @@ class Candidates:
             self.running = kind is not None and _TOOL_PARTS[kind] == "input"
         if kind is not None:
             tool = self._tool(index, kind, mapping(part[kind]))
-            whole = msgspec.json.encode(clean(part)).decode()
+            whole = encode(part).decode()
             self._builder.opaque(index, PART, whole, block=tool)
             return
         block = self._content(index, part)

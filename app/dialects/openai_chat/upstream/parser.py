@@ -178,4 +178,7 @@ def parse_usage(usage: dict[str, Any], service_tier: object = None) -> TokenCoun
 
 
 def _first(*values: object) -> int | None:
-    return next((number for v in values if (number := count(v)) is not None), None)
+    for value in values:
+        if (number := count(value)) is not None:
+            return number
+    return None

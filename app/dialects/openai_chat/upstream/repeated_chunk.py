@@ -23,7 +23,7 @@ class RepeatedChunk(NamedTuple):
 
     @classmethod
     def of(cls, data: str, chunk: TextChunk) -> Self | None:
-        """Return the pattern of a chunk; None if it has not exactly one content, or more than it."""
+        """Return the pattern of a chunk; None if it has not one content alone."""
         if len(chunk.choices) != 1 or chunk.usage or data.count('"content"') != 1:
             return None
         [choice] = chunk.choices

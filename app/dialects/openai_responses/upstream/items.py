@@ -15,11 +15,9 @@ from collections.abc import Callable
 from itertools import product
 from typing import Any, Final
 
-import msgspec
-
 from ...reading.bounds import ENTRY
 from ...reading.event_builder import EventBuilder
-from ...reading.json_values import clean, count, make_raw, mapping, mappings, string
+from ...reading.json_values import count, encode, make_raw, mapping, mappings, string
 from ...reasoning_signatures import (
     OPENAI_COMPACTION,
     OPENAI_CUSTOM_CALL,
@@ -328,7 +326,7 @@ class Items:
             self._builder.provider_tool(0, name_tool(raw), block=item.block, **values)
         key = key_of(raw)
         if needs_client(raw):
-            data = msgspec.json.encode(clean(raw)).decode()
+            data = encode(raw).decode()
             self._builder.opaque(0, OPENAI_ITEM, data, block=item.block)
             self._builder.reserve(ENTRY + len(key))
             self._client_requests[key] = item.type

@@ -12,10 +12,8 @@ Each is an event of the provider as a JSON object, without `sequence_number`, `i
 
 from typing import Any, Final
 
-import msgspec
-
 from ...reading.event_builder import EventBuilder
-from ...reading.json_values import clean, leave_out, mapping, mappings, size, string
+from ...reading.json_values import encode, leave_out, mapping, mappings, size, string
 from .. import NAME
 from .item_texts import OutputItem
 from .provider_tools import needs_client, read_image
@@ -151,7 +149,7 @@ class ProviderDataRecorder:
         """Return whether the fields fit into what is left of `MAX_PROGRESS`."""
         if not self._builder.keeps_provider_data:
             return False
-        size = _EVENT + len(msgspec.json.encode(clean(fields)))
+        size = _EVENT + len(encode(fields))
         if size <= self._left:
             self._left -= size
             return True

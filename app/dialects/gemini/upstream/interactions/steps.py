@@ -9,12 +9,10 @@ Unknown steps and deltas are ignored.
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import msgspec
-
 from ....reading.bounds import ENTRY
 from ....reading.errors import MAX_TEXT
 from ....reading.event_builder import EventBuilder
-from ....reading.json_values import clean, count, mapping, mappings, size, string, text_or_none
+from ....reading.json_values import count, encode, mapping, mappings, size, string, text_or_none
 from ....reading.utf8_text import Utf8Text
 from .request import STEP, THOUGHT
 
@@ -286,7 +284,7 @@ class Steps:
         block = step.block
         if block is None:
             block = self._tools.get(string(step.fields.get("call_id")))
-        whole = msgspec.json.encode(clean({"type": step.type, **step.fields}))
+        whole = encode({"type": step.type, **step.fields})
         self._builder.opaque(0, STEP, whole.decode(), block=block)
 
 
