@@ -31,6 +31,7 @@ from .request import (
     PRINCIPAL,
     REQUEST_HEADERS,
     RESPONSES,
+    ClientConnection,
     connection_of,
     path_of,
     read_headers,
@@ -55,6 +56,7 @@ REQUEST_ID = b"x-request-id"
 ANTHROPIC_REQUEST_ID = b"request-id"
 """The request id for Anthropic's SDKs."""
 STREAM_ID = b"stream-id"
+CONTENT_LENGTH = b"content-length"
 VARY = b"vary"
 
 _VALID_ID = re.compile(rb"[!-~]{1,128}")
@@ -92,11 +94,13 @@ class SentResponse:
         send: Send,
         request_id: bytes,
         *,
+        connection: ClientConnection | None,
         varies: bool,
         on_answer: OnResponse | None,
     ) -> None:
         self._scope = scope
         self._send = send
+        self._connection = connection
         self._request_id = request_id
         self.varies = varies
         """Whether `Vary: Origin` is added here, since CORS does not see the request."""
@@ -109,26 +113,30 @@ class SentResponse:
         """Whether all of it was sent."""
 
     async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self._begin(message)
+        if message["type"] == "http.response.start" and self._begin(message):
+            return
         await self._send(message)
         if message["type"] == "http.response.body":
             self.bytes += len(message.get("body", b""))
             self.complete = not message.get("more_body", False)
 
-    def _begin(self, message: Message) -> None:
-        self.status = message["status"]
+    def _begin(self, message: Message) -> bool:
+        """Add the common headers; return whether the head is sent."""
+        self.status = status = message["status"]
         if self._on_answer is not None:
-            self._on_answer(self._scope, message["status"])
+            self._on_answer(self._scope, status)
         headers = message["headers"]
         known = dict(headers)
         self.stream = known[STREAM_ID].decode() if STREAM_ID in known else None
-        message["headers"] = [
+        message["headers"] = headers = [
             *(_vary(headers, known) if self.varies else headers),
             (REQUEST_ID, self._request_id),
             (ANTHROPIC_REQUEST_ID, self._request_id),
             *(SECURITY if CONTENT_SECURITY_POLICY in known else NON_HTML_SECURITY),
         ]
+        if self._connection is None or CONTENT_LENGTH in known:
+            return False
+        return self._connection.begin(status, headers)
 
 
 Header = tuple[bytes, bytes]
@@ -232,12 +240,18 @@ class RequestMiddleware:
         scope["request_id"] = request_id.decode()
         # Each request has its own task, and tasks that it starts inherit this.
         structlog.contextvars.bind_contextvars(request_id=scope["request_id"])
-        if connection_of(scope) is None:
+        connection = connection_of(scope)
+        if connection is None:
             unread = UnreadBody(receive, send)
             receive, send = unread.receive, unread.send
         has_origin = b"origin" in headers
         scope[RESPONSE] = sent = SentResponse(
-            scope, send, request_id, varies=not has_origin, on_answer=self._on_answer
+            scope,
+            send,
+            request_id,
+            connection=connection,
+            varies=not has_origin,
+            on_answer=self._on_answer,
         )
         if not self._watches:  # an ExitStack takes 1 KiB while a stream runs
             await self._answer(scope, receive, sent)

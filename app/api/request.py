@@ -7,7 +7,7 @@ Our own server offers a `ClientConnection` with each request; under any other se
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from operator import itemgetter
 from typing import Final, Protocol, overload
@@ -185,7 +185,7 @@ class RequestClient(Protocol):
 
 
 class ClientConnection(RequestClient, Protocol):
-    """A connection of our own server, for the body of a response that has started."""
+    """A connection of our own server, for the head and the body of a response that streams."""
 
     on_lost: Callable[[], object] | None
     """Called when the client disconnects."""
@@ -195,6 +195,9 @@ class ClientConnection(RequestClient, Protocol):
     @property
     def lost(self) -> bool:
         """Whether the client has disconnected."""
+
+    def begin(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Send the head of a response of unknown length; return False if ASGI has to send it."""
 
     def write(self, piece: bytes) -> bool:
         """Send a piece of the body now; return False if the next should wait for `drain`."""

@@ -5,11 +5,18 @@ Also the `Event` that uvicorn sets for tasks that wait for the connection.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import Any, cast
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, cast
 
 from uvicorn._types import ASGISendEvent
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+
+_FIELDS: Final = re.compile(
+    rb"(?:(?!connection:|content-length:|transfer-encoding:)"
+    rb"[a-z0-9-]+: [^\x00-\x08\x0a-\x1f\x7f]*\r\n)*+"
+)
+"""Fields of a head that do not concern the body or the connection."""
 
 
 class Event:
@@ -55,6 +62,23 @@ class DirectWriter:
         self.cycle = cycle
         self.on_lost: Callable[[], object] | None = None
         self.sent = 0
+
+    def begin(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+        cycle = self.cycle
+        if cycle.response_started or cycle.disconnected or cycle.flow.write_paused:
+            return False
+        if status in (204, 304) or cycle.scope["method"] == "HEAD":
+            return False
+        fields = [*cycle.default_headers, *headers]
+        head = b"".join([b"%b: %b\r\n" % field for field in fields])
+        if head.count(b"\n") != len(fields) or _FIELDS.fullmatch(head) is None:
+            return False
+        cycle.response_started = cycle.chunked_encoding = True
+        cycle.waiting_for_100_continue = False
+        close = b"" if cycle.keep_alive else b"connection: close\r\n"
+        end = b"transfer-encoding: chunked\r\n\r\n"
+        self._transport.write(b"%b%b%b%b" % (STATUS_LINE[status], head, close, end))
+        return True
 
     def write(self, piece: bytes) -> bool:
         cycle = self.cycle
@@ -126,6 +150,9 @@ class UnchunkedWriter(DirectWriter):
 
         cast(Any, cycle).send = send_unchunked
         cycle.waiting_for_100_continue = False
+
+    def begin(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+        return False
 
     def write(self, piece: bytes) -> bool:
         cycle = self.cycle
