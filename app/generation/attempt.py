@@ -495,10 +495,8 @@ class Attempt:
         Also in the answer, once its bytes have quoted the key.
         """
         redact = self.target.upstream.redact
-        return [
-            redact_event(event, redact) if self._quotes or isinstance(event, _QUOTING) else event
-            for event in events
-        ]
+        kinds = Event if self._quotes else _QUOTING
+        return [redact_event(one, redact) if isinstance(one, kinds) else one for one in events]
 
 
 class _Watch:

@@ -41,9 +41,6 @@ from .shared_counters import Series, SharedCounters
 
 PLAIN: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-NO_ROOM: Final = -1
-"""The offset of a series for which the shared counters have no room."""
-
 NONE: Final = "none"
 """The label if there is no code, format or endpoint."""
 OTHER: Final = "other"
@@ -56,6 +53,8 @@ LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 
 BEAT_S: Final = 1.0
 SCRAPE_POLL_S: Final = 0.1
+
+_FAMILIES: Final = {family.name: family for family in FAMILIES}
 
 REMEMBERED: Final = 256
 """Cached model names."""
@@ -121,6 +120,23 @@ class LabelNames:
         return upstream if upstream in self._names else OTHER
 
 
+class _Offsets(dict[tuple[str, ...], int]):
+    """The offsets of one process's series, by their metric and labels; new ones are allocated."""
+
+    def __init__(self, counters: SharedCounters) -> None:
+        super().__init__(
+            ((series.metric, *series.labels), offset)
+            for series, offset in counters.offsets().items()
+        )
+        self._counters = counters
+
+    def __missing__(self, key: tuple[str, ...]) -> int:
+        name, *labels = key
+        size = _FAMILIES[name].size
+        self[key] = offset = self._counters.allocate(Series(name, tuple(labels), size))
+        return offset
+
+
 class Metrics(Observer):
     """The metrics of this process, which writes to `shared_counters[own]`."""
 
@@ -137,10 +153,7 @@ class Metrics(Observer):
         self._shared_counters = tuple(shared_counters) or (SharedCounters(),)
         self._own = self._shared_counters[own]
         self._values = self._own.values
-        self._offsets: dict[tuple[str, ...], int] = {
-            (series.metric, *series.labels): offset
-            for series, offset in self._own.offsets().items()
-        }
+        self._offsets = _Offsets(self._own)
         self._process = process
         self._load: Callable[[], Load] | None = None
         self._rows_waiting = rows_waiting
@@ -170,35 +183,16 @@ class Metrics(Observer):
 
     # Counters
 
-    def _allocate(self, family: Family, labels: tuple[str, ...]) -> int:
-        """Return the offset of a new series, `NO_ROOM` without one."""
-        offset = self._own.allocate(Series(family.name, labels, family.size))
-        found = self._offsets[family.name, *labels] = NO_ROOM if offset is None else offset
-        return found
-
-    # These are called twenty times a stream: each looks the offset up itself.
-
     def _add(self, family: Family, *labels: str, by: float = 1) -> None:
-        offset = self._offsets.get((family.name, *labels))
-        if offset is None:
-            offset = self._allocate(family, labels)
-        if offset != NO_ROOM:
-            self._values[offset] += by
+        self._values[self._offsets[family.name, *labels]] += by
 
     def _set(self, family: Family, *labels: str, to: float) -> None:
-        offset = self._offsets.get((family.name, *labels))
-        if offset is None:
-            offset = self._allocate(family, labels)
-        if offset != NO_ROOM:
-            self._values[offset] = to
+        self._values[self._offsets[family.name, *labels]] = to
 
     def _observe(self, family: Family, seconds: float, *labels: str) -> None:
-        offset = self._offsets.get((family.name, *labels))
-        if offset is None:
-            offset = self._allocate(family, labels)
-        if offset != NO_ROOM:
-            self._values[offset + bisect_left(family.buckets, seconds)] += 1
-            self._values[offset + len(family.buckets) + 1] += seconds
+        offset, buckets = self._offsets[family.name, *labels], family.buckets
+        self._values[offset + bisect_left(buckets, seconds)] += 1
+        self._values[offset + len(buckets) + 1] += seconds
 
     def started(self, info: StreamInfo) -> None:
         client_format = info.client_format or NONE
@@ -358,10 +352,9 @@ class _AllWorkers(Collector):
 
     def _merge(self) -> dict[str, dict[tuple[str, ...], list[float]]]:
         merged: dict[str, dict[tuple[str, ...], list[float]]] = {}
-        known = {family.name: family for family in FAMILIES}
         for counters in self._shared_counters:
             for series, values in counters.read():
-                family = known[series.metric]
+                family = _FAMILIES[series.metric]
                 if family.kind == "gauge" and not counters.process:
                     continue
                 rows = merged.setdefault(family.name, {})

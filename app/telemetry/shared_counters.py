@@ -19,6 +19,9 @@ NAMES_BYTES: Final = 2 * 2**20
 VALUES: Final = 2**18
 """The capacity of a table. Unused pages take no memory."""
 
+LONGEST: Final = 64
+"""The most values of a series; so many after the table are those of series without room."""
+
 _HEADER: Final = 64
 _PROCESS, _NAMES_USED, _VALUES_USED, _SCRAPED_AT = 0, 1, 2, 3
 
@@ -42,7 +45,7 @@ class SharedCounters:
 
     def __init__(self, *, names_bytes: int = NAMES_BYTES) -> None:
         values_at = _HEADER + names_bytes
-        memory = memoryview(mmap.mmap(-1, values_at + 8 * (VALUES + 1)))
+        memory = memoryview(mmap.mmap(-1, values_at + 8 * (VALUES + LONGEST)))
         self._header = memory[:_HEADER].cast("q")
         self._names = memory[_HEADER:values_at]
         self.values = memory[values_at:].cast("d")
@@ -75,8 +78,8 @@ class SharedCounters:
         """Mark the process as stopped. Its counts stay."""
         self._header[_PROCESS] = 0
 
-    def allocate(self, series: Series) -> int | None:
-        """Add a series and return its offset; None if the table is full."""
+    def allocate(self, series: Series) -> int:
+        """Add a series and return its offset, which is beyond the table if that is full."""
         name = _encode(tuple(series))
         start, offset = self._header[_NAMES_USED], self._header[_VALUES_USED]
         end = start + 4 + len(name)
@@ -86,7 +89,7 @@ class SharedCounters:
                 log.warning(
                     "metrics are full: further series are not counted", series=series.metric
                 )
-            return None
+            return VALUES
         self._names[start : start + 4] = len(name).to_bytes(4, "little")
         self._names[start + 4 : end] = name
         self._header[_NAMES_USED] = end  # last: others read up to here

@@ -1,8 +1,9 @@
 """The state of one choice while its answer arrives, for the event builder."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import msgspec
 
 from ...events import (
     Event,
@@ -38,24 +39,22 @@ REASONING = Kind(ReasoningStart, ReasoningDelta, ReasoningEnd)
 REFUSAL = Kind(RefusalStart, RefusalDelta, RefusalEnd)
 
 
-@dataclass(slots=True)
-class Block:
+class Block(msgspec.Struct):
     number: int
     kind: Kind
-    halves: Halves = field(default_factory=Halves)
-    opaque: dict[str, str] = field(default_factory=dict)
+    halves: Halves = msgspec.field(default_factory=Halves)
+    opaque: dict[str, str] = {}
     """`signature`, `encrypted` and `format` for the end of a reasoning block."""
 
 
-@dataclass(slots=True)
-class ChoiceState:
+class ChoiceState(msgspec.Struct):
     open: Block | None = None
     texts: int = 0
     """The number of text blocks so far."""
     last_reasoning: int | None = None
     calls: ChoiceCalls | None = None
     """None without tool calls: an empty one takes 1 KiB."""
-    logprobs: list[Any] = field(default_factory=list)
+    logprobs: list[Any] = []
     """The log probabilities of tokens whose block has not begun."""
     buffered: int = 0
     """Their size in bytes."""

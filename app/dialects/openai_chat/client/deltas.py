@@ -6,8 +6,9 @@ than OpenAI's moderation, notices.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, assert_never
+
+import msgspec
 
 from ....events import (
     ChoiceEnd,
@@ -90,16 +91,15 @@ class Delta(NamedTuple):
     """The text in the holes of the delta's members."""
 
 
-@dataclass(slots=True)
-class ChoiceState:
+class ChoiceState(msgspec.Struct):
     length: int = 0
     """Characters of text so far."""
     calls: int = 0
     finish: FinishReason | None = None
     finish_members: Members | None = None
-    annotations: list[dict[str, Any]] = field(default_factory=list)
-    details: list[dict[str, Any]] = field(default_factory=list)
-    images: list[dict[str, Any]] = field(default_factory=list)
+    annotations: list[dict[str, Any]] = []
+    details: list[dict[str, Any]] = []
+    images: list[dict[str, Any]] = []
 
 
 class DeltaBuilder:
