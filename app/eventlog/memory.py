@@ -156,8 +156,8 @@ class MemoryLog(EventLog):
         self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
     ) -> None:
         size = self._entries.measure(stream, events)
-        entry = self._entries.find_running(stream)
-        if entry is not None and events and isinstance(events[-1], StreamEnd):
+        ends = bool(events) and isinstance(events[-1], StreamEnd)
+        if ends and (entry := self._entries.find_running(stream)) is not None:
             # Before a follower receives the end.
             self._accounts.settle(entry.info, settlement or NOTHING)
             if entry.info.owner:

@@ -265,8 +265,10 @@ class RunSettlement(msgspec.Struct, kw_only=True):
             # Once: if the log refuses this end, another follows with less information.
             began, stopped = first_event_s is not None, stopped_by is not None
             self.last = self._charge(attempt, end, events, now=now, began=began, stopped=stopped)
-        end = msgspec.structs.replace(end, ended_by=self._ended_by(attempt, end, stopped_by))
-        events = [*events[:-1], end]
+        ended_by = self._ended_by(attempt, end, stopped_by)
+        if ended_by != end.ended_by:
+            end = msgspec.structs.replace(end, ended_by=ended_by)
+            events = [*events[:-1], end]
         # Rows that wait for an unavailable database must be small.
         recorded = self.records_content and not self.settlements.records_away()
         content = b""

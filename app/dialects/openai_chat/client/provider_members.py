@@ -51,6 +51,7 @@ class ProviderMembers:
             self.reasoning = tuple(name for name in _REASONING if name in names) or self.reasoning
         if "chunk" in found:
             self._chunk.feed(mapping(found["chunk"]))
+            self._check()
         if "choice" in found or "delta" in found:
             levels = self._choices.get(choice)
             if levels is None:
@@ -61,7 +62,7 @@ class ProviderMembers:
             levels.delta.feed(mapping(found.get("delta")))
             once = mapping(mapping(found.get("delta")).get("once"))
             self._in_deltas |= {(choice, name) for name in once}
-        self._check()
+            self._check()
 
     def take_waiting(self) -> Members:
         """Return the members of the next chunk beside its choices, without the kept ones."""
@@ -112,12 +113,13 @@ class _Level:
         return not self.waiting.keys().isdisjoint(mapping(changes.get("once")))
 
     def feed(self, changes: Members) -> None:
-        gone, kept = _texts(changes.get("gone")), self._others(changes.get("kept"))
-        if gone or kept:
+        if "gone" in changes or "kept" in changes:
+            gone, kept = _texts(changes.get("gone")), self._others(changes.get("kept"))
             self.kept = {n: v for n, v in self.kept.items() if n not in gone} | kept
             textless = {n: v for n, v in self.kept.items() if not has_hole(v)}
             self._textless = self.kept if len(textless) == len(self.kept) else textless
-        self.waiting |= self._others(changes.get("once"))
+        if "once" in changes:
+            self.waiting |= self._others(changes["once"])
 
     def _others(self, members: object) -> Members:
         return {n: v for n, v in mapping(members).items() if n not in self._own}
