@@ -16,7 +16,7 @@ _REASONING: Final = ("reasoning_content", "reasoning")
 class ProviderMembers:
     """The members of one stream, by the `ProviderData` so far."""
 
-    __slots__ = ("_choices", "_chunk", "_in_deltas", "plain", "reasoning", "usage")
+    __slots__ = ("_choices", "_in_deltas", "chunk", "plain", "reasoning", "usage")
 
     def __init__(self) -> None:
         self.plain = True
@@ -24,20 +24,16 @@ class ProviderMembers:
         self.usage: Members = {}
         self.reasoning: tuple[str, ...] = ("reasoning_content",)
         """The fields of a delta that contain reasoning."""
-        self._chunk = _Level(OWN_OF_CHUNK)
+        self.chunk = _Level(OWN_OF_CHUNK)
+        """The members beside the choices; `kept` has those of every chunk."""
         self._choices: dict[int, _Levels] = {}
         self._in_deltas: frozenset[tuple[int, str]] = frozenset()
-
-    @property
-    def kept(self) -> Members:
-        """The members of every chunk, beside its choices."""
-        return self._chunk.kept
 
     def repeats(self, found: Members, choice: int) -> bool:
         """Return whether a member has another value while the last one waits for a chunk."""
         levels = self._choices.get(choice, _NONE)
         return (
-            self._chunk.repeats(mapping(found.get("chunk")))
+            self.chunk.repeats(mapping(found.get("chunk")))
             or levels.choice.repeats(mapping(found.get("choice")))
             or levels.delta.repeats(mapping(found.get("delta")))
         )
@@ -50,7 +46,7 @@ class ProviderMembers:
             names = _texts(found["reasoning"])
             self.reasoning = tuple(name for name in _REASONING if name in names) or self.reasoning
         if "chunk" in found:
-            self._chunk.feed(mapping(found["chunk"]))
+            self.chunk.feed(mapping(found["chunk"]))
             self._check()
         if "choice" in found or "delta" in found:
             levels = self._choices.get(choice)
@@ -66,7 +62,7 @@ class ProviderMembers:
 
     def take_waiting(self) -> Members:
         """Return the members of the next chunk beside its choices, without the kept ones."""
-        waiting, self._chunk.waiting = self._chunk.waiting, {}
+        waiting, self.chunk.waiting = self.chunk.waiting, {}
         if waiting:
             self._check()
         return waiting
@@ -91,7 +87,7 @@ class ProviderMembers:
 
     def _check(self) -> None:
         levels = [level for pair in self._choices.values() for level in pair]
-        self.plain = not self._chunk.waiting and not any(one.kept or one.waiting for one in levels)
+        self.plain = not self.chunk.waiting and not any(one.kept or one.waiting for one in levels)
 
 
 class _Level:

@@ -56,7 +56,7 @@ class Renderer:
         if type(event) in SILENT:
             return ()
         frames = [self._chunk(delta) for delta in builder.feed(event)]
-        kept = builder.members.kept
+        kept = builder.members.chunk.kept
         if kept is not self._kept or isinstance(event, (StreamStart, StreamTarget)):
             self._kept, self._head = kept, b""
             self._before.clear()
