@@ -18,7 +18,7 @@ _LF: Final = 0x0A
 _CR: Final = 0x0D
 # Numbers, since `b"\n" in line` raises an error inside CPython and takes five times as long.
 _DATA: Final = b"data: "
-_NEXT_DATA: Final = b"\n\n" + _DATA
+_NEXT_DATA: Final = "\n\ndata: "
 MAX_RETRY_MS: Final = 2**31 - 1
 """The longest delay of a browser's timer, in milliseconds."""
 
@@ -101,16 +101,14 @@ class Decoder:
         return messages
 
     def _take_events(self, data: bytes) -> None:
-        """Take whole events, most of them of one line with data, in less than half the time."""
-        if not data.startswith(_DATA):
+        """Take whole events, most of them of one line with data, in half the time."""
+        if not data.startswith(_DATA) or len(data) > self._short:
             return self._take_lines(data)
-        events = data[len(_DATA) : -2].split(_NEXT_DATA)
-        if len(data) > self._short or data.count(b"\n") > 2 * len(events):
-            return self._take_lines(data)
-        last, retry = self._id, self._retry
-        self._messages += [
-            Message("message", event.decode("utf-8", "replace"), last, retry) for event in events
-        ]
+        for text in data.decode("utf-8", "replace")[len(_DATA) : -2].split(_NEXT_DATA):
+            if "\n" in text:
+                self._take_lines(b"%b%b\n\n" % (_DATA, text.encode()))
+            else:
+                self._messages.append(Message("message", text, self._id, self._retry))
         return None
 
     def _take_lines(self, data: bytes) -> None:
