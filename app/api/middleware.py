@@ -136,7 +136,7 @@ class SentResponse:
         ]
         if self._connection is None or CONTENT_LENGTH in known:
             return False
-        return self._connection.begin(status, headers)
+        return self._connection.begin(status, headers, self._send)
 
 
 Header = tuple[bytes, bytes]

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Final, Protocol, overload
 
 from starlette.requests import Request
-from starlette.types import Receive, Scope
+from starlette.types import Receive, Scope, Send
 
 from ..errors import RequestError
 from ..identity.principal import ANYONE, Principal
@@ -196,8 +196,11 @@ class ClientConnection(RequestClient, Protocol):
     def lost(self) -> bool:
         """Whether the client has disconnected."""
 
-    def begin(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Send the head of a response of unknown length; return False if ASGI has to send it."""
+    def begin(self, status: int, headers: Sequence[tuple[bytes, bytes]], send: Send) -> bool:
+        """Send the head of a response of unknown length; return False if ASGI has to send it.
+
+        It has to if another app wraps this one and replaces the server's `send`.
+        """
 
     def write(self, piece: bytes) -> bool:
         """Send a piece of the body now; return False if the next should wait for `drain`."""

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, cast
 
+from starlette.types import Send
 from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
@@ -63,9 +64,11 @@ class DirectWriter:
         self.on_lost: Callable[[], object] | None = None
         self.sent = 0
 
-    def begin(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    def begin(self, status: int, headers: Sequence[tuple[bytes, bytes]], send: Send) -> bool:
         cycle = self.cycle
         if cycle.response_started or cycle.disconnected or cycle.flow.write_paused:
+            return False
+        if send != cycle.send:
             return False
         if status in (204, 304) or cycle.scope["method"] == "HEAD":
             return False
@@ -151,7 +154,7 @@ class UnchunkedWriter(DirectWriter):
         cast(Any, cycle).send = send_unchunked
         cycle.waiting_for_100_continue = False
 
-    def begin(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    def begin(self, status: int, headers: Sequence[tuple[bytes, bytes]], send: Send) -> bool:
         return False
 
     def write(self, piece: bytes) -> bool:

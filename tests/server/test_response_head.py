@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from starlette.types import Message, Send
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from app.server.direct_writer import DirectWriter, Event, UnchunkedWriter
@@ -14,6 +15,12 @@ pytestmark = pytest.mark.pure
 HEADERS = [(b"content-type", b"text/event-stream"), (b"stream-id", b"st_1"), (b"x-empty", b"")]
 
 LOGGER = logging.getLogger("test")
+
+
+def as_send(send: Any) -> Send:
+    """Return uvicorn's `send` by Starlette's type."""
+    typed: Send = send
+    return typed
 
 
 def transport(sent: list[bytes]) -> Any:
@@ -51,7 +58,7 @@ async def test_the_head_is_uvicorns(status: int, keep_alive: bool) -> None:
     cycle = cycle_over(own, keep_alive=keep_alive)
     other = cycle_over(uvicorns, keep_alive=keep_alive)
 
-    assert DirectWriter(transport(own), cycle).begin(status, HEADERS)
+    assert DirectWriter(transport(own), cycle).begin(status, HEADERS, as_send(cycle.send))
     await other.send({"type": "http.response.start", "status": status, "headers": HEADERS})
 
     assert own == uvicorns != []
@@ -85,13 +92,27 @@ def test_uvicorn_sends_any_other(status: int, header: Any, state: dict[str, Any]
     sent: list[bytes] = []
     cycle = cycle_over(sent, **state)
 
-    assert not DirectWriter(transport(sent), cycle).begin(status, [*HEADERS, header])
+    assert not DirectWriter(transport(sent), cycle).begin(
+        status, [*HEADERS, header], as_send(cycle.send)
+    )
     assert [] == sent
     assert cycle.chunked_encoding is None
 
 
 def test_uvicorn_sends_all_of_http_1_0() -> None:
     sent: list[bytes] = []
+    cycle = cycle_over(sent)
 
-    assert not UnchunkedWriter(transport(sent), cycle_over(sent)).begin(200, HEADERS)
+    assert not UnchunkedWriter(transport(sent), cycle).begin(200, HEADERS, as_send(cycle.send))
+    assert [] == sent
+
+
+def test_an_app_around_this_one_sends_the_head() -> None:
+    sent: list[bytes] = []
+    cycle = cycle_over(sent)
+
+    async def send(message: Message) -> None:
+        await as_send(cycle.send)(message)
+
+    assert not DirectWriter(transport(sent), cycle).begin(200, HEADERS, send)
     assert [] == sent
