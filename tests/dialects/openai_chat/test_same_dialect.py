@@ -123,6 +123,11 @@ BODIES: dict[str, list[dict[str, Any]]] = {
         {**one({"content": "b"}), "y": 2},
         STOP,
     ],
+    "a constant that changes between two texts": [
+        ROLE,
+        *({**one({"content": t}), "system_fingerprint": f} for t, f in ("af", "bf", "cg", "dg")),
+        STOP,
+    ],
     "first and last chunk": [{**ROLE, "x_groq": {"id": "r"}}, one({"content": "a"}), {**STOP, "x_groq": {"id": "r", "n": 1}, "timings": {"a": 1}}],
     "before the answer": [{"choices": [], "prompt_progress": {"done": n}} for n in range(3)] + [one({"content": "a"}), STOP],
     "each piece of text": [ROLE, *(one({"content": "a", "z": n}, y=n) for n in range(5)), STOP],
