@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 PIECE_BYTES = 64 * 1024
 """The approximate size of one write."""
 
-AT_ONCE = 16
-"""Events that are rendered at once: what a piece may exceed `PIECE_BYTES` by."""
-
 CATCHING_UP = 100
 """More events than this at once mean that the reader is catching up."""
 
@@ -138,7 +135,7 @@ class EventStream(Response):
                 await self._live()
                 continue
             events = await self._read()
-            frames = self._render(events) if events else [self._writer.form.heartbeat]
+            frames = map(self._writer.feed, events) if events else [self._writer.form.heartbeat]
             self._note(events)
             await self._send(frames)
             if len(events) > CATCHING_UP:
@@ -241,7 +238,7 @@ class EventStream(Response):
                     await asyncio.sleep(0)
             while self._end is None:
                 events = await self._read()
-                for piece in in_pieces(self._render(events)):
+                for piece in in_pieces(map(self._writer.feed, events)):
                     yield piece
                 self._note(events)
                 if len(events) > CATCHING_UP:
@@ -259,11 +256,6 @@ class EventStream(Response):
             self._writer.skip(events.after - self._after)
             self._after = events.after
         return events
-
-    def _render(self, events: Sequence[Event]) -> Iterator[bytes]:
-        """Yield the frames of events, of some at once: a call costs as much as a frame."""
-        for at in range(0, len(events), AT_ONCE):
-            yield self._writer.feed(*events[at : at + AT_ONCE])
 
     async def _read_snapshot(self) -> Iterable[bytes]:
         """Return the frames of the stream so far, compacted, and advance the cursor."""
