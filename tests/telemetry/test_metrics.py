@@ -28,7 +28,7 @@ from app.telemetry.activity import Load
 from app.telemetry.families import FAMILIES
 from app.telemetry.metrics import LabelNames, Metrics
 from app.telemetry.observer import Refused
-from app.telemetry.shared_counters import SharedCounters
+from app.telemetry.shared_counters import LONGEST, SharedCounters
 from app.testing.upstream import DONE, FINISH, Hold, head, send, serve_upstream, text
 from tests import waiting
 from tests.clock import Clock
@@ -258,6 +258,7 @@ async def test_table_of_the_document_is_what_is_served():
     assert documented == found
     assert served.items() <= found.items()
     assert all("{" not in family.help for family in FAMILIES)
+    assert max(family.size for family in FAMILIES) <= LONGEST  # a series without room has them
 
 
 async def test_metrics_are_for_their_role():
