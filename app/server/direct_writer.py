@@ -68,9 +68,7 @@ class DirectWriter:
         cycle = self.cycle
         if cycle.response_started or cycle.disconnected or cycle.flow.write_paused:
             return False
-        if send != cycle.send:
-            return False
-        if status in (204, 304) or cycle.scope["method"] == "HEAD":
+        if send != cycle.send or status in (204, 304) or cycle.scope["method"] == "HEAD":
             return False
         fields = [*cycle.default_headers, *headers]
         head = b"".join([b"%b: %b\r\n" % field for field in fields])
