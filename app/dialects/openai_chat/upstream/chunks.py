@@ -64,7 +64,9 @@ class Deltas:
         """Process a text chunk as `feed` does; return False if it needs the full parser."""
         if self._thinking:
             return False
-        if isinstance(chunk, OwnChunk) and not (self.members and self.members.covers(chunk)):
+        if isinstance(chunk, OwnChunk) and not (
+            self.members and self.members.read_text_chunk(chunk)
+        ):
             return False
         self.usage = None
         for choice in chunk.choices:

@@ -57,13 +57,15 @@ class Parser(AnswerParser):
 
     def _message(self, message: Message) -> None:
         data = message.data
-        if self.model and self.upstream_id and message.event != "error":
+        if message.event != "error":
             last = self._last
             if last is not None and (text := last.match(data)) is not None:
                 self._builder.text(last.choice, text)
                 return
             chunk = None if data == "[DONE]" else text_chunk.parse(data, self._decode)
             if chunk is not None and self._deltas.feed_text_chunk(chunk):
+                if self.model is None or self.upstream_id is None:
+                    self._name(chunk.model, chunk.id)
                 if chunk.usage:
                     self._count(chunk.usage, chunk.service_tier)
                 self._last = RepeatedChunk.of(data, chunk) if self._tries else None
@@ -94,9 +96,7 @@ class Parser(AnswerParser):
 
     def _chunk(self, chunk: dict[str, Any]) -> None:
         if self.model is None or self.upstream_id is None:
-            # Both are "" in Azure's first chunk [azure-openai/chat-gpt52-usage].
-            self.model = self.model or short(chunk.get("model"))
-            self.upstream_id = self.upstream_id or short(chunk.get("id"))
+            self._name(chunk.get("model"), chunk.get("id"))
         self._deltas.feed(chunk)
         usage = chunk.get("usage") or self._deltas.usage
         if "x_groq" in chunk:
@@ -111,6 +111,11 @@ class Parser(AnswerParser):
             self._refuse(chunk)  # MiniMax; 0 is success
         elif self._deltas.error:
             self._refuse({"error": self._deltas.error})
+
+    def _name(self, model: object, id: object) -> None:
+        # Both are "" in Azure's first chunk [azure-openai/chat-gpt52-usage].
+        self.model = self.model or short(model)
+        self.upstream_id = self.upstream_id or short(id)
 
     def _count(self, usage: dict[str, Any], service_tier: object) -> None:
         self._builder.usage(parse_usage(usage, service_tier))

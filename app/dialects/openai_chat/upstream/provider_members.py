@@ -45,8 +45,7 @@ _REASONING: Final = ("reasoning_details", "thinking_blocks")
 """Members of a delta that a client sends back, so that none may be missing."""
 
 _CONSTANTS: Final = ("system_fingerprint", "service_tier", "provider")
-"""The members of an `OwnChunk` that have to equal the kept ones. All chunks have them, so that the
-second is as fast as any."""
+"""The members of an `OwnChunk` that are kept. All chunks have them."""
 
 
 class ProviderMembers:
@@ -78,12 +77,8 @@ class ProviderMembers:
         self._channels: dict[int, str | Literal[False] | None] = {}
         """The kept `channel` of each choice's deltas; False if there are other members."""
 
-    def covers(self, chunk: OwnChunk) -> bool:
-        """Return whether a text chunk has the kept members and no others."""
-        if self._left > 0:
-            constants = (chunk.system_fingerprint, chunk.service_tier, chunk.provider)
-            if constants != self._constants:
-                return False
+    def read_text_chunk(self, chunk: OwnChunk) -> bool:
+        """Record the members of a text chunk; return False if it needs the full parser."""
         for choice in chunk.choices:
             delta = choice.delta
             if not 0 <= choice.index < MAX_CHOICES:
@@ -94,12 +89,23 @@ class ProviderMembers:
                 delta.reasoning_content, delta.reasoning
             ):
                 return False
+        if self._left > 0:
+            constants = (chunk.system_fingerprint, chunk.service_tier, chunk.provider)
+            if constants != self._constants:
+                named = zip(_CONSTANTS, constants, strict=True)
+                found = {name: value for name, value in named if value is not None}
+                if self._constants is None or len(found) > 1:  # whose order is unknown here
+                    return False
+                self._note_chunk(found)
         return True
 
     def read_chunk(self, chunk: Members) -> None:
         """Record the members beside the choices."""
+        self._note_chunk(self._select(chunk, _CHUNK))
+
+    def _note_chunk(self, members: Members) -> None:
         level = self._chunk
-        if changes := level.note(self._select(chunk, _CHUNK)):
+        if changes := level.note(members):
             self._record({"chunk": changes})
         known = level.settled and level.kept.keys() <= {*_CONSTANTS}
         self._constants = tuple(map(level.kept.get, _CONSTANTS)) if known else None

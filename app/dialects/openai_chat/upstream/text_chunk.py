@@ -45,6 +45,8 @@ class ChunkChoice(msgspec.Struct, gc=False):
 
 class TextChunk(msgspec.Struct, gc=False):
     choices: Sequence[ChunkChoice]
+    id: Any = None
+    model: Any = None
     object: str = ""
     type: None = None
     error: None = None
@@ -77,9 +79,7 @@ class OwnChunk(TextChunk, forbid_unknown_fields=True, gc=False):
     """A text chunk for a client of the same dialect."""
 
     choices: Sequence[OwnChoice]
-    id: Any = None
     created: Any = None
-    model: Any = None
     system_fingerprint: str | None = None
     service_tier: str | None = None
     provider: str | None = None
