@@ -299,9 +299,12 @@ class RunSettlement(msgspec.Struct, kw_only=True):
         if attempt.target.replays and end.usage is not None:
             # It has the cost of the recorded stream.
             return Settled(events, settlement, msgspec.structs.replace(ended, end=end))
-        usage = ended.end.usage
-        events = [_with_cost(one, usage) if type(one) is Usage else one for one in events[:-1]]
-        return Settled([*events, ended.end], settlement, ended)
+        last = [*events[:-1], ended.end]
+        for at in reversed(range(len(last))):
+            if isinstance(event := last[at], Usage):
+                last[at] = _with_cost(event, ended.end.usage)
+                break  # there is at most one
+        return Settled(last, settlement, ended)
 
     def _ended_by(
         self, attempt: Attempt, end: StreamEnd, stopped_by: EndedBy | None

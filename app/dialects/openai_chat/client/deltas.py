@@ -138,7 +138,7 @@ class DeltaBuilder:
 
     def _with_members(self, event: Event) -> Iterable[Delta]:
         """Yield the deltas for an event with the provider's own members."""
-        text = event.text if isinstance(event, TextDelta | ReasoningDelta) else ""
+        text = event.text if isinstance(event, (TextDelta, ReasoningDelta)) else ""
         for delta in self._feed(event):
             if "role" in delta.delta:
                 yield delta

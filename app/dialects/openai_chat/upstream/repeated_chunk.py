@@ -24,17 +24,17 @@ class RepeatedChunk(NamedTuple):
     @classmethod
     def of(cls, data: str, chunk: TextChunk) -> Self | None:
         """Return the pattern of a chunk; None if it has not one content alone."""
-        if len(chunk.choices) != 1 or chunk.usage or data.count('"content"') != 1:
+        if len(chunk.choices) != 1 or chunk.usage:
             return None
         [choice] = chunk.choices
         delta = choice.delta
-        if choice.finish_reason or delta.reasoning or delta.reasoning_content:
+        if choice.finish_reason or not delta.content or delta.reasoning or delta.reasoning_content:
             return None
-        if not 0 <= choice.index < MAX_CHOICES:
+        if data.count('"content"') != 1 or not 0 <= choice.index < MAX_CHOICES:
             return None
         before, key, after = data.partition('"content":')
         content, gap = f'"{delta.content}"', " " * after.startswith(" ")
-        if delta.content is None or not after.startswith(gap + content):
+        if not after.startswith(gap + content):
             return None
         return cls(f'{before}{key}{gap}"', after[len(gap) + len(content) - 1 :], choice.index)
 
