@@ -103,7 +103,7 @@ async def test_a_token_takes_few_calls_and_wakes_no_task() -> None:
 
     assert 1 == calls[DirectWriter.write.__code__] / TOKENS
     assert 0 == calls[Run.run.__code__] + calls[EventStream.__call__.__code__]
-    # 36 of our own and 8 of aiohttp's when this was written.
+    # 35 of our own and 8 of aiohttp's when this was written.
     assert 25 < calls.total() / TOKENS < 50
 
 
