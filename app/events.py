@@ -308,7 +308,8 @@ class StreamEnd(TaggedEvent, frozen=True, tag="stream.end"):
     """The last event of every stream. `finish_reason` is choice 0's.
 
     `cost` is in USD, for the answer and all failed attempts before it.
-    `ended_by` is None for a complete answer.
+    `ended_by` is None for a complete answer. `rescued`: another target continued the answer, and
+    `usage` counts both parts.
     """
 
     status: Status
@@ -317,6 +318,7 @@ class StreamEnd(TaggedEvent, frozen=True, tag="stream.end"):
     error: ErrorInfo | None = None
     cost: str | None = None
     ended_by: EndedBy | None = None
+    rescued: bool = False
 
 
 Event = (

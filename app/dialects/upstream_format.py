@@ -125,6 +125,10 @@ def _render_none(name: str, value: Any, *, quirks: Any) -> dict[str, Any] | None
     return None
 
 
+def _continue_none(request: ChatRequest, *, model: str, quirks: Any) -> bool:
+    return False
+
+
 class RenderedRequest(NamedTuple):
     """A chat request in an upstream's format."""
 
@@ -210,3 +214,6 @@ class UpstreamFormat(NamedTuple):
     """By client format: its passthrough, instead of rendering the chat request."""
     resume: ResumableAnswer | None = None
     """How to read on an answer whose connection broke, where the provider offers it."""
+    continues: Callable[..., bool] = _continue_none
+    """(request, *, model, quirks): whether the answer to a request that ends with a turn of the
+    assistant begins with the next character of that turn."""

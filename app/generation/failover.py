@@ -48,6 +48,7 @@ class Failover:
         self._clock = clock
         self._breakers = upstreams.breakers
         now = clock()
+        self._latest = now + limits.total_timeout_s
         self._deadline = now + (route.budget_s or limits.total_timeout_s)
         self._plan = upstreams.plan(
             route, now=now, deadline=self._deadline, limits=limits, chat=chat
@@ -92,7 +93,8 @@ class Failover:
     def answered(self) -> None:
         """Record that an answer has begun."""
         self._breaker.answered(self._name, self._clock())
-        del self._plan  # no other attempt follows
+        if not self._route.rescue:
+            del self._plan  # no other attempt follows
 
     def completed(self) -> None:
         """Record that an answer is complete."""
@@ -111,6 +113,19 @@ class Failover:
         now = self._clock()
         again = self._breaker.passes(now)
         step = self._plan.next(error, now, again=again, client_retries=client_retries)
+        if step is None:
+            return None
+        self._follow(step)
+        return step.wait_s
+
+    def next_part(self, error: RelayError) -> float | None:
+        """Prepare an attempt that continues the answer, at another target if one is left.
+
+        Return the seconds until it begins; None if no other attempt follows.
+        """
+        now = self._clock()
+        self._plan.extend(now, self._latest)
+        step = self._plan.next(error, now, again=False)
         if step is None:
             return None
         self._follow(step)

@@ -5,7 +5,7 @@
 - reserved: the log has the stream without events; no provider has been called.
 - begun: the log has the `stream.start`; the first or another attempt is due.
 - trying: an attempt runs, without visible output so far.
-- committed: there is visible output; no other attempt follows.
+- committed: there is visible output; another attempt can only continue it.
 - ending: the `stream.end` is due, or being appended.
 - ended: the log has the `stream.end`, or the stream was removed or ended by others.
 
@@ -60,6 +60,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Input, State]]] = {
         "refused": "ending",
     },
     "committed": {
+        "attempt": "committed",
         "end": "ending",
         "stop": "ending",
         "refused": "ending",

@@ -15,7 +15,7 @@ from ..dialects.writing.token_estimate import estimate_tokens, has_media, has_un
 from ..errors import RequestError
 from ..eventlog.stream_info import StreamInfo
 from ..identity.principal import Principal
-from ..ledger.accounts import Account, Grant, ReservationRequest
+from ..ledger.accounts import Account, Grant, Reservation, ReservationRequest
 from ..ledger.config import LimitsConfig
 from ..ledger.limits import UNLIMITED, UsageLimits, over, smaller
 from ..ledger.prices import PriceBook
@@ -32,6 +32,9 @@ LEAST_OUTPUT: Final = 16
 
 REMEMBERED: Final = 4096
 """The maximum number of principals whose accounts are cached: about 1 KiB each."""
+
+
+_NO_CALL: Final = Reservation(0, 0)
 
 
 class _Dearest(NamedTuple):
@@ -79,6 +82,11 @@ class Reservations:
         if budgeted and has_unsized(chat):
             longest = max(input_tokens, self._context(route))
         ceiling = self._ceiling(route, longest, budgeted=budgeted, service_tier=chat.tier)
+        again = _NO_CALL
+        if route.rescue:  # the input and the text so far
+            tokens = longest + output
+            found = self._ceiling(route, tokens, budgeted=budgeted, service_tier=chat.tier)
+            again = Reservation(tokens, found.input)
         return ReservationRequest(
             accounts,
             self._wall(),
@@ -96,6 +104,8 @@ class Reservations:
                 or (isinstance(chat, TranslatedRequest) and chat.client_body is not None)
             ),
             limited=_limit_output(accounts) or (limit is not None and not _has_options(chat)),
+            again_tokens=again.tokens,
+            again_nano_usd=again.nano_usd,
         )
 
     def request_call(
@@ -271,6 +281,24 @@ class Reservations:
         return msgspec.structs.replace(
             chat, max_tokens=None, max_completion_tokens=longest, ceiling=ceiling
         )
+
+
+def continue_reservation(
+    request: ReservationRequest | None, rest: ChatRequest
+) -> ReservationRequest | None:
+    """Return the part of a reservation that is for the request of the `rest` of an answer."""
+    if request is None:
+        return None
+    input_tokens = estimate_tokens(rest)
+    used = max(0, input_tokens - request.input_tokens)
+    return msgspec.structs.replace(
+        request,
+        input_tokens=input_tokens,
+        output_tokens=max(1, request.output_tokens - used),
+        input_nano_usd=request.again_nano_usd,
+        again_tokens=0,
+        again_nano_usd=0,
+    )
 
 
 @lru_cache(REMEMBERED)

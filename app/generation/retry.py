@@ -333,6 +333,10 @@ class Plan:
         self._attempt += 1
         return Step(self._left[0], wait_s, self._attempt)
 
+    def extend(self, now: float, deadline: float) -> None:
+        """Begin again at the current target, with another deadline."""
+        self._here_since, self._deadline = now, deadline
+
     def silence_s(self, now: float, *, trial: bool) -> float:
         """Return the maximum silence of an attempt that begins now, in seconds.
 

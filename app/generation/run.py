@@ -5,8 +5,8 @@ events), `EventLog.append`. What arrived in one read moves as one batch.
 
 Nothing visible is logged before the target is committed, that is, before the upstream has
 sent a first piece of the answer or completed an empty one. Until then a failure leads to
-another attempt or an HTTP status; afterwards there is no other attempt.
-`lifecycle.py` has the states, `settlement.py` the cost.
+another attempt or an HTTP status; afterwards another attempt can only continue the answer.
+`lifecycle.py` has the states, `settlement.py` the cost, `rescue.py` the continuation.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ import structlog
 from ..errors import RelayError, ServiceError, UpstreamError
 from ..eventlog import StreamTooLong, read_all
 from ..eventlog.recovery import closing_events
-from ..eventlog.stream_ended import StreamEnded
+from ..eventlog.stream_ended import ProviderReply, StreamEnded
 from ..eventlog.stream_info import StreamInfo
 from ..events import (
     EndedBy,
@@ -47,6 +47,14 @@ from .deadlines import Deadlines
 from .failover import Failover
 from .lifecycle import Input, State, after
 from .parts import Parts
+from .rescue import (
+    Continuation,
+    continue_request,
+    find_unfinished,
+    may_be_continued,
+    without_closing,
+)
+from .retry import FAULTS
 from .settlement import RunSettlement
 from .start_options import StartOptions
 from .token_usage import count_input
@@ -89,6 +97,10 @@ class Run:
         self.committed: asyncio.Future[RelayError | None] = asyncio.Future()
         self._request = RetainedRequest(request, options.memory)
         """Present until no other attempt can follow."""
+        self._rescues = route.rescue and may_be_continued(request)
+        """Whether another attempt may continue the answer."""
+        self._continuation: Continuation | None = None
+        """The sink of that attempt."""
         self._headers = parts.via_name.headers(options.origin)
         self._client_headers = options.headers
         self._client_retries_s = options.client_retries_s
@@ -167,7 +179,8 @@ class Run:
         except asyncio.CancelledError:
             self._note_stop(Stopped("interrupted", shut_down(), "shutdown"))
         if self._stopped is not None and self._state == "ending":
-            await self.take(self._attempt.stop(self._stopped.status, self._stopped.error))
+            sink = self._continuation or self
+            await sink.take(self._attempt.stop(self._stopped.status, self._stopped.error))
 
     async def _begin(self) -> None:
         """Append the first event; if the log refuses it, remove the stream.
@@ -218,17 +231,21 @@ class Run:
     def _enter(self, what: Input) -> None:
         self._state = after(self._state, what)
 
-    def _prepare(self) -> Attempt:
+    def _prepare(self, request: RetainedRequest | None = None) -> Attempt:
         """Create the attempt for the due step; `_try` runs it."""
         failover = self._failover
+        if request is None:
+            request = self._request
+            if self._rescues:  # which needs it later
+                request = RetainedRequest(request.chat, None)
         return Attempt(
             failover.target,
-            self._request,
+            request,
             number=failover.number,
             client=self._client,
             limits=failover.target.limits(self._limits),
             headers=self._headers,
-            client_format=self._info.client_format,
+            client_format="" if self._continuation else self._info.client_format,
             client_headers=self._client_headers,
             is_last=failover.is_last,
         )
@@ -246,14 +263,14 @@ class Run:
         limits = attempt.limits
         if silence_s != limits.first_event_timeout_s:
             limits = msgspec.structs.replace(limits, first_event_timeout_s=silence_s)
-        budget_s = self._route.budget_s
+        budget_s = self._route.budget_s if self._first_event_s is None else None
         deadlines = Deadlines(
             limits,
             now=self._clock(),
             started_at=self._started_at,
             begin_by=self._started_at + budget_s if budget_s else None,
         )
-        await attempt.run(self, deadlines=deadlines, headers=headers)
+        await attempt.run(self._continuation or self, deadlines=deadlines, headers=headers)
         if attempt.resumption is not None:
             await attempt.abandon()
 
@@ -277,6 +294,8 @@ class Run:
         end = events[-1] if isinstance(events[-1], StreamEnd) else None
         if self._first_event_s is not None:
             self._note(end)
+            if end is not None and self._rescues and await self._continue(end, events):
+                return True
         elif any(map(is_visible, events)) or (end is not None and end.status == "completed"):
             events = self._commit(events)
             self._note(end)
@@ -299,10 +318,16 @@ class Run:
         self._enter("visible")
         now = self._clock()
         self._first_event_s = now - self._started_at
+        if not self._rescues:
+            self._request.drop()
+        return [*self._start(), *events]
+
+    def _start(self) -> list[Event]:
+        """Report that the attempt answers; return the events before its answer."""
         self._failover.answered()
-        self._request.drop()
-        counts = count_input(self._attempt.parser.usage, request=self._info.reserve)
-        return [*self._attempt.start(counts), *events]
+        request = self._settlement.continued or self._info.reserve
+        counts = count_input(self._attempt.parser.usage, request=request)
+        return self._attempt.start(counts)
 
     async def _retry(self, error: RelayError, end: StreamEnd, events: Sequence[Event]) -> bool:
         """Prepare an attempt after a failure before anything visible; False if none follows."""
@@ -324,6 +349,20 @@ class Run:
         target = self._attempt.target
         code = "retry" if target.name == failed.target.name else "fallback"
         what = f"asking {target.name!r} {'again' if code == 'retry' else 'instead'}"
+        self._report_failed(failed, error, wait_s=wait_s, then=what, reply=reply)
+        await self._append([Notice(code, f"{error.message}; {what}")])
+        return True
+
+    def _report_failed(
+        self,
+        failed: Attempt,
+        error: RelayError,
+        *,
+        wait_s: float,
+        then: str,
+        reply: ProviderReply,
+    ) -> None:
+        """Report a failed attempt that the prepared one follows."""
         self._observer.attempt_failed(
             AttemptFailed(
                 info=self._info,
@@ -331,13 +370,45 @@ class Run:
                 upstream=failed.target.upstream.name,
                 target=failed.target.name,
                 error=error,
-                next_target=target.name,
+                next_target=self._attempt.target.name,
                 wait_s=wait_s,
-                then=what,
+                then=then,
                 reply=reply,
             )
         )
-        await self._append([Notice(code, f"{error.message}; {what}")])
+
+    async def _continue(self, end: StreamEnd, events: Sequence[Event]) -> bool:
+        """Prepare an attempt that continues the answer after a failure; False if it ends here."""
+        before = self._continuation
+        if self._stopped or end.error is None or end.error.code not in FAULTS:
+            return False
+        if before is not None and before.begun:
+            return False
+        error, failed, kept = RelayError.of(end.error), self._attempt, without_closing(events)
+        answer = find_unfinished([*self._log.produced(self.stream), *kept])
+        wait_s = None if answer is None else self._failover.next_part(error)
+        if answer is None or wait_s is None:
+            return False
+        target, chat = self._failover.target, self._request.chat
+        exact = target.continues(chat)
+        rest = continue_request(chat, answer.text, exact=exact)
+        if rest is None:
+            return False
+        settlement, now = self._settlement, self._clock()
+        if before is None:
+            seam = self._count + len(kept)
+            settlement.charge_part(failed, end, events, now=now, seam=seam)
+        else:
+            settlement.charge_followed(failed, end, events, now=now)
+        settlement.continue_with(rest)
+        reply, self._continuation = (
+            failed.reply(),
+            Continuation(answer, exact=exact, start=self._start, take=self.take),
+        )
+        self._attempt = self._prepare(RetainedRequest(rest, None))
+        then = f"{target.name!r} continues the answer"
+        self._report_failed(failed, error, wait_s=wait_s, then=then, reply=reply)
+        await self._append([*kept, Notice("rescue", f"{error.message}; {then}")])
         return True
 
     def _note(self, end: StreamEnd | None) -> None:

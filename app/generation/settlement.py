@@ -4,6 +4,7 @@ An attempt is charged when it ends; the log stores the sum with the `stream.end`
 """
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 import msgspec
@@ -18,13 +19,14 @@ from ..ledger.accounts import Reservation, ReservationRequest, Settlement
 from ..ledger.hidden_output import HiddenRates
 from ..ledger.money import to_nano, to_usd
 from ..ledger.prices import PriceBook
-from ..requests import OutputCeiling
+from ..requests import ChatRequest, OutputCeiling, TranslatedRequest
 from ..telemetry.activity import ReaderCounts
 from ..telemetry.row import pack_row, row_of, unpack_row, with_end
 from .attempt import Attempt
 from .content import Content
 from .deadlines import Silence
-from .token_usage import bound_usage, count_usage, estimate_answer
+from .reservation import continue_reservation
+from .token_usage import add_counts, bound_usage, count_usage, estimate_answer
 
 log = structlog.get_logger("seseragi.accounting")
 
@@ -187,8 +189,11 @@ class Settlements:
             charge = FREE
         return self.close(msgspec.structs.replace(ended, charges=(charge,)))
 
-    def close(self, ended: StreamEnded) -> Closing:
-        """Return an ended stream with the sum of its charges, and its settlement."""
+    def close(self, ended: StreamEnded, *, parts: Sequence[Charge] = ()) -> Closing:
+        """Return an ended stream with the sum of its charges, and its settlement.
+
+        `parts` are those for the parts of the answer, if it has several.
+        """
         input_tokens = output_tokens = 0
         nano: int | None = 0
         known = False
@@ -200,6 +205,8 @@ class Settlements:
                 output_tokens += counts.output_tokens or 0
         cost = to_usd(nano) if nano is not None and known else None
         answer = ended.charges[-1].counts if ended.charges else None
+        if parts:
+            answer = _sum_usage(parts)
         end = msgspec.structs.replace(ended.end, usage=answer or ended.end.usage, cost=cost)
         ended = msgspec.structs.replace(ended, end=end, nano_usd=nano)
         row = pack_row(row_of(ended)) if self.keeps_rows else b""
@@ -235,6 +242,12 @@ class RunSettlement(msgspec.Struct, kw_only=True):
     traces_content: bool
     followed: list[Charge] = []
     """The charges of attempts that another one followed."""
+    parts: list[Charge] = []
+    """Those of attempts whose answer another one continued."""
+    continued: ReservationRequest | None = None
+    """What the attempt that continues may use; None before it."""
+    seam: int = 0
+    """The number of events before that attempt."""
     last: Charge | None = None
 
     @property
@@ -248,6 +261,29 @@ class RunSettlement(msgspec.Struct, kw_only=True):
     ) -> None:
         """Charge a failed attempt with these last events, which another one follows."""
         self.followed.append(self._charge(attempt, end, events, now=now, followed=True))
+
+    def charge_part(
+        self,
+        attempt: Attempt,
+        end: StreamEnd,
+        events: Sequence[Event],
+        *,
+        now: float,
+        seam: int,
+    ) -> None:
+        """Charge an attempt that failed within its answer, which another one continues.
+
+        `seam` is the number of events in the log before that one's.
+        """
+        charge = self._charge(attempt, end, events, now=now, began=True, followed=True)
+        self.followed.append(charge)
+        self.parts.append(charge)
+        self.seam = seam
+
+    def continue_with(self, rest: ChatRequest) -> None:
+        """Charge the next attempts for the rest of the answer."""
+        self.continued = continue_reservation(self.info.reserve, rest)
+        self.ceiling = rest.ceiling if isinstance(rest, TranslatedRequest) else None
 
     def settle(
         self,
@@ -265,9 +301,9 @@ class RunSettlement(msgspec.Struct, kw_only=True):
             # Once: if the log refuses this end, another follows with less information.
             began, stopped = first_event_s is not None, stopped_by is not None
             self.last = self._charge(attempt, end, events, now=now, began=began, stopped=stopped)
-        ended_by = self._ended_by(attempt, end, stopped_by)
-        if ended_by != end.ended_by:
-            end = msgspec.structs.replace(end, ended_by=ended_by)
+        ended_by, rescued = self._ended_by(attempt, end, stopped_by), bool(self.parts)
+        if ended_by != end.ended_by or rescued:
+            end = msgspec.structs.replace(end, ended_by=ended_by, rescued=rescued)
             events = [*events[:-1], end]
         # Rows that wait for an unavailable database must be small.
         recorded = self.records_content and not self.settlements.records_away()
@@ -294,7 +330,8 @@ class RunSettlement(msgspec.Struct, kw_only=True):
                 reply=attempt.reply(),
                 content=content if recorded else b"",
                 traced_content=content if self.traces_content else b"",
-            )
+            ),
+            parts=[*self.parts, self.last] if self.parts else (),
         )
         if attempt.target.replays and end.usage is not None:
             # It has the cost of the recorded stream.
@@ -302,6 +339,8 @@ class RunSettlement(msgspec.Struct, kw_only=True):
         last = [*events[:-1], ended.end]
         for at in reversed(range(len(last))):
             if isinstance(event := last[at], Usage):
+                if self.parts and ended.end.usage is not None:
+                    event = Usage(*msgspec.structs.astuple(ended.end.usage))
                 last[at] = _with_cost(event, ended.end.usage)
                 break  # there is at most one
         return Settled(last, settlement, ended)
@@ -358,15 +397,27 @@ class RunSettlement(msgspec.Struct, kw_only=True):
         # its deadline has most likely generated nothing.
         if deadlines is not None and (deadlines.taken or stopped) and not ended_itself:
             silence = deadlines.silence(now)
+        written = [*self.produced(), *events]
         return self.settlements.charge(
             attempt.target.name,
             reported,
-            request=self.info.reserve,
-            written=[*self.produced(), *events],
+            request=self.continued or self.info.reserve,
+            written=written[self.seam :] if self.seam else written,
             complete=completed and not early,
             silence=silence,
             followed=followed,
         )
+
+
+def _sum_usage(charges: Sequence[Charge]) -> TokenCounts | None:
+    """Return the counts and the cost of several parts of an answer."""
+    known = [charge.counts for charge in charges if charge.counts is not None]
+    if not known:
+        return None
+    total = reduce(add_counts, known)
+    nano = [charge.nano_usd for charge in charges]
+    cost = None if None in nano else to_usd(sum(one or 0 for one in nano))
+    return msgspec.structs.replace(total, cost=cost)
 
 
 def _with_cost(event: Usage, counts: TokenCounts | None) -> Usage:

@@ -137,6 +137,17 @@ def bound_usage(
     )
 
 
+def add_counts(first: TokenCounts, second: TokenCounts) -> TokenCounts:
+    """Return the usage of two calls together; a count is unknown if it is in both."""
+    sums = {
+        name: None if one is None and other is None else (one or 0) + (other or 0)
+        for name in _COUNTED
+        for one, other in ((getattr(first, name), getattr(second, name)),)
+    }
+    estimated = first.estimated or second.estimated
+    return msgspec.structs.replace(second, **sums, estimated=estimated, cost=None, cost_from=None)
+
+
 def believe(tokens: int | None, *, estimate: int = MOST) -> int | None:
     """Return a provider's count of an input with this estimate; None if it is implausible."""
     most = min(MOST, WIDTH * estimate + UNKNOWN_CONTEXT)

@@ -111,6 +111,9 @@ class ReservationRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fal
     """Whether the input may far exceed the estimate: images, files, a provider's tools."""
     limited: bool = False
     """Whether the provider received `output_tokens` as the maximum output."""
+    again_tokens: int = 0
+    again_nano_usd: int = 0
+    """The input of a second call, which may continue the answer."""
 
     @property
     def day(self) -> int:
@@ -133,16 +136,19 @@ class ReservationRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fal
             case "streams" | "requests":
                 return 1, 0
             case "tokens":
-                return self.input_tokens, self.choices
+                return self.input_tokens + self.again_tokens, self.choices
             case "nano_usd":
-                return self.input_nano_usd, self.output_nano_usd * self.choices
+                return (
+                    self.input_nano_usd + self.again_nano_usd,
+                    self.output_nano_usd * self.choices,
+                )
 
     def reservation(self, output_tokens: int) -> "Reservation":
         """Return the reservation for a stream with this maximum output."""
         output = output_tokens * self.choices
         return Reservation(
-            tokens=self.input_tokens + output,
-            nano_usd=self.input_nano_usd + output * self.output_nano_usd,
+            tokens=self.input_tokens + self.again_tokens + output,
+            nano_usd=self.input_nano_usd + self.again_nano_usd + output * self.output_nano_usd,
         )
 
 

@@ -62,6 +62,7 @@ class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     budget_s: Seconds | None = None
     affinity: bool = True
     record_content: bool = False
+    rescue: bool = False
 
 
 def build_limits(tables: dict[str, Any], where: str) -> LimitsConfig:
@@ -145,6 +146,7 @@ def build_routes(
             budget_s=table.budget_s,
             affinity=table.affinity,
             record_content=table.record_content,
+            rescue=table.rescue,
         )
     return tuple(routes.values())
 

@@ -277,6 +277,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         | {
             "left_out": ["logprobs", "top_logprobs", *_NEWER],
             "names": "none",
+            "prefill": "plain",
             "extras": [
                 "citation_options",
                 "compound_custom",
@@ -388,7 +389,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
         title="Moonshot (Kimi)",
         base_url="https://api.moonshot.ai/v1",
         key_env=("MOONSHOT_API_KEY",),
-        quirks={"send_reasoning": "reasoning_content"},
+        quirks={"send_reasoning": "reasoning_content", "prefill": "partial"},
     ),
     "huggingface": Preset(
         title="Hugging Face router",
@@ -442,14 +443,14 @@ PRESETS: Final[Mapping[str, Preset]] = {
         base_url="http://127.0.0.1:8000/v1",
         key_env=("VLLM_API_KEY",),
         added_by="table",
-        quirks={"send_reasoning": "reasoning"},
+        quirks={"send_reasoning": "reasoning", "prefill": "continue_final_message"},
     ),
     "llamacpp": Preset(
         title="llama.cpp server",
         base_url="http://127.0.0.1:8080/v1",
         key_env=("LLAMA_API_KEY",),
         added_by="table",
-        quirks={"send_reasoning": "reasoning_content"},
+        quirks={"send_reasoning": "reasoning_content", "prefill": "plain"},
     ),
     "lmstudio": Preset(
         title="LM Studio",

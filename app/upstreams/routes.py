@@ -55,6 +55,8 @@ class Route(msgspec.Struct, frozen=True):
     """Whether a conversation keeps its target among those of the same order."""
     record_content: bool = False
     """Whether the records store the request and the answer."""
+    rescue: bool = False
+    """Whether another target continues an answer whose upstream died."""
     requested_name: str = ""
     """The name in `stream.start`, if it is not the route's: a replay has the recorded one."""
 

@@ -67,6 +67,10 @@ class Target(msgspec.Struct, frozen=True, dict=True):
         """
         return self._request_builder.build(chat, last=last)
 
+    def continues(self, chat: ChatRequest) -> bool:
+        """Return whether the model goes on at the end of a last turn of the assistant."""
+        return self.dialect.continues(chat, model=self.model, quirks=self.quirks)
+
     async def build_call(self, request: TargetRequest, *, connect_timeout_s: float) -> HttpCall:
         """Build the streaming call of a request.
 

@@ -56,8 +56,9 @@ def pack_request(info: StreamInfo, *, given: int | None = None, redis_time: bool
     return _encode(
         (
             -1 if redis_time else int(request.at * 1000),
-            *(request.input_tokens, request.output_tokens, request.least_output_tokens),
-            *(request.choices, request.input_nano_usd, request.output_nano_usd),
+            request.input_tokens + request.again_tokens,
+            *(request.output_tokens, request.least_output_tokens, request.choices),
+            *(request.input_nano_usd + request.again_nano_usd, request.output_nano_usd),
             -1 if given is None else given,
             [_pack_account(account, request) for account in request.accounts],
         )

@@ -20,6 +20,7 @@ DIALECT = UpstreamFormat(
     find_hosted_tool=request.find_hosted_tool,
     render_extra=request.render_extra,
     passthrough={"anthropic": Passthrough(pass_on, request.finish_own)},
+    continues=request.continues,
 )
 
 VERTEX = DIALECT._replace(
@@ -42,4 +43,5 @@ BEDROCK = UpstreamFormat(
     client_format="anthropic",
     render_extra=request.render_extra,
     passthrough={"anthropic": Passthrough(pass_on_bedrock, request.finish_bedrock)},
+    continues=request.continues,
 )

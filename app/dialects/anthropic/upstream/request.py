@@ -99,12 +99,21 @@ def render_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | N
     return None
 
 
-def _fit(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[ChatRequest, list[str]]:
+def _thinks(request: ChatRequest) -> bool:
+    """Return whether the model is asked to think."""
     options = request.provider_options or {}
     if "thinking" in options:
-        thinks = is_thinking(options["thinking"])
-    else:
-        thinks = request.reasoning_effort not in (None, "none")
+        return is_thinking(options["thinking"])
+    return request.reasoning_effort not in (None, "none")
+
+
+def continues(request: ChatRequest, *, model: str, quirks: Quirks) -> bool:
+    """Return whether the model goes on at the end of a last turn of the assistant."""
+    return takes_prefill(model, thinks=_thinks(request))
+
+
+def _fit(request: ChatRequest, *, model: str, quirks: Quirks) -> tuple[ChatRequest, list[str]]:
+    thinks = _thinks(request)
     form = _FORM._replace(prefill=takes_prefill(model, thinks=thinks))
     messages, changes = arrange(request.messages, form)
     if messages is not request.messages:

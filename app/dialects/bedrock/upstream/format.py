@@ -16,4 +16,5 @@ CONVERSE = UpstreamFormat(
     ignored=request.IGNORED,
     render_extra=request.render_extra,
     limit="inferenceConfig.maxTokens",
+    continues=request.continues,
 )

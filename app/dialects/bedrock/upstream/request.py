@@ -131,6 +131,12 @@ def render_extra(name: str, value: Any, *, quirks: Quirks) -> dict[str, Any] | N
     return _render_field(name, value, quirks=quirks)
 
 
+def continues(request: ChatRequest, *, model: str, quirks: Quirks) -> bool:
+    """Return whether a model goes on at the end of a last turn of the assistant: Claude does."""
+    thinks = is_thinking(_find_thinking(request.provider_options or {}))
+    return takes_prefill(model, thinks=thinks)
+
+
 def _fit(request: ChatRequest, *, model: str) -> tuple[ChatRequest, list[str]]:
     config = _find_thinking(request.provider_options or {})
     thinks = is_thinking(config)

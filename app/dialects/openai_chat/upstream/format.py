@@ -14,4 +14,5 @@ DIALECT = UpstreamFormat(
     ignored=request.IGNORED,
     client_format="openai_chat",
     render_extra=request.render_extra,
+    continues=request.continues,
 )

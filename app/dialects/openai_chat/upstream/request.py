@@ -106,8 +106,8 @@ class Quirks(CommonQuirks, frozen=True):
     """Whether the role `developer` is supported; otherwise `system` replaces it."""
     plain: bool = False
     """Whether fields beyond the basic format are rejected, as by Mistral: then no `name` is
-    sent, refusals become text, `developer` becomes `system`, and a tool without parameters
-    gets an empty schema.
+    sent, refusals become text, `developer` becomes `system`, a tool without parameters gets an
+    empty schema, and `prefill` is `prefix`.
     """
     left_out: tuple[Tuning, ...] = ()
     """Optional fields that the vendor rejects."""
@@ -119,6 +119,10 @@ class Quirks(CommonQuirks, frozen=True):
     """Whether parts and tools may have `cache_control`, as in gateways to Claude."""
     allowed_tools: bool = False
     """Whether `tool_choice` may be a list; otherwise only the allowed tools are sent."""
+    prefill: Literal["no", "plain", "prefix", "partial", "continue_final_message"] = "no"
+    """How the model goes on at the end of a last turn of the assistant: as it is, with a field of
+    that message, or with vLLM's field of the request.
+    """
 
     @property
     def ignored(self) -> tuple[str, ...]:
@@ -177,14 +181,28 @@ def render_request(
             _edit_assistant(message, rendered, quirks=quirks)
     # An assistant message of reasoning only may become empty, which hosts reject.
     body["messages"] = list(filter(_has_content, body["messages"])) or body["messages"]
-    if quirks.plain and body["messages"][-1]["role"] == "assistant":
-        body["messages"][-1]["prefix"] = True  # Mistral rejects it as the last message otherwise
+    if body["messages"][-1]["role"] == "assistant":
+        _mark_prefill(body, quirks=quirks)
     _edit_tools(body, quirks=quirks)
     if quirks.stream_options:
         option = options.pop("stream_options", None)
         fields = option if isinstance(option, dict) else {}
         body["stream_options"] = {**fields, "include_usage": True}
     return RenderedRequest({**body, **options, "model": model, "stream": True}, changes)
+
+
+def continues(request: ChatRequest, *, model: str, quirks: Quirks) -> bool:
+    """Return whether the model goes on at the end of a last turn of the assistant."""
+    return quirks.plain or quirks.prefill != "no"
+
+
+def _mark_prefill(body: dict[str, Any], *, quirks: Quirks) -> None:
+    """Mark a last turn of the assistant for the model to continue: Mistral requires it."""
+    match "prefix" if quirks.plain else quirks.prefill:
+        case "prefix" | "partial" as field:
+            body["messages"][-1][field] = True
+        case "continue_final_message":
+            body |= {"continue_final_message": True, "add_generation_prompt": False}
 
 
 def _edit_fields(request: ChatRequest, body: dict[str, Any], *, quirks: Quirks) -> None:
