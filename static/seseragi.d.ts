@@ -83,6 +83,8 @@ export type EndedBy =
 export type StreamEnd = {
   type: 'stream.end'; status: Status; finish_reason?: FinishReason; usage?: Usage; error?: StreamFailure; cost?: string;
   ended_by?: EndedBy;
+  /** Whether another target continued the answer after a failure within it. */
+  rescued?: true;
 };
 
 /** Every native event, told apart by `type`. */

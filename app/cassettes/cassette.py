@@ -205,9 +205,7 @@ class _Order:
             case StreamStart():
                 return "'stream.start' is invalid: the head replaces it"
             case StreamTarget():
-                if self._has_target:
-                    return "a second 'stream.target'"
-                self._has_target = True
+                self._has_target = True  # another one continues the answer
             case StreamEnd(error=error):
                 if error is not None and error.code not in CODES:
                     return f"unknown code {error.code[:40]!r}"

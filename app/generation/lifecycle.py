@@ -31,6 +31,7 @@ State = Literal["reserved", "begun", "trying", "committed", "ending", "ended"]
 Input = Literal[
     "started",  # the log has the `stream.start`
     "attempt",  # the due attempt begins
+    "continuation",  # an attempt begins that continues the answer
     "retry",  # an attempt failed and another one follows
     "visible",  # the first visible piece of the answer, or the end of an empty one
     "end",  # the final events are complete
@@ -60,7 +61,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Input, State]]] = {
         "refused": "ending",
     },
     "committed": {
-        "attempt": "committed",
+        "continuation": "committed",
         "end": "ending",
         "stop": "ending",
         "refused": "ending",

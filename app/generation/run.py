@@ -252,7 +252,7 @@ class Run:
 
     async def _try(self, silence_s: float) -> None:
         """Run the prepared attempt, with a maximum of seconds until its first event."""
-        self._enter("attempt")
+        self._enter("continuation" if self._continuation else "attempt")
         attempt = self._attempt
         headers: dict[str, str] = {}
         self._observer.attempt_started(
@@ -292,13 +292,15 @@ class Run:
         if not events:
             return True
         end = events[-1] if isinstance(events[-1], StreamEnd) else None
-        if self._first_event_s is not None:
+        begun = self._first_event_s is not None
+        if not begun and (
+            any(map(is_visible, events)) or (end is not None and end.status == "completed")
+        ):
+            events, begun = self._commit(events), True
+        if begun:
             self._note(end)
             if end is not None and self._rescues and await self._continue(end, events):
                 return True
-        elif any(map(is_visible, events)) or (end is not None and end.status == "completed"):
-            events = self._commit(events)
-            self._note(end)
         elif end is None:
             return False
         elif end.status == "failed" and end.error is not None:

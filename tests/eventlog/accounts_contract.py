@@ -224,6 +224,18 @@ async def test_several_answers_are_reserved_for_together(event_log, accounts):
     assert 70 == period(await state_of(accounts)).held_nano_usd
 
 
+async def test_the_input_of_a_second_call_is_reserved_too(event_log, accounts):
+    account = Account("relay", nano_usd_per_day=200, tokens_per_minute=300)
+    again = {"again_tokens": 110, "again_nano_usd": 60}
+    claim = await event_log.create(info("st_1", asking(account, **again)))
+
+    assert 100 == claim.grant.output_tokens
+    assert 170 == period(await state_of(accounts)).held_nano_usd
+    second = await refusal(event_log, info("st_2", asking(account, **again)))
+    assert second is not None
+    assert second.limit.name in ("usd_per_day", "tokens_per_minute")
+
+
 async def test_streams_at_once_are_counted(event_log):
     account = Account("relay", streams=2)
     for number in range(2):

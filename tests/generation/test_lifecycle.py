@@ -9,13 +9,13 @@ from app.generation.lifecycle import ImpossibleInput, Input, State, after
 pytestmark = pytest.mark.pure
 
 GRID = """
-           started attempt retry  visible   end    stop   refused placed lost
-reserved   begun   -       -      -         -      ending ending  -      ended
-begun      -       trying  -      -         -      ending ending  -      -
-trying     -       -       begun  committed ending ending ending  -      -
-committed  -       -       -      -         ending ending ending  -      -
-ending     ending  -       -      ending    ending ending ending  ended  ended
-ended      -       -       -      -         -      ended  ended   -      -
+           started attempt continuation retry  visible   end    stop   refused placed lost
+reserved   begun   -       -            -      -         -      ending ending  -      ended
+begun      -       trying  -            -      -         -      ending ending  -      -
+trying     -       -       -            begun  committed ending ending ending  -      -
+committed  -       -       committed    -      -         ending ending ending  -      -
+ending     ending  -       -            -      ending    ending ending ending  ended  ended
+ended      -       -       -            -      -         -      ended  ended   -      -
 """
 
 HEAD, *ROWS = [line.split() for line in GRID.strip().splitlines()]

@@ -234,8 +234,10 @@ class Payloads:
                 self._start_event = event
             case ChoiceEnd():
                 self._choice = event
-            case StreamTarget() | StreamEnd():
-                pass  # `feed` has rendered them
+            case StreamTarget():
+                self._same = False  # it continues the answer, in any format
+            case StreamEnd():
+                pass  # `feed` has rendered it
             case ProviderData():
                 self._provider_data(event)
             case LogProbs() | Media() | ContentFilter() | Usage() | Notice():

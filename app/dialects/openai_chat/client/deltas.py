@@ -186,7 +186,8 @@ class DeltaBuilder:
                 if CUSTOM in self.labels:
                     self._custom_tools = {str(name) for name in decode(self.labels[CUSTOM])}
             case StreamTarget():
-                self.model = event.model
+                if not self.choices:  # another one continues the answer
+                    self.model = event.model
             case StreamEnd():
                 return self._end(event)
             case ProviderData():
