@@ -119,7 +119,7 @@ class _Facts:
             if isinstance(event, StreamTarget):
                 self._target = event
             elif isinstance(event, Notice):
-                self._retries += event.code in ("retry", "fallback")
+                self._retries += event.code in ("retry", "fallback", "hedge")
             else:
                 self._weight += weigh_event(event)
             yield event

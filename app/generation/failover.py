@@ -5,7 +5,7 @@ It has the plan of attempts, its deadline and the breaker of the current target.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ..errors import RelayError
 from ..requests import ChatRequest
@@ -15,6 +15,15 @@ from .deadlines import Limits
 from .retry import Breaker, Plan, Step
 
 T = TypeVar("T")
+
+
+class _Try(NamedTuple):
+    """An attempt that runs beside the current one."""
+
+    target: Target
+    number: int
+    breaker: Breaker
+    since: float
 
 
 class Failover:
@@ -45,6 +54,8 @@ class Failover:
         """
         self._name = name
         self._route = route
+        self._stats = upstreams.stats
+        self._second: _Try | None = None
         self._clock = clock
         self._breakers = upstreams.breakers
         now = clock()
@@ -81,7 +92,7 @@ class Failover:
                 await asyncio.sleep(self._due.wait_s)
             self._due = None
             self._breaker = breaker = self._breakers.of(self.target)
-            now = self._clock()
+            now = self._since = self._clock()
             silence_s = self._plan.silence_s(now, trial=breaker.begin(self._name, now))
             try:
                 result = await attempt(silence_s)
@@ -92,7 +103,10 @@ class Failover:
 
     def answered(self) -> None:
         """Record that an answer has begun."""
-        self._breaker.answered(self._name, self._clock())
+        now = self._clock()
+        self._breaker.answered(self._name, now)
+        if self._route.hedge is not None:
+            self._stats.note(self.target.name, now - self._since)
         if not self._route.rescue:
             del self._plan  # no other attempt follows
 
@@ -117,6 +131,52 @@ class Failover:
             return None
         self._follow(step)
         return step.wait_s
+
+    def hedge_delay_s(self) -> float | None:
+        """Return the seconds after which the first attempt is late; None if it cannot be hedged."""
+        hedge = self._route.hedge
+        if hedge is None or self.number > 1:
+            return None
+        self._stats.note_request(self._route.name, hedge.share)
+        return self._stats.percentile(self.target.name, hedge.percentile)
+
+    def hedge(self) -> bool:
+        """Prepare a second attempt, as the current one; return whether there may be one."""
+        now = self._clock()
+        step = self._plan.add_second()
+        target = None if step is None else self._route.targets[step.target]
+        breaker = None if target is None else self._breakers.of(target)
+        if step is None or target is None or breaker is None or not breaker.passes(now):
+            return False
+        if not self._stats.take_hedge(self._route.name):
+            return False
+        breaker.begin(self._name, now)
+        self._second = _Try(target, step.attempt, breaker, now)
+        self.swap()
+        return True
+
+    def swap(self) -> None:
+        """Exchange the current attempt and the one beside it."""
+        second = self._second
+        assert second is not None  # noqa: S101  (see `hedge`)
+        self._second = _Try(self.target, self.number, self._breaker, self._since)
+        self.target, self.number, self._breaker, self._since = second
+        self._plan.swap(self._clock())
+
+    def leave(self, error: RelayError) -> None:
+        """Leave the current target after a failure for the one beside it."""
+        second, self._second = self._second, None
+        assert second is not None  # noqa: S101  (see `hedge`)
+        self._breaker.end(self._name)
+        self.target, self.number, self._breaker, self._since = second
+        self._plan.leave(error, self._clock())
+
+    def drop_second(self) -> None:
+        """Forget the attempt beside the current one, which is cancelled."""
+        second, self._second = self._second, None
+        if second is not None:
+            second.breaker.end(self._name)
+            self._stats.note(second.target.name, self._clock() - second.since)
 
     def next_part(self, error: RelayError) -> float | None:
         """Prepare an attempt that continues the answer, at another target if one is left.

@@ -83,8 +83,9 @@ class Reservations:
             longest = max(input_tokens, self._context(route))
         ceiling = self._ceiling(route, longest, budgeted=budgeted, service_tier=chat.tier)
         again = _NO_CALL
-        if route.rescue:  # the input and the text so far
-            tokens = longest + output
+        if route.rescue or route.hedge:
+            # The input of another call, and the text so far of an answer that it continues.
+            tokens = longest + output if route.rescue else longest
             found = self._ceiling(route, tokens, budgeted=budgeted, service_tier=chat.tier)
             again = Reservation(tokens, found.input)
         return ReservationRequest(

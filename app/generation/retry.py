@@ -333,6 +333,24 @@ class Plan:
         self._attempt += 1
         return Step(self._left[0], wait_s, self._attempt)
 
+    def add_second(self) -> Step | None:
+        """Return an attempt beside the current one, at the next target; None if there is none."""
+        if len(self._left) < 2:
+            return None
+        self._attempt += 1
+        return Step(self._left[1], 0.0, self._attempt)
+
+    def swap(self, now: float) -> None:
+        """Make the target of the second attempt the current one, and the other the next."""
+        self._left[:2] = reversed(self._left[:2])
+        self._here_since, self._tries = now, 1
+
+    def leave(self, error: RelayError, now: float) -> None:
+        """Leave the current target after a failure, for the one of the second attempt."""
+        self._errors.append(error)
+        self._left.pop(0)
+        self._here_since, self._tries = now, 1
+
     def extend(self, now: float, deadline: float) -> None:
         """Begin again at the current target, with another deadline."""
         self._here_since, self._deadline = now, deadline

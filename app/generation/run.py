@@ -35,16 +35,18 @@ from ..events import (
 from ..requests import ChatRequest, TranslatedRequest
 from ..telemetry.activity import Progress, ReaderCounts
 from ..telemetry.observer import (
+    AttemptDropped,
     AttemptFailed,
     AttemptStarted,
     FirstEvent,
 )
 from ..upstreams.routes import Route
 from .admission import RetainedRequest
-from .attempt import Attempt, is_visible
+from .attempt import Attempt, EventSink, is_visible
 from .content import Content
 from .deadlines import Deadlines
 from .failover import Failover
+from .hedge import Race
 from .lifecycle import Input, State, after
 from .parts import Parts
 from .rescue import (
@@ -175,7 +177,7 @@ class Run:
         try:
             await self._begin()
             if self._state == "begun":
-                await self._failover.run(self._try)
+                await self._failover.run(self.call if self._route.hedge is None else self._race)
         except asyncio.CancelledError:
             self._note_stop(Stopped("interrupted", shut_down(), "shutdown"))
         if self._stopped is not None and self._state == "ending":
@@ -232,7 +234,7 @@ class Run:
         self._state = after(self._state, what)
 
     def _prepare(self, request: RetainedRequest | None = None) -> Attempt:
-        """Create the attempt for the due step; `_try` runs it."""
+        """Create the attempt for the due step; `call` runs it."""
         failover = self._failover
         if request is None:
             request = self._request
@@ -250,10 +252,24 @@ class Run:
             is_last=failover.is_last,
         )
 
-    async def _try(self, silence_s: float) -> None:
-        """Run the prepared attempt, with a maximum of seconds until its first event."""
-        self._enter("continuation" if self._continuation else "attempt")
-        attempt = self._attempt
+    async def _race(self, silence_s: float) -> None:
+        """Run the prepared attempt, and a second one beside it if it is late."""
+        if (delay_s := self._failover.hedge_delay_s()) is None:
+            await self.call(silence_s)
+        else:
+            self._enter("attempt")
+            await Race(self, self._attempt).run(delay_s, silence_s)
+
+    async def call(
+        self, silence_s: float, attempt: Attempt | None = None, sink: EventSink | None = None
+    ) -> None:
+        """Run an attempt, with a maximum of seconds until its first event.
+
+        It is the prepared one, and passes its events to the log, unless it is one of a race.
+        """
+        if attempt is None:
+            self._enter("continuation" if self._continuation else "attempt")
+            attempt = self._attempt
         headers: dict[str, str] = {}
         self._observer.attempt_started(
             AttemptStarted(
@@ -270,7 +286,8 @@ class Run:
             started_at=self._started_at,
             begin_by=self._started_at + budget_s if budget_s else None,
         )
-        await attempt.run(self._continuation or self, deadlines=deadlines, headers=headers)
+        sink = sink or self._continuation or self
+        await attempt.run(sink, deadlines=deadlines, headers=headers)
         if attempt.resumption is not None:
             await attempt.abandon()
 
@@ -372,12 +389,59 @@ class Run:
                 upstream=failed.target.upstream.name,
                 target=failed.target.name,
                 error=error,
-                next_target=self._attempt.target.name,
+                next_target=self._failover.target.name,
                 wait_s=wait_s,
                 then=then,
                 reply=reply,
             )
         )
+
+    def hedge(self) -> Attempt | None:
+        """Prepare a second attempt beside the current one; None if there may be none."""
+        if not self._failover.hedge():
+            return None
+        second = self._prepare()
+        self._failover.swap()
+        return second
+
+    async def tell_hedge(self, second: Attempt, delay_s: float) -> None:
+        """Tell readers that a second attempt was begun after so many seconds."""
+        late = f"{self._failover.target.name!r} did not answer within {delay_s:.1f} s"
+        await self._append([Notice("hedge", f"{late}; asking {second.target.name!r} too")])
+
+    def prefer(self, attempt: Attempt) -> None:
+        """Make one of two attempts the current one."""
+        self._attempt = attempt
+        if self._failover.number != attempt.number:
+            self._failover.swap()
+
+    async def leave(self, end: StreamEnd, events: Sequence[Event]) -> None:
+        """Report and charge a failure of the current attempt, which another one outlasts."""
+        assert end.error is not None  # noqa: S101  (it failed)
+        error, failed = RelayError.of(end.error), self._attempt
+        self._blame(error)
+        self._settlement.charge_followed(failed, end, events, now=self._clock())
+        self._failover.leave(error)
+        then = f"waiting for {self._failover.target.name!r}"
+        self._report_failed(failed, error, wait_s=0.0, then=then, reply=failed.reply())
+        await self._append([Notice("fallback", f"{error.message}; {then}")])
+
+    def report_dropped(self, attempt: Attempt) -> None:
+        """Report that an attempt is cancelled, since the current one answers."""
+        self._dropped_at = self._clock()
+        self._failover.drop_second()
+        self._observer.attempt_dropped(
+            AttemptDropped(
+                info=self._info,
+                attempt=attempt.number,
+                target=attempt.target.name,
+                reply=attempt.reply(),
+            )
+        )
+
+    def charge_dropped(self, attempt: Attempt, events: Sequence[Event]) -> None:
+        """Charge an attempt that was cancelled, with its last events."""
+        self._settlement.charge_dropped(attempt, events, now=self._dropped_at)
 
     async def _continue(self, end: StreamEnd, events: Sequence[Event]) -> bool:
         """Prepare an attempt that continues the answer after a failure; False if it ends here."""

@@ -262,6 +262,15 @@ class RunSettlement(msgspec.Struct, kw_only=True):
         """Charge a failed attempt with these last events, which another one follows."""
         self.followed.append(self._charge(attempt, end, events, now=now, followed=True))
 
+    def charge_dropped(self, attempt: Attempt, events: Sequence[Event], *, now: float) -> None:
+        """Charge an attempt that was cancelled then, since another one answered."""
+        *events, end = events
+        assert isinstance(end, StreamEnd)  # noqa: S101  (it is the last)
+        charge = self._charge(
+            attempt, end, events, now=now, stopped=True, followed=True, alone=True
+        )
+        self.followed.append(charge)
+
     def charge_part(
         self,
         attempt: Attempt,
@@ -318,7 +327,7 @@ class RunSettlement(msgspec.Struct, kw_only=True):
                 charges=[*self.followed, self.last],
                 target=attempt.target.name,
                 answered_model=attempt.parser.model or attempt.target.model,
-                attempts=attempt.number,
+                attempts=1 + len(self.followed),
                 started_at=self.info.created_at,
                 ended_at=self.wall(),
                 duration_s=now - self.started_at,
@@ -382,10 +391,12 @@ class RunSettlement(msgspec.Struct, kw_only=True):
         began: bool = False,
         stopped: bool = False,
         followed: bool = False,
+        alone: bool = False,
     ) -> Charge:
         """Return the cost of an attempt that ended with these events.
 
-        `FREE` if the provider refused it before any billable output.
+        `FREE` if the provider refused it before any billable output. `alone`: the events in the log
+        are another attempt's.
         """
         parser, deadlines, silence = attempt.parser, attempt.deadlines, None
         reported = end.usage or parser.usage
@@ -397,12 +408,12 @@ class RunSettlement(msgspec.Struct, kw_only=True):
         # its deadline has most likely generated nothing.
         if deadlines is not None and (deadlines.taken or stopped) and not ended_itself:
             silence = deadlines.silence(now)
-        written = [*self.produced(), *events]
+        written = [*events] if alone else [*self.produced(), *events]
         return self.settlements.charge(
             attempt.target.name,
             reported,
             request=self.continued or self.info.reserve,
-            written=written[self.seam :] if self.seam else written,
+            written=written[self.seam :] if self.seam and not alone else written,
             complete=completed and not early,
             silence=silence,
             followed=followed,

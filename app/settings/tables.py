@@ -11,7 +11,7 @@ from ..identity.principal import is_visible
 from ..ledger.config import LimitsConfig, PriceConfig
 from ..ledger.limits import UNLIMITED, UsageLimits
 from ..upstreams.endpoints import Upstream
-from ..upstreams.routes import Route
+from ..upstreams.routes import Hedge, Route
 from ..upstreams.targets import Target
 from .convert import SettingsError, convert, convert_rows, suggest
 from .upstreams import how_to_add
@@ -63,6 +63,8 @@ class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     affinity: bool = True
     record_content: bool = False
     rescue: bool = False
+    hedge_percentile: Annotated[float, Meta(ge=50, lt=100)] | None = None
+    hedge_share: Annotated[float, Meta(gt=0, le=1)] = 0.05
 
 
 def build_limits(tables: dict[str, Any], where: str) -> LimitsConfig:
@@ -140,6 +142,11 @@ def build_routes(
             )
             own = {name: value for name in TIMEOUTS if (value := getattr(target, name)) is not None}
             targets.append(Target(upstream, model, policy=policy, timeouts=own))
+        hedge = None
+        if table.hedge_percentile is not None:
+            if len(targets) < 2:
+                raise SettingsError(f"{place}: hedge_percentile needs a second target")
+            hedge = Hedge(table.hedge_percentile, table.hedge_share)
         routes[table.name] = Route(
             table.name,
             tuple(targets),
@@ -147,6 +154,7 @@ def build_routes(
             affinity=table.affinity,
             record_content=table.record_content,
             rescue=table.rescue,
+            hedge=hedge,
         )
     return tuple(routes.values())
 

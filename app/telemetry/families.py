@@ -55,6 +55,9 @@ RETRIES: Final = _counter(
 FALLBACKS: Final = _counter(
     "fallbacks", "Failed attempts followed by one at another target.", "target"
 )
+DROPPED: Final = _counter(
+    "attempts_dropped", "Attempts cancelled because another one answered first.", "target"
+)
 RESUMES: Final = _counter("resumes", "Readers that joined a stream with a cursor.")
 TOKENS: Final = _counter("tokens", "Tokens of ended streams, by kind.", "target", "kind")
 COST: Final = _counter("cost_usd", "Cost of ended streams, over all attempts.", "route", "target")

@@ -36,7 +36,7 @@ from ..upstreams.routes import Upstreams
 from . import families as f
 from .activity import Load
 from .families import FAMILIES, Family
-from .observer import AttemptFailed, FirstEvent, Observer, ReaderJoined, Refused
+from .observer import AttemptDropped, AttemptFailed, FirstEvent, Observer, ReaderJoined, Refused
 from .shared_counters import Series, SharedCounters
 
 PLAIN: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -205,6 +205,11 @@ class Metrics(Observer):
         self._add(f.ATTEMPTS, target, _code(failed.error.code))
         again = failed.next_target == failed.target
         self._add(f.RETRIES if again else f.FALLBACKS, target)
+
+    def attempt_dropped(self, dropped: AttemptDropped) -> None:
+        target = self._names.target(dropped.target)
+        self._add(f.ATTEMPTS, target, "cancelled")
+        self._add(f.DROPPED, target)
 
     def first_event(self, first: FirstEvent) -> None:
         self._observe(f.FIRST_EVENT, first.after_s, self._names.route(first.info.route))

@@ -68,6 +68,15 @@ class AttemptFailed(msgspec.Struct, frozen=True, kw_only=True):
     reply: ProviderReply | None = None
 
 
+class AttemptDropped(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt was cancelled before its answer began, since another one answered first."""
+
+    info: StreamInfo
+    attempt: int
+    target: str
+    reply: ProviderReply
+
+
 class FirstEvent(msgspec.Struct, frozen=True):
     """The first event of the answer is readable."""
 
@@ -126,6 +135,10 @@ class Observer(Protocol):
 
     def attempt_failed(self, failed: AttemptFailed) -> None:
         """Receive the failure of an attempt that another one follows."""
+        return
+
+    def attempt_dropped(self, dropped: AttemptDropped) -> None:
+        """Receive the cancellation of an attempt that was not needed."""
         return
 
     def first_event(self, first: FirstEvent) -> None:

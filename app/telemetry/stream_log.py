@@ -6,7 +6,7 @@ import structlog
 
 from ..eventlog.stream_ended import ProviderReply, StreamEnded
 from ..eventlog.stream_info import StreamInfo
-from .observer import AttemptFailed, Observer
+from .observer import AttemptDropped, AttemptFailed, Observer
 
 OPERATOR_ERRORS = frozenset(("upstream_auth", "upstream_billing"))
 """Errors that only the operator can fix."""
@@ -34,6 +34,15 @@ class StreamLog(Observer):
             **_reply_of(failed.reply),
             then=failed.then,
             wait_s=round(failed.wait_s, 2),
+        )
+
+    def attempt_dropped(self, dropped: AttemptDropped) -> None:
+        log.info(
+            "attempt dropped",
+            **_stream_of(dropped.info),
+            target=dropped.target,
+            attempt=dropped.attempt,
+            **_reply_of(dropped.reply),
         )
 
     def ended(self, ended: StreamEnded) -> None:

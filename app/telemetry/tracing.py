@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import structlog
@@ -35,6 +35,7 @@ from ..events import TokenCounts
 from .access_logs import hide_tokens
 from .observer import (
     TRACEPARENT,
+    AttemptDropped,
     AttemptFailed,
     AttemptStarted,
     CallEnded,
@@ -88,16 +89,27 @@ _REQUEST: Final[ContextVar[Span | None]] = ContextVar("seseragi_request_span", d
 _W3C: Final = TraceContextTextMapPropagator()
 
 
+class _Attempt(NamedTuple):
+    """The span of a running attempt."""
+
+    span: Span
+    at: int
+    """Its start, in nanoseconds of the wall clock."""
+
+
 class _Stream:
     """The spans of a running stream."""
 
-    __slots__ = ("attempt", "attempt_at", "span")
+    __slots__ = ("attempts", "span")
 
     def __init__(self, span: Span) -> None:
         self.span = span
-        self.attempt: Span | None = None
-        self.attempt_at = 0
-        """The start of the attempt, in nanoseconds of the wall clock."""
+        self.attempts: dict[int, _Attempt] = {}
+        """By number: several at once only until one answers."""
+
+    @property
+    def last(self) -> _Attempt | None:
+        return next(reversed(self.attempts.values()), None)
 
 
 class Tracing(Observer):
@@ -215,10 +227,9 @@ class Tracing(Observer):
         self._streams[info.id] = _Stream(self._begin_stream(info, parent))
         if len(self._streams) > MAX_STREAMS:
             oldest = self._streams.pop(next(iter(self._streams)))
-            for span in (oldest.attempt, oldest.span):
-                if span is not None:
-                    _fail(span, "producer_lost")
-                    span.end()
+            for span in (*(one.span for one in oldest.attempts.values()), oldest.span):
+                _fail(span, "producer_lost")
+                span.end()
 
     def _begin_stream(self, info: StreamInfo, parent: Context) -> Span:
         return self._tracer.start_span(
@@ -265,7 +276,7 @@ class Tracing(Observer):
         if upstream.trace_context:
             _W3C.inject(started.headers, trace.set_span_in_context(span, Context()))
         if stream is not None:
-            stream.attempt, stream.attempt_at = span, now
+            stream.attempts[started.attempt] = _Attempt(span, now)
         else:
             self._calls[started.id] = span
 
@@ -288,18 +299,18 @@ class Tracing(Observer):
 
     def first_event(self, first: FirstEvent) -> None:
         stream = self._streams.get(first.info.id)
-        if stream is not None and stream.attempt is not None:
-            seconds = (time.time_ns() - stream.attempt_at) / 1e9
-            stream.attempt.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
+        if stream is not None and (attempt := stream.last) is not None:
+            seconds = (time.time_ns() - attempt.at) / 1e9
+            attempt.span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
 
     def attempt_failed(self, failed: AttemptFailed) -> None:
         stream = self._streams.get(failed.info.id)
         if stream is None:
             return
-        if stream.attempt is not None:
-            _fail(stream.attempt, failed.error.code)
-            stream.attempt.end()
-            stream.attempt = None
+        attempt = stream.attempts.pop(failed.attempt, None)
+        if attempt is not None:
+            _fail(attempt.span, failed.error.code)
+            attempt.span.end()
         again = failed.next_target == failed.target
         stream.span.add_event(
             "retry" if again else "fallback",
@@ -312,15 +323,22 @@ class Tracing(Observer):
             },
         )
 
+    def attempt_dropped(self, dropped: AttemptDropped) -> None:
+        stream = self._streams.get(dropped.info.id)
+        attempt = None if stream is None else stream.attempts.pop(dropped.attempt, None)
+        if attempt is not None:
+            attempt.span.set_attribute("seseragi.status", "cancelled")
+            attempt.span.end()
+
     def ended(self, ended: StreamEnded) -> None:
         stream = self._streams.pop(ended.info.id, None)
         if stream is None:  # of a dead process, or from before a restart
             stream = _Stream(self._begin_stream(ended.info, _parent_of(ended.info)))
-        if stream.attempt is not None:
-            if stream.attempt.is_recording():
-                _add_answer(stream.attempt, ended)
-                _mark(stream.attempt, ended)
-            stream.attempt.end()
+        if (attempt := stream.last) is not None:
+            if attempt.span.is_recording():
+                _add_answer(attempt.span, ended)
+                _mark(attempt.span, ended)
+            attempt.span.end()
         if stream.span.is_recording():
             _sum_up(stream.span, ended)
         stream.span.end()

@@ -26,6 +26,7 @@ from .cassettes import public_name as cassette_name
 from .endpoints import Upstream
 from .http import HttpClient
 from .models import ModelLists, look_up
+from .target_stats import TargetStats
 from .targets import Target
 
 MAX_BREAKERS = 10_000
@@ -44,6 +45,15 @@ OWNER = "seseragi"
 """The owner of routes in the list of models."""
 
 
+class Hedge(msgspec.Struct, frozen=True):
+    """The condition of a second attempt."""
+
+    percentile: float
+    """Of the target's recent times until the first event: then the first attempt is late."""
+    share: float
+    """The maximum share of requests with a second attempt."""
+
+
 class Route(msgspec.Struct, frozen=True):
     """A public model name and its ordered targets."""
 
@@ -55,6 +65,8 @@ class Route(msgspec.Struct, frozen=True):
     """Whether a conversation keeps its target among those of the same order."""
     record_content: bool = False
     """Whether the records store the request and the answer."""
+    hedge: Hedge | None = None
+    """When a second attempt is made beside a late one; None: never."""
     rescue: bool = False
     """Whether another target continues an answer whose upstream died."""
     requested_name: str = ""
@@ -170,6 +182,7 @@ class Upstreams:
         self.all = tuple(upstreams)
         self.routes = {route.name: route for route in routes}
         self.breakers = Breakers(rules)
+        self.stats = TargetStats()
         self._passthrough = passthrough
         self._choice = TargetPolicy(attempts=attempts)
         self._chance = chance
@@ -185,8 +198,8 @@ class Upstreams:
         self.default_model = default_model or self._first_default()
 
     def become(self, other: "Upstreams") -> None:
-        """Replace the upstreams and routes by those of another instance; the breakers stay."""
-        vars(self).update(vars(other), breakers=self.breakers)
+        """Replace the upstreams and routes by those of another instance; their state stays."""
+        vars(self).update(vars(other), breakers=self.breakers, stats=self.stats)
 
     def resolve(self, model: str | None) -> Route:
         """Find the route of a model name; None means the default.

@@ -1,0 +1,50 @@
+"""The recent times of targets until the first event, and how many requests were hedged. No I/O.
+
+They are of this process, and only of targets of routes with hedging.
+"""
+
+import math
+from collections import deque
+from typing import Final
+
+MAX_SAMPLES: Final = 200
+MIN_SAMPLES: Final = 20
+"""Below, a percentile is unknown."""
+
+MAX_SAVED: Final = 5.0
+"""Second attempts that may follow at once after a time without any."""
+
+
+class TargetStats:
+    """The statistics of configured targets and routes, by name."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, deque[float]] = {}
+        self._saved: dict[str, float] = {}
+
+    def note(self, target: str, seconds: float) -> None:
+        """Record the time until a first event, or the time after which nobody waited for it."""
+        times = self._times.get(target)
+        if times is None:
+            times = self._times[target] = deque(maxlen=MAX_SAMPLES)
+        times.append(seconds)
+
+    def percentile(self, target: str, percent: float) -> float | None:
+        """Return a percentile of the recent times in seconds; None if there are too few."""
+        times = self._times.get(target, ())
+        if len(times) < MIN_SAMPLES:
+            return None
+        rank = math.ceil(len(times) * percent / 100)
+        return sorted(times)[max(rank, 1) - 1]
+
+    def note_request(self, route: str, share: float) -> None:
+        """Record a request, which allows for a share of a second attempt."""
+        self._saved[route] = min(MAX_SAVED, self._saved.get(route, 0.0) + share)
+
+    def take_hedge(self, route: str) -> bool:
+        """Return whether a second attempt is within the share, and count it."""
+        saved = self._saved.get(route, 0.0)
+        if saved < 1:
+            return False
+        self._saved[route] = saved - 1
+        return True
