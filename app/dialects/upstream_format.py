@@ -159,9 +159,13 @@ class Passthrough(NamedTuple):
     """(client_body, *, quirks) to the parts that the provider accepts."""
     finish: Callable[..., dict[str, Any]]
     """(body, *, model, quirks) to the JSON body, with the model and `stream`."""
+    add_system: Callable[[dict[str, Any], str], None]
+    """(body, text) puts a text before the system prompt."""
     restore_items: Callable[..., LeftOut] | None = None
     """(body, *, upstream, refused) restores the provider's own items in the body, and leaves out
     those that it cannot be sent."""
+    mark_cache: Callable[[dict[str, Any]], None] | None = None
+    """(body) marks the prompt for the provider's cache, where that is necessary."""
 
 
 class ResumableAnswer(NamedTuple):

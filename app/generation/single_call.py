@@ -87,6 +87,8 @@ async def count_tokens(context: CallContext, chat: ChatRequest) -> Counted:
         LimitReached: there are too many requests.
     """
     route = context.parts.upstreams.resolve_for(context.principal, chat.model)
+    if route.changes is not None:
+        chat = route.changes.prepare(chat)
     async with count_request(context):
         tokens = await _count(context, route, chat)
     if tokens is None:

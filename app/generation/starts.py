@@ -92,6 +92,8 @@ class Starts:
             choice = await self._choose(principal, request)
             route = choice.route
             self._upstreams.check_awake(route, now=asyncio.get_running_loop().time())
+            if route.changes is not None:
+                request = route.changes.prepare(request)
             reserve = self._parts.reservations.request(principal, route, request)
             self._admission.enter(address)
         except RelayError:

@@ -13,7 +13,9 @@ from ..ledger.limits import UNLIMITED, UsageLimits
 from ..upstreams.endpoints import Upstream
 from ..upstreams.routes import Hedge, Route
 from ..upstreams.targets import Target
+from ..upstreams.transforms import NO_CHANGES
 from .convert import SettingsError, convert, convert_rows, suggest
+from .transforms import build_changes, build_transform
 from .upstreams import how_to_add
 from .values import Attempts, Count, Seconds
 
@@ -43,6 +45,9 @@ class TargetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     event_gap_timeout_s: Seconds | None = None
     idle_timeout_s: Seconds | None = None
     total_timeout_s: Seconds | None = None
+    rename: dict[str, str] = {}
+    drop: tuple[str, ...] = ()
+    set: dict[str, Any] = {}
 
 
 TIMEOUTS: Final = tuple(name for name in TargetTable.__struct_fields__ if name.endswith("_s"))
@@ -62,6 +67,10 @@ class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     budget_s: Seconds | None = None
     affinity: bool = True
     record_content: bool = False
+    aliases: tuple[RouteName, ...] = ()
+    defaults: dict[str, Any] = {}
+    system_prefix: str = ""
+    cache_prompt: bool = False
     rescue: bool = False
     hedge_percentile: Annotated[float, Meta(ge=50, lt=100)] | None = None
     hedge_share: Annotated[float, Meta(gt=0, le=1)] = 0.05
@@ -125,10 +134,22 @@ def build_routes(
     """
     by_name = {upstream.name: upstream for upstream in upstreams}
     routes: dict[str, Route] = {}
+    aliases: dict[str, str] = {}
     for table in convert_rows(rows, RouteTable, f"{where}route", label="name"):
         place = f"{where}route {table.name!r}"
         if table.name in routes:
             raise SettingsError(f"{place}: the name is used twice")
+        for alias in table.aliases:
+            if aliases.setdefault(alias, table.name) != table.name:
+                raise SettingsError(
+                    f"{place}: the alias {alias!r} is also of route {aliases[alias]!r}"
+                )
+        changes = build_changes(
+            table.defaults,
+            system_prefix=table.system_prefix,
+            cache_prompt=table.cache_prompt,
+            place=place,
+        )
         targets = []
         for index, row in enumerate(table.targets):
             target = TargetTable(row) if isinstance(row, str) else row
@@ -141,7 +162,13 @@ def build_routes(
                 attempts=target.attempts or table.attempts or attempts,
             )
             own = {name: value for name in TIMEOUTS if (value := getattr(target, name)) is not None}
-            targets.append(Target(upstream, model, policy=policy, timeouts=own))
+            transform = build_transform(target.rename, target.drop, target.set, here)
+            own_changes = changes
+            if transform is not None:
+                own_changes = msgspec.structs.replace(changes or NO_CHANGES, transform=transform)
+            targets.append(
+                Target(upstream, model, policy=policy, timeouts=own, changes=own_changes)
+            )
         hedge = None
         if table.hedge_percentile is not None:
             if len(targets) < 2:
@@ -155,7 +182,12 @@ def build_routes(
             record_content=table.record_content,
             rescue=table.rescue,
             hedge=hedge,
+            aliases=table.aliases,
+            changes=changes,
         )
+    for alias, name in aliases.items():
+        if alias in routes:
+            raise SettingsError(f"{where}route {name!r}: the alias {alias!r} is a route's name")
     return tuple(routes.values())
 
 

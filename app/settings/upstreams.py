@@ -33,6 +33,7 @@ from ..upstreams.google import GoogleCredentials
 from ..upstreams.options import SAFE_WORD
 from ..upstreams.presets import PLACES, PRESETS, UNKNOWN, Preset
 from .convert import SettingsError, convert, suggest
+from .transforms import build_transform
 from .values import Scheme, Settings
 
 KEY_HEADERS = ("authorization", "api-key", "x-api-key", "x-goog-api-key")
@@ -81,6 +82,9 @@ class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_output_tokens: Annotated[int, Meta(ge=1, le=10**7)] | None = None
     trace_context: bool = False
     resume: bool = False
+    rename: dict[str, Text] = {}
+    drop: tuple[Text, ...] = ()
+    set: dict[str, Any] = {}
 
 
 def build_upstreams(
@@ -214,6 +218,7 @@ class _Builder(NamedTuple):
             max_output_tokens=table.max_output_tokens,
             trace_context=table.trace_context,
             resume=table.resume,
+            transform=build_transform(table.rename, table.drop, table.set, place),
         )
 
     def _find_base_url(self) -> tuple[str, str]:

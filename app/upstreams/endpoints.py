@@ -10,6 +10,7 @@ from ..dialects.upstream_format import Quirks
 from .credentials import CredentialsSource, Key, NoCredentials, UpstreamCredentials
 from .reasoning_fields import ReasoningFields
 from .redaction import MIN_ENCODED, Redactor
+from .transforms import Transform
 
 NEEDLE = 12
 """The number of final characters of a key that are searched for in upstream data."""
@@ -49,6 +50,8 @@ class Upstream(msgspec.Struct, frozen=True, dict=True):
     """The schemes of URLs that it may fetch."""
     trace_context: bool = False
     """Whether it receives the trace context of a call."""
+    transform: Transform | None = None
+    """The changes of every request body."""
     resume: bool = False
     """Whether answers are stored by the provider, and read on after a broken connection."""
     credentials_source: CredentialsSource = CredentialsSource()

@@ -5,21 +5,23 @@ request is rendered.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from ..dialects.upstream_format import Passthrough, ResumableAnswer
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
-from ..dialects.writing.cache_marks import is_marked
+from ..dialects.writing.cache_marks import is_marked, mark_prompt
 from ..dialects.writing.output_ceiling import bound_output
 from ..errors import RequestError
 from ..events import Notice
-from ..requests import ChatRequest, ClientBody, TranslatedRequest
+from ..requests import ChatRequest, ClientBody, TranslatedRequest, UserMessage
 from .endpoints import Upstream
 from .extras import Fitted, fit_extras, refuse
 from .media import ForeignReference, find_foreign
 from .options import options_of, own_of, stored_of, type_of
+from .transforms import NO_CHANGES, RequestChanges
 
 _DEFAULTS: Final[Mapping[str, object]] = {
     "n": 1,
@@ -55,7 +57,11 @@ class TargetRequest(NamedTuple):
 class RequestBuilder:
     """Builds the requests for one model of an upstream."""
 
-    def __init__(self, upstream: Upstream, model: str) -> None:
+    def __init__(
+        self, upstream: Upstream, model: str, changes: RequestChanges = NO_CHANGES
+    ) -> None:
+        self._changes = changes
+        self._transforms = [one for one in (upstream.transform, changes.transform) if one]
         self._upstream = upstream
         self._model = model
         self._format = UPSTREAM_FORMATS[upstream.dialect]
@@ -74,20 +80,40 @@ class RequestBuilder:
         if chat.provider_options:
             self.check_options(chat.provider_options)
         chat = self._shorten(chat)
+        marks = self._changes.cache_prompt and self._marks(chat)
+        if marks:
+            chat = mark_prompt(chat)
         client_body = chat.client_body if isinstance(chat, TranslatedRequest) else None
         passthrough = client_body and self._format.passthrough.get(client_body.client_format)
         if client_body and passthrough:
-            request = self._pass_through(chat, client_body, passthrough)
+            request = self._pass_through(chat, client_body, passthrough, marks=marks)
         else:
             if client_body:
                 self._check_translation(client_body, last=last)
             request = self._translate(chat, client_body)
         if not chat.is_plain:
             self._check_read(request.body)
+        for transform in self._transforms:
+            request = request._replace(body=transform.apply(request.body))
         if isinstance(chat, TranslatedRequest) and chat.ceiling is not None:
             field = getattr(self._quirks, "max_tokens_field", self._format.limit)
             request = request._replace(body=bound_output(request.body, chat.ceiling, field=field))
         return request if self._resume is None else self._store(request, chat, self._resume)
+
+    def _marks(self, chat: ChatRequest) -> bool:
+        """Return whether the prompt is to be marked: the provider has marks, the client none."""
+        return "cache_control" not in self._ignored and not is_marked(chat)
+
+    @cached_property
+    def _defaults(self) -> dict[str, Any]:
+        """The defaults of the route as fields of the upstream's body."""
+        plain = ChatRequest([UserMessage("x")])
+        with_defaults = msgspec.structs.replace(plain, **self._changes.defaults)
+        before, after = (
+            self._format.render_request(one, model=self._model, quirks=self._quirks).body
+            for one in (plain, with_defaults)
+        )
+        return {name: value for name, value in after.items() if before.get(name) != value}
 
     def _store(
         self, request: TargetRequest, chat: ChatRequest, resume: ResumableAnswer
@@ -124,7 +150,7 @@ class RequestBuilder:
         return options_of(upstream.dialect, upstream.options).list_refused(fields)
 
     def _pass_through(
-        self, chat: ChatRequest, client_body: ClientBody, passthrough: Passthrough
+        self, chat: ChatRequest, client_body: ClientBody, passthrough: Passthrough, *, marks: bool
     ) -> TargetRequest:
         """Pass a client's own body through, without fields that the upstream does not accept."""
         passed = passthrough.pass_on(client_body, quirks=self._quirks)
@@ -145,6 +171,12 @@ class RequestBuilder:
             dropped += left.not_allowed
             unknown |= {*left.foreign}
         fields |= chat.provider_options or {}
+        if self._changes.defaults:
+            fields = {**self._defaults, **fields}
+        if self._changes.system_prefix:
+            passthrough.add_system(fields, self._changes.system_prefix)
+        if marks and passthrough.mark_cache is not None:
+            passthrough.mark_cache(fields)
         body = passthrough.finish(fields, model=self._model, quirks=self._quirks)
         notices = self._list_notices([], not_allowed=dropped, unknown=unknown)
         return TargetRequest(body, passed.headers, notices)

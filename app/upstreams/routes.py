@@ -28,6 +28,7 @@ from .http import HttpClient
 from .models import ModelLists, look_up
 from .target_stats import TargetStats
 from .targets import Target
+from .transforms import RequestChanges
 
 MAX_BREAKERS = 10_000
 """Targets with a breaker: clients may name any model."""
@@ -65,6 +66,10 @@ class Route(msgspec.Struct, frozen=True):
     """Whether a conversation keeps its target among those of the same order."""
     record_content: bool = False
     """Whether the records store the request and the answer."""
+    aliases: tuple[str, ...] = ()
+    """Other names for clients."""
+    changes: RequestChanges | None = None
+    """The changes of requests; each target has them too."""
     hedge: Hedge | None = None
     """When a second attempt is made beside a late one; None: never."""
     rescue: bool = False
@@ -181,6 +186,7 @@ class Upstreams:
         self._cassettes = cassettes
         self.all = tuple(upstreams)
         self.routes = {route.name: route for route in routes}
+        self._aliases = {alias: route for route in routes for alias in route.aliases}
         self.breakers = Breakers(rules)
         self.stats = TargetStats()
         self._passthrough = passthrough
@@ -210,7 +216,7 @@ class Upstreams:
         name = model or self.default_model
         if name is None:
             raise RequestError("invalid_request", f"model: name one of {self._known()}")
-        route = self.routes.get(name)
+        route = self.routes.get(name) or self._aliases.get(name)
         if route is not None:
             return route
         if self._cassettes is not None and (replay := find_cassette(name)) is not None:
@@ -361,6 +367,8 @@ class Upstreams:
         """
         if model in self.routes:
             return model
+        if model in self._aliases:
+            return self._aliases[model].name
         if self._cassettes is not None and model.startswith(PREFIX):
             return CASSETTE.name
         try:

@@ -17,6 +17,7 @@ from ..generation.retry import TargetPolicy
 from ..requests import ChatRequest
 from .endpoints import Upstream
 from .request_builder import RequestBuilder, TargetRequest
+from .transforms import NO_CHANGES, RequestChanges
 from .transport import HttpCall
 
 
@@ -31,6 +32,8 @@ class Target(msgspec.Struct, frozen=True, dict=True):
     policy: TargetPolicy = TargetPolicy()
     timeouts: Mapping[str, float] = {}
     """The fields of `Timeouts` that differ here."""
+    changes: RequestChanges | None = None
+    """The changes of requests by its route."""
 
     @cached_property
     def dialect(self) -> UpstreamFormat:
@@ -116,7 +119,7 @@ class Target(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _request_builder(self) -> RequestBuilder:
-        return RequestBuilder(self.upstream, self.model)
+        return RequestBuilder(self.upstream, self.model, self.changes or NO_CHANGES)
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Refuse provider options that the upstream does not accept from clients.

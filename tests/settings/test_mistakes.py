@@ -91,6 +91,14 @@ ROUTES = [
     ("[[route]]\nname = 'r'\ntarget = ['a/x']", "route[1] ('r'): unknown key 'target'; did you mean 'targets'?"),
     ("[[route]]\nname = 'r'\ntargets = [1]", "route[1] ('r').targets[0]: give a string or a table"),
     ("[[route]]\nname='r'\ntargets=['a/x']\n[[route]]\nname='r'\ntargets=['a/x']\n", "route 'r': the name is used twice"),
+    ("[[route]]\nname='r'\ntargets=['a/x']\naliases=['s']\n[[route]]\nname='s'\ntargets=['a/x']\n", "route 'r': the alias 's' is a route's name"),
+    ("[[route]]\nname='r'\ntargets=['a/x']\naliases=['t']\n[[route]]\nname='s'\ntargets=['a/x']\naliases=['t']", "route 's': the alias 't' is also of route 'r'"),
+    ("[[route]]\nname='r'\ntargets=['a/x']\nhedge_percentile = 95", "route 'r': hedge_percentile needs a second target"),
+    ("[[route]]\nname='r'\ntargets=['a/x']\ndefaults = { temprature = 1 }", "route 'r'.defaults: 'temprature' cannot have a default; did you mean 'temperature'?"),
+    ("[[route]]\nname='r'\ntargets=['a/x']\ndefaults = { temperature = 3 }", "route 'r'.defaults.temperature: give a number, 2 or less"),
+    ("[[route]]\nname='r'\ntargets=[{ model = 'a/x', set = { model = 'y' } }]", "targets[0].set: 'model' cannot be changed: the relay sets it"),
+    ("[[route]]\nname='r'\ntargets=[{ model = 'a/x', rename = { max_tokens = 'y' } }]", "targets[0].rename: 'max_tokens' cannot be changed, since it determines what is reserved"),
+    ("[[route]]\nname='r'\ntargets=[{ model = 'a/x', drop = ['a..b'] }]", "targets[0].drop: 'a..b' is not a field; separate steps by one dot"),
 ]  # fmt: skip
 
 PRICE = '[[price]]\ntarget = "a/b"\n'

@@ -5,7 +5,7 @@ from ...upstream_format import Passthrough, UpstreamFormat
 from . import request
 from .bedrock_invoke import Decoder as BedrockDecoder
 from .parser import Parser
-from .passthrough import pass_on, pass_on_bedrock
+from .passthrough import add_system, mark_cache, pass_on, pass_on_bedrock
 
 DIALECT = UpstreamFormat(
     path="v1/messages",
@@ -19,7 +19,9 @@ DIALECT = UpstreamFormat(
     client_format="anthropic",
     find_hosted_tool=request.find_hosted_tool,
     render_extra=request.render_extra,
-    passthrough={"anthropic": Passthrough(pass_on, request.finish_own)},
+    passthrough={
+        "anthropic": Passthrough(pass_on, request.finish_own, add_system, mark_cache=mark_cache)
+    },
     continues=request.continues,
 )
 
@@ -28,7 +30,9 @@ VERTEX = DIALECT._replace(
     render_request=request.render_vertex_request,
     headers={},
     models_path=None,
-    passthrough={"anthropic": Passthrough(pass_on, request.finish_vertex)},
+    passthrough={
+        "anthropic": Passthrough(pass_on, request.finish_vertex, add_system, mark_cache=mark_cache)
+    },
 )
 
 BEDROCK = UpstreamFormat(
@@ -42,6 +46,10 @@ BEDROCK = UpstreamFormat(
     ignored=request.IGNORED,
     client_format="anthropic",
     render_extra=request.render_extra,
-    passthrough={"anthropic": Passthrough(pass_on_bedrock, request.finish_bedrock)},
+    passthrough={
+        "anthropic": Passthrough(
+            pass_on_bedrock, request.finish_bedrock, add_system, mark_cache=mark_cache
+        )
+    },
     continues=request.continues,
 )

@@ -4,13 +4,15 @@ The body is sent unchanged, except for blocks that the relay put into earlier an
 providers: Anthropic would refuse them.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from ....requests import ClientBody
 from ...reading.json_values import mappings, string
 from ...reasoning_signatures import is_packed
 from ...upstream_format import PassthroughBody
 from .. import ATTRIBUTION, BETA
+
+_MARK: Final = {"type": "ephemeral"}
 
 
 def pass_on(client_body: ClientBody, *, quirks: object = None) -> PassthroughBody:
@@ -22,14 +24,39 @@ def pass_on_bedrock(client_body: ClientBody, *, quirks: object = None) -> Passth
     """Return the body for Bedrock's invoke, which has the names of betas in the body."""
     body = _body(client_body)
     if isinstance(system := body.get("system"), list):
-        body["system"] = [
-            block
-            for block in mappings(system)
-            if not string(block.get("text")).startswith(ATTRIBUTION)
-        ]
+        body["system"] = [block for block in mappings(system) if not _is_attribution(block)]
     if betas := client_body.headers.get(BETA):
         body["anthropic_beta"] = betas.split(",")
     return PassthroughBody(body)
+
+
+def add_system(body: dict[str, Any], text: str) -> None:
+    """Put a text before the system prompt, but after the billing header of Claude Code."""
+    blocks = _list_blocks(body.get("system"))
+    at = next((n for n, one in enumerate(blocks) if not _is_attribution(one)), len(blocks))
+    body["system"] = [*blocks[:at], {"type": "text", "text": text}, *blocks[at:]]
+
+
+def mark_cache(body: dict[str, Any]) -> None:
+    """Mark the end of the system prompt, of the tools, and of the conversation."""
+    for name in ("system", "tools"):
+        if blocks := _list_blocks(body.get(name)):
+            body[name] = [*blocks[:-1], {**blocks[-1], "cache_control": _MARK}]
+    *before, last = body["messages"]
+    if blocks := _list_blocks(last.get("content")):
+        blocks = [*blocks[:-1], {**blocks[-1], "cache_control": _MARK}]
+        body["messages"] = [*before, {**last, "content": blocks}]
+
+
+def _list_blocks(content: object) -> list[dict[str, Any]]:
+    """Return content as blocks; a text is one block."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return [*mappings(content)]
+
+
+def _is_attribution(block: dict[str, Any]) -> bool:
+    return string(block.get("text")).startswith(ATTRIBUTION)
 
 
 def _body(client_body: ClientBody) -> dict[str, Any]:

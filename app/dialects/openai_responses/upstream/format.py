@@ -5,7 +5,7 @@ from ...upstream_format import Passthrough, ResumableAnswer, UpstreamFormat
 from .. import NAME
 from . import request
 from .parser import Parser
-from .passthrough import finish, pass_on, restore_items
+from .passthrough import add_system, finish, pass_on, restore_items
 
 DIALECT = UpstreamFormat(
     path="responses",
@@ -15,7 +15,7 @@ DIALECT = UpstreamFormat(
     quirks=request.Quirks,
     ignored=request.IGNORED,
     client_format=NAME,
-    passthrough={NAME: Passthrough(pass_on, finish, restore_items)},
+    passthrough={NAME: Passthrough(pass_on, finish, add_system, restore_items)},
     render_extra=request.render_extra,
     limit="max_output_tokens",
     # "Background mode" of OpenAI's guides; a stream can be read on for 5 minutes.

@@ -64,6 +64,12 @@ def pass_on(client_body: ClientBody, *, quirks: Quirks | None = None) -> Passthr
     return PassthroughBody({**body, "include": include} if include else body)
 
 
+def add_system(body: dict[str, Any], text: str) -> None:
+    """Put a text before the instructions."""
+    own = string(body.get("instructions"))
+    body["instructions"] = f"{text}\n\n{own}" if own else text
+
+
 def finish(body: dict[str, Any], *, model: str, quirks: Quirks | None = None) -> dict[str, Any]:
     """Return the body with model and stream, and with the default of `store`."""
     store = (quirks or Quirks()).store
