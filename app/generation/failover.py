@@ -4,7 +4,7 @@ It has the plan of attempts, its deadline and the breaker of the current target.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, TypeVar
 
 from ..errors import RelayError
@@ -47,10 +47,11 @@ class Failover:
         limits: Limits,
         clock: Callable[[], float],
         chat: ChatRequest | None = None,
+        metadata: Mapping[str, str] | None = None,
     ) -> None:
         """Prepare the first attempt, of a conversation's target if there is a `chat`.
 
-        `clock` is that of the event loop.
+        `metadata` may name the conversation; `clock` is that of the event loop.
         """
         self._name = name
         self._route = route
@@ -62,7 +63,7 @@ class Failover:
         self._latest = now + limits.total_timeout_s
         self._deadline = now + (route.budget_s or limits.total_timeout_s)
         self._plan = upstreams.plan(
-            route, now=now, deadline=self._deadline, limits=limits, chat=chat
+            route, now=now, deadline=self._deadline, limits=limits, chat=chat, metadata=metadata
         )
         self._follow(self._plan.first())
 

@@ -134,6 +134,7 @@ class Run:
             limits=parts.limits,
             clock=clock,
             chat=request,
+            metadata=options.metadata,
         )
         self._attempt = self._prepare()
         self._state: State = "reserved"

@@ -4,7 +4,7 @@ Rendezvous hashing: each target has a number by the conversation and its own nam
 agrees without shared state, and only the conversations of a target that is added or removed move.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from ..requests import (
     RefusalPart,
     TextPart,
     ToolMessage,
+    TranslatedRequest,
     UserMessage,
 )
 
@@ -25,14 +26,19 @@ MAX_HASHED: Final = 65_536
 that a long system prompt does not hide the question after it."""
 
 
-def hash_conversation(chat: ChatRequest) -> bytes:
+SESSION_KEYS: Final = ("session_id", "thread_id", "chat")
+"""The keys of metadata with a conversation's id: the client's own, AG-UI's, the AI SDK's."""
+
+
+def hash_conversation(chat: ChatRequest, metadata: Mapping[str, str] | None = None) -> bytes:
     """Return the key of a conversation, the same for all its turns: 2 us if it is short.
 
-    It depends on `prompt_cache_key`, or without one on the system prompt and the user's texts and
-    media before the model's first answer. Tools are left out, since agents load them later; so are
-    cache marks, which move.
+    It depends on `prompt_cache_key`, or without one on the conversation's id in the metadata, or
+    without one on the system prompt and the user's texts and media before the model's first answer.
+    Tools are left out, since agents load them later; so are cache marks, which move.
     """
-    parts = [chat.prompt_cache_key] if chat.prompt_cache_key else list(_opening(chat))
+    name = chat.prompt_cache_key or _find_session(chat, metadata or {})
+    parts = [name] if name else list(_opening(chat))
     if sum(map(len, parts)) > MAX_HASHED:
         half = max(1, MAX_HASHED // (2 * len(parts)))
         parts = [part if len(part) <= 2 * half else part[:half] + part[-half:] for part in parts]
@@ -43,6 +49,14 @@ def draw(key: bytes, target: str) -> float:
     """Return the number of a target for a conversation, uniform in [0, 1): 1 us."""
     digest = blake2b(key + target.encode(), digest_size=8).digest()
     return (int.from_bytes(digest) >> 11) / 2**53
+
+
+def _find_session(chat: ChatRequest, metadata: Mapping[str, str]) -> str | None:
+    found = next((metadata[key] for key in SESSION_KEYS if metadata.get(key)), None)
+    if found is None and isinstance(chat, TranslatedRequest):
+        extra = (chat.extras or {}).get("session_id")
+        return extra if isinstance(extra, str) else None
+    return found
 
 
 def _opening(chat: ChatRequest) -> Iterator[str]:

@@ -287,6 +287,7 @@ class Upstreams:
         deadline: float,
         limits: Limits,
         chat: ChatRequest | None = None,
+        metadata: Mapping[str, str] | None = None,
     ) -> Plan:
         """Return the order in which to try a route's targets, for a conversation if it is one.
 
@@ -296,7 +297,7 @@ class Upstreams:
         breakers = [self.breakers.of(target) for target in route.targets]
         order = [0]
         if len(choices) > 1:
-            order = arrange(choices, breakers, now=now, draw=self._draw_for(route, chat))
+            order = arrange(choices, breakers, now=now, draw=self._draw_for(route, chat, metadata))
 
         def rests(index: int, now: float) -> bool:
             return self.breakers.rests_for(route.targets[index].name, now) > 0
@@ -318,11 +319,13 @@ class Upstreams:
             rests=rests,
         )
 
-    def _draw_for(self, route: Route, chat: ChatRequest | None) -> Callable[[int], float]:
+    def _draw_for(
+        self, route: Route, chat: ChatRequest | None, metadata: Mapping[str, str] | None
+    ) -> Callable[[int], float]:
         """Return the numbers of a route's targets: random ones, or those of a conversation."""
         if chat is None or not route.has_equal_orders or not route.affinity:
             return lambda index: self._chance()
-        key = hash_conversation(chat)
+        key = hash_conversation(chat, metadata)
         return lambda index: draw(key, route.targets[index].name)
 
     def health(self, *, now: float) -> list[Health]:

@@ -175,3 +175,22 @@ def test_the_cache_key_of_a_client_is_the_conversation(client_format: str, body:
     parsed = CLIENT_FORMATS[client_format].parse_request(msgspec.json.encode(named))
 
     assert key_of(SYSTEM, ASK, prompt_cache_key="session 1") == hash_conversation(parsed.chat)
+
+
+NAMED: list[tuple[str, dict[str, Any]]] = [
+    ("native", {"messages": [ASK], "metadata": {"session_id": "s"}}),
+    ("openai_chat", {"messages": [ASK], "metadata": {"session_id": "s"}}),
+    ("openai_chat", {"messages": [ASK], "session_id": "s"}),
+    ("openai_responses", {"input": "hi", "metadata": {"session_id": "s"}}),
+    ("ui", {"id": "s", "messages": [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}]}),
+    ("ag_ui", {"threadId": "s", "runId": "r", "messages": [{"id": "1", **ASK}]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("client_format", "body"), NAMED)
+def test_the_id_of_a_conversation_is_its_key(client_format: str, body: dict[str, Any]) -> None:
+    if client_format in ("openai_chat", "openai_responses"):
+        body = {"model": "m", **body}
+    parsed = CLIENT_FORMATS[client_format].parse_request(msgspec.json.encode(body))
+
+    assert hash_conversation(parsed.chat, parsed.metadata) == key_of(ASK, prompt_cache_key="s")
