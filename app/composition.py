@@ -263,6 +263,7 @@ def build_parts(
             mounts={**mounts, **substitutes.transports},
         ),
         event_log=log_parts.log,
+        accounts=log_parts.accounts,
         peers=log_parts.peers,
         limits=Limits(
             connect_timeout_s=settings.connect_timeout_s,

@@ -10,6 +10,7 @@ import pytest
 from app.clock import SYSTEM
 from app.dialects.openai_chat.upstream.parser import Parser
 from app.eventlog import read_all
+from app.eventlog.accounts import MemoryAccounts
 from app.eventlog.contract import Placed
 from app.eventlog.memory import MemoryLog
 from app.eventlog.peers import NoPeers
@@ -95,6 +96,7 @@ async def relay(
             upstreams=upstreams,
             client=client,
             event_log=log,
+            accounts=MemoryAccounts(),
             peers=NoPeers(),
             limits=Limits(**limits),
             reservations=Reservations(LimitsConfig(), PriceBook(())),

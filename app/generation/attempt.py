@@ -11,8 +11,8 @@ from typing import Final, Protocol
 
 import structlog
 
-from ..dialects.reading.errors import read_wait
 from ..dialects.reading.json_values import decode
+from ..dialects.reading.rate_limits import read_wait
 from ..dialects.upstream_format import Decoder, Parser
 from ..dialects.writing.conversation import list_reasoning
 from ..errors import RelayError, UpstreamError

@@ -4,11 +4,15 @@ It has the plan of attempts, its deadline and the breaker of the current target.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import NamedTuple, TypeVar
 
+from ..dialects.reading.rate_limits import read_remaining
 from ..errors import RelayError
 from ..requests import ChatRequest
+from ..upstreams.capacity import Capacity
 from ..upstreams.routes import Route, Upstreams
 from ..upstreams.targets import Target
 from .deadlines import Limits
@@ -24,6 +28,7 @@ class _Try(NamedTuple):
     number: int
     breaker: Breaker
     since: float
+    capacity: Capacity | None
 
 
 class Failover:
@@ -37,6 +42,14 @@ class Failover:
     _due: Step | None
     """The step to run: None while an attempt runs, and if no other follows."""
     _breaker: Breaker
+    _since: float
+    """When the attempt began."""
+    _second: _Try | None = None
+    """The attempt beside it."""
+    _capacity: Capacity | None = None
+    """That of the target, if the route has several."""
+    _again: Callable[..., Plan] | None = None
+    """Plans again at the time of the first attempt, if the route has several targets."""
 
     def __init__(
         self,
@@ -48,29 +61,56 @@ class Failover:
         clock: Callable[[], float],
         chat: ChatRequest | None = None,
         metadata: Mapping[str, str] | None = None,
+        tokens: int = 0,
     ) -> None:
         """Prepare the first attempt, of a conversation's target if there is a `chat`.
 
-        `metadata` may name the conversation; `clock` is that of the event loop.
+        `metadata` may name the conversation; `tokens` estimates its input; `clock` is that of the
+        event loop.
         """
         self._name = name
         self._route = route
-        self._stats = upstreams.stats
-        self._second: _Try | None = None
+        self._upstreams = upstreams
+        self._tokens = tokens
         self._clock = clock
         self._breakers = upstreams.breakers
         now = clock()
         self._latest = now + limits.total_timeout_s
         self._deadline = now + (route.budget_s or limits.total_timeout_s)
-        self._plan = upstreams.plan(
-            route, now=now, deadline=self._deadline, limits=limits, chat=chat, metadata=metadata
-        )
+        if len(route.targets) == 1:
+            self._plan = upstreams.plan(route, now=now, deadline=self._deadline, limits=limits)
+        else:
+            self._again = partial(
+                upstreams.plan,
+                route,
+                deadline=self._deadline,
+                limits=limits,
+                chat=chat,
+                metadata=metadata,
+                tokens=tokens,
+            )
+            self._plan = self._again(now=now)
         self._follow(self._plan.first())
 
     def _follow(self, step: Step) -> None:
         self._due = step
         self.target = self._route.targets[step.target]
         self.number = step.attempt
+
+    def choose_again(self) -> bool:
+        """Choose the first target again if others have filled it; return whether it is another."""
+        plan, self._again = self._again, None
+        if plan is None:
+            return False
+        now, before = self._clock(), self.target
+        breaker = self._breakers.of(before)
+        busy = self._route.balance == "least_busy"
+        if breaker.state(now) == "closed" and (
+            busy or self._upstreams.is_full(before, tokens=self._tokens, now=now)
+        ):
+            self._plan = plan(now=now)
+            self._follow(self._plan.first())
+        return self.target is not before
 
     @property
     def is_last(self) -> bool:
@@ -95,19 +135,40 @@ class Failover:
             self._breaker = breaker = self._breakers.of(self.target)
             now = self._since = self._clock()
             silence_s = self._plan.silence_s(now, trial=breaker.begin(self._name, now))
+            if len(self._route.targets) > 1:
+                self._capacity = self._begin(self.target)
             try:
                 result = await attempt(silence_s)
             finally:
                 self._breaker.end(self._name)
+                if self._capacity is not None:
+                    self._capacity.end()
             if self._due is None:
                 return result
+
+    def _begin(self, target: Target) -> Capacity:
+        """Count an attempt at a target of several."""
+        capacity = self._upstreams.capacity_of(target)
+        capacity.begin(self._tokens, now=self._clock())
+        return capacity
+
+    def note_head(self, headers: Mapping[str, str]) -> None:
+        """Apply the rate limits in the head of a reply."""
+        if self._capacity is not None:
+            remaining = read_remaining(headers, now=time.time())
+            self._capacity.report(remaining, now=self._clock())
+
+    def count_tokens(self, tokens: int) -> None:
+        """Correct the estimated tokens of an attempt by its provider's count."""
+        if self._capacity is not None:
+            self._capacity.count_tokens(tokens - self._tokens, now=self._clock())
 
     def answered(self) -> None:
         """Record that an answer has begun."""
         now = self._clock()
         self._breaker.answered(self._name, now)
-        if self._route.hedge is not None:
-            self._stats.note(self.target.name, now - self._since)
+        if self._route.hedge is not None or self._route.balance == "latency":
+            self._upstreams.stats.note(self.target.name, now - self._since, now=now)
         if not self._route.rescue:
             del self._plan  # no other attempt follows
 
@@ -117,6 +178,8 @@ class Failover:
 
     def failed(self, error: RelayError, *, fair: bool = True) -> None:
         """Count a failure against the target, but not a timeout that was not `fair`."""
+        if self._capacity is not None and error.code == "upstream_rate_limited":
+            self._capacity.refuse_for(error.retry_after_s, now=self._clock())
         if fair or error.code != "upstream_timeout":
             self._breaker.failed(self._name, error, self._clock())
 
@@ -138,8 +201,8 @@ class Failover:
         hedge = self._route.hedge
         if hedge is None or self.number > 1:
             return None
-        self._stats.note_request(self._route.name, hedge.share)
-        return self._stats.percentile(self.target.name, hedge.percentile)
+        self._upstreams.stats.note_request(self._route.name, hedge.share)
+        return self._upstreams.stats.percentile(self.target.name, hedge.percentile)
 
     def hedge(self) -> bool:
         """Prepare a second attempt, as the current one; return whether there may be one."""
@@ -149,10 +212,10 @@ class Failover:
         breaker = None if target is None else self._breakers.of(target)
         if step is None or target is None or breaker is None or not breaker.passes(now):
             return False
-        if not self._stats.take_hedge(self._route.name):
+        if not self._upstreams.stats.take_hedge(self._route.name):
             return False
         breaker.begin(self._name, now)
-        self._second = _Try(target, step.attempt, breaker, now)
+        self._second = _Try(target, step.attempt, breaker, now, self._begin(target))
         self.swap()
         return True
 
@@ -160,8 +223,8 @@ class Failover:
         """Exchange the current attempt and the one beside it."""
         second = self._second
         assert second is not None  # noqa: S101  (see `hedge`)
-        self._second = _Try(self.target, self.number, self._breaker, self._since)
-        self.target, self.number, self._breaker, self._since = second
+        self._second = _Try(self.target, self.number, self._breaker, self._since, self._capacity)
+        self.target, self.number, self._breaker, self._since, self._capacity = second
         self._plan.swap(self._clock())
 
     def leave(self, error: RelayError) -> None:
@@ -169,7 +232,9 @@ class Failover:
         second, self._second = self._second, None
         assert second is not None  # noqa: S101  (see `hedge`)
         self._breaker.end(self._name)
-        self.target, self.number, self._breaker, self._since = second
+        if self._capacity is not None:
+            self._capacity.end()
+        self.target, self.number, self._breaker, self._since, self._capacity = second
         self._plan.leave(error, self._clock())
 
     def drop_second(self) -> None:
@@ -177,7 +242,10 @@ class Failover:
         second, self._second = self._second, None
         if second is not None:
             second.breaker.end(self._name)
-            self._stats.note(second.target.name, self._clock() - second.since)
+            if second.capacity is not None:
+                second.capacity.end()
+            now = self._clock()
+            self._upstreams.stats.note(second.target.name, now - second.since, now=now)
 
     def next_part(self, error: RelayError) -> float | None:
         """Prepare an attempt that continues the answer, at another target if one is left.

@@ -4,6 +4,7 @@ import msgspec
 
 from ..clock import Clock
 from ..eventlog import EventLog
+from ..eventlog.accounts import Accounts
 from ..eventlog.peers import Peers
 from ..telemetry.observer import Observer
 from ..upstreams.http import HttpClient
@@ -21,6 +22,7 @@ class Parts(msgspec.Struct, kw_only=True):
     upstreams: Upstreams
     client: HttpClient
     event_log: EventLog
+    accounts: Accounts
     peers: Peers
     limits: Limits
     reservations: Reservations

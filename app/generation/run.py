@@ -135,6 +135,7 @@ class Run:
             clock=clock,
             chat=request,
             metadata=options.metadata,
+            tokens=0 if info.reserve is None else info.reserve.input_tokens,
         )
         self._attempt = self._prepare()
         self._state: State = "reserved"
@@ -178,6 +179,8 @@ class Run:
         try:
             await self._begin()
             if self._state == "begun":
+                if len(self._route.targets) > 1 and self._failover.choose_again():
+                    self._attempt = self._prepare()
                 await self._failover.run(self.call if self._route.hedge is None else self._race)
         except asyncio.CancelledError:
             self._note_stop(Stopped("interrupted", shut_down(), "shutdown"))
@@ -193,7 +196,9 @@ class Run:
         labels, now = self._info.labels, int(self._wall())
         model = self._route.requested_name or self._route.name
         try:
-            await self._append([StreamStart(self.stream, model, created=now, labels=labels)])
+            start = StreamStart(self.stream, model, created=now, labels=labels)
+            notice = self._route.notice
+            await self._append([start, Notice("budget", notice)] if notice else [start])
         except RelayError as error:
             failure = error if isinstance(error, ServiceError) else _not_begun()
             with contextlib.suppress(RelayError):
@@ -345,6 +350,8 @@ class Run:
     def _start(self) -> list[Event]:
         """Report that the attempt answers; return the events before its answer."""
         self._failover.answered()
+        if len(self._route.targets) > 1:
+            self._note_head()
         request = self._settlement.continued or self._info.reserve
         counts = count_input(self._attempt.parser.usage, request=request)
         return self._attempt.start(counts)
@@ -482,12 +489,20 @@ class Run:
         """Report the end of an answer that had begun to the breaker."""
         if end is not None and end.status == "completed":
             self._failover.completed()
+            if len(self._route.targets) > 1 and end.usage and end.usage.total_tokens:
+                self._failover.count_tokens(end.usage.total_tokens)
         elif end is not None and end.status == "failed" and end.error is not None:
             self._blame(RelayError.of(end.error))
+
+    def _note_head(self) -> None:
+        head = self._attempt.head
+        if head is not None:
+            self._failover.note_head(head.headers)
 
     def _blame(self, error: RelayError) -> None:
         """Report a failure to the breaker, unless it came from outside or from too little time."""
         self._attempt.code, deadlines = error.code, self._attempt.deadlines
+        self._note_head()
         if self._stopped is None:
             fair = deadlines is None or deadlines.fair
             self._failover.failed(error, fair=fair)

@@ -11,7 +11,9 @@ from ..errors import RelayError, shutting_down
 from ..eventlog import Claim
 from ..eventlog.stream_info import scoped
 from ..identity.principal import Principal
+from ..ledger.usage import most_spent
 from ..requests import ChatRequest
+from ..upstreams.routes import Route, Spent
 from .cassette_recorder import CassetteChoice, CassetteRecorder
 from .idempotency import await_outcome, check_digest, claim_key, may_try_again
 from .parts import Parts
@@ -92,6 +94,8 @@ class Starts:
             choice = await self._choose(principal, request)
             route = choice.route
             self._upstreams.check_awake(route, now=asyncio.get_running_loop().time())
+            if route.spent is not None:
+                route = await self._spend_less(principal, route, route.spent)
             if route.changes is not None:
                 request = route.changes.prepare(request)
             reserve = self._parts.reservations.request(principal, route, request)
@@ -141,6 +145,26 @@ class Starts:
     def outcome_elsewhere(self, stream: str) -> "asyncio.Future[RelayError | None]":
         """Return the equivalent of `Run.committed` for a stream of another process."""
         return self._spawn(await_outcome(self._log, stream))
+
+    async def _spend_less(self, principal: Principal, route: Route, spent: Spent) -> Route:
+        """Return the route with its other target, once a budget's share has been spent."""
+        parts = self._parts
+        accounts = [
+            account
+            for account in parts.reservations.accounts_of(principal)
+            if account.has_limit("nano_usd")
+        ]
+        if not accounts:
+            return route
+        states = await parts.accounts.read_accounts([account.name for account in accounts])
+        share = most_spent(accounts, states, parts.clock.wall())
+        if share is None or share.used < spent.share:
+            return route
+        what = f"{share.used:.0%} of {share.limit} of the {share.kind} is spent"
+        notice = f"{what}; {spent.target.name!r} answers"
+        return msgspec.structs.replace(
+            route, targets=(spent.target,), hedge=None, rescue=False, notice=notice
+        )
 
     async def _choose(self, principal: Principal, request: ChatRequest) -> CassetteChoice:
         """Return the route that answers a request, or the cassette that replaces it."""

@@ -162,6 +162,36 @@ def usage_of(
     )
 
 
+class Share(NamedTuple):
+    """The used share of a budget."""
+
+    used: float
+    """0 to 1."""
+    kind: str
+    """The account's kind, such as "user"."""
+    limit: str
+    """The limit's name, such as "usd_per_day"."""
+
+
+def most_spent(
+    accounts: Sequence[Account], states: Sequence[AccountState], at: float
+) -> Share | None:
+    """Return the budget with the largest used share, with reservations; None without a budget.
+
+    The states are advanced to the time `at`, in unix seconds.
+    """
+    shares = []
+    for account, state in zip(accounts, states, strict=True):
+        state.turn_to(at)
+        kind = account.name.partition(":")[0]
+        shares += [
+            Share(1 - limit.fraction, kind, limit.kind.name)
+            for limit in _limits_of(account, state)
+            if limit.kind.counts == "nano_usd"
+        ]
+    return max(shares, default=None)
+
+
 def _limits_of(account: Account, state: AccountState) -> list[_Limit]:
     """Return all limits of an account, whose state is current."""
     return [

@@ -10,8 +10,9 @@ from ..generation.retry import TargetPolicy
 from ..identity.principal import is_visible
 from ..ledger.config import LimitsConfig, PriceConfig
 from ..ledger.limits import UNLIMITED, UsageLimits
+from ..upstreams.capacity import TargetLimits
 from ..upstreams.endpoints import Upstream
-from ..upstreams.routes import Hedge, Route
+from ..upstreams.routes import Balance, Hedge, Route, Spent
 from ..upstreams.targets import Target
 from ..upstreams.transforms import NO_CHANGES
 from .convert import SettingsError, convert, convert_rows, suggest
@@ -45,6 +46,9 @@ class TargetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     event_gap_timeout_s: Seconds | None = None
     idle_timeout_s: Seconds | None = None
     total_timeout_s: Seconds | None = None
+    max_streams: Count | None = None
+    requests_per_minute: Count | None = None
+    tokens_per_minute: Count | None = None
     rename: dict[str, str] = {}
     drop: tuple[str, ...] = ()
     set: dict[str, Any] = {}
@@ -65,7 +69,9 @@ class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     targets: Annotated[list[str | TargetTable], Meta(min_length=1, max_length=100)]
     attempts: Attempts | None = None
     budget_s: Seconds | None = None
-    affinity: bool = True
+    balance: Balance = "affinity"
+    when_spent: Annotated[float, Meta(gt=0, le=1)] | None = None
+    spent_target: str | None = None
     record_content: bool = False
     aliases: tuple[RouteName, ...] = ()
     defaults: dict[str, Any] = {}
@@ -167,8 +173,22 @@ def build_routes(
             if transform is not None:
                 own_changes = msgspec.structs.replace(changes or NO_CHANGES, transform=transform)
             targets.append(
-                Target(upstream, model, policy=policy, timeouts=own, changes=own_changes)
+                Target(
+                    upstream,
+                    model,
+                    policy=policy,
+                    timeouts=own,
+                    changes=own_changes,
+                    capacity=_build_capacity(target),
+                )
             )
+        spent = None
+        if (table.when_spent is None) != (table.spent_target is None):
+            raise SettingsError(f"{place}: set both when_spent and spent_target, or neither")
+        if table.when_spent is not None and table.spent_target is not None:
+            upstream, model = _find_upstream(table.spent_target, by_name, f"{place}: spent_target")
+            policy = TargetPolicy(attempts=table.attempts or attempts)
+            spent = Spent(table.when_spent, Target(upstream, model, policy=policy, changes=changes))
         hedge = None
         if table.hedge_percentile is not None:
             if len(targets) < 2:
@@ -178,7 +198,8 @@ def build_routes(
             table.name,
             tuple(targets),
             budget_s=table.budget_s,
-            affinity=table.affinity,
+            balance=table.balance,
+            spent=spent,
             record_content=table.record_content,
             rescue=table.rescue,
             hedge=hedge,
@@ -189,6 +210,12 @@ def build_routes(
         if alias in routes:
             raise SettingsError(f"{where}route {name!r}: the alias {alias!r} is a route's name")
     return tuple(routes.values())
+
+
+def _build_capacity(target: TargetTable) -> TargetLimits | None:
+    """Return the limits of a target; None without any."""
+    limits = TargetLimits(target.max_streams, target.requests_per_minute, target.tokens_per_minute)
+    return None if limits == TargetLimits() else limits
 
 
 def _find_upstream(

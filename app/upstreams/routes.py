@@ -10,7 +10,7 @@ import random
 from collections import OrderedDict
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,7 @@ from ..generation.retry import Breaker, Plan, Rules, State, TargetPolicy, arrang
 from ..identity.principal import Principal
 from ..requests import ChatRequest
 from .affinity import draw, hash_conversation
+from .capacity import Capacity
 from .cassettes import CASSETTE, PREFIX, find_cassette
 from .cassettes import public_name as cassette_name
 from .endpoints import Upstream
@@ -55,6 +56,17 @@ class Hedge(msgspec.Struct, frozen=True):
     """The maximum share of requests with a second attempt."""
 
 
+Balance = Literal["affinity", "random", "least_busy", "latency"]
+"""By the conversation, by chance, by running streams, or the faster one of two."""
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """Another target for accounts that have spent a share of a budget."""
+
+    share: float
+    target: Target
+
+
 class Route(msgspec.Struct, frozen=True):
     """A public model name and its ordered targets."""
 
@@ -62,8 +74,8 @@ class Route(msgspec.Struct, frozen=True):
     targets: tuple[Target, ...]
     budget_s: float | None = None
     """The time until an answer begins, over all attempts."""
-    affinity: bool = True
-    """Whether a conversation keeps its target among those of the same order."""
+    balance: Balance = "affinity"
+    """How a target is chosen among those of the same order."""
     record_content: bool = False
     """Whether the records store the request and the answer."""
     aliases: tuple[str, ...] = ()
@@ -74,6 +86,9 @@ class Route(msgspec.Struct, frozen=True):
     """When a second attempt is made beside a late one; None: never."""
     rescue: bool = False
     """Whether another target continues an answer whose upstream died."""
+    spent: Spent | None = None
+    notice: str = ""
+    """Told to readers at the start of a stream, if its account's spending has chosen the target."""
     requested_name: str = ""
     """The name in `stream.start`, if it is not the route's: a replay has the recorded one."""
 
@@ -189,6 +204,7 @@ class Upstreams:
         self._aliases = {alias: route for route in routes for alias in route.aliases}
         self.breakers = Breakers(rules)
         self.stats = TargetStats()
+        self._capacities: dict[str, Capacity] = {}
         self._passthrough = passthrough
         self._choice = TargetPolicy(attempts=attempts)
         self._chance = chance
@@ -205,7 +221,8 @@ class Upstreams:
 
     def become(self, other: "Upstreams") -> None:
         """Replace the upstreams and routes by those of another instance; their state stays."""
-        vars(self).update(vars(other), breakers=self.breakers, stats=self.stats)
+        kept = {name: getattr(self, name) for name in ("breakers", "stats", "_capacities")}
+        vars(self).update(vars(other), **kept)
 
     def resolve(self, model: str | None) -> Route:
         """Find the route of a model name; None means the default.
@@ -288,6 +305,7 @@ class Upstreams:
         limits: Limits,
         chat: ChatRequest | None = None,
         metadata: Mapping[str, str] | None = None,
+        tokens: int = 0,
     ) -> Plan:
         """Return the order in which to try a route's targets, for a conversation if it is one.
 
@@ -297,7 +315,16 @@ class Upstreams:
         breakers = [self.breakers.of(target) for target in route.targets]
         order = [0]
         if len(choices) > 1:
-            order = arrange(choices, breakers, now=now, draw=self._draw_for(route, chat, metadata))
+            order = arrange(
+                choices,
+                breakers,
+                now=now,
+                draw=self._draw_for(route, chat, metadata),
+                is_full=lambda index: self.is_full(route.targets[index], tokens=tokens, now=now),
+                load=self._load_of(route) if route.balance == "least_busy" else None,
+            )
+            if route.balance == "latency":
+                self._prefer_faster(route, order, breakers, tokens=tokens, now=now)
 
         def rests(index: int, now: float) -> bool:
             return self.breakers.rests_for(route.targets[index].name, now) > 0
@@ -319,11 +346,46 @@ class Upstreams:
             rests=rests,
         )
 
+    def capacity_of(self, target: Target) -> Capacity:
+        """Return the capacity of a target of a route with several ones."""
+        capacity = self._capacities.get(target.name)
+        if capacity is None:
+            capacity = self._capacities[target.name] = Capacity()
+        return capacity
+
+    def is_full(self, target: Target, *, tokens: int, now: float) -> bool:
+        """Return whether a target of a route with several ones lacks room for so many tokens."""
+        return not self.capacity_of(target).has_room(target.capacity, tokens=tokens, now=now)
+
+    def _load_of(self, route: Route) -> Callable[[int], float]:
+        """Return the load of a route's targets: the running streams; chance decides equal ones."""
+        return lambda index: (
+            self.capacity_of(route.targets[index]).running + 1 + self._chance() / 100
+        )
+
+    def _prefer_faster(
+        self,
+        route: Route,
+        order: list[int],
+        breakers: Sequence[Breaker],
+        *,
+        tokens: int,
+        now: float,
+    ) -> None:
+        """Put the faster one of the first two equal targets first."""
+        first, second = (route.targets[index] for index in order[:2])
+        usable = breakers[order[1]].passes(now) and second.policy.weight > 0
+        equal = first.policy.order == second.policy.order
+        if usable and equal and not self.is_full(second, tokens=tokens, now=now):
+            means = [self.stats.mean(target.name, now=now) for target in (first, second)]
+            if means[1] < means[0]:
+                order[:2] = reversed(order[:2])
+
     def _draw_for(
         self, route: Route, chat: ChatRequest | None, metadata: Mapping[str, str] | None
     ) -> Callable[[int], float]:
         """Return the numbers of a route's targets: random ones, or those of a conversation."""
-        if chat is None or not route.has_equal_orders or not route.affinity:
+        if chat is None or not route.has_equal_orders or route.balance != "affinity":
             return lambda index: self._chance()
         key = hash_conversation(chat, metadata)
         return lambda index: draw(key, route.targets[index].name)
@@ -346,7 +408,9 @@ class Upstreams:
         ]
 
     def _targets_of_routes(self) -> list[str]:
-        return [target.name for route in self.routes.values() for target in route.targets]
+        targets = [target.name for route in self.routes.values() for target in route.targets]
+        spent = [route.spent.target.name for route in self.routes.values() if route.spent]
+        return [*targets, *spent]
 
     def configured_models(self) -> dict[str, list[str]]:
         """Return the configured models and routes, each with its targets."""

@@ -1,6 +1,6 @@
 """The recent times of targets until the first event, and how many requests were hedged. No I/O.
 
-They are of this process, and only of targets of routes with hedging.
+They are of this process, and only of targets of routes that need them.
 """
 
 import math
@@ -11,6 +11,9 @@ MAX_SAMPLES: Final = 200
 MIN_SAMPLES: Final = 20
 """Below, a percentile is unknown."""
 
+RECENT_S: Final = 30.0
+"""For how long a mean is known after the last sample: then a slow target is tried again."""
+
 MAX_SAVED: Final = 5.0
 """Second attempts that may follow at once after a time without any."""
 
@@ -20,14 +23,24 @@ class TargetStats:
 
     def __init__(self) -> None:
         self._times: dict[str, deque[float]] = {}
+        self._means: dict[str, tuple[float, float]] = {}
+        """The moving mean, and the time of the last sample."""
         self._saved: dict[str, float] = {}
 
-    def note(self, target: str, seconds: float) -> None:
+    def note(self, target: str, seconds: float, *, now: float) -> None:
         """Record the time until a first event, or the time after which nobody waited for it."""
+        mean, at = self._means.get(target, (seconds, now))
+        known = now < at + RECENT_S
+        self._means[target] = (0.8 * mean + 0.2 * seconds if known else seconds), now
         times = self._times.get(target)
         if times is None:
             times = self._times[target] = deque(maxlen=MAX_SAMPLES)
         times.append(seconds)
+
+    def mean(self, target: str, *, now: float) -> float:
+        """Return the mean of the recent times in seconds; 0 if unknown."""
+        mean, at = self._means.get(target, (0.0, now))
+        return mean if now < at + RECENT_S else 0.0
 
     def percentile(self, target: str, percent: float) -> float | None:
         """Return a percentile of the recent times in seconds; None if there are too few."""

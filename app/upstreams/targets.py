@@ -15,6 +15,7 @@ from ..errors import RequestError
 from ..generation.deadlines import Limits
 from ..generation.retry import TargetPolicy
 from ..requests import ChatRequest
+from .capacity import TargetLimits
 from .endpoints import Upstream
 from .request_builder import RequestBuilder, TargetRequest
 from .transforms import NO_CHANGES, RequestChanges
@@ -34,6 +35,8 @@ class Target(msgspec.Struct, frozen=True, dict=True):
     """The fields of `Timeouts` that differ here."""
     changes: RequestChanges | None = None
     """The changes of requests by its route."""
+    capacity: TargetLimits | None = None
+    """Its limits in the settings; None without any."""
 
     @cached_property
     def dialect(self) -> UpstreamFormat:

@@ -382,7 +382,7 @@ targets = [{ model = "a/m", weight = 1 }, { model = "b/m", weight = 1 }]
 
 
 async def test_without_affinity_weights_share_the_requests(routed):
-    async with routed(f"{EQUAL}affinity = false") as served:
+    async with routed(f"{EQUAL}balance = 'random'") as served:
         served.a.script, served.b.script = answer("a"), answer("b")
         found = [text_of(await served.chat()) for _ in range(40)]
 

@@ -10,22 +10,17 @@ names of accounts.
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from ...errors import UpstreamError
 from .json_values import decode_or, mapping, mappings, string
+from .rate_limits import bound_wait, read_duration, read_wait
 from .split_text import well_formed
 
-MAX_WAIT_S: Final = 3600.0
 MAX_TEXT: Final = 500
 
 MAX_READ: Final = 8192
 """Characters of an error that are searched: patterns over megabytes block the event loop."""
-
-_MAX_NUMBER: Final = 100
-"""Characters of a time or a date."""
 
 _ADVICE: Final = {
     "upstream_invalid_request": "refused the request",
@@ -257,7 +252,6 @@ _STATUSES: Final = {
     **dict.fromkeys((409, 424, 425, 499), "upstream_unavailable"),
 }
 
-_LITELLM: Final = "llm_provider-"
 _NAME: Final = re.compile(r"[A-Za-z_][\w.\[\]-]{0,99}", re.ASCII)
 
 _AGAIN: Final = re.compile(r"try again in ((?:[0-9]{1,9}(?:\.[0-9]{1,9})?(?:ms|h|m|s)){1,3})\b")
@@ -293,16 +287,6 @@ def parse_failure(
     code = _classify(document, status=status, words=[kind])
     wait = read_wait(headers, limited=status == 429, now=now) or _retry_info(document)
     return _error(code, upstream, document, wait=wait)
-
-
-def read_wait(headers: Mapping[str, str], *, limited: bool, now: float) -> float | None:
-    """Parse the wait that a reply's headers request, in seconds."""
-    headers = {name.lower(): value for name, value in headers.items()}
-    # LiteLLM forwards the headers of the provider behind it under other names.
-    behind = {n: v for n, v in headers.items() if n.startswith(_LITELLM)}
-    headers = {n.removeprefix(_LITELLM): v for n, v in behind.items()} | headers
-    date = _read_date(headers.get("date", ""))
-    return _wait(headers, limited=limited, now=now if date is None else date)
 
 
 def parse_error(document: object, *, upstream: str) -> UpstreamError:
@@ -419,72 +403,13 @@ def _scrub(text: str) -> str:
     return line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 1] + "…"
 
 
-def _wait(headers: Mapping[str, str], *, limited: bool, now: float) -> float | None:
-    """Parse the wait that an error reply requests, in seconds."""
-    seconds = _number(headers.get("retry-after-ms", "")) / 1000
-    if seconds <= 0:  # Azure sends 0 ms beside "retry-after: 1"
-        after = headers.get("retry-after", "")
-        seconds = _number(after) or _until(after, now=now)
-    if seconds <= 0 and limited:
-        seconds = max((_duration(v) or _until(v, now=now) for v in _resets(headers)), default=0)
-    return _bounded(seconds)
-
-
-def _resets(headers: Mapping[str, str]) -> Iterator[str]:
-    """Yield the reset times of the exhausted limits."""
-    for name, value in headers.items():
-        # Anthropic: "anthropic-ratelimit-input-tokens-reset", a time of RFC 3339.
-        anthropic = name.startswith("anthropic-ratelimit-") and name.endswith("-reset")
-        if anthropic or name.startswith("x-ratelimit-reset-"):
-            left = headers.get("remaining".join(name.rsplit("reset", 1)), "")
-            if _number(left) <= 0:
-                yield value
-
-
 def _retry_info(document: object) -> float | None:
     """Parse Gemini's google.rpc.RetryInfo."""
     delays = (string(error.get("retryDelay")) for error in _errors(document))
-    return _bounded(max(map(_duration, delays)))
+    return bound_wait(max(map(read_duration, delays)))
 
 
 def _wait_in_words(text: str) -> float | None:
     """Parse "Please try again in 11.054s" of OpenAI and Groq, also in streams."""
     match = _AGAIN.search(text)
-    return _bounded(_duration(match[1])) if match else None
-
-
-def _bounded(seconds: float) -> float | None:
-    return min(seconds, MAX_WAIT_S) if seconds > 0 else None
-
-
-def _number(text: str) -> float:
-    text = text[:_MAX_NUMBER]
-    return float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text.strip()) else 0
-
-
-def _duration(text: str) -> float:
-    """Parse "17ms", "1m2s", "48.9s" or plain seconds; 0 for anything else."""
-    text = text[:_MAX_NUMBER]
-    units = {"h": 3600, "m": 60, "s": 1, "ms": 0.001}
-    parts = re.findall(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|h|m|s)", text)
-    if "".join(number + unit for number, unit in parts) != text:
-        return _number(text)
-    return sum(float(number) * units[unit] for number, unit in parts)
-
-
-def _until(text: str, *, now: float) -> float:
-    """Parse a date as seconds from `now`; 0 if it is invalid or past."""
-    date = _read_date(text)
-    return 0 if date is None else max(0.0, date - now)
-
-
-def _read_date(text: str) -> float | None:
-    """Parse a date of HTTP or RFC 3339 as unix seconds."""
-    for read in (parsedate_to_datetime, datetime.fromisoformat):
-        try:
-            date = read(text[:_MAX_NUMBER])
-        except (TypeError, ValueError):
-            continue
-        if date.tzinfo is not None:
-            return date.timestamp()
-    return None
+    return bound_wait(read_duration(match[1])) if match else None

@@ -1,0 +1,163 @@
+"""The choice among targets: by their capacity, load and speed, and by what an account has spent."""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from app.ledger.config import PriceConfig
+from app.testing.upstream import (
+    DONE,
+    FINISH,
+    Call,
+    Hold,
+    Step,
+    Upstream,
+    head,
+    reply,
+    send,
+    serve_upstream,
+    text,
+    wait,
+)
+from tests.serving import HELLO, Relay, chat, serve_relay
+
+ROUTE = """
+[upstream.a]
+base_url = "{a}"
+[upstream.b]
+base_url = "{b}"
+{more}
+[[route]]
+name = "fast"
+targets = [{targets}]
+{route}
+"""
+BOTH = '{ model = "a/m", order = 1 }, { model = "b/m", order = 1 }'
+USAGE = (
+    'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}\n\n'
+)
+TOO_MANY = reply("429 Too Many Requests", '{"error":{"message":"no"}}', retry_after="60")
+
+
+def says(who: str, *, after: float = 0, **headers: str) -> list[Step]:
+    return [head(**headers), wait(after), send(text(who) + FINISH + USAGE + DONE)]
+
+
+@contextlib.asynccontextmanager
+async def serve_two(
+    tmp_path: Any, targets: str = BOTH, *, route: str = "", more: str = "", **settings: Any
+) -> AsyncIterator[tuple[Relay, Upstream, Upstream]]:
+    async with serve_upstream() as a, serve_upstream() as b:
+        path = tmp_path / "seseragi.toml"
+        urls = {"a": a.base_url, "b": b.base_url}
+        path.write_text(ROUTE.format(**urls, targets=targets, route=route, more=more))
+        a.script, b.script = says("a"), says("b")
+        async with serve_relay(config=path, default_model="fast", **settings) as relay:
+            yield relay, a, b
+
+
+class Metered:
+    """A provider with a limit of requests a minute, which it reports."""
+
+    def __init__(self, limit: int) -> None:
+        self.left, self.refused = limit, 0
+
+    def answer(self, call: Call) -> list[Step]:
+        if not self.left:
+            self.refused += 1
+            return TOO_MANY
+        self.left -= 1
+        left = str(self.left)
+        return says("a", x_ratelimit_remaining_requests=left, x_ratelimit_reset_requests="60s")
+
+
+@pytest.mark.parametrize("targets", ['"a/m", "b/m"', BOTH])
+async def test_a_target_whose_limit_is_used_up_is_passed_over(targets, tmp_path):
+    metered = Metered(5)
+    async with serve_two(tmp_path, targets, route="balance = 'random'") as (relay, a, b):
+        a.choose = metered.answer
+        for _ in range(20):
+            events = await chat(relay)
+            assert events[-1]["status"] == "completed"
+    assert metered.refused == 0
+    assert len(a.calls) == 5
+    assert len(b.calls) == 15
+
+
+async def test_a_refusal_is_learnt_once(tmp_path):
+    async with serve_two(tmp_path, '"a/m", "b/m"') as (relay, a, b):
+        a.script = TOO_MANY
+        for _ in range(3):
+            await chat(relay)
+    assert (len(a.calls), len(b.calls)) == (1, 3)
+
+
+@pytest.mark.parametrize("limit", ["requests_per_minute = 2", "tokens_per_minute = 14"])
+async def test_limits_of_the_settings_are_kept(limit, tmp_path):
+    targets = f'{{ model = "a/m", {limit} }}, "b/m"'
+    async with serve_two(tmp_path, targets) as (relay, a, b):
+        for _ in range(5):
+            await chat(relay)
+    assert (len(a.calls), len(b.calls)) == (2, 3)
+
+
+async def test_streams_at_once_are_shared_by_load(tmp_path):
+    async with serve_two(tmp_path, route="balance = 'least_busy'") as (relay, a, b):
+        a.script = b.script = [head(), send(text("x")), Hold()]
+        asking = [asyncio.create_task(relay.client.post("/v1/chat", json=HELLO)) for _ in range(2)]
+        await asyncio.wait_for(asyncio.gather(a.called.wait(), b.called.wait()), 10)
+        for one in asking:
+            one.cancel()
+        await asyncio.wait(asking)
+    assert (len(a.calls), len(b.calls)) == (1, 1)
+
+
+async def test_a_full_target_is_still_used_if_no_other_has_room(tmp_path):
+    targets = (
+        '{ model = "a/m", requests_per_minute = 1 }, { model = "b/m", requests_per_minute = 1 }'
+    )
+    async with serve_two(tmp_path, targets) as (relay, a, b):
+        for _ in range(3):
+            assert (await chat(relay))[-1]["status"] == "completed"
+    assert (len(a.calls), len(b.calls)) == (2, 1)
+
+
+async def test_the_faster_target_gets_nearly_all(tmp_path):
+    async with serve_two(tmp_path, route="balance = 'latency'") as (relay, a, b):
+        a.script, b.script = says("a", after=0.15), says("b")
+        begun = time.monotonic()
+        for _ in range(20):
+            await chat(relay)
+    assert len(a.calls) <= 2
+    assert time.monotonic() - begun < 10
+
+
+PRICES = [
+    PriceConfig(target="a/*", input=0, output=1000),
+    PriceConfig(target="b/*", input=0, output=1),
+]
+SPENT = "when_spent = 0.5\nspent_target = 'b/m'\nrecord_content = false"
+
+
+@pytest.mark.parametrize("log", ["memory", "sqlite"])
+async def test_an_account_that_has_spent_a_share_gets_the_cheaper_target(log, tmp_path):
+    url = "memory" if log == "memory" else f"sqlite:///{tmp_path / 'log.db'}"
+    limits = "[limits]\nusd_per_day = 0.01"
+    settings = {"prices": PRICES, "log": url}
+    async with serve_two(tmp_path, '"a/m"', route=SPENT, more=limits, **settings) as (relay, a, b):
+        spent = [await chat(relay, max_tokens=2) for _ in range(5)]
+    models = ["b" if any(e["type"] == "notice" for e in events) else "a" for events in spent]
+    assert models == ["a", "a", "a", "b", "b"]
+    notice = next(e for e in spent[-1] if e["type"] == "notice")
+    assert notice["code"] == "budget"
+    assert "usd_per_day" in notice["message"]
+    assert spent[-1][1] == notice
+    target = next(e for e in spent[-1] if e["type"] == "stream.target")
+    assert target["upstream"] == "b"
+    assert json.loads(spent[-1][-1]["cost"]) == 0.000002
+    assert (len(a.calls), len(b.calls)) == (3, 2)

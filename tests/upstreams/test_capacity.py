@@ -1,0 +1,94 @@
+"""Whether a target has room, by its settings and by what its provider reports."""
+
+from typing import Any
+
+import pytest
+
+from app.dialects.reading.rate_limits import read_remaining
+from app.upstreams.capacity import MAX_RESET_S, Capacity, TargetLimits
+
+pytestmark = pytest.mark.pure
+
+NOW = 1_700_000_000.0
+HEADERS: list[tuple[dict[str, str], list[tuple[Any, ...]]]] = [
+    (
+        {"x-ratelimit-remaining-requests": "3", "x-ratelimit-reset-requests": "1m2s"},
+        [("requests", 3, 62)],
+    ),
+    (
+        {"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "17ms"},
+        [("tokens", 0, 0.017)],
+    ),
+    (
+        {
+            "anthropic-ratelimit-requests-remaining": "5",
+            "anthropic-ratelimit-requests-reset": "2023-11-14T22:13:50Z",
+            "anthropic-ratelimit-input-tokens-remaining": "900",
+        },
+        [("requests", 5, 30), ("tokens", 900, 0)],
+    ),
+    ({"x-ratelimit-remaining-requests": "-1"}, []),
+    ({"x-ratelimit-remaining-requests": "9" * 99}, []),
+    ({"x-ratelimit-remaining-tokens": "many"}, []),
+    (
+        {"x-ratelimit-remaining-tokens": "1", "x-ratelimit-reset-tokens": "99999999h"},
+        [("tokens", 1, 3600)],
+    ),
+    ({}, []),
+]
+
+
+@pytest.mark.parametrize(("headers", "wanted"), HEADERS)
+def test_remaining_limits_are_read_from_headers(headers, wanted):
+    assert [tuple(one) for one in read_remaining(headers, now=NOW)] == wanted
+
+
+def room(capacity: Capacity, now: float, tokens: int = 10, **limits: int) -> bool:
+    return capacity.has_room(TargetLimits(**limits) if limits else None, tokens=tokens, now=now)
+
+
+def test_limits_of_the_settings():
+    capacity = Capacity()
+    capacity.begin(10, now=0)
+    assert not room(capacity, 0, max_streams=1)
+    assert not room(capacity, 0, requests_per_minute=1)
+    assert not room(capacity, 0, tokens_per_minute=19)
+    assert room(capacity, 0, max_streams=2, requests_per_minute=2, tokens_per_minute=20)
+    capacity.count_tokens(90, now=1)
+    assert not room(capacity, 1, tokens_per_minute=109)
+    capacity.end()
+    assert room(capacity, 1, max_streams=1)
+    assert not room(capacity, 59, requests_per_minute=1)
+    assert room(capacity, 63, requests_per_minute=1, tokens_per_minute=10)
+
+
+def test_a_minute_is_a_few_numbers_however_many_requests_it_has():
+    capacity = Capacity()
+    for number in range(100_000):
+        capacity.begin(1, now=number / 500)
+    assert len(capacity._spans) < 40
+    assert not room(capacity, 200, requests_per_minute=29_000)
+    assert room(capacity, 200, requests_per_minute=33_000)
+
+
+def test_what_a_provider_reports_counts_until_its_reset():
+    capacity = Capacity()
+    headers = {"x-ratelimit-remaining-requests": "2", "x-ratelimit-reset-requests": "30s"}
+    capacity.report(read_remaining(headers, now=NOW), now=0)
+    assert room(capacity, 0)
+    capacity.begin(10, now=0)
+    capacity.begin(10, now=0)
+    assert not room(capacity, 29)
+    assert room(capacity, 30)
+    capacity.report(read_remaining({"x-ratelimit-remaining-tokens": "9"}, now=NOW), now=40)
+    assert not room(capacity, 41)
+    assert room(capacity, 41, tokens=9)
+    assert room(capacity, 50)
+
+
+@pytest.mark.parametrize(("seconds", "until"), [(5, 5), (None, 10), (10**9, MAX_RESET_S)])
+def test_a_refusal_counts_for_its_wait(seconds, until):
+    capacity = Capacity()
+    capacity.refuse_for(seconds, now=0)
+    assert not room(capacity, until - 0.1)
+    assert room(capacity, until)
