@@ -178,8 +178,6 @@ class Failover:
 
     def failed(self, error: RelayError, *, fair: bool = True) -> None:
         """Count a failure against the target, but not a timeout that was not `fair`."""
-        if self._capacity is not None and error.code == "upstream_rate_limited":
-            self._capacity.refuse_for(error.retry_after_s, now=self._clock())
         if fair or error.code != "upstream_timeout":
             self._breaker.failed(self._name, error, self._clock())
 

@@ -48,12 +48,9 @@ class Capacity:
         """Begin, requests and tokens of each span of the last minute."""
         self._requests = self._tokens = 0.0
         self._reported = {"requests": _Reported(), "tokens": _Reported()}
-        self._full_until = 0.0
 
     def has_room(self, limits: TargetLimits | None, *, tokens: int, now: float) -> bool:
         """Return whether the target is expected to accept a request with so many tokens."""
-        if now < self._full_until:
-            return False
         for counts, need in (("requests", 1), ("tokens", tokens)):
             reported = self._reported[counts]
             if now < reported.until and reported.left < need:
@@ -93,11 +90,6 @@ class Capacity:
                 reported.left = scarcest.left
                 reset_s = scarcest.reset_s or UNKNOWN_RESET_S
                 reported.until = now + min(reset_s, MAX_RESET_S)
-
-    def refuse_for(self, seconds: float | None, *, now: float) -> None:
-        """Apply a rate-limit error of the provider, and the wait that it requests."""
-        wait_s = min(seconds or UNKNOWN_RESET_S, MAX_RESET_S)
-        self._full_until = max(self._full_until, now + wait_s)
 
     def _add(self, requests: int, tokens: int, now: float) -> None:
         self._forget(now)

@@ -41,7 +41,13 @@ BOTH = '{ model = "a/m", order = 1 }, { model = "b/m", order = 1 }'
 USAGE = (
     'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}\n\n'
 )
-TOO_MANY = reply("429 Too Many Requests", '{"error":{"message":"no"}}', retry_after="60")
+TOO_MANY = reply(
+    "429 Too Many Requests",
+    '{"error":{"message":"no"}}',
+    retry_after="60",
+    x_ratelimit_remaining_requests="0",
+    x_ratelimit_reset_requests="60s",
+)
 
 
 def says(who: str, *, after: float = 0, **headers: str) -> list[Step]:

@@ -84,11 +84,7 @@ def test_what_a_provider_reports_counts_until_its_reset():
     assert not room(capacity, 41)
     assert room(capacity, 41, tokens=9)
     assert room(capacity, 50)
-
-
-@pytest.mark.parametrize(("seconds", "until"), [(5, 5), (None, 10), (10**9, MAX_RESET_S)])
-def test_a_refusal_counts_for_its_wait(seconds, until):
-    capacity = Capacity()
-    capacity.refuse_for(seconds, now=0)
-    assert not room(capacity, until - 0.1)
-    assert room(capacity, until)
+    hour = {"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "1h"}
+    capacity.report(read_remaining(hour, now=NOW), now=100)
+    assert not room(capacity, 100 + MAX_RESET_S - 1)
+    assert room(capacity, 100 + MAX_RESET_S)
