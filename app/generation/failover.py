@@ -48,6 +48,7 @@ class Failover:
     """The attempt beside it."""
     _capacity: Capacity | None = None
     """That of the target, if the route has several."""
+    _has_answered = False
     _again: Callable[..., Plan] | None = None
     """Plans again at the time of the first attempt, if the route has several targets."""
 
@@ -166,6 +167,7 @@ class Failover:
     def answered(self) -> None:
         """Record that an answer has begun."""
         now = self._clock()
+        self._has_answered = True
         self._breaker.answered(self._name, now)
         if self._route.hedge is not None or self._route.balance == "latency":
             self._upstreams.stats.note(self.target.name, now - self._since, now=now)
@@ -178,6 +180,8 @@ class Failover:
 
     def failed(self, error: RelayError, *, fair: bool = True) -> None:
         """Count a failure against the target, but not a timeout that was not `fair`."""
+        if self._capacity is not None and not self._has_answered:
+            self._capacity.cancel(self._tokens, now=self._clock())
         if fair or error.code != "upstream_timeout":
             self._breaker.failed(self._name, error, self._clock())
 

@@ -76,6 +76,14 @@ class Capacity:
         """Count the end of a request."""
         self.running -= 1
 
+    def cancel(self, tokens: int, *, now: float) -> None:
+        """Stop counting the tokens of a request that its provider has not answered.
+
+        Otherwise a client could fill a target by huge requests that are refused.
+        """
+        self._add(0, -tokens, now)
+        self._reported["tokens"].left += tokens
+
     def count_tokens(self, tokens: int, *, now: float) -> None:
         """Count further tokens of a request, as its provider reports them; or fewer."""
         self._add(0, tokens, now)

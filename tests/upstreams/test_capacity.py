@@ -62,6 +62,16 @@ def test_limits_of_the_settings():
     assert room(capacity, 63, requests_per_minute=1, tokens_per_minute=10)
 
 
+def test_a_huge_request_that_is_refused_fills_nothing():
+    capacity = Capacity()
+    headers = {"x-ratelimit-remaining-tokens": "100"}
+    capacity.report(read_remaining(headers, now=NOW), now=0)
+    capacity.begin(10**6, now=0)
+    assert not room(capacity, 0)
+    capacity.cancel(10**6, now=0)
+    assert room(capacity, 0, tokens_per_minute=10)
+
+
 def test_a_minute_is_a_few_numbers_however_many_requests_it_has():
     capacity = Capacity()
     for number in range(100_000):
