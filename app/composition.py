@@ -26,6 +26,8 @@ from .generation.reservation import Reservations
 from .generation.retry import Rules
 from .generation.settlement import Settlements
 from .generation.via import ViaName
+from .hooks.contract import Hook, Hooks
+from .hooks.endpoint import Endpoint
 from .identity.authenticator import Authenticator
 from .identity.keys import Keys
 from .identity.keys_file import KeysUnusable
@@ -39,7 +41,7 @@ from .telemetry.observer import Observer, Observers
 from .telemetry.shared_counters import SharedCounters
 from .telemetry.stream_log import StreamLog
 from .upstreams.cassettes import CASSETTE
-from .upstreams.http import open_client, open_trust
+from .upstreams.http import HttpClient, open_client, open_trust
 from .upstreams.routes import Upstreams
 
 if TYPE_CHECKING:
@@ -256,12 +258,12 @@ def build_parts(
     if folder is not None:
         mounts[f"all://{httpx2.URL(CASSETTE.base_url).host}"] = CassetteTransport(folder)
     clock, prices = substitutes.clock, substitutes.prices or build_price_book(settings)
+    client = open_client(
+        connect_timeout_s=settings.connect_timeout_s, mounts={**mounts, **substitutes.transports}
+    )
     return Parts(
         upstreams=upstreams,
-        client=open_client(
-            connect_timeout_s=settings.connect_timeout_s,
-            mounts={**mounts, **substitutes.transports},
-        ),
+        client=client,
         event_log=log_parts.log,
         accounts=log_parts.accounts,
         peers=log_parts.peers,
@@ -293,7 +295,25 @@ def build_parts(
         via_name=ViaName(),
         clock=clock,
         trace_content=settings.traces and settings.trace_content,
+        hooks=build_hooks(settings, client),
     )
+
+
+def build_hooks(settings: Settings, client: HttpClient) -> Hooks | None:
+    """Build the hooks; None without any."""
+    hooks = [
+        Hook(
+            name=one.name,
+            call=one.function or Endpoint(one.name, one.url, client, secret=one.secret),
+            stages=one.stages,
+            routes=one.routes,
+            hold=one.hold,
+            timeout_s=one.timeout_s,
+            fails_open=one.fails_open,
+        )
+        for one in settings.hooks
+    ]
+    return Hooks(hooks) if hooks else None
 
 
 def describe_process(settings: Settings, recorder: "Recorder | None") -> About:

@@ -6,6 +6,7 @@
     python -m bench soak [--streams 100000]
     python -m bench redis [--quick] [--rounds N] [--only PARTS] [--json FILE]
     python -m bench affinity
+    python -m bench hooks
 
 The relay has one core, the load generator (upstream and readers in one) another. Believe the
 ratios of one run: machines differ from minute to minute.
@@ -19,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bench import affinity, against, figures, growth, redis, soak, table
+from bench import affinity, against, figures, growth, hooks, redis, soak, table
 from bench.load import Load, Unavailable, build
 from bench.machine import cores, describe, summary
 from bench.measures import PARTS, QUICK, Plan, Row, measure, say
@@ -28,6 +29,8 @@ from bench.relays import DIRECT, Relay, free_port, nginx, own, peer, version_of
 
 def main(words: Sequence[str] | None = None) -> int:
     options = _options(words)
+    if options.what == "hooks":
+        return hooks.run()
     if options.what == "affinity":
         return affinity.run()
     try:
@@ -62,7 +65,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    kinds = ("table", "against", "growth", "soak", "redis", "affinity")
+    kinds = ("table", "against", "growth", "soak", "redis", "affinity", "hooks")
     parser.add_argument("what", nargs="?", default="table", choices=kinds)
     parser.add_argument("commits", nargs="*", metavar="COMMIT", help="of against: to compare with")
     parser.add_argument(

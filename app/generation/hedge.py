@@ -13,7 +13,7 @@ from .attempt import Attempt, EventSink, is_visible
 from .retry import FINAL
 
 
-class Racing(EventSink, Protocol):
+class Racing(Protocol):
     """A run, for the attempts of a race."""
 
     def call(
@@ -43,8 +43,10 @@ class Racing(EventSink, Protocol):
 class Race:
     """One or two attempts of a run, of which one answers."""
 
-    def __init__(self, run: Racing, first: Attempt) -> None:
+    def __init__(self, run: Racing, first: Attempt, sink: EventSink) -> None:
+        """Prepare a race; the `sink` receives the events of the attempt that answers."""
         self._run = run
+        self.sink = sink
         self._answered = asyncio.get_running_loop().create_future()
         """Resolves once it is decided that the first attempt answers."""
         self._lanes = [_Lane(self, first)]
@@ -146,7 +148,7 @@ class _Lane:
 
     def push(self, events: Sequence[Event]) -> bool:
         """See `EventSink`."""
-        return self._race.is_won(self) and self._race._run.push(events)
+        return self._race.is_won(self) and self._race.sink.push(events)
 
     async def take(self, events: Sequence[Event]) -> bool:
         """See `EventSink`."""
@@ -168,4 +170,4 @@ class _Lane:
                 race.win(self)
         if end is not None:
             await race.settle()
-        return await race._run.take(events)
+        return await race.sink.take(events)

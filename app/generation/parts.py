@@ -6,6 +6,7 @@ from ..clock import Clock
 from ..eventlog import EventLog
 from ..eventlog.accounts import Accounts
 from ..eventlog.peers import Peers
+from ..hooks.contract import Hooks
 from ..telemetry.observer import Observer
 from ..upstreams.http import HttpClient
 from ..upstreams.routes import Upstreams
@@ -32,5 +33,6 @@ class Parts(msgspec.Struct, kw_only=True):
     observer: Observer
     via_name: ViaName
     clock: Clock
+    hooks: Hooks | None = None
     trace_content: bool = False
     """Whether observers receive requests and answers."""

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 import structlog
@@ -32,6 +32,7 @@ from ..events import (
     StreamStart,
     StreamTarget,
 )
+from ..hooks.window import Waiting, Window
 from ..requests import ChatRequest, TranslatedRequest
 from ..telemetry.activity import Progress, ReaderCounts
 from ..telemetry.observer import (
@@ -81,6 +82,13 @@ class Run:
     before any visible output.
     """
 
+    _continuation: Continuation | None = None
+    """The sink of an attempt that continues the answer."""
+    _window: Window | None = None
+    """Where the answer waits for hooks; None without any."""
+    _sink: EventSink | None = None
+    """The sink of attempts, if it is not the run itself."""
+
     def __init__(
         self,
         info: StreamInfo,
@@ -101,8 +109,9 @@ class Run:
         """Present until no other attempt can follow."""
         self._rescues = route.rescue and may_be_continued(request)
         """Whether another attempt may continue the answer."""
-        self._continuation: Continuation | None = None
-        """The sink of that attempt."""
+        if parts.hooks is not None and (hooks := parts.hooks.of(route.name, "answer")):
+            self._window = Window(hooks, route=route.name, stream=info.id)
+            self._sink = Waiting(self)
         self._headers = parts.via_name.headers(options.origin)
         self._client_headers = options.headers
         self._client_retries_s = options.client_retries_s
@@ -118,6 +127,7 @@ class Run:
         self._settlement = RunSettlement(
             info=info,
             settlements=parts.settlements,
+            original=None if self._window is None else self._window.original,
             produced=partial(parts.event_log.produced, info.id),
             readers=readers,
             wall=parts.clock.wall,
@@ -197,8 +207,7 @@ class Run:
         model = self._route.requested_name or self._route.name
         try:
             start = StreamStart(self.stream, model, created=now, labels=labels)
-            notice = self._route.notice
-            await self._append([start, Notice("budget", notice)] if notice else [start])
+            await self._append([start, *self._route.notices])
         except RelayError as error:
             failure = error if isinstance(error, ServiceError) else _not_begun()
             with contextlib.suppress(RelayError):
@@ -253,7 +262,7 @@ class Run:
             client=self._client,
             limits=failover.target.limits(self._limits),
             headers=self._headers,
-            client_format="" if self._continuation else self._info.client_format,
+            client_format="" if self._sink or self._continuation else self._info.client_format,
             client_headers=self._client_headers,
             is_last=failover.is_last,
         )
@@ -264,7 +273,7 @@ class Run:
             await self.call(silence_s)
         else:
             self._enter("attempt")
-            await Race(self, self._attempt).run(delay_s, silence_s)
+            await Race(self, self._attempt, self._sink or self).run(delay_s, silence_s)
 
     async def call(
         self, silence_s: float, attempt: Attempt | None = None, sink: EventSink | None = None
@@ -292,7 +301,7 @@ class Run:
             started_at=self._started_at,
             begin_by=self._started_at + budget_s if budget_s else None,
         )
-        sink = sink or self._continuation or self
+        sink = sink or self._continuation or self._sink or self
         await attempt.run(sink, deadlines=deadlines, headers=headers)
         if attempt.resumption is not None:
             await attempt.abandon()
@@ -332,10 +341,30 @@ class Run:
                 return True
             verdict = error if self._stopped else self._failover.verdict(error)
             end = msgspec.structs.replace(end, error=verdict.info())
+        if self._window is not None:
+            return await self._check(self._window, end, events)
         if end is None:
             await self._append(events)
         else:
             await self._end(end, [*events[:-1], end])
+        return True
+
+    async def _check(
+        self, window: Window, end: StreamEnd | None, events: Sequence[Event]
+    ) -> Literal[True]:
+        """Append what hooks leave of the events."""
+        if self._stopped is not None:
+            window.discard()
+        try:
+            checked = await window.feed(events)
+        except BaseException:  # stopped, or cancelled: the provider has sent them
+            window.original += events
+            raise
+        if end is not None:
+            await self._end(end, [*checked[:-1], end], original=events)
+        elif checked:
+            await self._append(checked)
+        window.original += events
         return True
 
     def _commit(self, events: Sequence[Event]) -> list[Event]:
@@ -459,7 +488,9 @@ class Run:
         if before is not None and before.begun:
             return False
         error, failed, kept = RelayError.of(end.error), self._attempt, without_closing(events)
-        answer = find_unfinished([*self._log.produced(self.stream), *kept])
+        window = self._window
+        before_kept = self._log.produced(self.stream) if window is None else window.original
+        answer = find_unfinished([*before_kept, *kept])
         wait_s = None if answer is None else self._failover.next_part(error)
         if answer is None or wait_s is None:
             return False
@@ -470,7 +501,7 @@ class Run:
             return False
         settlement, now = self._settlement, self._clock()
         if before is None:
-            seam = self._count + len(kept)
+            seam = len(kept) + (self._count if window is None else len(window.original))
             settlement.charge_part(failed, end, events, now=now, seam=seam)
         else:
             settlement.charge_followed(failed, end, events, now=now)
@@ -482,6 +513,9 @@ class Run:
         self._attempt = self._prepare(RetainedRequest(rest, None))
         then = f"{target.name!r} continues the answer"
         self._report_failed(failed, error, wait_s=wait_s, then=then, reply=reply)
+        if window is not None:
+            window.original += kept
+            kept = await window.feed(kept, flush=True)
         await self._append([*kept, Notice("rescue", f"{error.message}; {then}")])
         return True
 
@@ -530,8 +564,14 @@ class Run:
             raise
         self._added(events)
 
-    async def _end(self, end: StreamEnd, events: Sequence[Event]) -> None:
-        """Append the events that end the stream, uninterrupted."""
+    async def _end(
+        self,
+        end: StreamEnd,
+        events: Sequence[Event],
+        *,
+        original: Sequence[Event] | None = None,
+    ) -> None:
+        """Append the events that end the stream, uninterrupted; `original` are the provider's."""
         self._enter("end")
         events, settlement, ended = self._settlement.settle(
             self._attempt,
@@ -541,6 +581,7 @@ class Run:
             logged=self._count,
             first_event_s=self._first_event_s,
             stopped_by=None if self._stopped is None else self._stopped.by,
+            original=original,
         )
         placed = await self._log.append(self.stream, events, settlement)
         self._added(events)

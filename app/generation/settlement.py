@@ -229,6 +229,8 @@ class RunSettlement(msgspec.Struct, kw_only=True):
     settlements: Settlements
     produced: Callable[[], Sequence[Event]]
     """Returns the stream's events in the log."""
+    original: Sequence[Event] | None
+    """The provider's events, if hooks may have changed those in the log."""
     readers: ReaderCounts
     wall: Callable[[], float]
     """Unix time."""
@@ -304,12 +306,17 @@ class RunSettlement(msgspec.Struct, kw_only=True):
         logged: int,
         first_event_s: float | None,
         stopped_by: EndedBy | None,
+        original: Sequence[Event] | None = None,
     ) -> Settled:
-        """Return the end of the stream: these events of its last attempt, after `logged` ones."""
+        """Return the end of the stream: these events of its last attempt, after `logged` ones.
+
+        `original`: the provider's, before hooks changed them.
+        """
         if self.last is None:
             # Once: if the log refuses this end, another follows with less information.
             began, stopped = first_event_s is not None, stopped_by is not None
-            self.last = self._charge(attempt, end, events, now=now, began=began, stopped=stopped)
+            last = events if original is None else original
+            self.last = self._charge(attempt, end, last, now=now, began=began, stopped=stopped)
         ended_by, rescued = self._ended_by(attempt, end, stopped_by), bool(self.parts)
         if ended_by != end.ended_by or rescued:
             end = msgspec.structs.replace(end, ended_by=ended_by, rescued=rescued)
@@ -408,7 +415,8 @@ class RunSettlement(msgspec.Struct, kw_only=True):
         # its deadline has most likely generated nothing.
         if deadlines is not None and (deadlines.taken or stopped) and not ended_itself:
             silence = deadlines.silence(now)
-        written = [*events] if alone else [*self.produced(), *events]
+        before = self.produced() if self.original is None else self.original
+        written = [*events] if alone else [*before, *events]
         return self.settlements.charge(
             attempt.target.name,
             reported,

@@ -89,8 +89,11 @@ async def count_tokens(context: CallContext, chat: ChatRequest) -> Counted:
     route = context.parts.upstreams.resolve_for(context.principal, chat.model)
     if route.changes is not None:
         chat = route.changes.prepare(chat)
+    hooks = context.parts.hooks
     async with count_request(context):
-        tokens = await _count(context, route, chat)
+        # A provider receives nothing that hooks have not checked.
+        checked = hooks is not None and hooks.of(route.name, "request")
+        tokens = None if checked else await _count(context, route, chat)
     if tokens is None:
         return Counted(estimate_tokens(chat), estimated=True)
     return Counted(tokens, estimated=False)

@@ -10,6 +10,9 @@ import msgspec
 from ..errors import RelayError, shutting_down
 from ..eventlog import Claim
 from ..eventlog.stream_info import scoped
+from ..events import Notice
+from ..hooks.contract import Hooks
+from ..hooks.request import check_request
 from ..identity.principal import Principal
 from ..ledger.usage import most_spent
 from ..requests import ChatRequest
@@ -98,6 +101,8 @@ class Starts:
                 route = await self._spend_less(principal, route, route.spent)
             if route.changes is not None:
                 request = route.changes.prepare(request)
+            if self._parts.hooks is not None:
+                route, request = await self._check(self._parts.hooks, route, request, stream)
             reserve = self._parts.reservations.request(principal, route, request)
             self._admission.enter(address)
         except RelayError:
@@ -161,10 +166,21 @@ class Starts:
         if share is None or share.used < spent.share:
             return route
         what = f"{share.used:.0%} of {share.limit} of the {share.kind} is spent"
-        notice = f"{what}; {spent.target.name!r} answers"
+        notice = Notice("budget", f"{what}; {spent.target.name!r} answers")
         return msgspec.structs.replace(
-            route, targets=(spent.target,), hedge=None, rescue=False, notice=notice
+            route, targets=(spent.target,), hedge=None, rescue=False, notices=(notice,)
         )
+
+    async def _check(
+        self, hooks: Hooks, route: Route, request: ChatRequest, stream: str
+    ) -> tuple[Route, ChatRequest]:
+        """Return a request that hooks have checked, and its route with their notes."""
+        own = hooks.of(route.name, "request")
+        if not own:
+            return route, request
+        request, notes = await check_request(own, request, route=route.name, stream=stream)
+        notices = (*route.notices, *(Notice("hook", note) for note in notes))
+        return msgspec.structs.replace(route, notices=notices), request
 
     async def _choose(self, principal: Principal, request: ChatRequest) -> CassetteChoice:
         """Return the route that answers a request, or the cassette that replaces it."""

@@ -15,6 +15,7 @@ import msgspec
 
 from ..ledger.config import LedgerConfig
 from .convert import SettingsError, check_origins, explain, suggest
+from .hooks import build_hooks
 from .identity import CLIENT_KEY, CONFIG, IDENTITY, PREFIX, build_identity, read_sources
 from .tables import build_limits, build_prices, build_routes
 from .upstreams import DEMO, build_upstreams
@@ -53,6 +54,7 @@ def load_settings(
     table, where, environ = sources = read_sources(environ, config)
     check_network(environ)
     upstreams, routes = table.pop("upstream", {}), table.pop("route", [])
+    hooks = table.pop("hook", [])
     identity = build_identity(*sources)
     limits = build_limits(table, where)
     prices = build_prices(table.pop("price", []), where)
@@ -73,8 +75,9 @@ def load_settings(
         ),
     )
     targets = (*settings.upstreams, *((DEMO,) if settings.demo else ()))
+    built = build_routes(routes, targets, attempts=settings.attempts, where=where)
     return msgspec.structs.replace(
-        settings, routes=build_routes(routes, targets, attempts=settings.attempts, where=where)
+        settings, routes=built, hooks=build_hooks(hooks, built, environ, where)
     )
 
 

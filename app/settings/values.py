@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from ..hooks.contract import Function
 from ..identity.config import Identity
 from ..ledger.config import LedgerConfig
 from ..upstreams.endpoints import Upstream
@@ -52,6 +53,25 @@ Scheme = Annotated[
     str,
     Meta(pattern=r"^[a-z][a-z0-9+.-]*$", description="give schemes of URLs, such as 'https'"),
 ]
+
+
+class HookConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """One hook: a function, or the URL of an endpoint."""
+
+    name: str
+    function: Function | None
+    url: str
+    secret: str
+    """The value of the endpoint's `authorization` header."""
+    stages: frozenset[str]
+    routes: frozenset[str] | None
+    hold: int
+    timeout_s: float
+    fails_open: bool
+
+    def __repr__(self) -> str:
+        """Return the name alone, since the rest may be secret."""
+        return f"HookConfig({self.name!r})"
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -125,11 +145,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     upstreams: tuple[Upstream, ...] = ()
     routes: tuple[Route, ...] = ()
+    hooks: tuple[HookConfig, ...] = ()
     identity: Identity = Identity()
     ledger: LedgerConfig = LedgerConfig()
 
 
-TABLES = ("upstreams", "routes", "identity", "ledger")
+TABLES = ("upstreams", "routes", "hooks", "identity", "ledger")
 SCALARS = tuple(name for name in Settings.__struct_fields__ if name not in TABLES)
 LISTS = ("allowed_hosts", "cors_origins", "trusted_proxies", "url_schemes")
 """List settings: a list in the file, comma-separated in a variable."""

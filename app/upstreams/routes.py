@@ -16,6 +16,7 @@ import msgspec
 
 from ..dialects.model_facts import NOTHING, ModelFacts, least
 from ..errors import RequestError, UpstreamError
+from ..events import Notice
 from ..generation.deadlines import Limits
 from ..generation.retry import Breaker, Plan, Rules, State, TargetPolicy, arrange
 from ..identity.principal import Principal
@@ -87,8 +88,8 @@ class Route(msgspec.Struct, frozen=True):
     rescue: bool = False
     """Whether another target continues an answer whose upstream died."""
     spent: Spent | None = None
-    notice: str = ""
-    """Told to readers at the start of a stream, if its account's spending has chosen the target."""
+    notices: tuple[Notice, ...] = ()
+    """Of what changed a request before its stream began."""
     requested_name: str = ""
     """The name in `stream.start`, if it is not the route's: a replay has the recorded one."""
 

@@ -1,0 +1,232 @@
+"""Hooks on answers: holds text back until what follows is known, and passes on what they leave.
+
+It works on the events that are about to be logged, so on every attempt and for every format. A
+hook sees the held text, and may see its end again with what follows: a replacement near the end
+waits until the text after it is known.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from ..events import (
+    Event,
+    LogProbs,
+    Notice,
+    ProviderData,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    RefusalDelta,
+    RefusalEnd,
+    RefusalStart,
+    Source,
+    StreamEnd,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCallDelta,
+    ToolCallEnd,
+)
+from .contract import Check, Hook, Text, apply
+
+BEFORE = 200
+"""Characters before the held text that a hook receives."""
+
+MAX_HELD = 16_384
+"""Held characters, after which a replacement near the end no longer waits."""
+
+MAX_SENTENCE = 2_000
+"""Characters without the end of a sentence that are passed on."""
+
+_SENTENCE = re.compile(r"[.!?](?=\s)|[\n。！？]")
+_STARTS = (TextStart, ReasoningStart, RefusalStart)
+_QUIET = (*_STARTS, Notice)
+
+_Delta = TextDelta | ReasoningDelta | RefusalDelta
+
+
+class _Held:
+    """The text of one block that waits."""
+
+    __slots__ = ("before", "changed", "delta", "text")
+
+    def __init__(self, delta: _Delta) -> None:
+        self.delta = delta
+        """Any delta of the block."""
+        self.text = ""
+        self.before = ""
+        self.changed = False
+
+
+class Window:
+    """The window of one stream."""
+
+    def __init__(self, hooks: Sequence[Hook], *, route: str, stream: str) -> None:
+        self._hooks = hooks
+        self._route = route
+        self._stream = stream
+        self._hold = max(hook.hold for hook in hooks)
+        self._blocks: dict[int, _Held] = {}
+        self._calls: dict[int, list[str]] = {}
+        self._lead: list[Event] = []
+        """The events before the first checked text: until then a failure is an HTTP status."""
+        self._started = self._discards = False
+        self._notes: set[str] = set()
+        self.original: list[Event] = []
+        """The provider's events, by which it bills."""
+
+    def discard(self) -> None:
+        """Drop the held text and all that follows, which nobody may see unchecked."""
+        self._discards = True
+        self._blocks.clear()
+
+    async def feed(self, events: Sequence[Event], *, flush: bool = False) -> list[Event]:
+        """Return the events to log now; with `flush` all text so far.
+
+        Raises:
+            RelayError: `content_filtered`, a hook stops the answer; `internal`, a hook failed.
+        """
+        found: list[Event] = []
+        for event in events:
+            found += await self._take(event)
+        for held in list(self._blocks.values()):
+            found += await self._release(held, whole=flush)
+        ends = bool(events) and isinstance(events[-1], StreamEnd)
+        if not self._started:
+            if not ends and all(isinstance(event, _QUIET) or _is_target(event) for event in found):
+                self._lead += found
+                return []
+            self._started = True
+            found, self._lead = [*self._lead, *found], []
+        return found
+
+    async def _take(self, event: Event) -> list[Event]:
+        """Hold the text of an event, or return it with the text before it."""
+        match event:
+            case TextDelta() | ReasoningDelta() | RefusalDelta() | ToolCallDelta() if (
+                self._discards
+            ):
+                return []
+            case ToolCallEnd() if self._discards:
+                return [ToolCallEnd(event.block, "", event.choice)]
+            case TextDelta() | ReasoningDelta() | RefusalDelta():
+                held = self._blocks.get(event.block)
+                if held is None:
+                    held = self._blocks[event.block] = _Held(event)
+                held.text += event.text
+                return []
+            case TextEnd() | ReasoningEnd() | RefusalEnd():
+                return await self._end(event)
+            case ToolCallDelta():
+                self._calls.setdefault(event.block, []).append(event.arguments)
+                return []
+            case ToolCallEnd():
+                return await self._end_call(event)
+            case Source() if event.block in self._blocks and self._blocks[event.block].changed:
+                return [msgspec.structs.replace(event, start=None, end=None)]
+            case LogProbs() | ProviderData():
+                return []  # they repeat the text
+        return [event]
+
+    async def _end(self, event: TextEnd | ReasoningEnd | RefusalEnd) -> list[Event]:
+        held = self._blocks.get(event.block)
+        if held is None:
+            return [event]
+        found = await self._release(held, whole=True)
+        del self._blocks[event.block]
+        if held.changed and isinstance(event, ReasoningEnd):
+            # A signature is of the original text.
+            event = ReasoningEnd(event.block, event.choice)
+        return [*found, event]
+
+    async def _end_call(self, event: ToolCallEnd) -> list[Event]:
+        pieces = self._calls.pop(event.block, [])
+        if not pieces:
+            return [event]
+        text, notes = await self._check("tool_arguments", event.arguments)
+        delta = ToolCallDelta(event.block, text, event.choice)
+        return [*notes, *([delta] if text else []), ToolCallEnd(event.block, text, event.choice)]
+
+    async def _release(self, held: _Held, *, whole: bool) -> list[Event]:
+        """Return the text of a block that need not wait."""
+        text = held.text
+        cut = len(text) if whole else self._find_cut(text)
+        if not cut:
+            return []
+        kind = _kind_of(held.delta)
+        checked, found = await self._check(kind, text, before=held.before, final=whole)
+        passed, rest = checked, ""
+        if checked != text and not whole and len(text) < MAX_HELD:
+            after = len(text) - cut
+            if _common(text[::-1], checked[::-1]) >= after:
+                passed, rest = checked[: len(checked) - after], text[cut:]
+            else:
+                cut = min(cut, _common(text, checked))
+                passed, rest = text[:cut], text[cut:]
+        elif checked == text:
+            passed, rest = text[:cut], text[cut:]
+        held.changed = held.changed or passed != text[: len(text) - len(rest)]
+        held.text = rest
+        if passed:
+            held.before = (held.before + passed)[-BEFORE:]
+            found.append(msgspec.structs.replace(held.delta, text=passed))
+        return found
+
+    def _find_cut(self, text: str) -> int:
+        """Return how many characters may be passed on."""
+        if self._hold:
+            return len(text) - self._hold if len(text) >= 2 * self._hold else 0
+        last = max((found.end() for found in _SENTENCE.finditer(text)), default=0)
+        return last if last or len(text) < MAX_SENTENCE else len(text)
+
+    async def _check(self, kind: str, text: str, **more: Any) -> tuple[str, list[Event]]:
+        """Return what the hooks leave of a text, and their notes as notices, each once."""
+        check = Check("answer", self._route, self._stream, [Text(kind, text, **more)])
+        [checked], notes = await apply(self._hooks, check)
+        new = [note for note in notes if note not in self._notes][: 100 - len(self._notes)]
+        self._notes.update(new)
+        return checked, [Notice("hook", note) for note in new]
+
+
+class Receiver(Protocol):
+    """The receiver of all events of a stream."""
+
+    async def take(self, events: Sequence[Event]) -> bool:
+        """See `EventSink`."""
+
+
+class Waiting:
+    """The sink of a stream with a window, which has to wait for its hooks."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+
+    def push(self, events: Sequence[Event]) -> bool:
+        """Take nothing: `take` follows."""
+        return False
+
+    async def take(self, events: Sequence[Event]) -> bool:
+        """See `EventSink`."""
+        return await self._receiver.take(events)
+
+
+def _is_target(event: Event) -> bool:
+    return getattr(event, "block", None) is None and not isinstance(event, StreamEnd)
+
+
+def _kind_of(delta: _Delta) -> str:
+    kinds = {TextDelta: "text", ReasoningDelta: "reasoning", RefusalDelta: "refusal"}
+    return kinds[type(delta)]
+
+
+def _common(first: str, second: str) -> int:
+    """Return the number of equal characters at the begin of two texts."""
+    count = 0
+    for one, other in zip(first, second, strict=False):
+        if one != other:
+            break
+        count += 1
+    return count

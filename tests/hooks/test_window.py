@@ -1,0 +1,128 @@
+"""The window of an answer: what is passed on, whatever its pieces, and how much waits."""
+
+import random
+import re
+
+import pytest
+
+from app.events import (
+    Event,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    StreamEnd,
+    StreamTarget,
+    TextDelta,
+    TextEnd,
+    TextStart,
+)
+from app.hooks.contract import Check, Function, Hook, Text, Verdict
+from app.hooks.redact import redact
+from app.hooks.window import BEFORE, MAX_HELD, Window
+
+pytestmark = pytest.mark.pure
+
+WORD = re.compile(r"<[a-z]{1,30}>")
+
+
+async def cross_out(check: Check) -> Verdict:
+    return Verdict([WORD.sub("#", one.text) for one in check.texts])
+
+
+def window_of(call: Function = cross_out, hold: int = 40) -> Window:
+    return Window([Hook(name="h", call=call, hold=hold)], route="r", stream="s")
+
+
+async def passed(window: Window, pieces: list[str]) -> list[str]:
+    """Return the pieces that a window passes on."""
+    events: list[Event] = [TextStart(0), *(TextDelta(0, piece) for piece in pieces)]
+    found = []
+    for event in [*events, TextEnd(0), StreamEnd("completed", "stop")]:
+        found += await window.feed([event])
+    return [event.text for event in found if isinstance(event, TextDelta)]
+
+
+def cut(text: str, chance: random.Random) -> list[str]:
+    pieces = []
+    while text:
+        size = chance.choice((1, 2, 3, 8, 50))
+        pieces.append(text[:size])
+        text = text[size:]
+    return pieces
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_an_answer_is_the_same_in_whatever_pieces(seed):
+    chance = random.Random(seed)
+    words = ["<secret>", "<thisisaratherlongsecretword>", "and", "a", "<", ">", "\n", "<<b>>", "é"]
+    text = " ".join(chance.choice(words) for _ in range(200))
+    found = await passed(window_of(), cut(text, chance))
+    assert "".join(found) == WORD.sub("#", text)
+
+
+async def test_no_more_waits_than_twice_what_is_held():
+    window, sent, shown = window_of(), 0, 0
+    for _ in range(500):
+        found = await window.feed([TextDelta(0, "abcd ")])
+        sent, shown = sent + 5, shown + sum(len(e.text) for e in found if isinstance(e, TextDelta))
+        assert sent - shown < 2 * 40
+
+
+async def test_a_change_near_the_end_waits_for_its_end_but_not_for_ever():
+    async def grow(check: Check) -> Verdict:
+        return Verdict(["#" if "<" in one.text else one.text for one in check.texts])
+
+    window = window_of(grow)
+    sent = 0
+    while not (found := await window.feed([TextDelta(0, "<" + "x" * 99)])):
+        sent += 100
+        assert sent <= MAX_HELD
+    assert found == [TextDelta(0, "#")]
+
+
+async def test_a_hook_sees_the_end_of_what_was_passed_on():
+    seen: list[Text] = []
+
+    async def look(check: Check) -> None:
+        seen.extend(check.texts)
+
+    await passed(window_of(look), ["word "] * 100)
+    assert all(one.before.endswith("word ") for one in seen[1:])
+    assert max(len(one.before) for one in seen) == BEFORE
+    assert [one.final for one in seen] == [False] * (len(seen) - 1) + [True]
+
+
+async def test_nothing_is_passed_on_before_the_first_checked_text():
+    window = window_of()
+    assert [] == await window.feed([StreamTarget("u", "m", 1), TextStart(0)])
+    assert [] == await window.feed([TextDelta(0, "few")])
+    found = await window.feed([TextEnd(0)])
+    assert [type(event) for event in found] == [StreamTarget, TextStart, TextDelta, TextEnd]
+
+
+async def test_a_signature_is_of_unchanged_reasoning_only():
+    for text, signature in (("fine", "sig"), ("a <secret>", None)):
+        events: list[Event] = [
+            ReasoningStart(0),
+            ReasoningDelta(0, text),
+            ReasoningEnd(0, signature="sig"),
+        ]
+        *_, end = await window_of().feed(events)
+        assert isinstance(end, ReasoningEnd)
+        assert end.signature == signature
+
+
+async def test_what_is_discarded_is_never_checked_or_shown():
+    async def refuse(check: Check) -> None:
+        raise AssertionError
+
+    window = window_of(refuse)
+    await window.feed([TextStart(0), TextDelta(0, "x")])
+    window.discard()
+    found = await window.feed([TextDelta(0, "y"), TextEnd(0), StreamEnd("cancelled", "cancelled")])
+    assert [type(event) for event in found] == [TextStart, TextEnd, StreamEnd]
+
+
+async def test_sentences_are_passed_on_at_their_ends():
+    pieces = await passed(window_of(redact, hold=0), list("One. a.b@c.de is gone! 猫。x"))
+    assert pieces == ["One.", " [email] is gone!", " 猫。", "x"]
