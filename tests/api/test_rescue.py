@@ -177,6 +177,25 @@ async def test_no_word_is_lost_or_repeated_wherever_the_answer_is_cut(cut, tmp_p
         await cut_at_every_token(targets, rest_of, *CUTS[cut])
 
 
+OTHERS: dict[str, list[Step]] = {
+    "stalls": [Hold()],
+    "pings": [step for _ in range(40) for step in (send(": ping\n\n"), wait(0.05))],
+    "garbles": [send("data: {not JSON\n\n"), Hold()],
+    "says an overload": [send('data: {"error":{"type":"overloaded_error"}}\n\n')],
+    "ends within a character": [send('data: {"choices":[{"delta":{"content":"'), wait(0.02)],
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+async def test_an_upstream_may_die_in_other_ways(name, tmp_path):
+    times: dict[str, Any] = {"event_gap_timeout_s": 0.4, "idle_timeout_s": 0.4}
+    async with serve_targets(tmp_path, **times) as targets:
+        targets.a.script, targets.b.choose = begin(9, *OTHERS[name]), rest_of
+        check(await chat(targets.relay))
+        if isinstance(OTHERS[name][-1], Hold):
+            await asyncio.wait_for(targets.a.calls[0].closed.wait(), 10)
+
+
 async def test_a_provider_that_repeats_the_whole_text_is_continued(tmp_path):
     async with serve_targets(tmp_path, of_a=PREFIX) as targets:
         await cut_at_every_token(targets, lambda call: rest_of(call, echo=True), first=6)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from app.testing.upstream import Call, Step, answer, serve_upstream
 from tests.judges.folder import package
 from tests.needs import program
 from tests.serving import Relay, events_of, read_messages, serve_relay, text_of
@@ -28,6 +29,17 @@ STATUS_WAIT_S = 60
 """A fault is to be known before the status is sent, also after three attempts on a busy machine."""
 MIXED = {"dropRate": 0.2, "malformedRate": 0.2, "disconnectRate": 0.2}
 """Without rate limits, whose wait would be one of the test too."""
+
+
+ROUTE = """
+[upstream.other]
+base_url = "{base_url}"
+quirks = {{ prefill = "prefix" }}
+[[route]]
+name = "whole"
+targets = ["mock/m", "other/m"]
+rescue = true
+"""
 
 
 def fixture(asked: str, response: dict[str, Any], **options: Any) -> dict[str, Any]:
@@ -147,6 +159,32 @@ async def test_answer_that_is_cut_is_never_completed(config):
             if ends[-1] == "completed":
                 assert TEXT == text_of(events)
     assert {"failed", "problem"} & {*ends[:3]} == {*ends[:3]}
+
+
+def add_route(config: dict[str, str], base_url: str) -> None:
+    with Path(config["SESERAGI_CONFIG"]).open("a", encoding="utf-8") as file:
+        file.write(ROUTE.format(base_url=base_url))
+
+
+def go_on(call: Call) -> list[Step]:
+    """Give the answer, or what follows a last turn of the assistant."""
+    last = call.json["messages"][-1]
+    begun = last["content"] if last["role"] == "assistant" else ""
+    assert TEXT.startswith(begun)
+    return answer(*TEXT[len(begun) :])
+
+
+async def test_answer_that_is_cut_is_continued_by_another_provider(config):
+    async with serve_upstream() as other:
+        other.choose = go_on
+        add_route(config, other.base_url)
+        async with serve_relay(environ=config, breaker_pause_s=0.001) as relay:
+            answers = [await ask(relay, f"cut {count}.", model="whole") for count in CUTS]
+
+    for events in answers:
+        assert (TEXT, "completed") == (text_of(events), events[-1]["status"])
+        assert 1 == sum(event["type"] == "stream.end" for event in events)
+    assert other.calls
 
 
 async def test_every_fault_is_told(config):
