@@ -225,6 +225,8 @@ class Run:
         if self._state == "ended":
             return
         self._stopped = self._stopped or Stopped("failed", error, "relay")
+        if self._window is not None:
+            self._window.forget()
         written = await read_all(self._log, self.stream)
         self._count = len(written)
         # None if the log has ended it: then the log reports it.
@@ -515,7 +517,7 @@ class Run:
         self._report_failed(failed, error, wait_s=wait_s, then=then, reply=reply)
         if window is not None:
             window.original += kept
-            kept = await window.feed(kept, flush=True)
+            kept = await window.feed(kept)
         await self._append([*kept, Notice("rescue", f"{error.message}; {then}")])
         return True
 

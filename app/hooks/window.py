@@ -6,16 +6,20 @@ waits until the text after it is known.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
+from msgspec import UNSET
 
 from ..events import (
+    ChoiceEnd,
     Event,
     LogProbs,
     Notice,
     ProviderData,
+    ProviderTool,
+    Raw,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
@@ -29,6 +33,7 @@ from ..events import (
     TextStart,
     ToolCallDelta,
     ToolCallEnd,
+    ToolCallStart,
 )
 from .contract import Check, Hook, Text, apply
 
@@ -83,8 +88,13 @@ class Window:
         self._discards = True
         self._blocks.clear()
 
-    async def feed(self, events: Sequence[Event], *, flush: bool = False) -> list[Event]:
-        """Return the events to log now; with `flush` all text so far.
+    def forget(self) -> None:
+        """Drop all that is not logged, since the log decides what follows."""
+        self.discard()
+        self._lead, self._started = [], True
+
+    async def feed(self, events: Sequence[Event]) -> list[Event]:
+        """Return the events to log now.
 
         Raises:
             RelayError: `content_filtered`, a hook stops the answer; `internal`, a hook failed.
@@ -93,7 +103,7 @@ class Window:
         for event in events:
             found += await self._take(event)
         for held in list(self._blocks.values()):
-            found += await self._release(held, whole=flush)
+            found += await self._release(held, whole=False)
         ends = bool(events) and isinstance(events[-1], StreamEnd)
         if not self._started:
             if not ends and all(isinstance(event, _QUIET) or _is_target(event) for event in found):
@@ -125,11 +135,29 @@ class Window:
                 return []
             case ToolCallEnd():
                 return await self._end_call(event)
-            case Source() if event.block in self._blocks and self._blocks[event.block].changed:
-                return [msgspec.structs.replace(event, start=None, end=None)]
+            case ProviderTool():
+                return await self._check_tool(event)
+            case Source():
+                return [_without_text(event, self._blocks)]
             case LogProbs() | ProviderData():
                 return []  # they repeat the text
+            case ToolCallStart(raw=Raw()) | ChoiceEnd(raw=Raw()):
+                return [msgspec.structs.replace(event, raw=None)]
         return [event]
+
+    async def _check_tool(self, event: ProviderTool) -> list[Event]:
+        """Check the input and the output of a provider's tool, as JSON text."""
+        found: list[Event] = []
+        fields: dict[str, Any] = {"raw": None}
+        for name in ("input", "output"):
+            value = getattr(event, name)
+            if value is not UNSET:
+                text = msgspec.json.encode(value).decode()
+                checked, notes = await self._check("tool_arguments", text)
+                found += notes
+                if checked != text:
+                    fields[name] = _decode(checked)
+        return [*found, msgspec.structs.replace(event, **fields)]
 
     async def _end(self, event: TextEnd | ReasoningEnd | RefusalEnd) -> list[Event]:
         held = self._blocks.get(event.block)
@@ -211,6 +239,22 @@ class Waiting:
     async def take(self, events: Sequence[Event]) -> bool:
         """See `EventSink`."""
         return await self._receiver.take(events)
+
+
+def _without_text(source: Source, blocks: Mapping[int, _Held]) -> Source:
+    """Return a source without the text that it cites, and without a place in a changed text."""
+    held = None if source.block is None else blocks.get(source.block)
+    if held is not None and held.changed:
+        source = msgspec.structs.replace(source, start=None, end=None)
+    return msgspec.structs.replace(source, cited_text=None, raw=None)
+
+
+def _decode(text: str) -> Any:
+    """Decode what hooks have left of JSON text; as a text if it is none any more."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
 
 
 def _is_target(event: Event) -> bool:
