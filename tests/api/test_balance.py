@@ -167,3 +167,40 @@ async def test_an_account_that_has_spent_a_share_gets_the_cheaper_target(log, tm
     assert target["upstream"] == "b"
     assert json.loads(spent[-1][-1]["cost"]) == 0.000002
     assert (len(a.calls), len(b.calls)) == (3, 2)
+
+
+class Caching:
+    """A provider that caches the prompts that it has seen, and charges a tenth for them."""
+
+    def __init__(self) -> None:
+        self.prompts: list[str] = []
+
+    def answer(self, call: Call) -> list[Step]:
+        prompt = json.dumps(call.json["messages"])[:-1]
+        cached = max((len(one) for one in self.prompts if prompt.startswith(one)), default=0)
+        self.prompts.append(prompt)
+        details = {"cached_tokens": cached // 4}
+        usage = {"prompt_tokens": len(prompt) // 4, "completion_tokens": 2}
+        counts = {"choices": [], "usage": {**usage, "prompt_tokens_details": details}}
+        return [head(), send(text("ok") + FINISH + f"data: {json.dumps(counts)}\n\n" + DONE)]
+
+
+@pytest.mark.parametrize(("balance", "saves"), [("affinity", True), ("random", False)])
+async def test_a_conversation_finds_its_cache_and_costs_less(balance, saves, tmp_path):
+    prices = [PriceConfig(target="*", input=1, cached_input=0.1, output=0)]
+    route = f"balance = '{balance}'"
+    cost, tokens, cached = 0.0, 0, 0
+    async with serve_two(tmp_path, route=route, prices=prices) as (relay, a, b):
+        a.choose, b.choose = Caching().answer, Caching().answer
+        for conversation in range(6):
+            question = f"{conversation}: {'Tell me more. ' * 40}"
+            messages = [{"role": "user", "content": question}]
+            for turn in range(10):
+                end = (await chat(relay, {"messages": messages}))[-1]
+                cost += float(end["cost"]) * 1e6
+                tokens += end["usage"]["input_tokens"]
+                cached += end["usage"].get("cached_input_tokens", 0)
+                messages += [{"role": "assistant", "content": "ok"}]
+                messages += [{"role": "user", "content": f"{turn} {'And then? ' * 20}"}]
+    assert cost == pytest.approx(tokens - 0.9 * cached, rel=0.001)
+    assert (cached > 0.8 * tokens) == saves
