@@ -214,6 +214,8 @@ class Failover:
         breaker = None if target is None else self._breakers.of(target)
         if step is None or target is None or breaker is None or not breaker.passes(now):
             return False
+        if self._upstreams.is_full(target, tokens=self._tokens, now=now):
+            return False
         if not self._upstreams.stats.take_hedge(self._route.name):
             return False
         breaker.begin(self._name, now)

@@ -150,11 +150,9 @@ PRICES = [
 SPENT = "when_spent = 0.5\nspent_target = 'b/m'\nrecord_content = false"
 
 
-@pytest.mark.parametrize("log", ["memory", "sqlite"])
 async def test_an_account_that_has_spent_a_share_gets_the_cheaper_target(log, tmp_path):
-    url = "memory" if log == "memory" else f"sqlite:///{tmp_path / 'log.db'}"
     limits = "[limits]\nusd_per_day = 0.01"
-    settings = {"prices": PRICES, "log": url}
+    settings = {"prices": PRICES, "log": log}
     async with serve_two(tmp_path, '"a/m"', route=SPENT, more=limits, **settings) as (relay, a, b):
         spent = [await chat(relay, max_tokens=2) for _ in range(5)]
     models = ["b" if any(e["type"] == "notice" for e in events) else "a" for events in spent]

@@ -78,8 +78,8 @@ async def closed(upstream: Upstream) -> None:
         await asyncio.wait_for(call.closed.wait(), 10)
 
 
-async def test_the_second_answers_and_the_first_is_cancelled_and_charged(tmp_path):
-    async with serve_hedged(tmp_path) as (relay, a, _b):
+async def test_the_second_answers_and_the_first_is_cancelled_and_charged(log, tmp_path):
+    async with serve_hedged(tmp_path, log=log) as (relay, a, _b):
         a.script = [head(), Hold()]
         events = await chat(relay)
         await closed(a)
@@ -145,8 +145,8 @@ async def test_two_failures_are_one_error(tmp_path):
     assert "'b'" in message
 
 
-async def test_a_cancelled_stream_cancels_both(tmp_path):
-    async with serve_hedged(tmp_path) as (relay, a, b):
+async def test_a_cancelled_stream_cancels_both(log, tmp_path):
+    async with serve_hedged(tmp_path, log=log) as (relay, a, b):
         a.script = b.script = [head(), Hold()]
         started = await relay.client.post("/v1/chat", json=HELLO, headers=ASYNC)
         await asyncio.wait_for(b.called.wait(), 10)

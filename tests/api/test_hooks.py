@@ -109,9 +109,9 @@ async def test_readers_of_every_dialect_get_the_redacted_answer(name, tmp_path):
     assert KEY in found or "key" in plain
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 13, 40, 1000])
-async def test_an_answer_is_the_same_in_whatever_pieces(size, tmp_path):
-    async with serve_hooks(tmp_path) as (relay, upstream):
+@pytest.mark.parametrize("size", [1, 3, 8, 1000])
+async def test_an_answer_is_the_same_in_whatever_pieces(size, log, tmp_path):
+    async with serve_hooks(tmp_path, log=log) as (relay, upstream):
         upstream.script = says(words(ANSWER, size))
         events = await chat(relay)
         stream = events[0]["stream"]

@@ -304,8 +304,8 @@ COUNTED = (
 )
 
 
-async def test_both_parts_are_counted_and_charged(tmp_path):
-    async with serve_targets(tmp_path, prices=PRICES) as targets:
+async def test_both_parts_are_counted_and_charged(log, tmp_path):
+    async with serve_targets(tmp_path, prices=PRICES, log=log) as targets:
         targets.a.script = begin(9)
         targets.b.script = [head(), send(text(" rest") + FINISH + COUNTED + DONE)]
         events = await chat(targets.relay)
@@ -332,8 +332,8 @@ async def test_a_limit_of_the_answer_counts_for_both_parts(tmp_path):
     assert 80 <= call.json["max_tokens"] <= 96
 
 
-async def test_a_reader_that_comes_back_gets_one_answer(tmp_path):
-    async with serve_targets(tmp_path) as targets:
+async def test_a_reader_that_comes_back_gets_one_answer(log, tmp_path):
+    async with serve_targets(tmp_path, log=log) as targets:
         targets.a.script = begin(9)
         targets.b.choose = rest_of
         events = await chat(targets.relay)
@@ -350,8 +350,8 @@ async def test_a_reader_that_comes_back_gets_one_answer(tmp_path):
 
 
 @pytest.mark.parametrize("when", ["waiting", "silent", "answering"])
-async def test_a_cancelled_rest_closes_the_block_and_ends_once(when, tmp_path):
-    async with serve_targets(tmp_path, attempts=1) as targets:
+async def test_a_cancelled_rest_closes_the_block_and_ends_once(when, log, tmp_path):
+    async with serve_targets(tmp_path, attempts=1, log=log) as targets:
         targets.a.script = begin(9)
         later = [send(text(" was")), Hold()] if when == "answering" else [Hold()]
         targets.b.script = [Hold()] if when == "waiting" else [head(), *later]
