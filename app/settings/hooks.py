@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from ..hooks.redact import redact
 from ..upstreams.routes import Route
 from .convert import SettingsError, convert_rows, suggest
 from .upstreams import Text, check_url
 from .values import HookConfig
 
-BUILT_IN = {"redact": redact}
+BUILT_IN = ("redact",)
+"""Each is a module of `app.hooks`, with a function of the same name."""
 
 
 class HookTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,9 +82,9 @@ def _find_secret(table: HookTable, environ: Mapping[str, str], place: str) -> st
 
 def _find(path: str, place: str) -> Any:
     """Import a function; a name without a module is a built-in one."""
-    if path in BUILT_IN:
-        return BUILT_IN[path]
     module, _, name = path.partition(":")
+    if path in BUILT_IN:
+        module, name = f"{__name__.partition('.')[0]}.hooks.{path}", path
     if not name:
         raise SettingsError(
             f"{place}: {path[:80]!r} is not of the form module:function; "
