@@ -1,11 +1,15 @@
 """The contract once more, over a SQLite file that processes share: one alone, and two."""
 
 import asyncio
+import contextlib
 import itertools
 import math
+import os
 import random
 import signal
+import sqlite3
 import statistics
+import subprocess
 import time
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -278,6 +282,19 @@ async def test_end_that_this_process_has_written_for_another_is_shown_to_its_rea
     assert "interrupted" == end.status
 
 
+def stopped_between_writes(producer: subprocess.Popen[str], path: Path) -> bool:
+    """Stop a process; let it go on and return False if it holds the lock of the database."""
+    producer.send_signal(signal.SIGSTOP)
+    os.waitpid(producer.pid, os.WUNTRACED)
+    with contextlib.closing(sqlite3.connect(path, timeout=0)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            producer.send_signal(signal.SIGCONT)
+            return False
+    return True
+
+
 @pytest.mark.proving
 async def test_process_that_sleeps_is_not_taken_for_lost(path, monkeypatch):
     monkeypatch.setattr(sqlite, "LOOK_AFTER_S", 0.01)
@@ -293,7 +310,7 @@ async def test_process_that_sleeps_is_not_taken_for_lost(path, monkeypatch):
         with process("producer", path, 1, "shared") as producer:
             assert producer.stdout
             producer.stdout.readline()
-            producer.send_signal(signal.SIGSTOP)
+            await until(lambda: stopped_between_writes(producer, path))
             await until(lambda: len(looks) > 20)
             state = await here.state("st_0")
             assert not state.ended

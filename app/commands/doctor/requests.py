@@ -1,6 +1,7 @@
 """Requests and plain answers: headers, methods, bodies, errors, caches, retries."""
 
 import asyncio
+import random
 
 from . import path
 from .reachability import judge_redirect
@@ -108,7 +109,8 @@ async def count_starts(session: Session, body: object) -> Reply:
         after = await _requests_of_today(session)
         if after - before <= 1:
             return reply
-        await asyncio.sleep(QUIET_S)
+        # Not in step with another doctor, whose tries this one would count each time.
+        await asyncio.sleep(QUIET_S * random.uniform(1, 2))  # noqa: S311  (no secret)
         if after != await _requests_of_today(session):
             return reply
         counts.append(after - before)
