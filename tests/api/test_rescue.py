@@ -24,6 +24,8 @@ from app.testing.upstream import (
     Reset,
     Step,
     Upstream,
+    chunk,
+    chunked_head,
     event,
     head,
     reply,
@@ -33,6 +35,7 @@ from app.testing.upstream import (
     wait,
 )
 from tests.api.bodies import body_of
+from tests.dialects import streams
 from tests.serving import HELLO, Relay, chat, read_messages, serve_relay, text_of
 
 TOKENS = (
@@ -498,3 +501,60 @@ async def test_clients_of_every_dialect_get_one_answer(ask, dialect, tmp_path):
         assert await ask(targets.relay.url, targets.relay.client) == ANSWER
     assert targets.a.calls
     assert len(targets.b.calls) == len(targets.a.calls)
+
+
+PLACES = 60
+
+
+def is_plain(row: Any) -> bool:
+    """Whether a recording is one answer of text."""
+    truth = row["truth"]
+    [*others] = truth["choices"]
+    return (
+        not truth["error"]
+        and len(others) == 1
+        and len(others[0]["text"]) > 20
+        and not any(others[0].get(name) for name in ("tool_calls", "refusal", "citations"))
+    )
+
+
+RECORDED = [
+    pytest.param(*one.values, id=one.id, marks=pytest.mark.proving)
+    for one in streams.recordings()
+    if not one.marks and is_plain(one.values[0])
+] or [streams.absent()]
+
+
+@pytest.mark.parametrize("row", RECORDED)
+async def test_recorded_answers_lose_no_word_wherever_they_are_cut(row, tmp_path):
+    answer, body = row["truth"]["choices"][0]["text"], streams.body_of(row)
+
+    def give(call: Call) -> list[Step]:
+        last = call.json["messages"][-1]
+        begun = last["content"] if last["role"] == "assistant" else ""
+        assert answer.startswith(begun)
+        return [head(), send(text(answer[len(begun) :]) + FINISH + DONE)]
+
+    rescued = 0
+    dialect = streams.DIALECT_OF[row["format"]]
+    async with serve_targets(
+        tmp_path,
+        of_a=f'dialect = "{dialect}"',
+        breaker_pause_s=0.001,
+        breaker_max_pause_s=0.001,
+    ) as targets:
+        targets.b.choose = give
+        for place in range(1, PLACES):
+            targets.a.script = [chunked_head(), chunk(body[: len(body) * place // PLACES])]
+            events = await chat(targets.relay)
+            kinds = {event["type"] for event in events}
+            if "provider_tool" in kinds:
+                return
+            if events[-1]["status"] == "completed":
+                assert text_of(events) == answer
+            elif text_of(events):  # nothing is missing but the end marker
+                assert (text_of(events), "choice.end" in kinds) == (answer, True)
+            else:
+                assert {"reasoning.end", "provider_data"} & kinds
+            rescued += "rescued" in events[-1]
+    assert rescued > 5
