@@ -18,7 +18,7 @@ from ..identity.tokens import Tokens
 from ..requests import parse_body
 from .event_stream import read_from
 from .http_settings import HttpSettings
-from .request import PRINCIPAL, client_of
+from .request import NO_VALUE, PRINCIPAL, REQUEST_HEADERS, client_of
 
 MAX_OPTIONS: Final = 16_384
 """The most bytes of a body of options."""
@@ -75,14 +75,16 @@ class Endpoints:
             max_bytes = self._http_settings.max_request_bytes
         if form:
             max_bytes = max(max_bytes, UPLOAD_BYTES)
-        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        headers = request.scope[REQUEST_HEADERS]
+        content_type = headers.get(b"content-type", NO_VALUE)[0].decode("latin-1")
+        media_type = content_type.partition(";")[0].strip().lower()
         too_large = partial(_too_large, max_bytes)
         wanted = FORM if form else JSON
         if media_type != wanted and (form or not media_type.endswith("+json")):
             if not may_be_empty:
                 raise _unsupported(media_type, wanted)
             max_bytes, too_large = 0, partial(_unsupported, media_type, wanted)
-        length = request.headers.get("content-length", "")
+        length = headers.get(b"content-length", NO_VALUE)[0]
         if length.isdigit() and int(length[:15]) > max_bytes:
             raise too_large()
         body = client_of(request).take_body()  # nearly every body comes with its head

@@ -342,17 +342,20 @@ def _delivery_mode(request: Request, chat: ChatRequest, key: str | None) -> Deli
 
 def _prefers_async(request: Request) -> bool:
     """Return whether there is `Prefer: respond-async` (RFC 7240), alone or in a list."""
-    preferences = request.headers.getlist("prefer")
-    if not preferences:
+    values = request.scope[REQUEST_HEADERS].get(b"prefer")
+    if values is None:
         return False
-    preferences = ",".join(preferences).split(",")
+    preferences = b",".join(values).decode("latin-1").split(",")
     return any(item.partition(";")[0].strip().lower() == "respond-async" for item in preferences)
 
 
 def _idempotency_key(request: Request) -> str | None:
     """Return `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header)."""
-    key = request.headers.get("idempotency-key")
-    if key is not None and not re.fullmatch(r"[!-~]{1,255}", key):
+    values = request.scope[REQUEST_HEADERS].get(b"idempotency-key")
+    if values is None:
+        return None
+    key: str = values[0].decode("latin-1")
+    if not re.fullmatch(r"[!-~]{1,255}", key):
         raise RequestError(
             "invalid_request", "Idempotency-Key: send 1 to 255 visible ASCII characters"
         )

@@ -55,9 +55,15 @@ _READ: Final = CREDENTIALS | {
     b"origin",
     b"via",
     b"cdn-loop",
+    b"content-length",
+    b"content-type",
+    b"idempotency-key",
+    b"prefer",
     HANDSHAKE,
     *REQUEST_NAMES,
 }
+
+NO_VALUE: Final = (b"",)
 
 Headers = Mapping[bytes, tuple[bytes, ...]]
 """The values of each header that the steps before an endpoint use."""
