@@ -208,18 +208,19 @@ class Failover:
 
     def hedge(self) -> bool:
         """Prepare a second attempt, as the current one; return whether there may be one."""
-        now = self._clock()
-        step = self._plan.add_second()
-        target = None if step is None else self._route.targets[step.target]
-        breaker = None if target is None else self._breakers.of(target)
-        if step is None or target is None or breaker is None or not breaker.passes(now):
+        now, index = self._clock(), self._plan.next_target
+        if index is None:
             return False
-        if self._upstreams.is_full(target, tokens=self._tokens, now=now):
+        target = self._route.targets[index]
+        breaker = self._breakers.of(target)
+        full = self._upstreams.is_full(target, tokens=self._tokens, now=now)
+        if full or not breaker.passes(now):
             return False
         if not self._upstreams.stats.take_hedge(self._route.name):
             return False
         breaker.begin(self._name, now)
-        self._second = _Try(target, step.attempt, breaker, now, self._begin(target))
+        number = self._plan.add_second()
+        self._second = _Try(target, number, breaker, now, self._begin(target))
         self.swap()
         return True
 

@@ -337,12 +337,15 @@ class Plan:
         self._attempt += 1
         return Step(self._left[0], wait_s, self._attempt)
 
-    def add_second(self) -> Step | None:
-        """Return an attempt beside the current one, at the next target; None if there is none."""
-        if len(self._left) < 2:
-            return None
+    @property
+    def next_target(self) -> int | None:
+        """The target after the current one, if any."""
+        return self._left[1] if len(self._left) > 1 else None
+
+    def add_second(self) -> int:
+        """Return the number of an attempt beside the current one, at the next target."""
         self._attempt += 1
-        return Step(self._left[1], 0.0, self._attempt)
+        return self._attempt
 
     def swap(self, now: float) -> None:
         """Make the target of the second attempt the current one, and the other the next."""

@@ -333,8 +333,10 @@ class Run:
             events, begun = self._commit(events), True
         if begun:
             self._note(end)
-            if end is not None and self._rescues and await self._continue(end, events):
-                return True
+            if end is not None and self._rescues:
+                if await self._continue(end, events):
+                    return True
+                end = self._sum_up(end)
         elif end is None:
             return False
         elif end.status == "failed" and end.error is not None:
@@ -481,6 +483,14 @@ class Run:
     def charge_dropped(self, attempt: Attempt, events: Sequence[Event]) -> None:
         """Charge an attempt that was cancelled, with its last events."""
         self._settlement.charge_dropped(attempt, events, now=self._dropped_at)
+
+    def _sum_up(self, end: StreamEnd) -> StreamEnd:
+        """Return the end of an answer that nobody continued, with the failures of all attempts."""
+        continued = self._continuation
+        if continued is None or continued.begun or self._stopped or end.error is None:
+            return end
+        verdict = self._failover.verdict(RelayError.of(end.error))
+        return msgspec.structs.replace(end, error=verdict.info())
 
     async def _continue(self, end: StreamEnd, events: Sequence[Event]) -> bool:
         """Prepare an attempt that continues the answer after a failure; False if it ends here."""

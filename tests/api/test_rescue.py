@@ -237,7 +237,10 @@ async def test_an_answer_that_nobody_continues_ends_as_failed(tmp_path):
     assert [e["type"] for e in events[-2:]] == ["text.end", "stream.end"]
     assert events[-1]["status"] == "failed"
     assert "rescued" in events[-1]
-    assert "a" in events[-1]["error"]["message"]
+    message = events[-1]["error"]["message"]
+    assert "'a' ended its answer early" in message
+    assert "'b'" in message
+    assert "'c'" in message
 
 
 TOOL = {"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": "{"}}
