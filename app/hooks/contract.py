@@ -81,7 +81,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
             return _read(found, len(check.texts))
         except Exception as error:
             # Its message may quote the text.
-            why = error.message if isinstance(error, RelayError) else type(error).__name__
+            why = error.code if isinstance(error, RelayError) else type(error).__name__
             log.error("hook failed", hook=self.name, stream=check.stream, why=why)
         if self.fails_open:
             return Verdict(note="it failed, so that this is unchecked")

@@ -5,13 +5,14 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ..errors import RequestError
+from ..errors import RequestError, ServiceError
 from ..requests import ChatRequest, Message, Tool, TranslatedRequest
 from .contract import Check, Hook, Text, apply
 
 _NO_TEXT: Final = frozenset(
     (
-        *("role", "type", "id", "tool_call_id", "url", "data", "file_data", "file_id", "format"),
+        *("role", "type", "id", "name", "tool_call_id", "url", "data", "file_data", "file_id"),
+        "format",
         *("signature", "encrypted", "detail", "cache_control", "media_type"),
     )
 )
@@ -60,11 +61,14 @@ async def check_request(
     found = await apply(hooks, Check("request", route, stream, texts))
     for place, text in zip(places, found.texts, strict=True):
         place.holder[place.key] = text
-    changes = {
-        **fields,
-        "messages": msgspec.convert(fields["messages"], list[Message]),
-        "tools": msgspec.convert(fields["tools"], list[Tool] | None),
-    }
+    try:
+        changes = {
+            **fields,
+            "messages": msgspec.convert(fields["messages"], list[Message]),
+            "tools": msgspec.convert(fields["tools"], list[Tool] | None),
+        }
+    except msgspec.ValidationError:
+        raise ServiceError("internal", "hooks have made the request invalid") from None
     if isinstance(chat, TranslatedRequest):
         changes["client_body"] = None
     return Checked(msgspec.structs.replace(chat, **changes), found.notes)

@@ -41,7 +41,8 @@ BEFORE = 200
 """Characters before the held text that a hook receives."""
 
 MAX_HELD = 16_384
-"""Held characters, after which a replacement near the end no longer waits."""
+"""Held characters, or four times `hold` if that is more, after which a replacement near the end no
+longer waits."""
 
 MAX_SENTENCE = 2_000
 """Characters without the end of a sentence that are passed on."""
@@ -74,6 +75,7 @@ class Window:
         self._route = route
         self._stream = stream
         self._hold = max(hook.hold for hook in hooks)
+        self._most = max(MAX_HELD, 4 * self._hold)
         self._blocks: dict[int, _Held] = {}
         self._calls: dict[int, list[str]] = {}
         self._lead: list[Event] = []
@@ -187,7 +189,7 @@ class Window:
         kind = _kind_of(held.delta)
         checked, found = await self._check(kind, text, before=held.before, final=whole)
         passed, rest = checked, ""
-        if checked != text and not whole and len(text) < MAX_HELD:
+        if checked != text and not whole and len(text) < self._most:
             after = len(text) - cut
             if _common(text[::-1], checked[::-1]) >= after:
                 passed, rest = checked[: len(checked) - after], text[cut:]

@@ -314,6 +314,23 @@ async def test_hooks_run_in_order_and_may_note(tmp_path):
     assert notes == ["hook 'eye': seen request of fast", "hook 'eye': seen answer of fast"]
 
 
+async def empty(check: Check) -> dict[str, Any]:
+    return {"texts": [""] * len(check.texts)}
+
+
+async def test_names_stay_and_a_request_without_texts_is_told(tmp_path):
+    tools = [{"type": "function", "function": {"name": "find_it", "description": "finds"}}]
+    async with serve_hooks(tmp_path, call_of("shout", on=["request"])) as (relay, upstream):
+        await chat(relay, tools=tools)
+    [tool] = upstream.calls[0].json["tools"]
+    assert tool["function"]["name"] == "find_it"
+    assert tool["function"]["description"] == "FINDS"
+    async with serve_hooks(tmp_path, call_of("empty", on=["request"])) as (relay, upstream):
+        answered = await relay.client.post("/v1/chat", json=HELLO)
+    assert answered.status_code in (200, 400, 500)
+    assert "Traceback" not in answered.text
+
+
 async def test_a_hook_of_a_route_leaves_others_alone(tmp_path):
     more = '[[route]]\nname = "other"\ntargets = ["a/m"]'
     hooks = call_of("shout", routes=["other"])
@@ -396,6 +413,7 @@ async def test_an_endpoint_checks_and_its_connection_is_kept(tmp_path):
 ENDPOINTS: dict[str, list[Step]] = {
     "hangs": [Hold()],
     "status": reply("500 Oops", "{}"),
+    "quoting status": reply("400 Bad", json.dumps({"error": {"message": f"what is {SECRET}?"}})),
     "html": reply("200 OK", "<html>", "text/html"),
     "other JSON": reply("200 OK", '{"texts": "x"}'),
     "unknown key": reply("200 OK", '{"text": ["x"]}'),
@@ -406,13 +424,16 @@ ENDPOINTS: dict[str, list[Step]] = {
 
 
 @pytest.mark.parametrize("name", ENDPOINTS)
-async def test_a_broken_endpoint_lets_nothing_pass(name, tmp_path):
+async def test_a_broken_endpoint_lets_nothing_pass(name, tmp_path, capsys):
     async with serve_endpoint(ENDPOINTS[name]) as endpoint:
         hooks = f'[[hook]]\nurl = "{endpoint.base_url}"\ntimeout_s = 0.3\non = ["answer"]\n'
         async with serve_hooks(tmp_path, hooks) as (relay, _):
             refused = await relay.client.post("/v1/chat", json=HELLO)
     assert refused.status_code == 500
     assert SECRET not in refused.text
+    logged = capsys.readouterr().out
+    assert "hook failed" in logged
+    assert SECRET not in logged
 
 
 async def test_records_have_the_redacted_answer_and_usage_is_the_providers(tmp_path):
