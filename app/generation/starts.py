@@ -96,9 +96,9 @@ class Starts:
                 raise shutting_down()
             choice = await self._choose(principal, request)
             route = choice.route
-            self._upstreams.check_awake(route, now=asyncio.get_running_loop().time())
             if route.spent is not None:
                 route = await self._spend_less(principal, route, route.spent)
+            self._upstreams.check_awake(route, now=asyncio.get_running_loop().time())
             if route.changes is not None:
                 request = route.changes.prepare(request)
             if self._parts.hooks is not None:
@@ -165,7 +165,8 @@ class Starts:
         share = most_spent(accounts, states, parts.clock.wall())
         if share is None or share.used < spent.share:
             return route
-        what = f"{share.used:.0%} of {share.limit} of the {share.kind} is spent"
+        # Not how much of it: it may be the budget of others too.
+        what = f"{spent.share:.0%} of the {share.kind}'s {share.limit} is spent"
         notice = Notice("budget", f"{what}; {spent.target.name!r} answers")
         return msgspec.structs.replace(
             route, targets=(spent.target,), hedge=None, rescue=False, notices=(notice,)

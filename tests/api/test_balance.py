@@ -73,13 +73,16 @@ class Metered:
     def __init__(self, limit: int) -> None:
         self.left, self.refused = limit, 0
 
-    def answer(self, call: Call) -> list[Step]:
+    def answer(self, call: Call, *, after: float = 0) -> list[Step]:
         if not self.left:
             self.refused += 1
             return TOO_MANY
         self.left -= 1
-        left = str(self.left)
-        return says("a", x_ratelimit_remaining_requests=left, x_ratelimit_reset_requests="60s")
+        headers = {
+            "x_ratelimit_remaining_requests": str(self.left),
+            "x_ratelimit_reset_requests": "60s",
+        }
+        return says("a", after=after, **headers)
 
 
 @pytest.mark.parametrize("targets", ['"a/m", "b/m"', BOTH])
@@ -159,12 +162,27 @@ async def test_an_account_that_has_spent_a_share_gets_the_cheaper_target(log, tm
     assert models == ["a", "a", "a", "b", "b"]
     notice = next(e for e in spent[-1] if e["type"] == "notice")
     assert notice["code"] == "budget"
-    assert "usd_per_day" in notice["message"]
+    assert notice["message"] == "50% of the relay's usd_per_day is spent; 'b/m' answers"
     assert spent[-1][1] == notice
     target = next(e for e in spent[-1] if e["type"] == "stream.target")
     assert target["upstream"] == "b"
     assert json.loads(spent[-1][-1]["cost"]) == 0.000002
     assert (len(a.calls), len(b.calls)) == (3, 2)
+
+
+async def test_paused_targets_do_not_matter_once_another_one_answers(tmp_path):
+    limits = "[limits]\nusd_per_day = 0.01"
+    async with serve_two(tmp_path, '"a/m"', route=SPENT, more=limits, prices=PRICES) as one:
+        relay, a, b = one
+        for _ in range(3):
+            await chat(relay, max_tokens=2)
+        breakers, now = relay.hub.upstreams.breakers, asyncio.get_running_loop().time()
+        breakers.rest("a/m", now + 60)
+        assert (await chat(relay, max_tokens=2))[-1]["status"] == "completed"
+        breakers.rest("b/m", now + 60)
+        refused = await relay.client.post("/v1/chat", json=HELLO)
+        assert "paused" in refused.text
+    assert (len(a.calls), len(b.calls)) == (3, 1)
 
 
 class Caching:

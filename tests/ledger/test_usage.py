@@ -11,7 +11,7 @@ from app.ledger.accounts import month_starts_at as starts_at
 from app.ledger.config import LimitsConfig
 from app.ledger.limits import UsageLimits
 from app.ledger.prices import PriceBook
-from app.ledger.usage import describe, usage_of
+from app.ledger.usage import describe, most_spent, usage_of
 
 pytestmark = pytest.mark.pure
 
@@ -50,6 +50,35 @@ def test_what_was_yesterday_and_last_month_counts_no_more():
         "usd_per_day": "1",
         "usd_per_month": "2",
     } == {name: limit.remaining for name, limit in told.limits.items()}
+
+
+SPENT = [
+    ((90, 100), (0, 0), (0.9, "relay", "usd_per_day")),
+    ((10, 950), (20, 0), (0.95, "relay", "usd_per_month")),
+    ((10, 100), (97, 0), (0.97, "user", "usd_per_day")),
+    ((10, 100), (500, 0), (1.0, "user", "usd_per_day")),
+]
+
+
+@pytest.mark.parametrize(("relay", "user", "wanted"), SPENT)
+def test_of_several_budgets_the_fullest_counts_with_what_is_reserved(relay, user, wanted):
+    at = datetime(2026, 12, 1, tzinfo=UTC).timestamp()
+    day = day_of(at)
+    usd = 10**9
+    states = [
+        AccountState(
+            day=Period(day, nano_usd=spent_day * usd - usd, held_nano_usd=usd),
+            month=Period(month_of(day), nano_usd=spent_month * usd),
+        )
+        for spent_day, spent_month in (relay, user)
+    ]
+    accounts = [
+        Account.of("relay", UsageLimits(usd_per_day=100, usd_per_month=1000)),
+        Account.of("user::a", UsageLimits(usd_per_day=100)),
+    ]
+    used, kind, limit = most_spent(accounts, states, at) or (0, "", "")
+    assert (pytest.approx(used), kind, limit) == wanted
+    assert most_spent([Account.of("relay", UsageLimits(streams=3))], states[:1], at) is None
 
 
 def test_nobodys_account_has_the_name_of_anothers():
