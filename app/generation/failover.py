@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 from ..dialects.reading.rate_limits import read_remaining
 from ..errors import RelayError
 from ..requests import ChatRequest
-from ..upstreams.capacity import Capacity
+from ..upstreams.capacity import CountedRequest
 from ..upstreams.routes import Route, Upstreams
 from ..upstreams.targets import Target
 from .deadlines import Limits
@@ -28,7 +28,7 @@ class _Try(NamedTuple):
     number: int
     breaker: Breaker
     since: float
-    capacity: Capacity | None
+    request: CountedRequest | None
 
 
 class Failover:
@@ -46,9 +46,8 @@ class Failover:
     """When the attempt began."""
     _second: _Try | None = None
     """The attempt beside it."""
-    _capacity: Capacity | None = None
-    """That of the target, if the route has several."""
-    _has_answered = False
+    _request: CountedRequest | None = None
+    """The attempt's, if the capacity of its target is counted."""
     _again: Callable[..., Plan] | None = None
     """Plans again at the time of the first attempt, if the route has several targets."""
 
@@ -136,39 +135,38 @@ class Failover:
             self._breaker = breaker = self._breakers.of(self.target)
             now = self._since = self._clock()
             silence_s = self._plan.silence_s(now, trial=breaker.begin(self._name, now))
-            if len(self._route.targets) > 1:
-                self._capacity = self._begin(self.target)
+            if self._route.counted:
+                self._request = self._begin(self.target)
             try:
                 result = await attempt(silence_s)
             finally:
                 self._breaker.end(self._name)
-                if self._capacity is not None:
-                    self._capacity.end()
+                if self._request is not None:
+                    self._request.end()
             if self._due is None:
                 return result
 
-    def _begin(self, target: Target) -> Capacity:
-        """Count an attempt at a target of several."""
-        capacity = self._upstreams.capacity_of(target)
-        capacity.begin(self._tokens, now=self._clock())
-        return capacity
+    def _begin(self, target: Target) -> CountedRequest:
+        """Count an attempt."""
+        return self._upstreams.capacity_of(target).begin(self._tokens, now=self._clock())
 
     def note_head(self, headers: Mapping[str, str]) -> None:
         """Apply the rate limits in the head of a reply."""
-        if self._capacity is not None:
+        if self._request is not None:
             remaining = read_remaining(headers, now=time.time())
-            self._capacity.report(remaining, now=self._clock())
+            self._request.report(remaining, now=self._clock())
 
     def count_tokens(self, tokens: int) -> None:
         """Correct the estimated tokens of an attempt by its provider's count."""
-        if self._capacity is not None:
-            self._capacity.count_tokens(tokens - self._tokens, now=self._clock())
+        if self._request is not None:
+            self._request.count_tokens(tokens, now=self._clock())
 
     def answered(self) -> None:
         """Record that an answer has begun."""
         now = self._clock()
-        self._has_answered = True
         self._breaker.answered(self._name, now)
+        if self._request is not None:
+            self._request.answered()
         if self._route.hedge is not None or self._route.balance == "latency":
             self._upstreams.stats.note(self.target.name, now - self._since, now=now)
         if not self._route.rescue:
@@ -180,8 +178,8 @@ class Failover:
 
     def failed(self, error: RelayError, *, fair: bool = True) -> None:
         """Count a failure against the target, but not a timeout that was not `fair`."""
-        if self._capacity is not None and not self._has_answered:
-            self._capacity.cancel(self._tokens, now=self._clock())
+        if self._request is not None:
+            self._request.failed(now=self._clock())
         if fair or error.code != "upstream_timeout":
             self._breaker.failed(self._name, error, self._clock())
 
@@ -228,8 +226,8 @@ class Failover:
         """Exchange the current attempt and the one beside it."""
         second = self._second
         assert second is not None  # noqa: S101  (see `hedge`)
-        self._second = _Try(self.target, self.number, self._breaker, self._since, self._capacity)
-        self.target, self.number, self._breaker, self._since, self._capacity = second
+        self._second = _Try(self.target, self.number, self._breaker, self._since, self._request)
+        self.target, self.number, self._breaker, self._since, self._request = second
         self._plan.swap(self._clock())
 
     def leave(self, error: RelayError) -> None:
@@ -237,9 +235,9 @@ class Failover:
         second, self._second = self._second, None
         assert second is not None  # noqa: S101  (see `hedge`)
         self._breaker.end(self._name)
-        if self._capacity is not None:
-            self._capacity.end()
-        self.target, self.number, self._breaker, self._since, self._capacity = second
+        if self._request is not None:
+            self._request.end()
+        self.target, self.number, self._breaker, self._since, self._request = second
         self._plan.leave(error, self._clock())
 
     def drop_second(self) -> None:
@@ -247,8 +245,8 @@ class Failover:
         second, self._second = self._second, None
         if second is not None:
             second.breaker.end(self._name)
-            if second.capacity is not None:
-                second.capacity.end()
+            if second.request is not None:
+                second.request.end()
             now = self._clock()
             self._upstreams.stats.note(second.target.name, now - second.since, now=now)
 

@@ -196,6 +196,7 @@ class MeteredCall:
             context.principal, route, input_tokens, output_tokens=output_tokens
         )
         self.context = context
+        self.input_tokens = input_tokens
         self._info = context.describe(route.name, reserve, model=model or "")
         self.attempts: list[CallAttempt] = []
 

@@ -383,7 +383,7 @@ class Run:
     def _start(self) -> list[Event]:
         """Report that the attempt answers; return the events before its answer."""
         self._failover.answered()
-        if len(self._route.targets) > 1:
+        if self._route.counted:
             self._note_head()
         request = self._settlement.continued or self._info.reserve
         counts = count_input(self._attempt.parser.usage, request=request)
@@ -535,7 +535,7 @@ class Run:
         """Report the end of an answer that had begun to the breaker."""
         if end is not None and end.status == "completed":
             self._failover.completed()
-            if len(self._route.targets) > 1 and end.usage and end.usage.total_tokens:
+            if self._route.counted and end.usage and end.usage.total_tokens:
                 self._failover.count_tokens(end.usage.total_tokens)
         elif end is not None and end.status == "failed" and end.error is not None:
             self._blame(RelayError.of(end.error))

@@ -168,7 +168,7 @@ async def try_targets(
     """
     context = metered.context
     context.parts.upstreams.check_awake(route, now=asyncio.get_running_loop().time())
-    failover = _failover(context, route)
+    failover = _failover(context, route, tokens=metered.input_tokens)
 
     async def try_target(silence_s: float) -> T | None:
         target, number = failover.target, failover.number
@@ -200,6 +200,8 @@ async def try_targets(
             return None
         failover.answered()
         failover.completed()
+        if (usage := attempt.usage) is not None and usage.total_tokens:
+            failover.count_tokens(usage.total_tokens)
         return found
 
     found = await failover.run(try_target)
@@ -207,7 +209,9 @@ async def try_targets(
     return found
 
 
-def _failover(context: CallContext, route: Route, chat: ChatRequest | None = None) -> Failover:
+def _failover(
+    context: CallContext, route: Route, chat: ChatRequest | None = None, *, tokens: int = 0
+) -> Failover:
     return Failover(
         context.parts.upstreams,
         route,
@@ -215,6 +219,7 @@ def _failover(context: CallContext, route: Route, chat: ChatRequest | None = Non
         limits=context.parts.limits,
         clock=asyncio.get_running_loop().time,
         chat=chat,
+        tokens=tokens,
     )
 
 

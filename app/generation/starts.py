@@ -168,9 +168,8 @@ class Starts:
         # Not how much of it: it may be the budget of others too.
         what = f"{spent.share:.0%} of the {share.kind}'s {share.limit} is spent"
         notice = Notice("budget", f"{what}; {spent.target.name!r} answers")
-        return msgspec.structs.replace(
-            route, targets=(spent.target,), hedge=None, rescue=False, notices=(notice,)
-        )
+        route = self._upstreams.with_targets(route, (spent.target,))
+        return msgspec.structs.replace(route, hedge=None, rescue=False, notices=(notice,))
 
     async def _check(
         self, hooks: Hooks, route: Route, request: ChatRequest, stream: str

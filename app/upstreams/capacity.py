@@ -5,7 +5,7 @@ No I/O: the time is passed in. The state is of this process.
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -31,12 +31,14 @@ class TargetLimits(msgspec.Struct, frozen=True):
 
 
 class _Reported:
-    """What remains of one rate limit, as reported in the last reply."""
+    """What remains of one rate limit, as reported in the reply to the newest request."""
 
-    __slots__ = ("left", "until")
+    __slots__ = ("begun", "left", "until")
 
     def __init__(self) -> None:
         self.left, self.until = math.inf, 0.0
+        self.begun = 0
+        """What had begun with that request: later requests are not in the report."""
 
 
 class Capacity:
@@ -44,16 +46,21 @@ class Capacity:
 
     def __init__(self) -> None:
         self.running = 0
+        self.begun = {"requests": 0, "tokens": 0}
+        """All that have begun here."""
         self._spans: deque[list[float]] = deque()
         """Begin, requests and tokens of each span of the last minute."""
         self._requests = self._tokens = 0.0
+        self._newest = 0
+        """The request of the last report."""
         self._reported = {"requests": _Reported(), "tokens": _Reported()}
 
     def has_room(self, limits: TargetLimits | None, *, tokens: int, now: float) -> bool:
         """Return whether the target is expected to accept a request with so many tokens."""
         for counts, need in (("requests", 1), ("tokens", tokens)):
             reported = self._reported[counts]
-            if now < reported.until and reported.left < need:
+            later = self.begun[counts] - reported.begun
+            if now < reported.until and reported.left - later < need:
                 return False
         if limits is None:
             return True
@@ -65,41 +72,32 @@ class Capacity:
         )
         return all(most is None or count + need <= most for count, need, most in used)
 
-    def begin(self, tokens: int, *, now: float) -> None:
+    def begin(self, tokens: int, *, now: float) -> "CountedRequest":
         """Count a request with so many tokens."""
         self.running += 1
-        self._add(1, tokens, now)
-        self._reported["requests"].left -= 1
-        self._reported["tokens"].left -= tokens
+        self.add(1, tokens, now=now)
+        self.begun["requests"] += 1
+        self.begun["tokens"] += tokens
+        return CountedRequest(self, tokens)
 
-    def end(self) -> None:
-        """Count the end of a request."""
-        self.running -= 1
+    def report(self, remaining: Sequence[Remaining], begun: Mapping[str, int], now: float) -> None:
+        """Apply the report in the reply to a request, with which so much had `begun`.
 
-    def cancel(self, tokens: int, *, now: float) -> None:
-        """Stop counting the tokens of a request that its provider has not answered.
-
-        Otherwise a client could fill a target by huge requests that are refused.
+        Of equal limits the scarcest counts. Replies to slow requests may come late.
         """
-        self._add(0, -tokens, now)
-        self._reported["tokens"].left += tokens
-
-    def count_tokens(self, tokens: int, *, now: float) -> None:
-        """Count further tokens of a request, as its provider reports them; or fewer."""
-        self._add(0, tokens, now)
-
-    def report(self, remaining: Sequence[Remaining], *, now: float) -> None:
-        """Apply what a provider reports in a reply: of equal limits, the scarcest counts."""
-        for counts in ("requests", "tokens"):
+        if not remaining or begun["requests"] < self._newest:
+            return
+        self._newest = begun["requests"]
+        for counts, reported in self._reported.items():
             same = [one for one in remaining if one.counts == counts]
             if same:
                 scarcest = min(same)
-                reported = self._reported[counts]
-                reported.left = scarcest.left
+                reported.left, reported.begun = scarcest.left, begun[counts]
                 reset_s = scarcest.reset_s or UNKNOWN_RESET_S
                 reported.until = now + min(reset_s, MAX_RESET_S)
 
-    def _add(self, requests: int, tokens: int, now: float) -> None:
+    def add(self, requests: int, tokens: int, *, now: float) -> None:
+        """Add to the last minute."""
         self._forget(now)
         if not self._spans or now >= self._spans[-1][0] + SPAN_S:
             self._spans.append([now, 0, 0])
@@ -115,3 +113,43 @@ class Capacity:
             _, requests, tokens = spans.popleft()
             self._requests -= requests
             self._tokens -= tokens
+
+
+class CountedRequest:
+    """What one request takes of the capacity of its target."""
+
+    __slots__ = ("_begun", "_capacity", "_reported", "_tokens", "has_answered")
+
+    def __init__(self, capacity: Capacity, tokens: int) -> None:
+        self._capacity = capacity
+        self._begun = dict(capacity.begun)
+        self._tokens = tokens
+        self.has_answered = self._reported = False
+
+    def report(self, remaining: Sequence[Remaining], *, now: float) -> None:
+        """Apply what the provider reports in the head of its reply; the first call counts."""
+        if not self._reported:
+            self._reported = True
+            self._capacity.report(remaining, self._begun, now)
+
+    def answered(self) -> None:
+        """Note that an answer has begun: its provider counts the tokens."""
+        self.has_answered = True
+
+    def failed(self, *, now: float) -> None:
+        """Stop counting the tokens of a request without an answer.
+
+        Otherwise a client could fill a target by huge requests that are refused.
+        """
+        if not self.has_answered:
+            self._capacity.begun["tokens"] -= self._tokens
+            self.count_tokens(0, now=now)
+
+    def count_tokens(self, tokens: int, *, now: float) -> None:
+        """Replace the tokens of the request by another count."""
+        self._capacity.add(0, tokens - self._tokens, now=now)
+        self._tokens = tokens
+
+    def end(self) -> None:
+        """End a request."""
+        self._capacity.running -= 1

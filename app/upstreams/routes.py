@@ -88,6 +88,8 @@ class Route(msgspec.Struct, frozen=True):
     rescue: bool = False
     """Whether another target continues an answer whose upstream died."""
     spent: Spent | None = None
+    counted: bool = False
+    """Whether its requests are counted, since some route chooses by their target's capacity."""
     notices: tuple[Notice, ...] = ()
     """Of what changed a request before its stream began."""
     requested_name: str = ""
@@ -201,6 +203,10 @@ class Upstreams:
         """Set the configuration; `cassettes` lists the cassettes, None without a folder."""
         self._cassettes = cassettes
         self.all = tuple(upstreams)
+        self._counted = {
+            target.name for route in routes if len(route.targets) > 1 for target in route.targets
+        }
+        routes = [self.with_targets(route, route.targets) for route in routes]
         self.routes = {route.name: route for route in routes}
         self._aliases = {alias: route for route in routes for alias in route.aliases}
         self.breakers = Breakers(rules)
@@ -244,7 +250,13 @@ class Upstreams:
     def _route_to(self, name: str) -> Route:
         """Return a route with the one target of a name that is not a route."""
         upstream, own_name = self._listed.get(name) or self._find(name)
-        return Route(name, (Target(upstream, own_name, self._choice),))
+        target = Target(upstream, own_name, self._choice)
+        return self.with_targets(Route(name, ()), (target,))
+
+    def with_targets(self, route: Route, targets: tuple[Target, ...]) -> Route:
+        """Return a route with these targets."""
+        counted = any(target.name in self._counted for target in targets)
+        return msgspec.structs.replace(route, targets=targets, counted=counted)
 
     def resolve_for(self, principal: Principal, model: str | None) -> Route:
         """Find the route of a model name for a principal.
@@ -348,7 +360,7 @@ class Upstreams:
         )
 
     def capacity_of(self, target: Target) -> Capacity:
-        """Return the capacity of a target of a route with several ones."""
+        """Return the capacity of a target of a route that is counted."""
         capacity = self._capacities.get(target.name)
         if capacity is None:
             capacity = self._capacities[target.name] = Capacity()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import random
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -98,6 +99,20 @@ async def test_a_target_whose_limit_is_used_up_is_passed_over(targets, tmp_path)
     assert len(b.calls) == 15
 
 
+async def test_overlapping_requests_exceed_no_reported_limit(tmp_path):
+    metered, waits = Metered(12), random.Random(1)
+    async with serve_two(tmp_path, '"a/m", "b/m"') as (relay, a, b):
+        a.choose = lambda call: metered.answer(call, after=waits.random() / 5)
+        await chat(relay)
+        asking = []
+        for _ in range(40):
+            asking.append(asyncio.create_task(chat(relay)))
+            await asyncio.sleep(0.01)
+        await asyncio.gather(*asking)
+    assert (metered.refused, metered.left) == (0, 0)
+    assert len(b.calls) == 29
+
+
 async def test_a_refusal_is_learnt_once(tmp_path):
     async with serve_two(tmp_path, '"a/m", "b/m"') as (relay, a, b):
         a.script = TOO_MANY
@@ -113,6 +128,28 @@ async def test_limits_of_the_settings_are_kept(limit, tmp_path):
         for _ in range(5):
             await chat(relay)
     assert (len(a.calls), len(b.calls)) == (2, 3)
+
+
+@pytest.mark.parametrize("model", ["a/m", "alone"])
+async def test_requests_by_other_names_of_a_target_count_too(model, tmp_path):
+    targets = '{ model = "a/m", requests_per_minute = 2 }, "b/m"'
+    alone = '[[route]]\nname = "alone"\ntargets = ["a/m"]'
+    async with serve_two(tmp_path, targets, route=alone) as (relay, a, b):
+        for _ in range(2):
+            await chat(relay, model=model)
+        await chat(relay)
+    assert (len(a.calls), len(b.calls)) == (2, 1)
+
+
+async def test_tokens_of_calls_without_a_stream_count(tmp_path):
+    targets = '{ model = "a/m", tokens_per_minute = 11 }, "b/m"'
+    vectors = {"data": [{"embedding": [0.5]}], "usage": {"prompt_tokens": 9, "total_tokens": 9}}
+    async with serve_two(tmp_path, targets) as (relay, a, b):
+        a.script = b.script = reply("200 OK", json.dumps(vectors))
+        for _ in range(3):
+            answer = await relay.client.post("/v1/embeddings", json={"input": "Hello, you"})
+            assert answer.status_code == 200
+    assert (len(a.calls), len(b.calls)) == (1, 2)
 
 
 async def test_streams_at_once_are_shared_by_load(tmp_path):
