@@ -179,7 +179,7 @@ def build_routes(
                     policy=policy,
                     timeouts=own,
                     changes=own_changes,
-                    capacity=_build_capacity(target),
+                    capacity=_build_capacity(target, upstream.target_limits),
                 )
             )
         spent = None
@@ -212,9 +212,14 @@ def build_routes(
     return tuple(routes.values())
 
 
-def _build_capacity(target: TargetTable) -> TargetLimits | None:
-    """Return the limits of a target; None without any."""
-    limits = TargetLimits(target.max_streams, target.requests_per_minute, target.tokens_per_minute)
+def _build_capacity(target: TargetTable, default: TargetLimits) -> TargetLimits | None:
+    """Return the limits of a target, with missing ones from its upstream; None without any."""
+    own = {
+        name: value
+        for name in TargetLimits.__struct_fields__
+        if (value := getattr(target, name)) is not None
+    }
+    limits = msgspec.structs.replace(default, **own)
     return None if limits == TargetLimits() else limits
 
 

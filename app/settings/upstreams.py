@@ -16,6 +16,7 @@ from ..dialects.upstream_format import MODEL, Quirks
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
 from ..errors import UpstreamError
 from ..upstreams.aws import AwsCredentials
+from ..upstreams.capacity import TargetLimits
 from ..upstreams.cassettes import CASSETTE
 from ..upstreams.credentials import (
     Auth,
@@ -34,7 +35,7 @@ from ..upstreams.options import SAFE_WORD
 from ..upstreams.presets import PLACES, PRESETS, UNKNOWN, Preset
 from .convert import SettingsError, convert, suggest
 from .transforms import build_transform
-from .values import Scheme, Settings
+from .values import Count, Scheme, Settings
 
 KEY_HEADERS = ("authorization", "api-key", "x-api-key", "x-goog-api-key")
 OWN_HEADERS = ("content-length", "transfer-encoding", "expect")
@@ -82,6 +83,9 @@ class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_output_tokens: Annotated[int, Meta(ge=1, le=10**7)] | None = None
     trace_context: bool = False
     resume: bool = False
+    max_streams: Count | None = None
+    requests_per_minute: Count | None = None
+    tokens_per_minute: Count | None = None
     rename: dict[str, Text] = {}
     drop: tuple[Text, ...] = ()
     set: dict[str, Any] = {}
@@ -218,6 +222,9 @@ class _Builder(NamedTuple):
             max_output_tokens=table.max_output_tokens,
             trace_context=table.trace_context,
             resume=table.resume,
+            target_limits=TargetLimits(
+                table.max_streams, table.requests_per_minute, table.tokens_per_minute
+            ),
             transform=build_transform(table.rename, table.drop, table.set, place),
         )
 

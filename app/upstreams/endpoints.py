@@ -7,6 +7,7 @@ from functools import cached_property
 import msgspec
 
 from ..dialects.upstream_format import Quirks
+from .capacity import TargetLimits
 from .credentials import CredentialsSource, Key, NoCredentials, UpstreamCredentials
 from .reasoning_fields import ReasoningFields
 from .redaction import MIN_ENCODED, Redactor
@@ -52,6 +53,8 @@ class Upstream(msgspec.Struct, frozen=True, dict=True):
     """Whether it receives the trace context of a call."""
     transform: Transform | None = None
     """The changes of every request body."""
+    target_limits: TargetLimits = TargetLimits()
+    """The limits of each of its targets that has none of its own."""
     resume: bool = False
     """Whether answers are stored by the provider, and read on after a broken connection."""
     credentials_source: CredentialsSource = CredentialsSource()

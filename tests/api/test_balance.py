@@ -141,6 +141,16 @@ async def test_requests_by_other_names_of_a_target_count_too(model, tmp_path):
     assert (len(a.calls), len(b.calls)) == (2, 1)
 
 
+async def test_limits_of_an_upstream_are_those_of_its_targets(tmp_path):
+    more = "requests_per_minute = 1"  # of b
+    targets = '"b/m", { model = "b/n", requests_per_minute = 2 }, "a/m"'
+    async with serve_two(tmp_path, targets, more=more) as (relay, a, b):
+        for _ in range(4):
+            await chat(relay)
+    assert [call.json["model"] for call in b.calls] == ["m", "n", "n"]
+    assert len(a.calls) == 1
+
+
 async def test_tokens_of_calls_without_a_stream_count(tmp_path):
     targets = '{ model = "a/m", tokens_per_minute = 11 }, "b/m"'
     vectors = {"data": [{"embedding": [0.5]}], "usage": {"prompt_tokens": 9, "total_tokens": 9}}
