@@ -167,8 +167,8 @@ class Failover:
         self._breaker.answered(self._name, now)
         if self._request is not None:
             self._request.answered()
-        if self._route.hedge is not None or self._route.balance == "latency":
-            self._upstreams.stats.note(self.target.name, now - self._since, now=now)
+            if self._route.is_timed:
+                self._upstreams.stats.note(self.target.name, now - self._since, now=now)
         if not self._route.rescue:
             del self._plan  # no other attempt follows
 
@@ -178,10 +178,13 @@ class Failover:
 
     def failed(self, error: RelayError, *, fair: bool = True) -> None:
         """Count a failure against the target, but not a timeout that was not `fair`."""
+        now, late = self._clock(), error.code == "upstream_timeout"
         if self._request is not None:
-            self._request.failed(now=self._clock())
-        if fair or error.code != "upstream_timeout":
-            self._breaker.failed(self._name, error, self._clock())
+            self._request.failed(now=now)
+            if late and fair and self._route.is_timed and not self._request.has_answered:
+                self._upstreams.stats.note(self.target.name, now - self._since, now=now)
+        if fair or not late:
+            self._breaker.failed(self._name, error, now)
 
     def next(self, error: RelayError, *, client_retries: bool) -> float | None:
         """Prepare the attempt that follows a failed one; return the seconds until it begins.

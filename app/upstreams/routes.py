@@ -96,6 +96,11 @@ class Route(msgspec.Struct, frozen=True):
     """The name in `stream.start`, if it is not the route's: a replay has the recorded one."""
 
     @property
+    def is_timed(self) -> bool:
+        """Whether it needs the times of its targets until the first event."""
+        return self.hedge is not None or self.balance == "latency"
+
+    @property
     def has_equal_orders(self) -> bool:
         """Whether several targets have the same order."""
         return len({target.policy.order for target in self.targets}) < len(self.targets)
@@ -390,9 +395,10 @@ class Upstreams:
         usable = breakers[order[1]].passes(now) and second.policy.weight > 0
         equal = first.policy.order == second.policy.order
         if usable and equal and not self.is_full(second, tokens=tokens, now=now):
-            means = [self.stats.mean(target.name, now=now) for target in (first, second)]
-            if means[1] < means[0]:
+            times = [self.stats.expect(target.name, now=now) for target in (first, second)]
+            if times[1] < times[0]:
                 order[:2] = reversed(order[:2])
+            self.stats.tried(route.targets[order[0]].name, now=now)
 
     def _draw_for(
         self, route: Route, chat: ChatRequest | None, metadata: Mapping[str, str] | None

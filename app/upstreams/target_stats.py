@@ -12,7 +12,7 @@ MIN_SAMPLES: Final = 20
 """Below, a percentile is unknown."""
 
 RECENT_S: Final = 30.0
-"""For how long a mean is known after the last sample: then a slow target is tried again."""
+"""For how long a mean is known after the last sample; then one request tries the target again."""
 
 MAX_SAVED: Final = 5.0
 """Second attempts that may follow at once after a time without any."""
@@ -25,6 +25,8 @@ class TargetStats:
         self._times: dict[str, deque[float]] = {}
         self._means: dict[str, tuple[float, float]] = {}
         """The moving mean, and the time of the last sample."""
+        self._tried: dict[str, float] = {}
+        """When a target of unknown speed was last tried."""
         self._saved: dict[str, float] = {}
 
     def note(self, target: str, seconds: float, *, now: float) -> None:
@@ -37,10 +39,21 @@ class TargetStats:
             times = self._times[target] = deque(maxlen=MAX_SAMPLES)
         times.append(seconds)
 
-    def mean(self, target: str, *, now: float) -> float:
-        """Return the mean of the recent times in seconds; 0 if unknown."""
-        mean, at = self._means.get(target, (0.0, now))
-        return mean if now < at + RECENT_S else 0.0
+    def expect(self, target: str, *, now: float) -> float:
+        """Return the mean of the recent times in seconds.
+
+        An unknown one is 0 until a request tries the target, then infinite: without that, all
+        requests would wait for a slow target together.
+        """
+        mean, at = self._means.get(target, (0.0, -math.inf))
+        if now < at + RECENT_S:
+            return mean
+        return math.inf if now < self._tried.get(target, -math.inf) + RECENT_S else 0.0
+
+    def tried(self, target: str, *, now: float) -> None:
+        """Record that a request tries a target, unless its speed is known."""
+        if self.expect(target, now=now) == 0:
+            self._tried[target] = now
 
     def percentile(self, target: str, percent: float) -> float | None:
         """Return a percentile of the recent times in seconds; None if there are too few."""

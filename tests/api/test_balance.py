@@ -193,6 +193,15 @@ async def test_the_faster_target_gets_nearly_all(tmp_path):
     assert time.monotonic() - begun < 10
 
 
+async def test_a_silent_target_is_known_to_be_slow(tmp_path):
+    targets = BOTH.replace('"a/m",', '"a/m", first_event_timeout_s = 0.1,')
+    async with serve_two(tmp_path, targets, route="balance = 'latency'") as (relay, a, b):
+        a.script = [head(), Hold()]
+        for _ in range(10):
+            assert (await chat(relay))[-1]["status"] == "completed"
+    assert (len(a.calls), len(b.calls)) == (1, 10)
+
+
 PRICES = [
     PriceConfig(target="a/*", input=0, output=1000),
     PriceConfig(target="b/*", input=0, output=1),
