@@ -266,8 +266,9 @@ class RunSettlement(msgspec.Struct, kw_only=True):
 
     def charge_dropped(self, attempt: Attempt, events: Sequence[Event], *, now: float) -> None:
         """Charge an attempt that was cancelled then, since another one answered."""
-        *events, end = events
-        assert isinstance(end, StreamEnd)  # noqa: S101  (it is the last)
+        end = events[-1] if events else None
+        if not isinstance(end, StreamEnd):
+            end = StreamEnd("cancelled", "cancelled")
         charge = self._charge(
             attempt, end, events, now=now, stopped=True, followed=True, alone=True
         )

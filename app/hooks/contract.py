@@ -22,7 +22,7 @@ class Text(msgspec.Struct, frozen=True):
 
     kind: str
     """In an answer `text`, `reasoning`, `refusal` or `tool_arguments`; in a request the role of
-    its message, `tool` for a definition, or `option`."""
+    its message, `tool` for a definition of a tool or of the answer's format, or `option`."""
     text: str
     before: str = ""
     """The end of what precedes it in an answer, and has been passed on."""

@@ -6,7 +6,15 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from ..errors import RequestError, ServiceError
-from ..requests import ChatRequest, Message, Tool, TranslatedRequest
+from ..requests import (
+    ChatRequest,
+    JsonObjectFormat,
+    JsonSchemaFormat,
+    Message,
+    TextFormat,
+    Tool,
+    TranslatedRequest,
+)
 from .contract import Check, Hook, Text, apply
 
 _NO_TEXT: Final = frozenset(
@@ -17,6 +25,9 @@ _NO_TEXT: Final = frozenset(
     )
 )
 """Keys whose values are no text for the model, or have to stay as they are."""
+
+
+_Format = TextFormat | JsonObjectFormat | JsonSchemaFormat | None
 
 
 class Checked(NamedTuple):
@@ -47,6 +58,7 @@ async def check_request(
     fields: dict[str, Any] = {
         "messages": msgspec.to_builtins(chat.messages),
         "tools": msgspec.to_builtins(chat.tools),
+        "response_format": msgspec.to_builtins(chat.response_format),
         "provider_options": msgspec.to_builtins(chat.provider_options),
     }
     if isinstance(chat, TranslatedRequest):
@@ -66,6 +78,7 @@ async def check_request(
             **fields,
             "messages": msgspec.convert(fields["messages"], list[Message]),
             "tools": msgspec.convert(fields["tools"], list[Tool] | None),
+            "response_format": msgspec.convert(fields["response_format"], _Format),
         }
     except msgspec.ValidationError:
         raise ServiceError("internal", "hooks have made the request invalid") from None
@@ -77,8 +90,8 @@ async def check_request(
 def _find(fields: dict[str, Any]) -> Iterator[_Place]:
     for message in fields["messages"]:
         yield from _walk(message, message["role"])
-    for tool in fields["tools"] or ():
-        yield from _walk(tool, "tool")
+    for definition in (*(fields["tools"] or ()), fields["response_format"] or {}):
+        yield from _walk(definition, "tool")
     for name in ("provider_options", "extras"):
         yield from _walk(fields.get(name) or {}, "option")
 

@@ -2,7 +2,11 @@
 
 import importlib
 import inspect
+
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -80,6 +84,15 @@ def _find_secret(table: HookTable, environ: Mapping[str, str], place: str) -> st
     return f"Bearer {environ[table.key_env]}"
 
 
+def _import(module: str) -> ModuleType:
+    """Import a module, also from the working directory, which the command has not in its path."""
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(module)
+    finally:
+        sys.path.pop(0)
+
+
 def _find(path: str, place: str) -> Any:
     """Import a function; a name without a module is a built-in one."""
     module, _, name = path.partition(":")
@@ -91,7 +104,7 @@ def _find(path: str, place: str) -> Any:
             f"built-in: {', '.join(BUILT_IN)}"
         )
     try:
-        function = getattr(importlib.import_module(module), name)
+        function = getattr(_import(module), name)
     except (ImportError, AttributeError) as error:
         raise SettingsError(f"{place}: {path[:80]!r} cannot be imported: {error}") from None
     if not inspect.iscoroutinefunction(function):

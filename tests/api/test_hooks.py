@@ -218,11 +218,16 @@ async def test_reasoning_and_arguments_are_checked_and_logprobs_left_out(tmp_pat
     assert "logprobs" not in found
 
 
+SCHEMA = {
+    "type": "json_schema",
+    "json_schema": {"name": "n", "schema": {"type": "object", "description": SECRET}},
+}
 TEXTS = [
     {"messages": [{"role": "user", "content": SECRET}]},
     {"messages": [{"role": "user", "content": [{"type": "text", "text": SECRET}]}]},
     {"messages": [{"role": "system", "content": SECRET}, {"role": "user", "content": "x"}]},
     {"messages": [{"role": "user", "content": "x"}], "provider_options": {"suffix": SECRET}},
+    {"messages": [{"role": "user", "content": "x"}], "response_format": SCHEMA},
     {
         "messages": [{"role": "user", "content": "x"}],
         "tools": [{"type": "function", "function": {"name": "f", "description": SECRET}}],
