@@ -2,7 +2,6 @@
 
 import importlib
 import inspect
-
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
