@@ -6,7 +6,7 @@ reader and the timer that drops expired streams.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 from ..events import (
@@ -52,16 +52,22 @@ _TEXTS = (TextDelta, ReasoningDelta, RefusalDelta)
 _UNTYPED = (LogProbs, ContentFilter, ProviderTool)
 
 
-def size_of(event: Event) -> int:
-    """Estimate the memory that an event takes, in bytes."""
-    if isinstance(event, _TEXTS):
-        text = event.text
-    elif isinstance(event, ToolCallDelta):
-        text = event.arguments
-    else:
-        size = len(encode(event))
-        return size * UNTYPED_FACTOR if isinstance(event, _UNTYPED) else size + OTHER_BYTES
-    return ASCII_BYTES + len(text) if text.isascii() else WIDE_BYTES + WIDE_FACTOR * len(text)
+def size_of(events: Iterable[Event]) -> int:
+    """Estimate the memory that events take, in bytes."""
+    total = 0
+    for event in events:
+        if isinstance(event, _TEXTS):
+            text = event.text
+        elif isinstance(event, ToolCallDelta):
+            text = event.arguments
+        else:
+            size = len(encode(event))
+            untyped = isinstance(event, _UNTYPED)
+            total += size * UNTYPED_FACTOR if untyped else size + OTHER_BYTES
+            continue
+        plain, length = text.isascii(), len(text)
+        total += ASCII_BYTES + length if plain else WIDE_BYTES + WIDE_FACTOR * length
+    return total
 
 
 class Entry(Subscribers):
@@ -208,7 +214,7 @@ class Entries:
         entry = self._running.get(stream)
         if entry is None:
             raise ValueError(f"stream {stream} has ended; nothing can be added to it")
-        size = sum(map(size_of, events))
+        size = size_of(events)
         if events and isinstance(events[-1], StreamEnd):
             return size
         if len(entry.events) + len(events) > self._max_stream_events:

@@ -48,7 +48,7 @@ from .content import Content
 from .deadlines import Deadlines
 from .failover import Failover
 from .hedge import Race
-from .lifecycle import Input, State, after
+from .lifecycle import State, after
 from .parts import Parts
 from .rescue import (
     Continuation,
@@ -212,16 +212,16 @@ class Run:
             failure = error if isinstance(error, ServiceError) else _not_begun()
             with contextlib.suppress(RelayError):
                 await self._log.delete(self.stream)
-            self._enter("lost")
+            self._state = after(self._state, "lost")
             self.begun.set_result(failure)
             self.committed.set_result(failure)
         else:
-            self._enter("started")
+            self._state = after(self._state, "started")
             self.begun.set_result(None)
 
     async def _end_by_log(self, error: RelayError) -> None:
         """End as failed, from the events in the log: the parser may be ahead of them."""
-        self._enter("refused")
+        self._state = after(self._state, "refused")
         if self._state == "ended":
             return
         self._stopped = self._stopped or Stopped("failed", error, "relay")
@@ -241,14 +241,11 @@ class Run:
     def _note_stop(self, stopped: "Stopped") -> bool:
         """Return whether the stop counts."""
         before = self._state
-        self._enter("stop")
+        self._state = after(self._state, "stop")
         if self._state == before:
             return False
         self._stopped = stopped
         return True
-
-    def _enter(self, what: Input) -> None:
-        self._state = after(self._state, what)
 
     def _prepare(self, request: RetainedRequest | None = None) -> Attempt:
         """Create the attempt for the due step; `call` runs it."""
@@ -274,7 +271,7 @@ class Run:
         if (delay_s := self._failover.hedge_delay_s()) is None:
             await self.call(silence_s)
         else:
-            self._enter("attempt")
+            self._state = after(self._state, "attempt")
             await Race(self, self._attempt, self._sink or self).run(delay_s, silence_s)
 
     async def call(
@@ -285,7 +282,7 @@ class Run:
         It is the prepared one, and passes its events to the log, unless it is one of a race.
         """
         if attempt is None:
-            self._enter("continuation" if self._continuation else "attempt")
+            self._state = after(self._state, "continuation" if self._continuation else "attempt")
             attempt = self._attempt
         headers: dict[str, str] = {}
         self._observer.attempt_started(
@@ -332,11 +329,12 @@ class Run:
         ):
             events, begun = self._commit(events), True
         if begun:
-            self._note(end)
-            if end is not None and self._rescues:
-                if await self._continue(end, events):
-                    return True
-                end = self._sum_up(end)
+            if end is not None:
+                self._note(end)
+                if self._rescues:
+                    if await self._continue(end, events):
+                        return True
+                    end = self._sum_up(end)
         elif end is None:
             return False
         elif end.status == "failed" and end.error is not None:
@@ -373,7 +371,7 @@ class Run:
 
     def _commit(self, events: Sequence[Event]) -> list[Event]:
         """Commit to the target; return its first events, preceded by the target and notices."""
-        self._enter("visible")
+        self._state = after(self._state, "visible")
         now = self._clock()
         self._first_event_s = now - self._started_at
         if not self._rescues:
@@ -402,7 +400,7 @@ class Run:
         wait_s = self._failover.next(error, client_retries=client_retries)
         if wait_s is None:
             return False
-        self._enter("retry")
+        self._state = after(self._state, "retry")
         self._settlement.charge_followed(failed, end, events, now=now)
         reply = failed.reply()
         self._attempt = self._prepare()
@@ -531,13 +529,13 @@ class Run:
         await self._append([*kept, Notice("rescue", f"{error.message}; {then}")])
         return True
 
-    def _note(self, end: StreamEnd | None) -> None:
+    def _note(self, end: StreamEnd) -> None:
         """Report the end of an answer that had begun to the breaker."""
-        if end is not None and end.status == "completed":
+        if end.status == "completed":
             self._failover.completed()
             if self._route.counted and end.usage and end.usage.total_tokens:
                 self._failover.count_tokens(end.usage.total_tokens)
-        elif end is not None and end.status == "failed" and end.error is not None:
+        elif end.status == "failed" and end.error is not None:
             self._blame(RelayError.of(end.error))
 
     def _note_head(self) -> None:
@@ -584,7 +582,7 @@ class Run:
         original: Sequence[Event] | None = None,
     ) -> None:
         """Append the events that end the stream, uninterrupted; `original` are the provider's."""
-        self._enter("end")
+        self._state = after(self._state, "end")
         events, settlement, ended = self._settlement.settle(
             self._attempt,
             end,
@@ -604,12 +602,12 @@ class Run:
 
     def _on_placed(self, ended: StreamEnded, placed: "asyncio.Future[None]") -> None:
         if placed.cancelled():
-            self._enter("lost")
+            self._state = after(self._state, "lost")
         else:
             self._report_ended(ended)
 
     def _report_ended(self, ended: StreamEnded) -> None:
-        self._enter("placed")
+        self._state = after(self._state, "placed")
         self._observer.ended(ended)
 
     def _added(self, events: Sequence[Event]) -> None:

@@ -49,7 +49,7 @@ def test_size_of_an_event_is_what_it_takes(event: Event, tolerance: float) -> No
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
-    assert pytest.approx((after - before) / len(events), rel=tolerance) == size_of(event)
+    assert pytest.approx((after - before) / len(events), rel=tolerance) == size_of([event])
 
 
 async def test_size_of_a_stream_is_what_it_takes() -> None:

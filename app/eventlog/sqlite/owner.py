@@ -199,7 +199,7 @@ class Owner:
         assert isinstance(end, StreamEnd)  # noqa: S101  (as `closing_events` says)
         assert isinstance(refused, StreamEnd)  # noqa: S101  (as `Batch.ends` says)
         ending[-1] = msgspec.structs.replace(end, usage=refused.usage, cost=refused.cost)
-        size = sum(map(size_of, ending))
+        size = size_of(ending)
         self._entries.add(local.stream, ending, size=size, ended_at=batch.at)
         del self.streams[local.stream]
         if batch.settlement is not None:
