@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 import httpx2
 import msgspec
+from sqlalchemy.exc import OperationalError
 
 from app.ledger.accounts import AccountState, Period
 from app.ledger.money import to_nano
@@ -50,9 +51,14 @@ async def quiet_books(
     database = Database(Address(records))
     try:
         while True:
-            rows = await recorded(database)
-            if len(rows) >= accounts["relay"].month.requests or loop.time() > deadline:
-                break
+            try:
+                rows = await recorded(database)
+            except OperationalError:  # a busy relay has not made the tables yet
+                if loop.time() > deadline:
+                    raise
+            else:
+                if len(rows) >= accounts["relay"].month.requests or loop.time() > deadline:
+                    break
             await asyncio.sleep(0.1)
         await check_sums(database)
     finally:
