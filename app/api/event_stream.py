@@ -103,6 +103,7 @@ class EventStream(Response):
         self._connection.on_lost = task.cancel
         try:
             headers, self.raw_headers = self.raw_headers, []  # 700 bytes while the stream lasts
+            self._connection.joins_head = any(self._begun)
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             del headers
             if scope["method"] != "HEAD" and not self._connection.lost:

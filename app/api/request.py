@@ -197,6 +197,8 @@ class ClientConnection(RequestClient, Protocol):
     """Called when the client disconnects."""
     sent: int
     """Bytes passed to `write`, if they are counted."""
+    joins_head: bool
+    """Whether `begin` leaves the head to the first write, which has to follow at once."""
 
     @property
     def lost(self) -> bool:

@@ -56,11 +56,14 @@ class Event:
 class DirectWriter:
     """The `ClientConnection` of one request."""
 
-    __slots__ = ("_transport", "cycle", "on_lost", "sent")
+    __slots__ = ("_head", "_transport", "_write", "cycle", "joins_head", "on_lost", "sent")
 
     def __init__(self, transport: asyncio.Transport, cycle: RequestResponseCycle) -> None:
         self._transport = transport
+        self._write: Callable[[bytes], object] = cycle.transport.write
+        self._head = b""
         self.cycle = cycle
+        self.joins_head = False
         self.on_lost: Callable[[], object] | None = None
         self.sent = 0
 
@@ -78,13 +81,28 @@ class DirectWriter:
         cycle.waiting_for_100_continue = False
         close = b"" if cycle.keep_alive else b"connection: close\r\n"
         end = b"transfer-encoding: chunked\r\n\r\n"
-        self._transport.write(b"%b%b%b%b" % (STATUS_LINE[status], head, close, end))
+        head = b"%b%b%b%b" % (STATUS_LINE[status], head, close, end)
+        if self.joins_head:
+            self._head = head
+            self._replace_write(self._write_first)
+        else:
+            self._write(head)
         return True
+
+    def _write_first(self, data: bytes) -> None:
+        """Write the head with the first bytes of the body: each write is a system call."""
+        self._replace_write(self._transport.write)
+        self._write(self._head + data)
+        self._head = b""
+
+    def _replace_write(self, write: Callable[[bytes], object]) -> None:
+        """Replace the writes to the transport, those of uvicorn's cycle included."""
+        self._write = cast(Any, self.cycle.transport).write = write
 
     def write(self, piece: bytes) -> bool:
         cycle = self.cycle
         if piece and not cycle.disconnected:
-            self._transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            self._write(b"%x\r\n%b\r\n" % (len(piece), piece))
         return not cycle.flow.write_paused
 
     async def drain(self) -> None:
@@ -158,7 +176,7 @@ class UnchunkedWriter(DirectWriter):
     def write(self, piece: bytes) -> bool:
         cycle = self.cycle
         if not cycle.disconnected:
-            self._transport.write(piece)
+            self._write(piece)
         return not cycle.flow.write_paused
 
 
