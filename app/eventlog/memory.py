@@ -136,8 +136,10 @@ class MemoryLog(EventLog):
         return listed._replace(ended_at=entry.ended_at, status=end.status, last=last)
 
     def push(self, stream: str, events: Sequence[Event]) -> bool:
+        if isinstance(events[-1], StreamEnd):
+            return False
         try:
-            self._add(stream, events)
+            self._entries.add(stream, events, size=self._entries.measure(stream, events))
         except (ServiceError, ValueError):
             return False
         return True

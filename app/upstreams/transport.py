@@ -1,13 +1,13 @@
 """aiohttp connections behind httpx2's interface, and response bodies with push delivery.
 
-The path of a token starts here: `Connection.data_received`, `HttpBody.arrived`, and the sink that
-the body pushes to.
+The path of a token starts here: `Connection.data_received`, then `Payload.feed_data` of
+`response_parser`, and the sink that it pushes to.
 """
 
 import asyncio
 import contextlib
 import select
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextvars import ContextVar
 from functools import cache, lru_cache, partial
 from io import BytesIO
@@ -24,7 +24,7 @@ from httpx_aiohttp.httpx2.transport import map_aiohttp_exceptions
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from .response_parser import ResponseParser
+from .response_parser import BURST, ByteSink, Payload, ResponseParser
 
 # Many servers close idle connections after 5 s (uvicorn, Node). A shorter timeout avoids
 # reusing a connection that the server is closing.
@@ -32,19 +32,11 @@ KEEPALIVE_S = 4.0
 
 NO_HEADERS: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
 
-BURST = 16 * 1024
-"""The maximum bytes per read: more at once are left to the reading task, which reads at most this
-many per step, some 50 tokens in 0.5 ms, and yields after each. A step of 4 KiB costs a third more
-per token. libuv would push 8 MiB of one socket before the next."""
-
 LARGE = 2**20
 """Bytes of a body above which aiohttp warns of one piece."""
 
 KNOWN_URLS = 1024
 """URLs that are remembered; there are few: one per model."""
-
-ByteSink = Callable[[bytes], bool]
-"""Consumes a piece of a body within the read that brought it; False: deliver via the task."""
 
 reused: ContextVar[bool | None] = ContextVar("reused", default=None)
 """Whether this task's connection was reused; None before it has one."""
@@ -57,8 +49,6 @@ class Connection(ResponseHandler):
     malformed chunks would wait forever, though the connection is closed.
     """
 
-    body: "HttpBody | None" = None
-    """The body that is being read."""
     served = False
     """Whether a request was sent on it."""
     _responses: ResponseParser | None = None
@@ -89,11 +79,17 @@ class Connection(ResponseHandler):
             if data:  # unsolicited
                 self._drop()
             return
-        super().data_received(data)
+        if responses is None or not responses.in_body:
+            super().data_received(data)
+        else:  # nearly every read
+            try:
+                responses.feed_data(data)
+            except HttpProcessingError as error:
+                if self.transport is not None:
+                    self.transport.close()
+                self.set_exception(error)
         if responses is not None and responses.excess:
             self._drop()
-        if self.body is not None:
-            self.body.arrived(size=len(data))
 
     def _end(self) -> None:
         if self.transport is not None and self.transport.get_write_buffer_size():
@@ -126,11 +122,6 @@ class Connection(ResponseHandler):
         if payload is not None and not payload.is_eof() and payload.exception() is None:
             payload.set_exception(aiohttp.ClientPayloadError("the body is malformed"))
 
-    def connection_lost(self, exc: BaseException | None) -> None:
-        super().connection_lost(exc)
-        if self.body is not None:
-            self.body.arrived()
-
 
 class HttpBody(httpx2.AsyncByteStream):
     """The body of a response; each step returns all bytes since the last.
@@ -148,21 +139,13 @@ class HttpBody(httpx2.AsyncByteStream):
         self._content = content = response.content
         # aiohttp's public method discards unread data when the connection fails.
         self._read = content.read_nowait if content is EMPTY_PAYLOAD else content._read_nowait
-        self._sink: ByteSink | None = None
-        self._waiter: asyncio.Future[bool] | None = None
-        """Resolves to whether the sink declined a piece."""
-        self._reading = self._again = False
         self._returned = False
         """Whether the last step returned a piece without waiting."""
-        link = response.connection  # None if the head arrived together with the whole body
-        self._connection: Connection | None = None
-        if link is not None and isinstance(link.protocol, Connection):
-            self._connection = link.protocol
-            self._connection.body = self
 
     def push(self, sink: ByteSink) -> None:
         """Deliver later pieces to a sink first."""
-        self._sink = sink
+        if isinstance(self._content, Payload):
+            self._content.sink = sink
 
     @property
     def at_end(self) -> bool:
@@ -187,44 +170,14 @@ class HttpBody(httpx2.AsyncByteStream):
             self._returned = False
             if (failure := content.exception()) is not None:
                 raise failure
-            if content.at_eof():
+            if content.at_eof() or not isinstance(content, Payload):
                 raise StopAsyncIteration
-            self._waiter = asyncio.get_running_loop().create_future()
-            if await self._waiter:
+            await content.expect()
+            if content.refused:
+                content.refused = False
                 return b""
 
-    def arrived(self, *, size: int = 0) -> None:
-        """Handle the arrival of `size` bytes, or of the end: call the sink, or wake the reader."""
-        waiter, content = self._waiter, self._content
-        if self._reading:  # reading resumed the parser, which delivered more
-            self._again = True
-            return
-        if waiter is None or waiter.done():
-            return  # it stays buffered until the next step
-        sink = self._sink
-        if size > BURST or sink is None:
-            waiter.set_result(False)
-            return
-        self._reading = self._again = True
-        refused = False
-        try:
-            while self._again and not refused:
-                self._again = False
-                piece = self._read(-1)
-                refused = bool(piece) and not sink(piece)
-            if not refused and (failure := content.exception()) is not None:
-                raise failure
-        except Exception as failure:
-            waiter.set_exception(failure)
-        else:
-            if refused or content.is_eof():
-                waiter.set_result(refused)
-        finally:
-            self._reading = False
-
     async def aclose(self) -> None:
-        if self._connection is not None and self._connection.body is self:
-            self._connection.body = None
         self._response.release()
 
 

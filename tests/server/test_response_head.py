@@ -116,3 +116,21 @@ def test_an_app_around_this_one_sends_the_head() -> None:
 
     assert not DirectWriter(transport(sent), cycle).begin(200, HEADERS, send)
     assert [] == sent
+
+
+@pytest.mark.parametrize("by_app", [True, False])
+async def test_a_head_that_joins_leaves_with_the_first_bytes(by_app: bool) -> None:
+    apart: list[bytes] = []
+    joined: list[bytes] = []
+    for sent, joins in ((apart, False), (joined, True)):
+        cycle = cycle_over(sent)
+        writer = DirectWriter(transport(sent), cycle)
+        writer.joins_head = joins
+        writer.begin(200, HEADERS, as_send(cycle.send))
+        if by_app:
+            writer.write(b"data: a\n\n")
+            writer.write(b"data: b\n\n")
+        await as_send(cycle.send)({"type": "http.response.body", "body": b"data: c\n\n"})
+
+    assert b"".join(apart) == b"".join(joined)
+    assert len(apart) - 1 == len(joined)

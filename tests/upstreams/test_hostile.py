@@ -25,7 +25,7 @@ from app.testing.upstream import (
     serve_upstream,
     text,
 )
-from app.upstreams.transport import BURST
+from app.upstreams.response_parser import BURST
 from tests.serving import HELLO, chat, serve_relay, text_of
 
 SIZE = 2**16

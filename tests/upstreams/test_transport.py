@@ -9,7 +9,8 @@ import pytest
 
 from app.testing.upstream import Hold, Step, Until, chunk, chunked_head, send, serve_upstream
 from app.upstreams.http import open_client
-from app.upstreams.transport import BURST, HttpBody, HttpCall, _render_head
+from app.upstreams.response_parser import BURST
+from app.upstreams.transport import HttpBody, HttpCall, _render_head
 from tests.waiting import until
 
 END = send("0\r\n\r\n")
