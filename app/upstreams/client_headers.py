@@ -8,16 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from .endpoints import Upstream
-from .http import HttpHead
+from .http import REPLY_NAMES, HttpHead
 from .options import options_of
 
 REQUEST_NAMES: Final = frozenset(
     (b"idempotency-key", b"openai-beta", b"openai-organization", b"openai-project")
 ) | {b"traceparent", b"tracestate", b"x-client-request-id"}
-REPLY_NAMES: Final = (
-    *("anthropic-organization-id", "openai-organization", "openai-processing-ms"),
-    *("openai-project", "openai-version"),
-)
 RATE_LIMITS: Final = ("anthropic-ratelimit-", "x-ratelimit-")
 """The first parts of names of headers that the relay sends with limits of its own."""
 

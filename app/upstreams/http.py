@@ -3,13 +3,14 @@
 import asyncio
 import base64
 import contextlib
+import re
 import ssl
 import time
 import zlib
 from collections.abc import Callable, Mapping
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import aiohttp
 import certifi
@@ -28,6 +29,13 @@ MAX_FAILURE_BYTES = 64 * 1024
 FAILURE_WAIT_S = 2.0
 """The timeout of an error reply's body: below `status_wait_s`, which would hide its status."""
 
+REPLY_NAMES: Final = (
+    *("anthropic-organization-id", "openai-organization", "openai-processing-ms"),
+    *("openai-project", "openai-version"),
+)
+"""Headers of replies that a client of the same dialect may receive, besides rate limits."""
+KEPT_NAMES: Final = frozenset(("date", *REPLY_NAMES))
+_OF_LIMITS: Final = re.compile("ratelimit|retry-after")
 REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id")
 """Headers with the provider's id of a call: OpenAI and most, Anthropic, AWS, Azure."""
 
@@ -144,17 +152,22 @@ class HttpHead(NamedTuple):
 
     status: int
     headers: Mapping[str, str]
+    """Those of rate limits and retries, and `KEPT_NAMES`, by lower-case names."""
     request_id: str
     """The provider's id of the call; "" without one."""
 
     @classmethod
     def of(cls, reply: HttpReply) -> "HttpHead":
         """Return the head of a reply."""
+        found = reply.headers
+        # All of them, with their cookies, take 5 KiB while the stream lasts.
+        lower = {name.lower(): value for name, value in found.items()}
+        kept = {n: v for n, v in lower.items() if n in KEPT_NAMES or _OF_LIMITS.search(n)}
         for name in REQUEST_IDS:
-            value = reply.headers.get(name)
+            value = found.get(name)
             if value and value.isprintable():
-                return cls(reply.status, reply.headers, value[:MAX_REQUEST_ID])
-        return cls(reply.status, reply.headers, "")
+                return cls(reply.status, kept, value[:MAX_REQUEST_ID])
+        return cls(reply.status, kept, "")
 
 
 async def open_stream(

@@ -42,6 +42,15 @@ reused: ContextVar[bool | None] = ContextVar("reused", default=None)
 """Whether this task's connection was reused; None before it has one."""
 
 
+class _Heads(list[Any]):
+    """What aiohttp uses of a deque, which takes 760 bytes, for the heads of replies: one or two."""
+
+    __slots__ = ()
+
+    def popleft(self) -> Any:
+        return self.pop(0)
+
+
 class Connection(ResponseHandler):
     """A connection with a parser of our own, that fails the current body when it fails itself.
 
@@ -52,6 +61,10 @@ class Connection(ResponseHandler):
     served = False
     """Whether a request was sent on it."""
     _responses: ResponseParser | None = None
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self._buffer: Any = _Heads()
 
     def set_response_params(
         self,
@@ -212,6 +225,8 @@ class _Response(aiohttp.ClientResponse):
 
     def forget_head(self) -> None:
         self._headers, self._raw_headers = NO_HEADERS, ()
+        self._raw_cookie_headers = None
+        self._cache.clear()  # which has the headers too
         info = self._request_info
         self._request_info = aiohttp.RequestInfo(info.url, info.method, NO_HEADERS)
 

@@ -2,15 +2,16 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 
 import httpx2
 import pytest
+from multidict import CIMultiDict
 
 from app.testing.upstream import Hold, Step, Until, chunk, chunked_head, send, serve_upstream
-from app.upstreams.http import open_client
+from app.upstreams.http import HttpHead, open_client
 from app.upstreams.response_parser import BURST
-from app.upstreams.transport import HttpBody, HttpCall, _render_head
+from app.upstreams.transport import HttpBody, HttpCall, HttpReply, _render_head
 from tests.waiting import until
 
 END = send("0\r\n\r\n")
@@ -243,3 +244,32 @@ async def test_connection_with_an_unsent_request_is_not_used_again() -> None:
             await reply.body.aclose()
 
     assert 2 == connections
+
+
+def test_the_head_keeps_what_is_read_later_only():
+    reply = HttpReply(
+        200,
+        CIMultiDict(
+            [
+                ("Date", "now"),
+                ("Set-Cookie", "a=b"),
+                ("CF-Ray", "1"),
+                ("X-Request-ID", "req_1"),
+                ("X-RateLimit-Reset-Tokens", "1s"),
+                ("llm_provider-retry-after", "2"),
+                ("OpenAI-Version", "2020-10-01"),
+            ]
+        ),
+        no_body(),
+    )
+
+    head = HttpHead.of(reply)
+
+    assert "req_1" == head.request_id
+    kept = ["date", "llm_provider-retry-after", "openai-version", "x-ratelimit-reset-tokens"]
+    assert kept == sorted(head.headers)
+
+
+async def no_body() -> AsyncGenerator[bytes]:
+    for piece in ():
+        yield piece
