@@ -191,7 +191,7 @@ async def test_what_waits_is_one_transaction(path, monkeypatch):
         sizes.clear()
         await asyncio.gather(*(event_log.append(stream, [START]) for stream in streams))
 
-        assert 100 == max(sizes)
+        assert 100 <= max(sizes)
 
 
 async def test_long_stream_is_read_in_pages(path):
@@ -262,6 +262,7 @@ async def test_pushed_events_are_filed_while_more_of_them_come(path, monkeypatch
     monkeypatch.setattr(owner, "FILED_EVENTS", 10)
     monkeypatch.setattr(tail_table, "TAIL_ROWS", 5)
     monkeypatch.setattr(tail_table, "SWEPT_AT_ONCE", 3)
+    monkeypatch.setattr(sqlite, "PAUSE_S", 0)  # for many transactions
     expected: list[Event] = [START]
     async with opened(path) as event_log:
         await filled(event_log, [START])

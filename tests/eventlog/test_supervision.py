@@ -213,7 +213,7 @@ async def outlive_shared(folder: Path, task: str, error: type[BaseException]) ->
 
 async def test_thread_that_cannot_be_started_fails_the_write_only(tmp_path):
     async with files.opened(tmp_path / "log.db") as log, asyncio.timeout(BOUND_S):
-        strike(log._writer, "_do", RuntimeError)
+        strike(log._writer._thread, "do", RuntimeError)
         with pytest.raises(ServiceError):
             await create(log, "st_1")
         await live(log, log, "st_2")

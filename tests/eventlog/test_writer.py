@@ -1,7 +1,6 @@
 """The writer: transactions of what waits, and what hears of them."""
 
 import asyncio
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -77,24 +76,43 @@ async def test_failure_after_a_commit_that_nobody_waits_for_is_reported(writer, 
     assert [ZeroDivisionError] == list(map(type, reported))
 
 
-async def test_writer_whose_thread_has_died_is_unhealthy(caplog, monkeypatch):
-    """A callback ends it, which `ThreadPoolExecutor` neither reports nor replaces."""
+async def test_writer_whose_thread_does_nothing_is_unhealthy(monkeypatch):
     writer = Writer(do_all)
     monkeypatch.setattr(writers, "STUCK_S", 0)
+    goes_on = threading.Event()
     assert 1 == await writer.write(lambda: 1)
     assert writer.healthy
-    hears = threading.Event()
-    work = writer._thread.submit(hears.wait, 20)
-    work.add_done_callback(lambda _: sys.exit())
-    hears.set()
-    (thread,) = writer._thread._threads
-    await asyncio.to_thread(thread.join, 20)
-    writer.submit(lambda: 2, lambda *_: None)
-    for _ in range(3):
-        await asyncio.sleep(0)
+
+    hanging = asyncio.create_task(writer.write(lambda: goes_on.wait(20)))
+    await asyncio.sleep(0.01)
 
     assert not writer.healthy
-    assert ["Exception in worker"] == [record.message for record in caplog.records]
+    goes_on.set()
+    assert await asyncio.wait_for(hanging, 20)
+    assert writer.healthy
+    await asyncio.wait_for(writer.close(lambda: None), 20)
+
+
+async def test_work_after_the_end_fails():
+    writer = Writer(do_all)
+    await writer.close(lambda: None)
+
+    with pytest.raises(RuntimeError, match="ended"):
+        await asyncio.wait_for(writer.write(lambda: 1), 20)
+
+
+async def test_work_without_a_thread_fails(monkeypatch):
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    writer = Writer(do_all)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        with pytest.raises(RuntimeError, match="new thread"):
+            await asyncio.wait_for(writer.write(lambda: 1), 20)
+
+    assert 1 == await asyncio.wait_for(writer.write(lambda: 1), 20)
+    await asyncio.wait_for(writer.close(lambda: None), 20)
 
 
 async def test_every_job_hears_why_its_transaction_failed(writer):
