@@ -35,8 +35,8 @@ def routes(hub: Hub) -> list[Route]:
 
     async def model(request: Request) -> Response:
         wanted = request.path_params["model"]
-        listed = await list_usable(request)
-        found = next((one for one in listed if one.name == wanted), None)
+        listed, name = await list_usable(request), hub.listed_name(wanted)
+        found = next((one._replace(name=wanted) for one in listed if one.name == name), None)
         if found is not None:
             anthropic = _speaks_anthropic(request)
             row = render_anthropic(wanted, found.about) if anthropic else render_openai(*found)

@@ -446,6 +446,11 @@ class Upstreams:
             configured |= {target.name for target in self.resolve(None).targets}
         return configured.union(self._targets_of_routes())
 
+    def listed_name(self, model: str) -> str:
+        """Return the name in the list of models: that of its route for an alias."""
+        route = self._aliases.get(model)
+        return model if route is None else route.name
+
     def configured_name(self, model: str) -> str | None:
         """Return the route of a name, or the upstream that it passes through to; None if neither.
 

@@ -72,6 +72,19 @@ async def test_a_client_comes_before_the_defaults_and_after_the_prefix(tmp_path)
     assert events[0]["model"] == "fast"
 
 
+async def test_an_alias_is_found_though_not_listed(tmp_path):
+    anthropic = {"anthropic-version": "2023-06-01"}
+    async with serve_route(tmp_path) as (relay, _):
+        listed = (await relay.client.get("/v1/models")).json()["data"]
+        by_name, by_alias, by_other = [
+            (await relay.client.get(f"/v1/models/{name}", headers=headers)).json()
+            for name, headers in (("fast", {}), ("gpt-4o", {}), ("gpt-4o", anthropic))
+        ]
+    assert "gpt-4o" not in [one["id"] for one in listed]
+    assert by_name | {"id": "gpt-4o"} == by_alias
+    assert by_other["id"] == "gpt-4o"
+
+
 OWN = {
     "anthropic": ("/v1/messages", "system"),
     "vertex_anthropic": ("/v1/messages", "system"),
