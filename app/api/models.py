@@ -35,7 +35,7 @@ def routes(hub: Hub) -> list[Route]:
 
     async def model(request: Request) -> Response:
         wanted = request.path_params["model"]
-        listed, name = await list_usable(request), hub.listed_name(wanted)
+        listed, name = await list_usable(request), hub.upstreams.listed_name(wanted)
         found = next((one._replace(name=wanted) for one in listed if one.name == name), None)
         if found is not None:
             anthropic = _speaks_anthropic(request)

@@ -13,7 +13,7 @@ that line, and would skip a frame that was cut after it.
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -97,17 +97,16 @@ class NumberedWriter:
         """Return the bytes of the next events' frames, which may be none."""
         render, line, number = self._renderer.feed, self._id, self._skipped + self.count
         written: list[bytes] = []
-        for event in events:
-            for frame in render(event):
-                number += 1
-                if number <= self._after:
-                    continue
-                data, name = frame.data, frame.event
-                if not data.isascii():
-                    data = escape_line_ends(data)
-                if name is not None:
-                    written.append(b"event: %b\n" % name.encode())
-                written.append(b"data: %b%b%d\n\n" % (data, line, number))
+        for frame in chain.from_iterable(map(render, events)):
+            number += 1
+            if number <= self._after:
+                continue
+            data, name = frame.data, frame.event
+            if not data.isascii():
+                data = escape_line_ends(data)
+            if name is not None:
+                written.append(b"event: %b\n" % name.encode())
+            written.append(b"data: %b%b%d\n\n" % (data, line, number))
         self.count = number - self._skipped
         if written and self._retry:
             written.insert(0, self._retry)

@@ -113,10 +113,6 @@ class Hub:
         parts = self._parts
         return await parts.upstreams.models(parts.client, parts.settlements.list_price)
 
-    def listed_name(self, model: str) -> str:
-        """Return the name of a model or an alias in the list of models."""
-        return self._parts.upstreams.listed_name(model)
-
     async def drain(self, drain_s: float) -> None:
         """Accept no new streams, wait for the running ones, and stop those that exceed the time."""
         log.info("draining", streams=len(self._runs), drain_s=drain_s)

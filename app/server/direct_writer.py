@@ -84,20 +84,19 @@ class DirectWriter:
         head = b"%b%b%b%b" % (STATUS_LINE[status], head, close, end)
         if self.joins_head:
             self._head = head
-            self._replace_write(self._write_first)
+            self._write = cast(Any, cycle.transport).write = self._write_first
         else:
             self._write(head)
         return True
 
     def _write_first(self, data: bytes) -> None:
-        """Write the head with the first bytes of the body: each write is a system call."""
-        self._replace_write(self._transport.write)
+        """Write the head with the first bytes of the body: each write is a system call.
+
+        It stands for the transport's `write` until then, also in uvicorn's cycle.
+        """
+        self._write = cast(Any, self.cycle.transport).write = self._transport.write
         self._write(self._head + data)
         self._head = b""
-
-    def _replace_write(self, write: Callable[[bytes], object]) -> None:
-        """Replace the writes to the transport, those of uvicorn's cycle included."""
-        self._write = cast(Any, self.cycle.transport).write = write
 
     def write(self, piece: bytes) -> bool:
         cycle = self.cycle

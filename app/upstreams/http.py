@@ -161,12 +161,14 @@ class HttpHead(NamedTuple):
         """Return the head of a reply."""
         found = reply.headers
         # All of them, with their cookies, take 5 KiB while the stream lasts.
-        lower = {name.lower(): value for name, value in found.items()}
-        kept = {n: v for n, v in lower.items() if n in KEPT_NAMES or _OF_LIMITS.search(n)}
+        kept = {}
+        for name, value in found.items():
+            if (lower := name.lower()) in KEPT_NAMES or _OF_LIMITS.search(lower):
+                kept[lower] = value
         for name in REQUEST_IDS:
-            value = found.get(name)
-            if value and value.isprintable():
-                return cls(reply.status, kept, value[:MAX_REQUEST_ID])
+            request_id = found.get(name)
+            if request_id and request_id.isprintable():
+                return cls(reply.status, kept, request_id[:MAX_REQUEST_ID])
         return cls(reply.status, kept, "")
 
 

@@ -93,11 +93,6 @@ class ResponseParser:
             lenient_spaces_after_chunk_size=True,
         )
 
-    @property
-    def in_body(self) -> bool:
-        """Whether the next bytes are of the body of the final response, or of its end."""
-        return self._payload is not None
-
     def begin(self, *, limit: int, timer: BaseTimerContext | None = None) -> None:
         """Expect the response to the next request, with a body of at most `limit` bytes unread."""
         self.complete = False
@@ -107,7 +102,8 @@ class ResponseParser:
         self.interim = 0
         """The number of interim responses."""
         self._limit, self._timer = limit, timer
-        self._payload: Payload | None = None
+        self.payload: Payload | None = None
+        """The body that the next bytes belong to, or whose end they are."""
         self._until_close = False
         self._other_bytes = 0
 
@@ -124,12 +120,12 @@ class ResponseParser:
             upgraded, rest = True, data[upgrade.args[0] :]
         except httptools.HttpParserError as error:
             if not self.complete:
-                self._flush(self._payload)
-                begun = "" if self._payload else f": {data[:20]!r}"
+                self._flush(self.payload)
+                begun = "" if self.payload else f": {data[:20]!r}"
                 raise BadHttpMessage(f"{error.__context__ or error}{begun}") from None
             self.excess = True
         if self._pieces:
-            self._flush(self._payload)
+            self._flush(self.payload)
             self._other_bytes = 0
         elif not self.complete:
             self._other_bytes += len(data)
@@ -146,7 +142,7 @@ class ResponseParser:
         Raises:
             TransferEncodingError: the body is incomplete.
         """
-        payload, self._payload = self._payload, None
+        payload, self.payload = self.payload, None
         del self._parser  # which refers to this parser: its connection would wait for the collector
         if payload is not None:
             if not self._until_close:
@@ -194,11 +190,11 @@ class ResponseParser:
             parser.should_upgrade(),
             chunked,
         )
-        self._payload = Payload(self._protocol, self._limit, self._timer)
-        self._messages.append((message, self._payload))
+        self.payload = Payload(self._protocol, self._limit, self._timer)
+        self._messages.append((message, self.payload))
 
     def on_message_complete(self) -> None:
-        payload, self._payload = self._payload, None
+        payload, self.payload = self.payload, None
         if payload is None:
             return
         if not 100 <= self._parser.get_status_code() < 200:

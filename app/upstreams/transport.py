@@ -92,7 +92,7 @@ class Connection(ResponseHandler):
             if data:  # unsolicited
                 self._drop()
             return
-        if responses is None or not responses.in_body:
+        if responses is None or responses.payload is None:
             super().data_received(data)
         else:  # nearly every read
             try:

@@ -10,7 +10,7 @@ and choice, so that nothing follows a `choice.end`, whatever an upstream sends a
 reason.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, SupportsIndex
 
@@ -32,6 +32,7 @@ from ...events import (
     Source,
     Status,
     StreamEnd,
+    TextDelta,
     TokenCounts,
     ToolCallDelta,
     ToolCallEnd,
@@ -156,6 +157,21 @@ class EventBuilder:
 
     def text(self, choice: int, text: str) -> None:
         self._delta(choice, TEXT, text)
+
+    def texts(self, choice: int, texts: Iterable[str]) -> None:
+        """Add pieces of text: faster than one by one."""
+        state = self._choices.get(choice)
+        block = state.open if state is not None else None
+        if block is None or block.kind is not TEXT:
+            for text in texts:
+                self._delta(choice, TEXT, text)
+            return
+        number, halves, add = block.number, block.halves, self._events.append
+        for text in texts:
+            if not text.isascii() or halves.pending:
+                text = halves.feed(text)
+            if text:
+                add(TextDelta(number, text, choice))
 
     def reasoning(self, choice: int, text: str) -> None:
         self._delta(choice, REASONING, text)

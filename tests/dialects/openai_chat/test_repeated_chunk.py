@@ -63,7 +63,8 @@ def test_chunk_that_repeats_all_but_its_text_is_recognised(form: str) -> None:
     repeated = RepeatedChunk.of(form % "a", decode_any(form % "a"))
 
     assert repeated is not None
-    assert ["b c", "", None] == [repeated.match(form % text) for text in ("b c", "", '"')]
+    messages = [Message("message", form % text) for text in ("b c", "", '"', "d")]
+    assert ["b c", ""] == repeated.match(messages)
     assert decode_any(form % "a").choices[0].index == repeated.choice
 
 

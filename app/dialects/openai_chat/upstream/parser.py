@@ -11,7 +11,7 @@ ignored.
 
 from typing import Any, Final
 
-from ....events import TokenCounts
+from ....events import Event, TokenCounts
 from ....framing.sse import Message
 from ...reading.answer_parser import AnswerParser
 from ...reading.billing import parse_cost, parse_service_tier
@@ -55,12 +55,22 @@ class Parser(AnswerParser):
     def _is_whole(self) -> bool:
         return self._builder.finished or self._deltas.whole
 
+    def feed(self, *messages: Message) -> list[Event]:
+        last = self._last
+        if last is None or self._builder.ended:
+            return super().feed(*messages)
+        texts = last.match(messages)
+        self._builder.texts(last.choice, texts)
+        if len(texts) == len(messages):  # nearly every read
+            return self._builder.take()
+        return super().feed(*messages[len(texts) :])
+
     def _message(self, message: Message) -> None:
         data = message.data
         if message.event != "error":
             last = self._last
-            if last is not None and (text := last.match(data)) is not None:
-                self._builder.text(last.choice, text)
+            if last is not None and (texts := last.match((message,))):
+                self._builder.texts(last.choice, texts)
                 return
             chunk = None if data == "[DONE]" else text_chunk.parse(data, self._decode)
             if chunk is not None and self._deltas.feed_text_chunk(chunk):

@@ -4,8 +4,11 @@ Most hosts repeat everything else in each chunk. Comparing instead of decoding s
 thousand instructions that a token of a burst takes.
 """
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple, Self
 
+from ....framing.sse import Message
+from ...reading.bounds import LARGE
 from .text_chunk import MAX_CHOICES, TextChunk
 
 TRIES: Final = 16
@@ -38,13 +41,20 @@ class RepeatedChunk(NamedTuple):
             return None
         return cls(f'{before}{key}{gap}"', after[len(gap) + len(content) - 1 :], choice.index)
 
-    def match(self, data: str) -> str | None:
-        """Return the content of a chunk that is this one but for that."""
+    def match(self, messages: Iterable[Message]) -> list[str]:
+        """Return the contents of the first messages, as far as they are this one but for that."""
         before, after, _ = self
-        if not data.startswith(before) or not data.endswith(after):
-            return None
-        text = data[len(before) : -len(after)]
-        # A quote would end the content, and JSON has no control characters within a string.
-        if '"' in text or "\\" in text or not text.isprintable():
-            return None
-        return text if len(data) >= len(before) + len(after) else None
+        start, end = len(before), -len(after)
+        texts = []
+        for message in messages:
+            data = message.data
+            if not data.startswith(before) or not data.endswith(after) or len(data) > LARGE:
+                break
+            text = data[start:end]
+            # A quote would end the content, and JSON has no control characters within a string.
+            if '"' in text or "\\" in text or not text.isprintable():
+                break
+            if len(data) < start - end or message.event == "error":
+                break
+            texts.append(text)
+        return texts
