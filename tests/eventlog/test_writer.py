@@ -9,6 +9,7 @@ import pytest
 
 from app.eventlog.sqlite import writer as writers
 from app.eventlog.sqlite.writer import Writer
+from tests.waiting import until
 
 pytestmark = pytest.mark.pure
 
@@ -90,6 +91,34 @@ async def test_writer_whose_thread_does_nothing_is_unhealthy(monkeypatch):
     goes_on.set()
     assert await asyncio.wait_for(hanging, 20)
     assert writer.healthy
+    await asyncio.wait_for(writer.close(lambda: None), 20)
+
+
+@pytest.mark.parametrize("yields", [False, True])
+async def test_urgent_work_ends_a_pause_unless_others_have_their_turn(yields):
+    sizes: list[int] = []
+
+    def transact(works: Sequence[Callable[[], Any]]) -> list[Any]:
+        sizes.append(len(works))
+        if len(sizes) == 1:
+            begun.set()
+            assert goes_on.wait(20)
+        return do_all(works)
+
+    begun, goes_on = threading.Event(), threading.Event()
+    writer = Writer(transact, pause_s=20 if not yields else 0.05, yields=yields)
+    writer.post(lambda: 1)
+    assert await asyncio.to_thread(begun.wait, 20)
+    writer.post(lambda: 2)
+    goes_on.set()
+    await until(lambda: writer._pause is not None)
+    writer.post(lambda: 3)
+    urgent = asyncio.create_task(writer.write(lambda: 4))
+    await asyncio.sleep(0)
+    assert yields == (writer._pause is not None)
+
+    assert 4 == await asyncio.wait_for(urgent, 10)
+    assert [1, 3] == sizes
     await asyncio.wait_for(writer.close(lambda: None), 20)
 
 

@@ -69,10 +69,10 @@ MAX_UNWANTED = 10_000
 """How many streams are remembered that the file failed to remove; a restart removes any more."""
 
 PAUSE_S = 0.002
-"""The pause between two commits if work waits for the second.
+"""The pause between two commits if tokens wait for the second.
 
-Tokens of other streams join it, which saves a tenth of a token's cost under load, and other
-processes get their turn.
+Those of other streams join it, which saves a tenth of a token's cost under load. One of several
+processes always pauses, so that others get their turn.
 """
 
 LOOK_AFTER_S = 1.0
@@ -149,6 +149,7 @@ class SqliteLog(EventLog):
             lambda works: self._database.transact(works),
             explain=explain,
             pause_s=PAUSE_S,
+            yields=self._shared,
         )
         try:
             await self._writer.read(partial(self._open_file, on_ended, close))

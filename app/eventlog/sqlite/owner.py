@@ -133,7 +133,7 @@ class Owner:
         if not events:
             return None
         try:
-            batch = self._take(local, events, settlement)
+            batch = self._take(local, events, settlement, urgent=True)
         except ServiceError:
             if local.batches:  # so that a read returns all that was taken
                 await local.batches[-1].wait()
@@ -142,7 +142,12 @@ class Owner:
         return None
 
     def _take(
-        self, local: LocalStream, events: Sequence[Event], settlement: Settlement | None = None
+        self,
+        local: LocalStream,
+        events: Sequence[Event],
+        settlement: Settlement | None = None,
+        *,
+        urgent: bool = False,
     ) -> Batch:
         memory = self._entries.measure(local.stream, events)
         batch = Batch(local, events, memory=memory, at=self._wall(), settlement=settlement)
@@ -152,7 +157,7 @@ class Owner:
         # The upstream is called once the first event is stored.
         work = Durable if local.bound and batch.first == 1 else partial
         store = work(local.store, self._database, batch)
-        self._writer.submit(store, partial(self._stored, batch))
+        self._writer.submit(store, partial(self._stored, batch), urgent=urgent)
         return batch
 
     # After a commit

@@ -86,7 +86,8 @@ class Writer:
     """Runs work in its thread; `transact` does a list of it in one transaction.
 
     `explain` converts the error of a failed transaction to the one that `write` raises. Between
-    two transactions, if work waits for the second, it pauses for `pause_s`.
+    two transactions, if work waits for the second, it pauses for `pause_s`, so that more can join:
+    unless some of it is urgent, or, with `yields`, always.
     """
 
     def __init__(
@@ -95,10 +96,14 @@ class Writer:
         *,
         explain: Callable[[BaseException], BaseException] = lambda error: error,
         pause_s: float = 0,
+        yields: bool = False,
     ) -> None:
         self._transact = transact
         self._explain = explain
         self._pause_s = pause_s
+        self._yields = yields
+        self._pause: asyncio.TimerHandle | None = None
+        self._urgent = False
         self._thread = _Thread("event-log")
         self._waiting: list[_Job] = []
         self._idle = asyncio.Event()
@@ -110,13 +115,19 @@ class Writer:
         """Whether the thread does its work in time."""
         return not self._thread.is_late(STUCK_S)
 
-    def submit(self, work: Work, then: Then) -> None:
+    def submit(self, work: Work, then: Then, *, urgent: bool = False) -> None:
         """Put work into the next transaction; `then` receives its result or the error."""
         self._waiting.append(_Job(work, then))
+        self._urgent = self._urgent or urgent
         if self._idle.is_set():
             self._idle.clear()
-            # In the next turn of the loop, when all other work of this one has joined.
-            asyncio.get_running_loop().call_soon(self._start)
+        elif urgent and self._pause is not None and not self._yields:
+            self._pause.cancel()
+            self._pause = None
+        else:
+            return
+        # In the next turn of the loop, when all other work of this one has joined.
+        asyncio.get_running_loop().call_soon(self._start)
 
     def post(self, work: Work) -> None:
         """Put work into the next transaction; a failure is logged and has no other effect."""
@@ -145,7 +156,7 @@ class Writer:
             if error is None:  # before the caller continues
                 on_commit(result)
 
-        self.submit(work, then)
+        self.submit(work, then, urgent=True)
         return await done
 
     async def read(self, work: Callable[[], T]) -> T:
@@ -164,6 +175,7 @@ class Writer:
 
     def _start(self) -> None:
         jobs, self._waiting = self._waiting, []
+        self._pause, self._urgent = None, False
         works = [job.work for job in jobs]
         try:
             self._thread.do(partial(self._transact, works), partial(self._finish, jobs))
@@ -189,12 +201,13 @@ class Writer:
             raise
 
     def _go_on(self) -> None:
-        if self._waiting and self._pause_s:
-            asyncio.get_running_loop().call_later(self._pause_s, self._start)
-        elif self._waiting:
-            self._start()
-        else:
+        if not self._waiting:
             self._idle.set()
+        elif self._pause_s and (self._yields or not self._urgent):
+            loop = asyncio.get_running_loop()
+            self._pause = loop.call_later(self._pause_s, self._start)
+        else:
+            self._start()
 
     async def _do(self, work: Callable[[], T]) -> T:
         """Do work in the thread."""
