@@ -2,9 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import TypeVar
 
 from ..events import Event
 from .contract import Follower
+
+T = TypeVar("T")
 
 
 class Subscribers:
@@ -31,7 +34,7 @@ class Subscribers:
         loop = asyncio.get_running_loop()
         waiter = loop.create_future()
         self.waiters.append(waiter)
-        timer = loop.call_later(timeout_s, _wake, waiter)
+        timer = loop.call_later(timeout_s, resolve, waiter, None)
         try:
             await waiter
         finally:
@@ -44,10 +47,15 @@ class Subscribers:
         for follower in (*self.followers,):
             follower(events)
         for waiter in self.waiters:
-            _wake(waiter)
+            resolve(waiter, None)
         self.waiters.clear()
 
 
-def _wake(waiter: "asyncio.Future[None]") -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+def resolve(waiter: "asyncio.Future[T]", result: T, error: BaseException | None = None) -> None:
+    """Wake who waits, with the result or the error, unless it has left."""
+    if waiter.done():
+        return
+    if error is None:
+        waiter.set_result(result)
+    else:
+        waiter.set_exception(error)

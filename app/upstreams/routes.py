@@ -456,10 +456,8 @@ class Upstreams:
 
         The result is always a configured name, never text from a client.
         """
-        if model in self.routes:
-            return model
-        if model in self._aliases:
-            return self._aliases[model].name
+        if (name := self.listed_name(model)) in self.routes:
+            return name
         if self._cassettes is not None and model.startswith(PREFIX):
             return CASSETTE.name
         try:

@@ -62,10 +62,6 @@ class Connection(ResponseHandler):
     """Whether a request was sent on it."""
     _responses: ResponseParser | None = None
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop)
-        self._buffer: Any = _Heads()
-
     def set_response_params(
         self,
         *,
@@ -81,6 +77,7 @@ class Connection(ResponseHandler):
             return
         if self._responses is None:
             self._responses = ResponseParser(self, on_end=self._end)
+            self._buffer: Any = _Heads()
         self._responses.begin(limit=read_bufsize, timer=timer)
         self._parser = self._responses  # type: ignore[assignment]  # its interface
         self._read_timeout = read_timeout
@@ -183,8 +180,9 @@ class HttpBody(httpx2.AsyncByteStream):
             self._returned = False
             if (failure := content.exception()) is not None:
                 raise failure
-            if content.at_eof() or not isinstance(content, Payload):
+            if content.at_eof():
                 raise StopAsyncIteration
+            assert isinstance(content, Payload)  # noqa: S101  (any other is empty)
             await content.expect()
             if content.refused:
                 content.refused = False

@@ -32,7 +32,6 @@ from ...events import (
     Source,
     Status,
     StreamEnd,
-    TextDelta,
     TokenCounts,
     ToolCallDelta,
     ToolCallEnd,
@@ -156,28 +155,17 @@ class EventBuilder:
         self._choice(choice)
 
     def text(self, choice: int, text: str) -> None:
-        self._delta(choice, TEXT, text)
+        self._add_deltas(choice, TEXT, (text,))
 
     def texts(self, choice: int, texts: Iterable[str]) -> None:
         """Add pieces of text: faster than one by one."""
-        state = self._choices.get(choice)
-        block = state.open if state is not None else None
-        if block is None or block.kind is not TEXT:
-            for text in texts:
-                self._delta(choice, TEXT, text)
-            return
-        number, halves, add = block.number, block.halves, self._events.append
-        for text in texts:
-            if not text.isascii() or halves.pending:
-                text = halves.feed(text)
-            if text:
-                add(TextDelta(number, text, choice))
+        self._add_deltas(choice, TEXT, texts)
 
     def reasoning(self, choice: int, text: str) -> None:
-        self._delta(choice, REASONING, text)
+        self._add_deltas(choice, REASONING, (text,))
 
     def refusal(self, choice: int, text: str) -> None:
-        self._delta(choice, REFUSAL, text)
+        self._add_deltas(choice, REFUSAL, (text,))
 
     def end_text(self, choice: int) -> None:
         """End the open text, reasoning or refusal block."""
@@ -531,17 +519,19 @@ class EventBuilder:
         self._blocks += 1
         return self._blocks - 1
 
-    def _delta(self, choice: int, kind: Kind, text: str) -> None:
-        if not text:
-            return
+    def _add_deltas(self, choice: int, kind: Kind, texts: Iterable[str]) -> None:
         state = self._choices.get(choice)
         block = state.open if state is not None else None
-        if block is None or block.kind is not kind:
-            block = self._open(choice, kind)
-        if not text.isascii() or block.halves.pending:
-            text = block.halves.feed(text)
-        if text:
-            self._events.append(kind.delta(block.number, text, choice))
+        add, delta = self._events.append, kind.delta
+        for text in texts:
+            if not text:
+                continue
+            if block is None or block.kind is not kind:
+                block = self._open(choice, kind)
+            if not text.isascii() or block.halves.pending:
+                text = block.halves.feed(text)
+            if text:
+                add(delta(block.number, text, choice))
 
     def _open(self, choice: int, kind: Kind) -> Block:
         self.end_text(choice)

@@ -12,6 +12,7 @@ import structlog
 
 from ...errors import ServiceError
 from ...events import decode
+from ..subscribers import resolve
 from ..supervision import Supervisor, wait_for
 from ..tail import Tail, TailRegistry
 from .database import Row, Tailed, WatchPosition
@@ -144,12 +145,7 @@ class Feed(TailRegistry):
 
 def _answer(waiting: Sequence["asyncio.Future[None]"], error: ServiceError | None) -> None:
     for done in waiting:
-        if done.done():
-            continue
-        if error is None:
-            done.set_result(None)
-        else:
-            done.set_exception(error)
+        resolve(done, None, error)
 
 
 def _failed() -> ServiceError:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ...events import Event, StreamEnd
 from ...ledger.accounts import NOTHING, Settlement
 from ..entries import Entry
+from ..subscribers import resolve
 from .database import Database
 
 REMOVED = -1
@@ -47,10 +48,7 @@ class Batch:
         """Wake the producer with the result; False if none waits."""
         if self.done is None or self.done.done():
             return False
-        if error is None:
-            self.done.set_result(None)
-        else:
-            self.done.set_exception(error)
+        resolve(self.done, None, error)
         return True
 
 

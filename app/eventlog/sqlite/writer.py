@@ -13,6 +13,8 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
+from ..subscribers import resolve
+
 STUCK_S = 15.0
 """Work that takes so long hangs: no lock is waited for longer."""
 
@@ -149,10 +151,7 @@ class Writer:
 
         def then(result: T, error: BaseException | None) -> None:
             if not done.done():
-                if error is None:
-                    done.set_result(result)
-                else:
-                    done.set_exception(self._explain(error))
+                resolve(done, result, None if error is None else self._explain(error))
             if error is None:  # before the caller continues
                 on_commit(result)
 
@@ -212,14 +211,5 @@ class Writer:
     async def _do(self, work: Callable[[], T]) -> T:
         """Do work in the thread."""
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-        def then(result: T, error: BaseException | None) -> None:
-            if done.done():
-                return
-            if error is None:
-                done.set_result(result)
-            else:
-                done.set_exception(error)
-
-        self._thread.do(work, then)
+        self._thread.do(work, partial(resolve, done))
         return await done
