@@ -65,7 +65,9 @@ class EventStream(Response):
         breaks_off: bool = False,
         snapshot: bool = False,
         begun: CaughtUp | None = None,
+        events: Sequence[Event] = (),
     ) -> None:
+        """Send `begun`, or the first `events`, together with the head."""
         self.status_code = 200
         self.background = None
         self.raw_headers = [
@@ -76,7 +78,7 @@ class EventStream(Response):
         self._reader = reader
         self._writer = writer
         self._after = writer.begin if begun is None else begun.after
-        self._begun = () if begun is None else begun.frames
+        self._begun = [*map(writer.feed, events)] if begun is None else begun.frames
         self._http_settings = http_settings
         self._breaks_off = breaks_off
         self._snapshot = snapshot
@@ -84,6 +86,7 @@ class EventStream(Response):
         self._last = b""
         """The last frames, which the end of the body accompanies in one write."""
         self._sent_at = 0.0
+        self._note(events)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         location = f"{root_of(scope)}/v1/streams/{self._reader.stream}/events"

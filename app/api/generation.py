@@ -209,13 +209,13 @@ class Generation(Endpoints):
             reader.leave()
             return self._failed(error, request, opened)
         client_format = self._accepted_format(request)
-        writer = client_format.writer(reader.stream, after=0, retry_ms=self._retry_ms())
         return EventStream(
             reader,
-            writer,
+            client_format.writer(reader.stream, after=0, retry_ms=self._retry_ms()),
             http_settings=self._http_settings,
             headers={**self._client_format.headers, **self._stream_headers(opened)},
             breaks_off=self._client_format.breaks_off,
+            events=() if outcome is None else await reader.read(0, timeout_s=0),
         )
 
     async def _read_on(self, request: Request, streams: OwnedStreams, cursor: str) -> Response:
