@@ -17,6 +17,7 @@ from types import CodeType, FrameType
 from typing import NamedTuple
 
 import app
+from app.server.direct_writer import DirectWriter
 from app.testing.upstream import DONE, FINISH, chunk, chunked_head, text
 from tests.serving import cut_off, serve_relay
 from tests.test_token_cost import POST, Client, Lockstep, open_upstream
@@ -132,6 +133,12 @@ async def test_a_short_request_takes_few_calls() -> None:
     cost = await count_request()
 
     assert 200 < cost.all.total() <= CALLS, f"{cost.all.total()} calls\n{show(cost.all)}"
+
+
+async def test_the_first_frames_are_written_with_the_head() -> None:
+    cost = await count_request()
+
+    assert 1 == cost.all[DirectWriter._write_first.__code__]
 
 
 async def test_a_request_enters_few_files_before_the_provider_is_called() -> None:
