@@ -78,7 +78,7 @@ class EventStream(Response):
         self._reader = reader
         self._writer = writer
         self._after = writer.begin if begun is None else begun.after
-        self._begun = [*map(writer.feed, events)] if begun is None else begun.frames
+        self._begun: Sequence[bytes] = () if begun is None else begun.frames
         self._http_settings = http_settings
         self._breaks_off = breaks_off
         self._snapshot = snapshot
@@ -86,7 +86,9 @@ class EventStream(Response):
         self._last = b""
         """The last frames, which the end of the body accompanies in one write."""
         self._sent_at = 0.0
-        self._note(events)
+        if events:
+            self._begun = (writer.feed(*events),)
+            self._note(events)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         location = f"{root_of(scope)}/v1/streams/{self._reader.stream}/events"
