@@ -429,7 +429,7 @@ class Attempt:
                 if self.parser.ended:
                     return self._forget()
                 events = self._forget()
-                if events and not await self._sink.take(events):
+                if events and not (self._sink.push(events) or await self._sink.take(events)):
                     self._waiting = events
             if resumption is not None and resumption.decoder.place is not None:
                 raise ConnectionError("the body ended before the answer")
