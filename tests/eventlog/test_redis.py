@@ -1,11 +1,13 @@
 """The log in a real redis-server: the contract, at the producer and at another process."""
 
+import asyncio
+
 import pytest
 
 from tests.eventlog.accounts_contract import *  # noqa: F403
 from tests.eventlog.broadcast_contract import *  # noqa: F403
 from tests.eventlog.contract import *  # noqa: F403
-from tests.eventlog.contract import END, START, Elsewhere, code_of, ended
+from tests.eventlog.contract import END, START, Elsewhere, code_of, deltas, ended
 from tests.eventlog.creating import create
 from tests.eventlog.redis_logs import opened
 from tests.eventlog.rows_contract import *  # noqa: F403
@@ -53,3 +55,31 @@ async def test_messages_go_with_the_last_of_them(event_log, server):
     for key in ("seseragi:broadcast:commands", "seseragi:broadcast:commands:until"):
         left_ms = int(server.ask("PTTL", key).strip(b":\r\n"))
         assert 30_000 < left_ms <= 60_000
+
+
+async def test_an_append_does_not_wait_for_pushed_events_and_takes_them_along(server, monkeypatch):
+    monkeypatch.setattr("app.eventlog.redis.owner.GATHER_S", 600)
+    async with asyncio.timeout(60), opened(server.url) as event_log:
+        for stream in ("st_1", "st_2"):
+            await create(event_log, stream)
+            await event_log.append(stream, [START])
+        assert event_log.push("st_1", deltas("a"))
+        assert event_log.push("st_1", deltas("b"))
+        before = await event_log.read("st_1", 1, timeout_s=0.1)
+
+        await event_log.append("st_2", deltas("c"))
+
+        assert ((), deltas("a", "b")) == (
+            tuple(before),
+            list(await event_log.read("st_1", 1, timeout_s=0)),
+        )
+
+
+async def test_pushed_events_are_written_without_an_append(server):
+    async with asyncio.timeout(60), opened(server.url) as event_log:
+        await create(event_log, "st_1")
+        await event_log.append("st_1", [START])
+        for number in range(5):
+            assert event_log.push("st_1", deltas(f"{number}"))
+            read = await event_log.read("st_1", 1 + number, timeout_s=30)
+            assert deltas(f"{number}") == list(read)

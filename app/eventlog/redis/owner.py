@@ -55,8 +55,8 @@ from .scripts import (
     running_key,
 )
 
-GATHER_S = 0.003
-"""How long appends wait to be sent together with those of other streams."""
+GATHER_S = 0.005
+"""How long events wait to be sent together with those of other streams, if no append waits."""
 
 STREAMS_AT_ONCE = 100
 BYTES_AT_ONCE = 2**22
@@ -120,6 +120,8 @@ class Owner:
         """Streams to be taken back that Redis may have."""
         self._dirty: dict[str, LocalStream] = {}
         self._due = asyncio.Event()
+        self._gathering: asyncio.TimerHandle | None = None
+        """Sets `_due` for events that no append waits for."""
         self._renewal_due = asyncio.Event()
         self._tasks = Supervisor()
         self.taken_over: OrderedDict[str, None] = OrderedDict()
@@ -301,7 +303,11 @@ class Owner:
             local.ended_at = batch.at
             local.settlement = settlement or NOTHING
         self._dirty[local.stream] = local
-        self._due.set()
+        if done is not None:
+            self._due.set()
+        elif self._gathering is None:
+            loop = asyncio.get_running_loop()
+            self._gathering = loop.call_later(GATHER_S, self._due.set)
         if self._link.away or self.refused:
             self._show_first(local)
 
@@ -361,6 +367,9 @@ class Owner:
         while True:
             await self._due.wait()
             self._due.clear()
+            if self._gathering is not None:
+                self._gathering.cancel()
+                self._gathering = None
             if self._link.away:
                 continue  # until `rewrite`
             streams, self._dirty = self._dirty, {}
@@ -376,7 +385,6 @@ class Owner:
                 self._due.set()
             finally:  # what is left is written next time
                 self._dirty |= streams
-            await asyncio.sleep(GATHER_S)
 
     def _fail_writing(self, _: BaseException) -> None:
         """Show all events: the writer has failed, and nobody may wait for it."""
@@ -408,21 +416,23 @@ class Owner:
         replies = await self._link.run(APPEND, keys, *parts)
         for local, reply in zip(written_streams, replies, strict=True):
             if self.streams.get(local.stream) is local:
-                await self._on_reply(local, reply)
+                what, number = (0, reply) if isinstance(reply, int) else reply
+                if what in (0, STOP, STOP_BY_OPERATOR):
+                    self._on_written(local, number)
+                if what != 0:
+                    await self._on_status(local, what, number)
             del streams[local.stream]
 
-    async def _on_reply(self, local: LocalStream, reply: int | list[int]) -> None:
-        """Process the reply of APPEND for one stream."""
-        what, number = (0, reply) if isinstance(reply, int) else reply
-        if what in (0, STOP, STOP_BY_OPERATOR):
-            local.acked = number
-            local.started = local.started or number > 0
-            self._show(local, number)
-            if local.ended_at is not None and number == local.taken:
+    def _on_written(self, local: LocalStream, number: int) -> None:
+        """Show the events that Redis has now; `number` is that of the last one."""
+        local.acked = number
+        local.started = local.started or number > 0
+        self._show(local, number)
+        if number == local.taken:
+            if local.ended_at is not None:
                 self._done(local)
-            elif number < local.taken:
-                self._again(local)
-        await self._on_status(local, what, number)
+        elif local.stream not in self._dirty:  # it has more than is sent at once
+            self._again(local)
 
     async def _on_status(self, local: LocalStream, what: int, number: int) -> None:
         """Process a reply that is not the plain number."""
