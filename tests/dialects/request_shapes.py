@@ -108,7 +108,7 @@ SHAPES = {
     "foreign parts": Shape(OPENAI, PARTS, lambda n: {"messages": [user([{**text_block("a"), "role": "user"}] * n)]}),
     "foreign fields of a message": Shape(OPENAI, MAX_VALUES // 10, lambda n: {"messages": [{**user("a"), **{f"f{i}": 1 for i in range(n)}}]}),
     "foreign giant name": Shape(OPENAI, GIANT, lambda n: {"messages": [{**user("a"), "f" * n: 1}]}),
-    "foreign extras": Shape(OPENAI, 10_000, lambda n: {"messages": TURN, "logit_bias": {str(i): 1 for i in range(n)}, "top_k": 1}),
+    "foreign extras": Shape(OPENAI, 2_500, lambda n: {"messages": TURN, "logit_bias": {str(i): 1 for i in range(n)}, "top_k": 1}),
     "custom calls": Shape(
         OPENAI, PARTS, lambda n: {"messages": [user("a"), {"role": "assistant", "tool_calls": [{"id": f"c{i}", "type": "custom", "custom": {"name": "f", "input": "a"}} for i in range(n)]}]}
     ),
