@@ -62,8 +62,8 @@ class BreakingWire(Wire):
                 self.passed[upward] = passed
                 writer.write(data)
                 await writer.drain()
-        for end in list(self._open):
-            end.transport.abort()
+        # Only this connection: a link that found it slow may have made another already.
+        writer.transport.abort()
 
     def reset(self) -> None:
         """Reset all connections."""
