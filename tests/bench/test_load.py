@@ -45,7 +45,7 @@ def test_paced_streams_keep_their_rate(load, direct):
         if 400 <= result.tokens <= 600:
             break
 
-    assert 500 == pytest.approx(result.tokens, rel=0.2)
+    assert pytest.approx(500, rel=0.2) == result.tokens
     assert 0 < result.added_ms.p50 <= result.added_ms.p99 <= result.added_ms.max
 
 
