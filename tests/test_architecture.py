@@ -183,7 +183,7 @@ def test_only_who_works_within_anothers_call_catches_everything():
         "identity.hook",
         "records.redaction",
         "telemetry.observer",
-        "upstreams.response_parser",
+        "upstreams.connection",
     ]
     assert [f"app.{name}" for name in expected] == sorted(broad)
 

@@ -37,6 +37,7 @@ from ..events import (
 from ..framing.sse import FramingError
 from ..requests import AssistantMessage, ChatRequest
 from ..upstreams.client_headers import list_reply_headers, list_request_headers
+from ..upstreams.connection import HttpBody
 from ..upstreams.http import (
     FAILURES,
     LOST,
@@ -47,8 +48,8 @@ from ..upstreams.http import (
     open_stream,
     was_sent,
 )
+from ..upstreams.http_call import HttpCall
 from ..upstreams.targets import Target
-from ..upstreams.transport import HttpBody, HttpCall
 from .admission import RetainedRequest
 from .deadlines import Deadlines, Limits
 from .redaction import redact_event

@@ -17,9 +17,9 @@ from ..generation.retry import TargetPolicy
 from ..requests import ChatRequest
 from .capacity import TargetLimits
 from .endpoints import Upstream
+from .http_call import CallUrl, HttpCall
 from .request_builder import RequestBuilder, TargetRequest
 from .transforms import NO_CHANGES, RequestChanges
-from .transport import HttpCall
 
 
 class Target(msgspec.Struct, frozen=True, dict=True):
@@ -186,13 +186,13 @@ async def build(upstream: Upstream, method: str, url: str, *, content: bytes = b
             **({"content-type": "application/json"} if content else {}),
             **UPSTREAM_FORMATS[upstream.dialect].headers,
             **{name.lower(): value for name, value in upstream.headers.items()},
-            **await upstream.credentials.headers(method, str(parsed), content),
+            **await upstream.credentials.headers(method, parsed.text, content),
         },
     )
 
 
 @lru_cache(1024)
-def _parse_url(url: str, *query: tuple[str, str]) -> httpx2.URL:
+def _parse_url(url: str, *query: tuple[str, str]) -> CallUrl:
     # Cached, since it takes 30 us. There are few URLs: one per model.
     parsed = httpx2.URL(url)
-    return parsed.copy_merge_params(dict(query)) if query else parsed
+    return CallUrl.of(parsed.copy_merge_params(dict(query)) if query else parsed)
