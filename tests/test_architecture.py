@@ -76,7 +76,7 @@ PURE = (
     "server/connection_limits.py",
     "upstreams/redaction.py",
 )
-IMPURE = {"asyncio", "aiohttp", "httpx2", "starlette", "socket", "time", "uvicorn", "random", "os"}
+IMPURE = {"asyncio", "httpx2", "starlette", "socket", "time", "uvicorn", "random", "os"}
 
 
 @cache
