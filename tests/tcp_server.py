@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from tests.waiting import until
@@ -10,7 +11,7 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 
 @contextlib.asynccontextmanager
-async def serve_tcp(handle: Handler) -> AsyncIterator[int]:
+async def serve_tcp(handle: Handler, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     """Serve on a free port, which this gives; wait at the end until clients have gone."""
     running = 0
 
@@ -23,7 +24,7 @@ async def serve_tcp(handle: Handler) -> AsyncIterator[int]:
             running -= 1
             writer.close()
 
-    server = await asyncio.start_server(counted, "127.0.0.1", 0)
+    server = await asyncio.start_server(counted, "127.0.0.1", 0, ssl=tls)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:

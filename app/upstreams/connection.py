@@ -180,8 +180,9 @@ class Connection(asyncio.Protocol):
         self._transport.write(head)
         view = memoryview(content)
         for start in range(0, len(view), LARGE):
-            self._transport.write(view[start : start + LARGE])
-            await asyncio.sleep(0)
+            if not self._transport.is_closing():
+                self._transport.write(view[start : start + LARGE])
+                await asyncio.sleep(0)
 
     async def start_tls(self, context: Any, host: str) -> None:
         """Turn a tunnel into a TLS connection to a host; see `loop.start_tls` for its errors."""
