@@ -316,12 +316,15 @@ class Attempt:
         """
         if self.target.replays:
             return []
-        parser, name = self.parser, self.target.upstream.name
-        model = parser.model or self.target.model
+        upstream, model, answer = self.target.upstream, self.parser.model, self.parser.upstream_id
         target = StreamTarget(
-            name, model, attempt=self.number, upstream_id=parser.upstream_id, usage=usage
+            upstream.name,
+            upstream.redact(model) if model else self.target.model,
+            attempt=self.number,
+            upstream_id=upstream.redact(answer) if answer else answer,
+            usage=usage,
         )
-        return [redact_event(target, self.target.upstream.redact), *self._notices]
+        return [target, *self._notices]
 
     def note_wait(self, error: RelayError) -> None:
         """Set the `Retry-After` of the reply's head on a retryable error within an answer."""
