@@ -138,7 +138,10 @@ class HttpBody(httpx2.AsyncByteStream):
 class Connection(asyncio.Protocol):
     """A connection for one request after another."""
 
-    __slots__ = ("_body", "_head", "_parser", "_paused", "_transport", "free_since", "on_free")
+    __slots__ = (
+        *("_body", "_head", "_is_sending", "_parser", "_paused", "_transport"),
+        *("free_since", "on_free"),
+    )
 
     def __init__(self) -> None:
         self.on_free: Callable[[Connection], None] | None = None
@@ -150,6 +153,8 @@ class Connection(asyncio.Protocol):
         """The body that is expected or received."""
         self._head: asyncio.Future[Head] | None = None
         """While the head is expected."""
+        self._is_sending = False
+        """Whether a part of the request is still to be written."""
         self._paused = False
 
     async def exchange(self, head: bytes, content: bytes = b"") -> tuple[Head, HttpBody]:
@@ -177,12 +182,15 @@ class Connection(asyncio.Protocol):
             self._head = None
 
     async def _write(self, head: bytes, content: bytes) -> None:
+        self._is_sending = True
         self._transport.write(head)
         view = memoryview(content)
         for start in range(0, len(view), LARGE):
-            if not self._transport.is_closing():
-                self._transport.write(view[start : start + LARGE])
-                await asyncio.sleep(0)
+            if self._transport.is_closing():
+                break
+            self._transport.write(view[start : start + LARGE])
+            await asyncio.sleep(0)
+        self._is_sending = False
 
     async def start_tls(self, context: Any, host: str) -> None:
         """Turn a tunnel into a TLS connection to a host; see `loop.start_tls` for its errors."""
@@ -247,7 +255,7 @@ class Connection(asyncio.Protocol):
         if self.on_free is None:
             return
         parser, transport = self._parser, self._transport
-        unsent = transport.get_write_buffer_size()  # it would precede the next request
+        unsent = self._is_sending or transport.get_write_buffer_size()
         if not parser.keeps_alive or parser.excess or unsent or transport.is_closing():
             self.close()
         else:

@@ -1,8 +1,9 @@
 """Ids for clients: public ids of a stream, and ids of tool calls.
 
 The id of a stream grants reading, stopping and deleting it. So other ids are a keyed BLAKE2b
-(RFC 7693) with the stream's id, 128 random bits, as the key: a third of an HMAC's time. Every replica makes the same ones, also after a
-restart and without a shared secret, and they do not reveal the stream's id.
+(RFC 7693) with the stream's id, 128 random bits, as the key, in a third of an HMAC's time. Every
+replica makes the same ones, also after a restart and without a shared secret, and they do not
+reveal the stream's id.
 
 A provider's id goes to clients and back to the provider unchanged. For a call without an id the
 event builder generates one, by the number of its block, in a form that no provider uses. Each

@@ -13,6 +13,7 @@ import pytest
 import trustme
 
 from app.testing.upstream import Endless, Hold, chunked_head, serve_upstream
+from app.upstreams import connection as connection_module
 from app.upstreams import connector as connector_module
 from app.upstreams import transport as transport_module
 from app.upstreams.connection import BURST, MAX_UNREAD, Connection, Disconnected, HttpBody
@@ -114,6 +115,29 @@ async def test_body_of_any_size_is_sent_whole(size: int) -> None:
             assert b"{}" == await read_all(client, call)
 
     assert [size, size] == server.sizes
+
+
+async def test_answer_in_the_middle_of_a_request_ends_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_module, "LARGE", 100)
+    server = Server()
+
+    async def impatient(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server.connections += 1
+        await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(100)
+        writer.write(OK)
+        with contextlib.suppress(ConnectionError):
+            while await reader.read(2**20):
+                pass
+
+    async with serve_tcp(impatient) as port, opened() as client:
+        for _ in range(3):
+            call = call_of(f"http://127.0.0.1:{port}/", content=b"x" * 100_000)
+            assert b"{}" == await asyncio.wait_for(read_all(client, call), 20)
+
+    assert 3 == server.connections
 
 
 async def test_what_is_not_read_stays_in_the_socket() -> None:
