@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import math
 import ssl
 from collections.abc import AsyncGenerator
 from contextvars import ContextVar
@@ -15,9 +14,16 @@ from .connection import Connection, HttpBody
 from .connector import Connector
 from .http_call import CallUrl, HttpCall, HttpReply, Origin
 
-# Many servers close idle connections after 5 s (uvicorn, Node). A shorter timeout avoids
-# reusing a connection that the server is closing.
-KEEPALIVE_S: Final = 4.0
+KEPT: Final = 16
+"""The number of free connections to an origin that are kept for `KEEPALIVE_S`."""
+
+KEEPALIVE_S: Final = 60.0
+"""A new connection with TLS takes two or three round trips. If a server closes one earlier (uvicorn
+and Node after 5 s), it is not used again, or the call is repeated: see `http._send`."""
+
+SURPLUS_S: Final = 4.0
+"""The seconds for which other free connections are kept, about as long as a burst of requests: one
+with TLS takes some 40 KiB."""
 
 reused: ContextVar[bool | None] = ContextVar("reused", default=None)
 """Whether this task's connection was reused; None before it has one."""
@@ -72,23 +78,26 @@ class Transport(httpx2.AsyncBaseTransport):
         connection.free_since = loop.time()
         self._free.setdefault(origin, []).append(connection)
         if self._timer is None:
-            self._timer = loop.call_later(KEEPALIVE_S, self._close_old)
+            self._timer = loop.call_later(SURPLUS_S, self._close_old)
 
     def _close_old(self) -> None:
         """Close connections that were free for too long, and come again for the others."""
         loop, self._timer = asyncio.get_running_loop(), None
-        limit, next_at = loop.time() - KEEPALIVE_S, math.inf
+        now = loop.time()
         for origin, free in list(self._free.items()):
-            old = [connection for connection in free if connection.free_since <= limit]
+            surplus = len(free) - KEPT  # the first, which are the oldest
+            old = [
+                connection
+                for place, connection in enumerate(free)
+                if now - connection.free_since >= (SURPLUS_S if place < surplus else KEEPALIVE_S)
+            ]
             del free[: len(old)]
             for connection in old:
                 connection.close()
-            if free:
-                next_at = min(next_at, free[0].free_since + KEEPALIVE_S)
-            else:
+            if not free:
                 del self._free[origin]
         if self._free:
-            self._timer = loop.call_at(next_at, self._close_old)
+            self._timer = loop.call_later(SURPLUS_S, self._close_old)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request of httpx2; `HttpClient.open` works without its objects."""

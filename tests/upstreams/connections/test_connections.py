@@ -84,7 +84,9 @@ def test_url_is_taken_apart(
 async def test_free_connections_are_used_again_and_closed_after_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(transport_module, "KEEPALIVE_S", 0.3)
+    monkeypatch.setattr(transport_module, "SURPLUS_S", 0.2)
+    monkeypatch.setattr(transport_module, "KEEPALIVE_S", 1.0)
+    monkeypatch.setattr(transport_module, "KEPT", 2)
     server = Server()
     async with serve_tcp(server.serve) as port, opened() as client:
         call = call_of(f"http://127.0.0.1:{port}/")
@@ -92,9 +94,28 @@ async def test_free_connections_are_used_again_and_closed_after_a_while(
         assert b"{}" == await read_all(client, call)
         assert 5 == server.connections
 
+        await until(lambda: server.open == 2)
+        assert b"{}" == await read_all(client, call)
+        assert 5 == server.connections
         await until(lambda: server.open == 0)
         assert b"{}" == await read_all(client, call)
         assert 6 == server.connections
+
+
+async def test_connection_that_the_server_closed_is_not_used_again() -> None:
+    server = Server()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server.connections += 1
+        await reader.readuntil(b"\r\n\r\n{}")
+        writer.write(OK)
+
+    async with serve_tcp(serve) as port, opened() as client:
+        for _ in range(3):
+            assert b"{}" == await read_all(client, call_of(f"http://127.0.0.1:{port}/"))
+            await asyncio.sleep(0.02)
+
+    assert 3 == server.connections
 
 
 async def test_closing_the_client_closes_free_connections() -> None:
