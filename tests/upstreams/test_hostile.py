@@ -25,9 +25,8 @@ from app.testing.upstream import (
     serve_upstream,
     text,
 )
-from app.upstreams.connection import BURST
+from app.upstreams.response_parser import BURST
 from tests.serving import HELLO, chat, serve_relay, text_of
-from tests.tcp_server import serve_tcp
 
 SIZE = 2**16
 """Sixteen times what is decoded in a turn."""
@@ -141,8 +140,11 @@ class Kept:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            await self._serve(reader, writer)
+        try:
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+                await self._serve(reader, writer)
+        finally:
+            writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -163,9 +165,12 @@ class Kept:
 @contextlib.asynccontextmanager
 async def serve_kept() -> AsyncIterator[Kept]:
     kept = Kept()
-    async with serve_tcp(kept.serve) as port:
-        kept.base_url = f"http://127.0.0.1:{port}/v1"
+    server = await asyncio.start_server(kept.serve, "127.0.0.1", 0)
+    kept.base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    try:
         yield kept
+    finally:
+        server.close()
 
 
 def join(*steps: Step) -> bytes:
