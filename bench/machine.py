@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.load import Unavailable
 
-LIBRARIES = ("starlette", "uvicorn", "uvloop", "httptools", "httpx2", "aiohttp", "msgspec")
+LIBRARIES = ("starlette", "uvicorn", "uvloop", "httptools", "httpx2", "msgspec")
 
 
 def cores() -> tuple[int, int]:

@@ -76,7 +76,7 @@ PURE = (
     "server/connection_limits.py",
     "upstreams/redaction.py",
 )
-IMPURE = {"asyncio", "aiohttp", "httpx2", "starlette", "socket", "time", "uvicorn", "random", "os"}
+IMPURE = {"asyncio", "httpx2", "starlette", "socket", "time", "uvicorn", "random", "os"}
 
 
 @cache
@@ -183,7 +183,7 @@ def test_only_who_works_within_anothers_call_catches_everything():
         "identity.hook",
         "records.redaction",
         "telemetry.observer",
-        "upstreams.response_parser",
+        "upstreams.connection",
     ]
     assert [f"app.{name}" for name in expected] == sorted(broad)
 

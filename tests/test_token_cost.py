@@ -21,7 +21,7 @@ from app.testing.upstream import DONE, FINISH, chunk, chunked_head, text
 from tests.serving import serve_relay
 
 TOKENS = 50
-PARTS = ("/app/", "/aiohttp/", "/httpx2/", "/uvicorn/", "/starlette/", "/asyncio/tasks.py")
+PARTS = ("/app/", "/httpx2/", "/uvicorn/", "/starlette/", "/asyncio/tasks.py")
 BODY = b'{"messages": [{"role": "user", "content": "hello"}]}'
 POST = (
     b"POST /v1/chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"

@@ -58,6 +58,7 @@ _READ: Final = CREDENTIALS | {
     b"content-length",
     b"content-type",
     b"idempotency-key",
+    b"last-event-id",
     b"prefer",
     HANDSHAKE,
     *REQUEST_NAMES,
@@ -128,7 +129,8 @@ def read_limit(request: Request) -> int:
 
 def last_event_id(request: Request) -> str | None:
     """Return `Last-Event-ID`, None if empty; servers keep its trailing white space."""
-    return request.headers.get("last-event-id", "").strip(" \t") or None
+    value = request.scope[REQUEST_HEADERS].get(b"last-event-id", NO_VALUE)[0]
+    return value.decode("latin-1").strip(" \t") or None
 
 
 def principal_of(request: Request) -> Principal:

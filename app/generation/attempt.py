@@ -37,6 +37,7 @@ from ..events import (
 from ..framing.sse import FramingError
 from ..requests import AssistantMessage, ChatRequest
 from ..upstreams.client_headers import list_reply_headers, list_request_headers
+from ..upstreams.connection import HttpBody
 from ..upstreams.http import (
     FAILURES,
     LOST,
@@ -47,8 +48,8 @@ from ..upstreams.http import (
     open_stream,
     was_sent,
 )
+from ..upstreams.http_call import HttpCall
 from ..upstreams.targets import Target
-from ..upstreams.transport import HttpBody, HttpCall
 from .admission import RetainedRequest
 from .deadlines import Deadlines, Limits
 from .redaction import redact_event
@@ -315,12 +316,15 @@ class Attempt:
         """
         if self.target.replays:
             return []
-        parser, name = self.parser, self.target.upstream.name
-        model = parser.model or self.target.model
+        upstream, model, answer = self.target.upstream, self.parser.model, self.parser.upstream_id
         target = StreamTarget(
-            name, model, attempt=self.number, upstream_id=parser.upstream_id, usage=usage
+            upstream.name,
+            upstream.redact(model) if model else self.target.model,
+            attempt=self.number,
+            upstream_id=upstream.redact(answer) if answer else answer,
+            usage=usage,
         )
-        return [redact_event(target, self.target.upstream.redact), *self._notices]
+        return [target, *self._notices]
 
     def note_wait(self, error: RelayError) -> None:
         """Set the `Retry-After` of the reply's head on a retryable error within an answer."""

@@ -7,8 +7,8 @@ from typing import Final, Protocol
 from ..dialects.forwarded import ForwardedRequest, UsageReader
 from ..errors import RequestError, UpstreamError
 from ..upstreams.http import open_stream
+from ..upstreams.http_call import HttpCall, HttpReply
 from ..upstreams.targets import Target
-from ..upstreams.transport import HttpCall, HttpReply
 from .deadlines import Limits
 from .metered_call import CallAttempt, CallContext, MeteredCall
 from .single_call import explained, prepare, try_targets

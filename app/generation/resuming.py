@@ -11,9 +11,10 @@ from ..dialects.reading.json_values import count, decode_or, text_or_none
 from ..dialects.upstream_format import Decoder, ResumableAnswer
 from ..errors import RelayError
 from ..framing.sse import Message
+from ..upstreams.connection import HttpBody
 from ..upstreams.http import FAILURES, LOST, HttpClient, open_stream
+from ..upstreams.http_call import HttpReply
 from ..upstreams.targets import Target
-from ..upstreams.transport import HttpBody, HttpReply
 
 PAUSES_S = (0.2, 1.0)
 """Seconds before each of the tries to read on from one place."""

@@ -27,9 +27,9 @@ from ..events import TokenCounts
 from ..requests import ChatRequest
 from ..telemetry.observer import AttemptStarted, CallEnded
 from ..upstreams.http import FAILURES, MAX_PROVIDER_MESSAGE, explain, fetch, was_sent
+from ..upstreams.http_call import HttpCall
 from ..upstreams.routes import Route
 from ..upstreams.targets import Target
-from ..upstreams.transport import HttpCall
 from .failover import Failover
 from .metered_call import CallAttempt, CallContext, MeteredCall, count_request
 

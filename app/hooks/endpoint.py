@@ -4,7 +4,7 @@ import httpx2
 import msgspec
 
 from ..upstreams.http import HttpClient, fetch
-from ..upstreams.transport import HttpCall
+from ..upstreams.http_call import CallUrl, HttpCall
 from .contract import Check, Verdict
 
 MORE_BYTES = 65_536
@@ -16,7 +16,7 @@ class Endpoint:
 
     def __init__(self, name: str, url: str, client: HttpClient, *, secret: str = "") -> None:
         self._name = f"hook {name}"
-        self._url = httpx2.URL(url)
+        self._url = CallUrl.of(httpx2.URL(url))
         self._client = client
         self._headers = {
             "accept": "application/json",

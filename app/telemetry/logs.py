@@ -89,7 +89,7 @@ def configure_logs(
     root.handlers = [handler]
     root.setLevel(level.upper())
     # One line a request of their own; ours says more, and no URL of an upstream.
-    for noisy in ("httpx", "httpx2", "httpcore2", "aiohttp", "asyncio"):
+    for noisy in ("httpx", "httpx2", "httpcore2", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     logging.getLogger("uvicorn.error").setLevel(
         logging.DEBUG if level == "debug" else logging.WARNING

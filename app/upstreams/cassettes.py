@@ -13,16 +13,16 @@ from ..errors import RequestError
 from ..generation.retry import TargetPolicy
 from ..requests import ChatRequest
 from .endpoints import Upstream
+from .http_call import CallUrl, HttpCall
 from .request_builder import TargetRequest
 from .targets import Target
-from .transport import HttpCall
 
 CASSETTE: Final = Upstream("cassette", "http://cassette.invalid", dialect="native")
 """The upstream of all cassettes: `cassette/NAME`, with options as in `cassette/NAME?speed=0`."""
 
 PREFIX: Final = f"{CASSETTE.name}/"
 
-_URL: Final = httpx2.URL(CASSETTE.base_url)  # a reserved host name: RFC 6761, 6.4
+_URL: Final = CallUrl.of(httpx2.URL(CASSETTE.base_url))  # a reserved host name: RFC 6761, 6.4
 
 
 class CassetteTarget(Target, frozen=True):

@@ -1,9 +1,9 @@
 """HTTP calls to upstreams: the client, streams, documents, and the translation of failures."""
 
 import asyncio
-import base64
 import contextlib
 import re
+import socket
 import ssl
 import time
 import zlib
@@ -12,16 +12,17 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import aiohttp
 import certifi
 import httpx2
-from aiohttp.http_exceptions import HttpProcessingError
-from httpx_aiohttp.httpx2 import Httpx2AiohttpClient
 
 from ..dialects.reading.errors import parse_failure
 from ..errors import UpstreamError
 from ..framing.sse import FramingError
-from .transport import HttpCall, HttpReply, Transport, read_pieces, reused
+from .connection import Disconnected
+from .connector import ProxyRefused
+from .http_call import HttpCall, HttpReply, Origin
+from .response_parser import NotHttp
+from .transport import Transport, read_pieces, reused
 
 MAX_FAILURE_BYTES = 64 * 1024
 """The maximum bytes of an error reply, raw and decoded."""
@@ -54,14 +55,10 @@ CLOSED_WITHIN_S = 0.25
 TLS_ALERT = "\\x15\\x03"
 """The bytes of a TLS alert, the reply to plain HTTP, as messages escape them."""
 
-_UNREAD = (
-    aiohttp.ClientResponseError,
-    HttpProcessingError,
-    FramingError,
-    httpx2.ProxyError,  # of a client without a transport
-)
+_UNREAD = (NotHttp, FramingError, httpx2.ConnectError, httpx2.ProxyError)
+"""Errors of calls that no model has read."""
 
-LOST = (httpx2.HTTPError, aiohttp.ClientError, OSError)
+LOST = (httpx2.HTTPError, OSError)
 """Errors of a connection."""
 
 FAILURES = (*LOST, FramingError)
@@ -103,24 +100,29 @@ def _is_store(folder: str | None) -> bool:
     return bool(folder) and any(Path(str(folder)).glob("*.0"))
 
 
-class HttpClient(Httpx2AiohttpClient):
+class HttpClient(httpx2.AsyncClient):
     """A client on `Transport`, also with proxies from the environment; calls use `open`."""
 
+    def __init__(self, *, verify: ssl.SSLContext, **settings: Any) -> None:
+        super().__init__(verify=verify, **settings)
+        self._by_origin: dict[Origin, httpx2.AsyncBaseTransport] = {}
+        """The transports of earlier calls: httpx2 compares each URL with all patterns."""
+
     def _init_transport(  # type: ignore[override]  # called with keywords only
-        self, *, transport: httpx2.AsyncBaseTransport | None = None, **settings: Any
+        self,
+        *,
+        verify: ssl.SSLContext,
+        transport: httpx2.AsyncBaseTransport | None = None,
+        **_: Any,
     ) -> httpx2.AsyncBaseTransport:
-        return transport or Transport(**settings)
+        return transport or Transport(verify)
 
     def _init_proxy_transport(  # type: ignore[override]  # as above
-        self, proxy: httpx2.Proxy, **settings: Any
+        self, proxy: httpx2.Proxy, *, verify: ssl.SSLContext, **_: Any
     ) -> httpx2.AsyncBaseTransport:
         if proxy.url.scheme not in ("http", "https"):
             return _NoTransport("the environment sets a proxy that is not an HTTP proxy")
-        if proxy.auth is not None:
-            # httpx-aiohttp would pass it as aiohttp's deprecated `BasicAuth`.
-            login = base64.b64encode(":".join(proxy.auth).encode()).decode()
-            proxy = httpx2.Proxy(proxy.url, headers={"authorization": f"Basic {login}"})
-        return Transport(proxy=proxy, **settings)
+        return Transport(verify, proxy)
 
     async def open(self, call: HttpCall) -> HttpReply:
         """Send a call and return the reply, regardless of its status, once its head arrived.
@@ -128,10 +130,14 @@ class HttpClient(Httpx2AiohttpClient):
         It bypasses httpx2's redirects, cookies and hooks, which calls to upstreams do not use,
         and saves 100 us per request.
         """
-        transport = self._transport_for_url(call.url)
+        transport = self._by_origin.get(call.url.origin)
+        if transport is None:
+            transport = self._transport_for_url(call.url.parsed)
+            self._by_origin[call.url.origin] = transport
         if isinstance(transport, Transport):
             return await transport.open(call)
-        request = httpx2.Request(call.method, call.url, headers=call.headers, content=call.content)
+        url, content = call.url.parsed, call.content
+        request = httpx2.Request(call.method, url, headers=call.headers, content=content)
         reused.set(False)
         response = await transport.handle_async_request(request)  # of a mounted transport
         return HttpReply(response.status_code, response.headers, read_pieces(response))
@@ -252,9 +258,8 @@ async def _send(client: HttpClient, call: HttpCall) -> HttpReply:
         sent_at = clock()
         try:
             return await client.open(call)
-        except httpx2.HTTPError as error:
-            disconnected = isinstance(error.__cause__, aiohttp.ClientConnectionError)
-            if not (disconnected and reused.get() and clock() - sent_at < CLOSED_WITHIN_S):
+        except Disconnected:
+            if not (reused.get() and clock() - sent_at < CLOSED_WITHIN_S):
                 raise
     reused.set(None)
     return await client.open(call)
@@ -312,9 +317,7 @@ def was_sent(error: BaseException) -> bool:
     `error` is one of `FAILURES` or a cancellation. False without a connection, or if the other
     end does not speak HTTP.
     """
-    cause = error.__cause__ or error
-    unread = isinstance(cause, _UNREAD) or TLS_ALERT in str(cause)
-    return reused.get() is not None and not unread
+    return reused.get() is not None and not isinstance(error, _UNREAD)
 
 
 def explain(error: Exception, *, upstream: str, answered: bool) -> UpstreamError:
@@ -331,38 +334,35 @@ def explain(error: Exception, *, upstream: str, answered: bool) -> UpstreamError
         return UpstreamError(
             "upstream_truncated", f"{name} closed the connection before the end of its answer"
         )
-    # The transport turns most of them into a connect timeout: the cause is specific.
-    match error.__cause__ or error:
-        case aiohttp.ClientConnectorDNSError():
+    match error:
+        case httpx2.ConnectError(__cause__=socket.gaierror()):
             reason = "has a host name that cannot be resolved; check its base URL"
-        case aiohttp.ClientConnectorCertificateError() as refused:
-            reason = _explain_certificate(refused.certificate_error)
-        case aiohttp.ClientSSLError() as refused:
+        case httpx2.ConnectError(__cause__=ssl.SSLCertVerificationError() as refused):
+            reason = _explain_certificate(refused)
+        case httpx2.ConnectError(__cause__=ssl.SSLError() as refused):
             reason = _explain_tls(str(refused))
-        case aiohttp.ClientHttpProxyError() as refused:
-            reason = f"cannot be reached: the proxy answered with status {refused.status}"
-        case aiohttp.ClientProxyConnectionError():
-            reason = "cannot be reached through the proxy that the environment sets"
-        case httpx2.ProxyError():
-            reason = "cannot be reached: the environment sets a proxy that is not an HTTP proxy"
-        case aiohttp.ClientError() | HttpProcessingError() as refused if TLS_ALERT in str(refused):
-            reason = "speaks TLS at its address; begin its base URL with https://"
-        case aiohttp.ClientConnectorError():
+        case httpx2.ConnectError():
             reason = "cannot be reached; check its base URL and whether it is running"
-        case TimeoutError():
-            return UpstreamError("upstream_timeout", f"{name} did not accept a connection in time")
-        case aiohttp.ClientResponseError() | HttpProcessingError():
+        case ProxyRefused() | httpx2.ProxyError(__cause__=None):
+            reason = f"cannot be reached: {error}"
+        case httpx2.ProxyError():
+            reason = "cannot be reached through the proxy that the environment sets"
+        case NotHttp() if TLS_ALERT in str(error):
+            reason = "speaks TLS at its address; begin its base URL with https://"
+        case NotHttp():
             return UpstreamError(
                 "upstream_invalid_response",
                 f"{name} did not answer in valid HTTP; check its base URL",
             )
+        case httpx2.TimeoutException() | TimeoutError():
+            return UpstreamError("upstream_timeout", f"{name} did not accept a connection in time")
         case _:
             reason = "closed the connection without an answer"
     return UpstreamError("upstream_unavailable", f"{name} {reason}")
 
 
-def _explain_certificate(error: Exception) -> str:
-    match getattr(error, "verify_code", None):
+def _explain_certificate(error: ssl.SSLCertVerificationError) -> str:
+    match error.verify_code:
         case 10:  # X509_V_ERR_CERT_HAS_EXPIRED
             return "has an expired certificate"
         case 62 | 64:  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH

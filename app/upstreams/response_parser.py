@@ -1,156 +1,105 @@
-"""Parser of HTTP responses over httptools, with the interface of aiohttp's own. No I/O.
+"""Parser of the HTTP responses on one connection, over httptools. No I/O."""
 
-aiohttp's calls three Python functions for every chunk of a body, and most providers send a token a
-chunk: 0.5 us of a token in a burst, instead of 0.05.
-"""
-
-import asyncio
-from collections import deque
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import httptools
-from aiohttp import HttpVersion10, HttpVersion11
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.helpers import BaseTimerContext
-from aiohttp.http import RawResponseMessage
-from aiohttp.http_exceptions import BadHttpMessage, TransferEncodingError
-from aiohttp.streams import StreamReader
-from multidict import CIMultiDict, CIMultiDictProxy
+import httpx2
 
-INTERIM_HEADS = 16
+INTERIM_HEADS: Final = 16
 """The maximum number of interim responses (RFC 9110, 15.2) before the final one."""
 
-MAX_HEAD = 256 * 1024
+MAX_HEAD: Final = 256 * 1024
 """The maximum bytes of the heads of one response, and of anything else that is not its body."""
 
-MAX_FIELDS = 128
-"""The maximum number of fields of one head or trailer, as aiohttp's."""
-
-BURST: Final = 16 * 1024
-"""The maximum bytes of a body that are pushed at once: more are left to the reading task, which
-reads at most this many per step, some 50 tokens in 0.5 ms, and yields after each. A step of 4 KiB
-costs a third more per token. libuv would push 8 MiB of one socket before the next."""
-
-ByteSink = Callable[[bytes], bool]
-"""Consumes a piece of a body within the read that brought it; False: wake the reading task."""
-
-Messages = list[tuple[RawResponseMessage, StreamReader]]
+MAX_FIELDS: Final = 128
+"""The maximum number of fields of one head or trailer."""
 
 
-class Payload(StreamReader):
-    """A body, whose bytes go straight to `sink` while a reader waits for them."""
+class NotHttp(httpx2.RemoteProtocolError):
+    """What came in place of a response is not HTTP, or exceeds a limit."""
 
-    __slots__ = ("refused", "sink")
-    _buffer: Any
 
-    def __init__(self, protocol: ResponseHandler, limit: int, timer: BaseTimerContext | None):
-        super().__init__(protocol, limit, timer=timer)
-        self.sink: ByteSink | None = None
-        self.refused = False
-        """Whether the sink declined the last piece."""
+class Head(NamedTuple):
+    """The head of a response."""
 
-    def expect(self) -> asyncio.Future[None]:
-        """Return what a reader waits for: bytes for it, a declined piece, the end or a failure."""
-        self._buffer = ()  # it is empty, and a deque takes 760 bytes
-        self._waiter = waiter = self._loop.create_future()
-        return waiter
-
-    def feed_data(self, data: bytes, size: int = 0) -> bool:
-        waiter, sink = self._waiter, self.sink
-        if waiter is None or sink is None or waiter.done() or len(data) > BURST:
-            if not self._buffer:
-                self._buffer = deque()
-            return super().feed_data(data)
-        try:
-            self.refused = not sink(data)
-        except Exception as failure:  # for the reader
-            self.set_exception(failure)
-        else:
-            if self.refused:
-                self._waiter = None
-                waiter.set_result(None)
-        return False
+    status: int
+    headers: dict[str, str]
+    """By lower-case names; of a repeated name the first."""
 
 
 class ResponseParser:
-    """Parses the responses on one connection, which ends after any of its errors."""
+    """Parses the responses on one connection, one after the other.
 
-    def __init__(self, protocol: ResponseHandler, *, on_end: Callable[[], None]) -> None:
-        """`on_end` is called when a response is complete, before those who wait for its body."""
-        self._protocol = protocol
-        self._on_end = on_end
-        self._pieces: list[bytes] = []
+    `feed` sets the attributes. After a failure nothing more may be fed.
+    """
+
+    def __init__(self) -> None:
         self._fields: list[tuple[bytes, bytes]] = []
-        self._messages: Messages = []
+        self._pieces: list[bytes] = []
         # Called by httptools, as are the methods whose names begin with `on_`.
         self.on_body = self._pieces.append
         self._parser = parser = httptools.HttpResponseParser(self)
-        # As aiohttp's.
-        parser.set_dangerous_leniencies(
+        parser.set_dangerous_leniencies(  # what servers are known to send
             lenient_headers=True,
             lenient_optional_cr_before_lf=True,
             lenient_spaces_after_chunk_size=True,
         )
+        self.begin()
 
-    def begin(self, *, limit: int, timer: BaseTimerContext | None = None) -> None:
-        """Expect the response to the next request, with a body of at most `limit` bytes unread."""
+    def begin(self) -> None:
+        """Expect the response to the next request."""
+        self.head: Head | None = None
+        """The head of the final response, once it is complete."""
         self.complete = False
-        """Whether the whole final response has arrived."""
+        """Whether the whole response has arrived."""
         self.excess = False
         """Whether something came after it."""
+        self.failure: httpx2.RemoteProtocolError | None = None
         self.interim = 0
         """The number of interim responses."""
-        self._limit, self._timer = limit, timer
-        self.payload: Payload | None = None
-        """The body that the next bytes belong to, or whose end they are."""
+        self.keeps_alive = False
+        """Whether the server keeps the connection after the response."""
         self._until_close = False
         self._other_bytes = 0
 
-    def feed_data(self, data: bytes) -> tuple[Messages, bool, bytes]:
-        """Parse the next bytes; return messages, whether the protocol changed, and bytes of it.
-
-        Raises:
-            BadHttpMessage: they are not HTTP, or exceed a limit.
-        """
-        upgraded, rest = False, b""
+    def feed(self, data: bytes) -> bytes:
+        """Parse the next bytes; return those of the body among them."""
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            upgraded, rest = True, data[upgrade.args[0] :]
         except httptools.HttpParserError as error:
-            if not self.complete:
-                self._flush(self.payload)
-                begun = "" if self.payload else f": {data[:20]!r}"
-                raise BadHttpMessage(f"{error.__context__ or error}{begun}") from None
-            self.excess = True
-        if self._pieces:
-            self._flush(self.payload)
-            self._other_bytes = 0
-        elif not self.complete:
-            self._other_bytes += len(data)
-            if self._other_bytes > MAX_HEAD:
-                raise BadHttpMessage(f"more than {MAX_HEAD} bytes without a body")
-        if not self._messages:
-            return [], upgraded, rest
-        messages, self._messages = self._messages, []
-        return messages, upgraded, rest
+            if self.complete:
+                self.excess = True
+            else:
+                self._fail(error.__context__ or error, data)
+        if not self._pieces:
+            self._count_other(len(data))
+            return b""
+        self._other_bytes = 0
+        if self.excess:
+            del self._pieces[self._last :]
+        body = b"".join(self._pieces)
+        self._pieces.clear()
+        return body
 
-    def feed_eof(self) -> None:
-        """End the input.
+    def close(self) -> None:
+        """End the input; it is a failure within a head or body."""
+        if self.head is not None and self._until_close:
+            self.complete = True
+        elif not self.complete and self.failure is None:
+            self.failure = httpx2.RemoteProtocolError("the response is incomplete")
+        del self._parser  # which refers to this parser: it would wait for the garbage collector
 
-        Raises:
-            TransferEncodingError: the body is incomplete.
-        """
-        payload, self.payload = self.payload, None
-        del self._parser  # which refers to this parser: its connection would wait for the collector
-        if payload is not None:
-            if not self._until_close:
-                raise TransferEncodingError("the body is incomplete")
-            payload.feed_eof()
+    def _count_other(self, size: int) -> None:
+        """Bound what is not a body: heads, trailers, sizes of chunks."""
+        self._other_bytes += size
+        if self._other_bytes > MAX_HEAD and not self.complete and self.failure is None:
+            self._fail(f"more than {MAX_HEAD} bytes without a body")
 
-    def pause_reading(self) -> None:
-        """Do nothing: the connection stops reading, and what it has read is parsed."""
+    def _fail(self, reason: object, data: bytes = b"") -> None:
+        if self.head is not None:
+            self.failure = httpx2.RemoteProtocolError(f"the body is malformed: {reason}")
+        else:
+            self.failure = NotHttp(f"{reason}: {data[:20]!r}" if data else str(reason))
 
     def on_message_begin(self) -> None:
         self.excess = self.complete
@@ -158,53 +107,34 @@ class ResponseParser:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if len(self._fields) >= MAX_FIELDS:
-            raise BadHttpMessage(f"more than {MAX_FIELDS} header fields")
-        self._fields.append((name, value.rstrip(b" \t")))
+            raise ValueError(f"more than {MAX_FIELDS} header fields")
+        self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
-        parser, raw = self._parser, tuple(self._fields)
-        self._fields.clear()  # those of trailers follow
         if self.complete:
             return
-        headers = CIMultiDict(
-            (name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape"))
-            for name, value in raw
-        )
-        if any("\0" in value for value in headers.values()):
-            raise BadHttpMessage("a header field with a NUL character")
-        status = parser.get_status_code()
+        headers: dict[str, str] = {}
+        for raw_name, raw_value in self._fields:
+            if b"\0" in raw_value:
+                raise ValueError("a header field with a NUL character")
+            name = raw_name.decode("utf-8", "surrogateescape").lower()
+            value = raw_value.rstrip(b" \t").decode("utf-8", "surrogateescape")
+            headers.setdefault(name, value)
+        self._fields.clear()  # those of trailers follow
+        status = self._parser.get_status_code()
+        if status == 101:
+            raise ValueError("the server switches to another protocol")
         if 100 <= status < 200:
             self.interim += 1
             if self.interim > INTERIM_HEADS:
-                raise BadHttpMessage(f"more than {INTERIM_HEADS} interim responses")
+                raise ValueError(f"more than {INTERIM_HEADS} interim responses")
+            return
         chunked = headers.get("transfer-encoding", "").lower().endswith("chunked")
         self._until_close = not chunked and "content-length" not in headers
-        message = RawResponseMessage(
-            HttpVersion11 if parser.get_http_version() == "1.1" else HttpVersion10,
-            status,
-            "",
-            CIMultiDictProxy(headers),
-            raw,
-            not parser.should_keep_alive(),
-            None,
-            parser.should_upgrade(),
-            chunked,
-        )
-        self.payload = Payload(self._protocol, self._limit, self._timer)
-        self._messages.append((message, self.payload))
+        self.keeps_alive = self._parser.should_keep_alive()
+        self.head = Head(status, headers)
 
     def on_message_complete(self) -> None:
-        payload, self.payload = self.payload, None
-        if payload is None:
-            return
-        if not 100 <= self._parser.get_status_code() < 200:
+        if self.head is not None and not self.complete:
             self.complete = True
-            self._on_end()
-        self._flush(payload)
-        payload.feed_eof()
-
-    def _flush(self, payload: Payload | None) -> None:
-        pieces = b"".join(self._pieces)
-        self._pieces.clear()
-        if pieces and payload is not None:
-            payload.feed_data(pieces)
+            self._last = len(self._pieces)

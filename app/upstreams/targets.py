@@ -17,9 +17,9 @@ from ..generation.retry import TargetPolicy
 from ..requests import ChatRequest
 from .capacity import TargetLimits
 from .endpoints import Upstream
+from .http_call import CallUrl, HttpCall
 from .request_builder import RequestBuilder, TargetRequest
 from .transforms import NO_CHANGES, RequestChanges
-from .transport import HttpCall
 
 
 class Target(msgspec.Struct, frozen=True, dict=True):
@@ -84,13 +84,8 @@ class Target(msgspec.Struct, frozen=True, dict=True):
             RequestError: `model_not_found`, the model's name does not fit into a path.
             UpstreamError: `upstream_auth`, there are no credentials.
         """
-        url = f"{self.upstream.base_url}/{self.dialect.path}"
-        call = await build(
-            self.upstream,
-            "POST",
-            url.replace(MODEL, _as_segment(self.model)),
-            content=msgspec.json.encode(request.body),
-        )
+        content = msgspec.json.encode(request.body)
+        call = await build(self.upstream, "POST", self._url, content=content)
         if request.headers:
             _add_headers(call, request.headers)
         return call._replace(connect_timeout_s=connect_timeout_s)
@@ -102,10 +97,8 @@ class Target(msgspec.Struct, frozen=True, dict=True):
             RequestError: `model_not_found`, the model's name does not fit into a path.
             UpstreamError: `upstream_auth`, there are no credentials.
         """
-        url = f"{self.upstream.base_url}/{self.dialect.path}".replace(
-            MODEL, _as_segment(self.model)
-        )
-        return await build(self.upstream, method, f"{url}/{quote(answer, safe='')}{query}")
+        url = f"{self._url}/{quote(answer, safe='')}{query}"
+        return await build(self.upstream, method, url)
 
     async def build_count(self, chat: ChatRequest, count: Count) -> HttpCall:
         """Build the call that counts the tokens of a chat request.
@@ -119,6 +112,12 @@ class Target(msgspec.Struct, frozen=True, dict=True):
         call = await self.build_json(count.path, body)
         _add_headers(call, request.headers)
         return call
+
+    @cached_property
+    def _url(self) -> str:
+        """The URL of its streaming calls."""
+        url = f"{self.upstream.base_url}/{self.dialect.path}"
+        return url.replace(MODEL, _as_segment(self.model))
 
     @cached_property
     def _request_builder(self) -> RequestBuilder:
@@ -186,13 +185,13 @@ async def build(upstream: Upstream, method: str, url: str, *, content: bytes = b
             **({"content-type": "application/json"} if content else {}),
             **UPSTREAM_FORMATS[upstream.dialect].headers,
             **{name.lower(): value for name, value in upstream.headers.items()},
-            **await upstream.credentials.headers(method, str(parsed), content),
+            **await upstream.credentials.headers(method, parsed.text, content),
         },
     )
 
 
 @lru_cache(1024)
-def _parse_url(url: str, *query: tuple[str, str]) -> httpx2.URL:
+def _parse_url(url: str, *query: tuple[str, str]) -> CallUrl:
     # Cached, since it takes 30 us. There are few URLs: one per model.
     parsed = httpx2.URL(url)
-    return parsed.copy_merge_params(dict(query)) if query else parsed
+    return CallUrl.of(parsed.copy_merge_params(dict(query)) if query else parsed)

@@ -20,7 +20,7 @@ from app.testing.upstream import (
     serve_upstream,
     wait,
 )
-from app.upstreams.response_parser import BURST
+from app.upstreams.connection import BURST
 from tests.clock import Clock
 from tests.serving import HELLO, events_of, read_messages, serve_relay, text_of, until
 

@@ -509,7 +509,7 @@ class Dropping:
     async def pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.requests += 1
         lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")[:-2]
-        length = next(int(line[16:]) for line in lines if line.startswith("Content-Length: "))
+        length = next(int(line[16:]) for line in lines if line.startswith("content-length: "))
         kept = [line for line in lines if not line.lower().startswith(self.dropped)]
         head = "\r\n".join([*kept, "connection: close", "", ""]).encode()
         answer, question = await asyncio.open_connection("127.0.0.1", self.to)

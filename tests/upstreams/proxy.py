@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -71,12 +72,14 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 @contextlib.asynccontextmanager
-async def serve_proxy(*, user: str | None = None, plain: bytes = b"") -> AsyncIterator[Proxy]:
+async def serve_proxy(
+    *, user: str | None = None, plain: bytes = b"", tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Proxy]:
     """Run a proxy on a free port."""
     proxy = Proxy(user=user)
     if plain:
         proxy.plain = plain
-    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0, ssl=tls)
     proxy.port = server.sockets[0].getsockname()[1]
     try:
         yield proxy

@@ -25,8 +25,9 @@ from app.testing.upstream import (
     serve_upstream,
     text,
 )
-from app.upstreams.response_parser import BURST
+from app.upstreams.connection import BURST
 from tests.serving import HELLO, chat, serve_relay, text_of
+from tests.tcp_server import serve_tcp
 
 SIZE = 2**16
 """Sixteen times what is decoded in a turn."""
@@ -140,11 +141,8 @@ class Kept:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        try:
-            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-                await self._serve(reader, writer)
-        finally:
-            writer.close()
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            await self._serve(reader, writer)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -165,12 +163,9 @@ class Kept:
 @contextlib.asynccontextmanager
 async def serve_kept() -> AsyncIterator[Kept]:
     kept = Kept()
-    server = await asyncio.start_server(kept.serve, "127.0.0.1", 0)
-    kept.base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-    try:
+    async with serve_tcp(kept.serve) as port:
+        kept.base_url = f"http://127.0.0.1:{port}/v1"
         yield kept
-    finally:
-        server.close()
 
 
 def join(*steps: Step) -> bytes:

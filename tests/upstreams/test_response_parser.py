@@ -1,116 +1,137 @@
-"""Our parser of responses beside aiohttp's, and its bounds."""
+"""The parser of responses: the same however it is split, and its bounds."""
 
-import asyncio
 from collections.abc import Iterable
-from typing import Any
 
 import pytest
-from aiohttp.base_protocol import BaseProtocol
-from aiohttp.http import HttpResponseParser
-from aiohttp.http_exceptions import HttpProcessingError
 
 from app.upstreams.response_parser import MAX_FIELDS, MAX_HEAD, ResponseParser
 
+pytestmark = pytest.mark.pure
+
 HEAD = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+OF_CHUNKS = {"transfer-encoding": "chunked"}
+NOT_HTTP = ("NotHttp",)
 RESPONSES = {
-    "chunks": CHUNKED + b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
-    "chunk extensions and trailers": CHUNKED + b"3;a=b\r\nabc\r\n0\r\nx: y\r\n\r\n",
-    "spaces after a chunk's size": CHUNKED + b"3 \r\nabc\r\n0\r\n\r\n",
-    "chunks without end": CHUNKED + b"3\r\nabc\r\n2\r\nd",
-    "bad chunk size": CHUNKED + b"3\r\nabc\r\nxyz\r\n",
-    "length": HEAD + b"Content-Length: 5\r\n\r\nabcde",
-    "length 0": HEAD + b"Content-Length: 0\r\n\r\n",
-    "too short": HEAD + b"Content-Length: 9\r\n\r\nabcde",
-    "two lengths": HEAD + b"Content-Length: 5\r\nContent-Length: 5\r\n\r\nabcde",
-    "bad length": HEAD + b"Content-Length: 5x\r\n\r\nabcde",
-    "length and chunks": HEAD + b"Content-Length: 5\r\n" + CHUNKED[len(HEAD) :] + b"0\r\n\r\n",
-    "until the close": HEAD + b"\r\nabcde",
-    "HTTP/1.0": b"HTTP/1.0 200 OK\r\n\r\nabcde",
-    "asked to close": HEAD + b"Connection: close\r\nContent-Length: 2\r\n\r\nab",
-    "interim": b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nlink: x\r\n\r\n"
-    + CHUNKED
-    + b"3\r\nabc\r\n0\r\n\r\n",
-    "no content": b"HTTP/1.1 204 No Content\r\nx: y\r\n\r\n",
-    "fields": HEAD + b"A: \xe9\r\na: b \t\r\nEmpty:\r\nB:\tc\r\nContent-Length: 0\r\n\r\n",
-    "NUL": HEAD + b"A: b\0c\r\nContent-Length: 0\r\n\r\n",
-    "lines end with LF": b"HTTP/1.1 200 OK\nContent-Length: 2\n\nab",
-    "unfinished head": HEAD + b"Content-Le",
-    "other encoding": HEAD + b"Transfer-Encoding: gzip\r\n\r\nabc",
-    "switch": b"HTTP/1.1 101 Go\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nabc",
-    "not HTTP": b"SSH-2.0-OpenSSH_9.2\r\n",
-    "TLS": b"\x15\x03\x03\x00\x02\x02\x28",
-    "nothing": b"",
+    "chunks": (CHUNKED + b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", (200, OF_CHUNKS, b"abcde", "kept")),
+    "chunk extensions and trailers": (
+        CHUNKED + b"3;a=b\r\nabc\r\n0\r\nx: y\r\n\r\n",
+        (200, OF_CHUNKS, b"abc", "kept"),
+    ),
+    "spaces after a chunk's size": (
+        CHUNKED + b"3 \r\nabc\r\n0\r\n\r\n",
+        (200, OF_CHUNKS, b"abc", "kept"),
+    ),
+    "chunks without end": (
+        CHUNKED + b"3\r\nabc\r\n2\r\nd",
+        (200, OF_CHUNKS, b"abcd", "RemoteProtocolError"),
+    ),
+    "bad chunk size": (
+        CHUNKED + b"3\r\nabc\r\nxyz\r\n",
+        (200, OF_CHUNKS, b"abc", "RemoteProtocolError"),
+    ),
+    "length": (
+        HEAD + b"Content-Length: 5\r\n\r\nabcde",
+        (200, {"content-length": "5"}, b"abcde", "kept"),
+    ),
+    "length 0": (
+        HEAD + b"Content-Length: 0\r\n\r\n",
+        (200, {"content-length": "0"}, b"", "kept"),
+    ),
+    "too short": (
+        HEAD + b"Content-Length: 9\r\n\r\nabcde",
+        (200, {"content-length": "9"}, b"abcde", "RemoteProtocolError"),
+    ),
+    "two lengths": (
+        HEAD + b"Content-Length: 5\r\nContent-Length: 5\r\n\r\nabcde",
+        NOT_HTTP,
+    ),
+    "bad length": (HEAD + b"Content-Length: 5x\r\n\r\nabcde", NOT_HTTP),
+    "length and chunks": (
+        HEAD + b"Content-Length: 5\r\n" + CHUNKED[len(HEAD) :] + b"0\r\n\r\n",
+        NOT_HTTP,
+    ),
+    "until the close": (HEAD + b"\r\nabcde", (200, {}, b"abcde", "closed")),
+    "HTTP/1.0": (b"HTTP/1.0 200 OK\r\n\r\nabcde", (200, {}, b"abcde", "closed")),
+    "asked to close": (
+        HEAD + b"Connection: close\r\nContent-Length: 2\r\n\r\nab",
+        (200, {"connection": "close", "content-length": "2"}, b"ab", "closed"),
+    ),
+    "interim": (
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nlink: x\r\n\r\n"
+        + CHUNKED
+        + b"3\r\nabc\r\n0\r\n\r\n",
+        (200, OF_CHUNKS, b"abc", "kept"),
+    ),
+    "no content": (b"HTTP/1.1 204 No Content\r\nx: y\r\n\r\n", (204, {"x": "y"}, b"", "kept")),
+    "fields": (
+        HEAD + b"A: \xe9\r\na: b \t\r\nEmpty:\r\nB:\tc \t\r\nContent-Length: 0\r\n\r\n",
+        (200, {"a": "\udce9", "empty": "", "b": "c", "content-length": "0"}, b"", "kept"),
+    ),
+    "NUL": (HEAD + b"A: b\0c\r\nContent-Length: 0\r\n\r\n", NOT_HTTP),
+    "lines end with LF": (
+        b"HTTP/1.1 200 OK\nContent-Length: 2\n\nab",
+        (200, {"content-length": "2"}, b"ab", "kept"),
+    ),
+    "unfinished head": (HEAD + b"Content-Le", ("RemoteProtocolError",)),
+    "other encoding": (
+        HEAD + b"Transfer-Encoding: gzip\r\n\r\nabc",
+        (200, {"transfer-encoding": "gzip"}, b"abc", "closed"),
+    ),
+    "switch": (
+        b"HTTP/1.1 101 Go\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nabc",
+        NOT_HTTP,
+    ),
+    "switch to nothing": (b"HTTP/1.1 101 Go\r\n\r\n", NOT_HTTP),
+    "not HTTP": (b"SSH-2.0-OpenSSH_9.2\r\n", NOT_HTTP),
+    "TLS": (b"\x15\x03\x03\x00\x02\x02\x28", NOT_HTTP),
+    "nothing": (b"", ("RemoteProtocolError",)),
 }
 
 
-class Protocol(BaseProtocol):
-    def __init__(self, parser: Any) -> None:
-        super().__init__(asyncio.get_running_loop(), parser)
-
-
-def ours() -> Any:
-    parser = ResponseParser(Protocol(None), on_end=lambda: None)  # type: ignore[arg-type]
-    parser.begin(limit=2**18)
-    return parser
-
-
-def theirs() -> Any:
-    loop = asyncio.get_running_loop()
-    return HttpResponseParser(
-        Protocol(None), loop, 2**18, read_until_eof=True, auto_decompress=False
-    )
-
-
-def run(parser: Any, pieces: Iterable[bytes]) -> list[Any]:
-    """Return what the parser made of the pieces: heads, bodies, and how it ended."""
-    found: list[Any] = []
-    payload: Any = None
-    try:
-        for piece in pieces:
-            messages, upgraded, _ = parser.feed_data(piece)
-            for message, body in messages:
-                payload = body
-                fields = [(name.lower(), value) for name, value in message.headers.items()]
-                found.append((message.version, message.code, fields, message.should_close))
-            if upgraded:
-                return found
-        parser.feed_eof()
-    except HttpProcessingError:
-        found.append("failed")
-    if payload is not None:
-        found.append((b"".join(getattr(payload, "_buffer", ())), payload.is_eof()))
-    return found
+def run(pieces: Iterable[bytes]) -> tuple[object, ...]:
+    """Return what the parser made of the pieces: the head, the body, and how it ended."""
+    parser = ResponseParser()
+    body = b""
+    for piece in pieces:
+        body += parser.feed(piece)
+        if parser.failure is not None or parser.complete:
+            break
+    parser.close()
+    end = "kept" if parser.keeps_alive else "closed"
+    if parser.failure is not None:
+        end = type(parser.failure).__name__
+    return (end,) if parser.head is None else (*parser.head, body, end)
 
 
 @pytest.mark.parametrize("name", RESPONSES)
-async def test_response_is_read_as_by_aiohttp_however_it_is_split(name: str) -> None:
-    raw = RESPONSES[name]
+def test_response_is_read_the_same_however_it_is_split(name: str) -> None:
+    raw, expected = RESPONSES[name]
     splits = [[raw[:at], raw[at:]] for at in range(len(raw))]
     splits += [[raw], [raw[at : at + 1] for at in range(len(raw))]]
 
     for pieces in splits:
-        assert run(theirs(), pieces) == run(ours(), pieces)
+        assert expected == run(pieces)
 
 
-async def test_connection_parses_one_response_after_the_other() -> None:
-    parser = ours()
+def test_connection_parses_one_response_after_the_other() -> None:
+    parser = ResponseParser()
     for _ in range(3):
-        parser.begin(limit=2**18)
+        parser.begin()
         assert not parser.complete
-        parser.feed_data(RESPONSES["chunks"])
+        assert b"abcde" == parser.feed(RESPONSES["chunks"][0])
         assert (True, False) == (parser.complete, parser.excess)
-
-    parser.feed_data(b"HTTP/1.1 200")
-    assert parser.excess
 
 
 @pytest.mark.parametrize("name", ["chunks", "length", "asked to close", "no content"])
-async def test_bytes_after_a_response_are_noted(name: str) -> None:
-    parser = ours()
-    parser.feed_data(RESPONSES[name] + RESPONSES["length"])
+@pytest.mark.parametrize("after", ["length", "chunks", "not HTTP"])
+def test_bytes_after_a_response_are_noted_and_are_not_of_its_body(name: str, after: str) -> None:
+    parser = ResponseParser()
+    raw, expected = RESPONSES[name]
 
-    assert (True, True) == (parser.complete, parser.excess)
+    body = parser.feed(raw + RESPONSES[after][0])
+
+    assert (expected[2], True, True) == (body, parser.complete, parser.excess)
 
 
 @pytest.mark.parametrize(
@@ -126,16 +147,13 @@ async def test_bytes_after_a_response_are_noted(name: str) -> None:
         (CHUNKED + b"3;a=", b"x" * 1000),
     ],
 )
-async def test_input_without_a_body_is_bounded(begun: bytes, piece: bytes) -> None:
-    parser = ours()
-    parser.feed_data(begun)
+def test_input_without_a_body_is_bounded(begun: bytes, piece: bytes) -> None:
+    parser = ResponseParser()
+    parser.feed(begun)
 
-    def feed() -> int:
-        for taken in range(0, 2 * MAX_HEAD, len(piece)):
-            try:
-                parser.feed_data(piece)
-            except HttpProcessingError:
-                return taken
-        raise AssertionError
+    taken = 0
+    while parser.failure is None and taken < 2 * MAX_HEAD:
+        parser.feed(piece)
+        taken += len(piece)
 
-    assert feed() <= max(MAX_HEAD, MAX_FIELDS * len(piece))
+    assert taken <= max(MAX_HEAD, MAX_FIELDS * len(piece)) + len(piece)

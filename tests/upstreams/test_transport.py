@@ -6,12 +6,12 @@ from collections.abc import AsyncGenerator, Callable
 
 import httpx2
 import pytest
-from multidict import CIMultiDict
 
 from app.testing.upstream import Hold, Step, Until, chunk, chunked_head, send, serve_upstream
+from app.upstreams.connection import BURST, HttpBody
 from app.upstreams.http import HttpHead, open_client
-from app.upstreams.response_parser import BURST
-from app.upstreams.transport import HttpBody, HttpCall, HttpReply, _render_head
+from app.upstreams.http_call import CallUrl, HttpCall, HttpReply
+from tests.tcp_server import serve_tcp
 from tests.waiting import until
 
 END = send("0\r\n\r\n")
@@ -45,7 +45,9 @@ async def read(
     async with serve_upstream() as upstream, open_client(connect_timeout_s=5, mounts={}) as client:
         upstream.script = script
         body = (
-            await client.open(HttpCall("POST", httpx2.URL(upstream.base_url), {}, content=b"{}"))
+            await client.open(
+                HttpCall("POST", CallUrl.of(httpx2.URL(upstream.base_url)), {}, content=b"{}")
+            )
         ).body
         assert isinstance(body, HttpBody)
         if sink is not None:
@@ -84,7 +86,7 @@ async def test_every_piece_is_a_step_where_there_is_no_sink() -> None:
     cut, failure = await read("a", "b", "c", cut=True)
 
     assert ([b"a", b"b", b"c"], None) == await read("a", "b", "c")
-    assert ([b"a", b"b", b"c"], "ClientPayloadError") == (cut, type(failure).__name__)
+    assert ([b"a", b"b", b"c"], "RemoteProtocolError") == (cut, type(failure).__name__)
 
 
 async def test_a_refused_piece_is_a_step_of_its_own_and_the_next_is_pushed_again() -> None:
@@ -108,7 +110,7 @@ async def test_a_burst_waits_for_the_next_step() -> None:
 async def test_a_cut_body_fails_whoever_takes_it(pushed: bool) -> None:
     found, failure = await read("a", sink=ByteSink(*[b"a"][pushed:]), cut=True)
 
-    assert ([b""][pushed:], "ClientPayloadError") == (found, type(failure).__name__)
+    assert ([b""][pushed:], "RemoteProtocolError") == (found, type(failure).__name__)
 
 
 async def test_what_a_taker_raises_comes_out_of_the_step() -> None:
@@ -124,7 +126,9 @@ async def test_a_body_that_is_left_lets_go_of_its_connection() -> None:
     async with serve_upstream() as upstream, open_client(connect_timeout_s=5, mounts={}) as client:
         upstream.script = [chunked_head(), chunk("a"), Hold()]
         body = (
-            await client.open(HttpCall("POST", httpx2.URL(upstream.base_url), {}, content=b"{}"))
+            await client.open(
+                HttpCall("POST", CallUrl.of(httpx2.URL(upstream.base_url)), {}, content=b"{}")
+            )
         ).body
         assert b"a" == await anext(body)
         await body.aclose()
@@ -136,7 +140,9 @@ async def test_who_waits_no_longer_gets_what_has_come() -> None:
     async with serve_upstream() as upstream, open_client(connect_timeout_s=5, mounts={}) as client:
         upstream.script = [chunked_head(), chunk("x" * BURST), chunk("y" * BURST), Hold()]
         body = (
-            await client.open(HttpCall("POST", httpx2.URL(upstream.base_url), {}, content=b"{}"))
+            await client.open(
+                HttpCall("POST", CallUrl.of(httpx2.URL(upstream.base_url)), {}, content=b"{}")
+            )
         ).body
         assert isinstance(body, HttpBody)
         assert b"x" == (await anext(body))[:1]
@@ -165,7 +171,6 @@ class Recorder:
                 self.heads.append(head)
                 await reader.readexactly(int(fields(head)[1].get(b"content-length", 0)))
                 writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
-        writer.close()
 
 
 def fields(head: bytes) -> tuple[bytes, dict[bytes, bytes]]:
@@ -177,10 +182,11 @@ def fields(head: bytes) -> tuple[bytes, dict[bytes, bytes]]:
 
 async def ask(call: HttpCall, *, times: int) -> Recorder:
     recorder = Recorder()
-    server = await asyncio.start_server(recorder.serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    url = call.url.copy_with(port=port)
-    async with server, open_client(connect_timeout_s=5, mounts={}) as client:
+    async with (
+        serve_tcp(recorder.serve) as port,
+        open_client(connect_timeout_s=5, mounts={}) as client,
+    ):
+        url = CallUrl.of(call.url.parsed.copy_with(port=port))
         for _ in range(times):
             reply = await client.open(call._replace(url=url))
             assert isinstance(reply.body, HttpBody)
@@ -199,7 +205,7 @@ async def test_pooled_connection_is_sent_the_same_request(
     headers = {"accept": "a/b", "accept-encoding": "identity", "user-agent": "us", "x": "é", **more}
     if content:
         headers["content-type"] = "application/json"
-    url = httpx2.URL(f"http://127.0.0.1:1{path}")
+    url = CallUrl.of(httpx2.URL(f"http://127.0.0.1:1{path}"))
     recorder = await ask(HttpCall(method, url, headers, content=content), times=3)
 
     first, second, third = map(fields, recorder.heads)
@@ -208,10 +214,11 @@ async def test_pooled_connection_is_sent_the_same_request(
 
 
 async def test_pooled_connection_takes_no_line_end_in_a_header() -> None:
-    call = HttpCall("GET", httpx2.URL("http://127.0.0.1:1/"), {"x": "a\r\nhost: b"})
+    url = CallUrl.of(httpx2.URL("http://127.0.0.1:1/"))
+    call = HttpCall("GET", url, {"x": "a\r\nhost: b"})
 
     with pytest.raises(ValueError, match="line end"):
-        _render_head(call)
+        call.render_head("/", {})
 
 
 async def test_connection_with_an_unsent_request_is_not_used_again() -> None:
@@ -229,12 +236,12 @@ async def test_connection_with_an_unsent_request_is_not_used_again() -> None:
                 if status[:1] == b"2":
                     await reader.readexactly(size)
                 writer.write(b"HTTP/1.1 %b\r\ncontent-length: 2\r\n\r\n{}" % status)
-        writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    url = httpx2.URL(f"http://127.0.0.1:{port}/")
-    async with server, open_client(connect_timeout_s=5, mounts={}) as client:
+    async with (
+        serve_tcp(serve) as port,
+        open_client(connect_timeout_s=5, mounts={}) as client,
+    ):
+        url = CallUrl.of(httpx2.URL(f"http://127.0.0.1:{port}/"))
         for content, status in ((b"{}", 200), (big, 429), (b"{}", 200)):
             reply = await asyncio.wait_for(
                 client.open(HttpCall("POST", url, {}, content=content)), 5
@@ -249,7 +256,7 @@ async def test_connection_with_an_unsent_request_is_not_used_again() -> None:
 def test_the_head_keeps_what_is_read_later_only():
     reply = HttpReply(
         200,
-        CIMultiDict(
+        httpx2.Headers(
             [
                 ("Date", "now"),
                 ("Set-Cookie", "a=b"),

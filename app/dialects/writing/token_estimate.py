@@ -137,6 +137,12 @@ def estimate_text(text: str | bytes) -> int:
     return tokens_of(weigh_text(text))
 
 
+_WEIGHTLESS: Final = frozenset(
+    (StreamStart, StreamTarget, TextStart, TextEnd, ChoiceEnd, StreamEnd)
+)
+"""Events of nearly every answer that `weigh_event` would return 0 for."""
+
+
 def estimate_output(events: Iterable[Event]) -> int:
     """Estimate the tokens of an answer, or of a part of one: 0.1 us an event."""
     texts: list[str] = []
@@ -145,7 +151,7 @@ def estimate_output(events: Iterable[Event]) -> int:
         kind = type(event)
         if kind is TextDelta or kind is ReasoningDelta:
             texts.append(event.text)  # type: ignore[union-attr]  # it is one of the two
-        else:
+        elif kind not in _WEIGHTLESS:
             weight += weigh_event(event)
     return tokens_of(weight + weigh_text("".join(texts)))
 
