@@ -176,10 +176,9 @@ class Connection(asyncio.Protocol):
                 await self._write(head, content)
             return await waiter, body
         except BaseException:
-            self.close()
+            if self._body is body:  # else another request may already use the connection
+                self.close()
             raise
-        finally:
-            self._head = None
 
     async def _write(self, head: bytes, content: bytes) -> None:
         self._is_sending = True
@@ -238,8 +237,11 @@ class Connection(asyncio.Protocol):
             self.close()
             return
         piece = parser.feed(data)
-        if self._head is not None and parser.head is not None and not self._head.done():
-            self._head.set_result(parser.head)
+        if self._head is not None and parser.head is not None:
+            # Here, not in `exchange`: before that runs again, the next request may have begun.
+            waiter, self._head = self._head, None
+            if not waiter.done():
+                waiter.set_result(parser.head)
         if piece:
             body.feed(piece)
         if parser.failure is not None:
@@ -263,10 +265,11 @@ class Connection(asyncio.Protocol):
             self.on_free(self)
 
     def _fail(self, body: HttpBody, failure: Exception) -> None:
-        if self._head is not None and not self._head.done():
-            self._head.set_exception(failure)
-        else:
+        waiter, self._head = self._head, None
+        if waiter is None:
             body.end(failure)
+        elif not waiter.done():
+            waiter.set_exception(failure)
 
     def connection_lost(self, exc: Exception | None) -> None:
         body, self._body = self._body, None

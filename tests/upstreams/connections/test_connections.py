@@ -19,7 +19,8 @@ from app.upstreams import transport as transport_module
 from app.upstreams.connection import BURST, MAX_UNREAD, Connection, Disconnected, HttpBody
 from app.upstreams.connector import Connector, _Names
 from app.upstreams.http import HttpClient, open_client
-from app.upstreams.http_call import CallUrl, HttpCall
+from app.upstreams.http_call import CallUrl, HttpCall, Origin
+from app.upstreams.response_parser import Head
 from tests.tcp_server import serve_tcp
 from tests.upstreams.proxy import serve_proxy
 from tests.waiting import until
@@ -125,6 +126,63 @@ async def test_closing_the_client_closes_free_connections() -> None:
             await read_all(client, call_of(f"http://127.0.0.1:{port}/"))
             assert 1 == server.open
         await until(lambda: server.open == 0)
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer each request with its content."""
+    with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            size = int(head.partition(b"content-length: ")[2].partition(b"\r")[0])
+            content = await reader.readexactly(size)
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (size, content))
+
+
+@pytest.mark.parametrize("leaving", [False, True])
+async def test_each_of_many_calls_gets_its_own_answer(leaving: bool) -> None:
+    """Connections change hands while earlier callers still wake up, or leave."""
+    async with serve_tcp(echo) as port, opened() as client:
+
+        async def ask(name: str) -> None:
+            content = name.encode()
+            got = await read_all(client, call_of(f"http://127.0.0.1:{port}/", content=content))
+            assert content == got
+
+        async def ask_and_leave(name: str, steps: int) -> None:
+            call = asyncio.ensure_future(ask(name))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            call.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await call
+
+        async def client_of(number: int) -> None:
+            for turn in range(40):
+                if leaving and (number + turn) % 3 == 0:
+                    await ask_and_leave(f"{number}, {turn}, leaves", steps=turn)
+                await ask(f"{number}, {turn}")
+
+        await asyncio.wait_for(asyncio.gather(*map(client_of, range(50))), 60)
+
+
+async def test_caller_that_leaves_late_keeps_the_connection_of_the_next() -> None:
+    async with serve_tcp(echo) as port:
+        connection = await Connector(ssl.create_default_context(), None).connect(
+            Origin("http", "127.0.0.1", port)
+        )
+        request = b"POST / HTTP/1.1\r\ncontent-length: 1\r\n\r\n"
+        calls: list[asyncio.Future[tuple[Head, HttpBody]]] = []
+
+        def begin(_: Connection) -> None:
+            if len(calls) == 1:
+                calls[0].cancel()
+                calls.append(asyncio.ensure_future(connection.exchange(request, b"2")))
+
+        connection.on_free = begin
+        calls.append(asyncio.ensure_future(connection.exchange(request, b"1")))
+        await until(lambda: len(calls) == 2)
+        _, body = await asyncio.wait_for(calls[1], 20)
+        assert [b"2"] == [piece async for piece in body]
+        connection.close()
 
 
 @pytest.mark.parametrize("size", [0, 2**20, 3 * 2**20 + 1])
