@@ -126,7 +126,8 @@ class HttpBody(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         """Close the connection, unless the body has ended."""
-        self._leave(httpx2.ReadError("the body was closed before its end"))
+        if self._connection is not None:
+            self._leave(httpx2.ReadError("the body was closed before its end"))
 
     def _leave(self, failure: Exception) -> None:
         connection = self._connection
