@@ -8,9 +8,10 @@ token may be in the query too, for `EventSource` and `sendBeacon`, which send no
 import re
 from contextlib import suppress
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import unquote_to_bytes
 
+import msgspec
 from starlette.types import Scope
 
 from ..addresses import is_loopback, parse_address
@@ -44,7 +45,7 @@ _CREDENTIAL = re.compile(rb"[!-~]+")
 SEND = "send it as 'Authorization: Bearer ...', or in the header x-api-key"
 
 
-class _Credentials(NamedTuple):
+class _Credentials(msgspec.Struct, frozen=True):
     """The credentials of a request."""
 
     header: str | None

@@ -59,7 +59,7 @@ class Accepted(msgspec.Struct):
     cancel_url: str
 
 
-class DeliveryMode(NamedTuple):
+class DeliveryMode(msgspec.Struct, frozen=True):
     """The delivery of an answer that a request asks for."""
 
     streams: bool

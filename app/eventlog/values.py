@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from ..events import Event
 from ..ledger.accounts import Grant
 
@@ -15,7 +17,7 @@ class LogSize(NamedTuple):
     """Estimated."""
 
 
-class LogState(NamedTuple):
+class LogState(msgspec.Struct, frozen=True):
     """The length of a log, its times and its owner."""
 
     last: int
@@ -34,7 +36,7 @@ class LogState(NamedTuple):
     """The owner of the stream; "" if authentication is off."""
 
 
-class Look(NamedTuple):
+class Look(msgspec.Struct, frozen=True):
     """The state and some events of a stream, from one round trip."""
 
     stream: str

@@ -11,8 +11,9 @@ without one.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
+import msgspec
 import structlog
 
 from ..cassettes.cassette import (
@@ -53,7 +54,7 @@ ReadLog = Callable[[int], Awaitable[Sequence[Event]]]
 log = structlog.get_logger("seseragi.cassettes")
 
 
-class CassetteChoice(NamedTuple):
+class CassetteChoice(msgspec.Struct, frozen=True):
     """The route or cassette that answers a request."""
 
     route: Route
@@ -135,7 +136,7 @@ class CassetteRecorder:
             return CassetteChoice(route, digest, records=cassette)
         choice = await self._replay(route, CassetteOptions(cassette))
         log.info("request replayed from its cassette", cassette=cassette, model=name)
-        return choice._replace(digest=digest)
+        return msgspec.structs.replace(choice, digest=digest)
 
     async def _replay(self, route: Route, options: CassetteOptions) -> CassetteChoice:
         # Also loaded here, so that a broken cassette fails before the stream exists.

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
+import msgspec
+
 from ..errors import RequestError, ServiceError
 from ..eventlog import EventLog, LogState, Look, StreamExpired, read_all
 from ..eventlog.errors import unknown
@@ -307,7 +309,7 @@ class OwnedStreams:
         found = await self.get(stream, after=0)
         opened = found.attach(options.origin.address, reads=not options.leaves)
         if opened.outcome is None and not found.state.ended:
-            return opened._replace(outcome=self._starts.outcome_elsewhere(stream))
+            return msgspec.structs.replace(opened, outcome=self._starts.outcome_elsewhere(stream))
         return opened
 
 

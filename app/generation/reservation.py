@@ -6,7 +6,7 @@ They are made once when a stream or call begins; the log stores the numbers.
 import time
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
@@ -37,7 +37,7 @@ REMEMBERED: Final = 4096
 _NO_CALL: Final = Reservation(0, 0)
 
 
-class _Dearest(NamedTuple):
+class _Dearest(msgspec.Struct, frozen=True):
     """The prices of the most expensive target of a route, in nano-USD; see `rates.Ceiling`."""
 
     input: int

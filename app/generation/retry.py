@@ -18,7 +18,7 @@ target, and each stream counts once.
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import msgspec
 
@@ -259,7 +259,7 @@ def arrange(
     return sorted(range(len(choices)), key=key)
 
 
-class Step(NamedTuple):
+class Step(msgspec.Struct, frozen=True):
     """The next attempt: its target, and the wait before it in seconds."""
 
     target: int

@@ -8,7 +8,8 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
-from typing import NamedTuple
+
+import msgspec
 
 from ..errors import RelayError, shutting_down
 from ..eventlog import LogState, Look
@@ -36,7 +37,7 @@ class _RunningStream:
         self.task = asyncio.create_task(run.run(), name=f"run {run.stream}")
 
 
-class Opened(NamedTuple):
+class Opened(msgspec.Struct, frozen=True):
     """A stream that a request has started, or found."""
 
     reader: Reader

@@ -351,7 +351,7 @@ def prepare(context: CallContext, call: HttpCall, attempt: CallAttempt) -> HttpC
     """Return a call with the headers that need no signature, and its timeout."""
     call.headers.update(context.headers)
     call.headers.update(attempt.headers)
-    return call._replace(connect_timeout_s=context.parts.limits.connect_timeout_s)
+    return msgspec.structs.replace(call, connect_timeout_s=context.parts.limits.connect_timeout_s)
 
 
 @contextlib.contextmanager

@@ -145,7 +145,7 @@ class Starts:
         opened = await self._runs.begin(info, clamped, options, route=route)
         if choice.records and self._cassette_recorder is not None:
             self._cassette_recorder.record(self._log, info, choice, request)
-        return opened._replace(grant=claim.grant, cassette=choice.cassette)
+        return msgspec.structs.replace(opened, grant=claim.grant, cassette=choice.cassette)
 
     def outcome_elsewhere(self, stream: str) -> "asyncio.Future[RelayError | None]":
         """Return the equivalent of `Run.committed` for a stream of another process."""

@@ -10,10 +10,11 @@ import zlib
 from collections.abc import Callable, Mapping
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import certifi
 import httpx2
+import msgspec
 
 from ..dialects.reading.errors import parse_failure
 from ..errors import UpstreamError
@@ -153,7 +154,7 @@ class _NoTransport(httpx2.AsyncBaseTransport):
         raise httpx2.ProxyError(self._reason)
 
 
-class HttpHead(NamedTuple):
+class HttpHead(msgspec.Struct, frozen=True):
     """The head of a reply, with the id to quote to the provider's support."""
 
     status: int

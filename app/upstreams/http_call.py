@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import NamedTuple, Self
 
 import httpx2
+import msgspec
 
 from .connection import HttpBody
 
@@ -37,7 +38,7 @@ class CallUrl(NamedTuple):
         return cls(url, str(url), origin, url.netloc.decode(), url.raw_path.decode())
 
 
-class HttpCall(NamedTuple):
+class HttpCall(msgspec.Struct, frozen=True):
     """One HTTP call."""
 
     method: str
@@ -67,7 +68,7 @@ class HttpCall(NamedTuple):
         return f"{head}\r\n\r\n".encode()
 
 
-class HttpReply(NamedTuple):
+class HttpReply(msgspec.Struct, frozen=True):
     """The response to a call, once its head arrived."""
 
     status: int

@@ -6,7 +6,7 @@ request is rendered.
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -42,7 +42,7 @@ _MAX_NAMED: Final = 20
 """Fields named in a notice."""
 
 
-class TargetRequest(NamedTuple):
+class TargetRequest(msgspec.Struct, frozen=True):
     """The request that an upstream receives for a chat request."""
 
     body: dict[str, Any]
@@ -94,10 +94,12 @@ class RequestBuilder:
         if not chat.is_plain:
             self._check_read(request.body)
         for transform in self._transforms:
-            request = request._replace(body=transform.apply(request.body))
+            request = msgspec.structs.replace(request, body=transform.apply(request.body))
         if isinstance(chat, TranslatedRequest) and chat.ceiling is not None:
             field = getattr(self._quirks, "max_tokens_field", self._format.limit)
-            request = request._replace(body=bound_output(request.body, chat.ceiling, field=field))
+            request = msgspec.structs.replace(
+                request, body=bound_output(request.body, chat.ceiling, field=field)
+            )
         return request if self._resume is None else self._store(request, chat, self._resume)
 
     def _marks(self, chat: ChatRequest) -> bool:
@@ -122,7 +124,9 @@ class RequestBuilder:
         options = chat.provider_options or {}
         if chat.store is False or any(options.get(name) is False for name in resume.fields):
             return request
-        return request._replace(body={**request.body, **resume.fields}, resume=resume)
+        return msgspec.structs.replace(
+            request, body={**request.body, **resume.fields}, resume=resume
+        )
 
     def _shorten(self, chat: ChatRequest) -> ChatRequest:
         """Lower the output ceiling to the models' limit, unless the client set it."""

@@ -1,9 +1,10 @@
 """Parser of the HTTP responses on one connection, over httptools. No I/O."""
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import httptools
 import httpx2
+import msgspec
 
 INTERIM_HEADS: Final = 16
 """The maximum number of interim responses (RFC 9110, 15.2) before the final one."""
@@ -19,7 +20,7 @@ class NotHttp(httpx2.RemoteProtocolError):
     """What came in place of a response is not HTTP, or exceeds a limit."""
 
 
-class Head(NamedTuple):
+class Head(msgspec.Struct, frozen=True):
     """The head of a response."""
 
     status: int

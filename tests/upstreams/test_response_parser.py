@@ -101,7 +101,8 @@ def run(pieces: Iterable[bytes]) -> tuple[object, ...]:
     end = "kept" if parser.keeps_alive else "closed"
     if parser.failure is not None:
         end = type(parser.failure).__name__
-    return (end,) if parser.head is None else (*parser.head, body, end)
+    head = parser.head
+    return (end,) if head is None else (head.status, head.headers, body, end)
 
 
 @pytest.mark.parametrize("name", RESPONSES)

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable
 
 import httpx2
+import msgspec
 import pytest
 
 from app.testing.upstream import Hold, Step, Until, chunk, chunked_head, send, serve_upstream
@@ -188,7 +189,7 @@ async def ask(call: HttpCall, *, times: int) -> Recorder:
     ):
         url = CallUrl.of(call.url.parsed.copy_with(port=port))
         for _ in range(times):
-            reply = await client.open(call._replace(url=url))
+            reply = await client.open(msgspec.structs.replace(call, url=url))
             assert isinstance(reply.body, HttpBody)
             assert b"{}" == b"".join([piece async for piece in reply.body])
             await reply.body.aclose()

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 from redis.exceptions import RedisError
 
 from ...errors import RelayError, RequestError, ServiceError
@@ -361,7 +362,9 @@ class RedisLog(EventLog):
         if local is not None and local.batches:  # readers elsewhere may have seen these
             ended_at = local.ended_at
             state = local.entry.state()
-            return state._replace(last=local.taken, ended=ended_at is not None, ended_at=ended_at)
+            return msgspec.structs.replace(
+                state, last=local.taken, ended=ended_at is not None, ended_at=ended_at
+            )
         entry = self._find(stream)
         return None if entry is None else entry.state()
 

@@ -316,7 +316,7 @@ class SqliteLog(EventLog):
         state = row.state()
         if tail is None:
             return Look(stream, state, events)
-        return Look(stream, state._replace(last=tail.last))
+        return Look(stream, msgspec.structs.replace(state, last=tail.last))
 
     async def _catch_up(
         self, stream: str, after: int, limit: int, owner: str | None = None
