@@ -124,9 +124,10 @@ class EventLog(Events, Protocol):
     """
 
     async def create(self, info: StreamInfo, *, over: str | None = None) -> Claim:
-        """Open an empty log, bind its idempotency key, if any, and return that claim.
+        """Open an empty log, bind its idempotency key and its names, if any, and return the claim.
 
-        If the key is bound to a stream that still exists and is not `over` (an ended one), its
+        Its names lead to it as long as it exists, or until another stream takes them over. If the
+        key is bound to a stream that still exists and is not `over` (an ended one), its
         claim is returned and no log is opened. Of many calls with one key, even concurrent
         ones, one opens a log.
 
@@ -147,9 +148,6 @@ class EventLog(Events, Protocol):
 
     async def claimed(self, key: Scoped) -> Claim | None:
         """Return the claim of a key; None if its stream no longer exists."""
-
-    async def name(self, name: Scoped, stream: str) -> None:
-        """Bind a name to a stream, replacing any other; it lasts as long as the stream."""
 
     async def find(self, name: Scoped, after: int = 0, *, limit: int = 0) -> Look | None:
         """Do `look` for the stream of a name; None if there is none."""

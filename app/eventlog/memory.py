@@ -60,8 +60,7 @@ class MemoryLog(EventLog):
         """The owners of removed streams."""
         self._keys: dict[Scoped, Claim] = {}
         self._named: dict[Scoped, str] = {}
-        self._names: dict[str, set[Scoped]] = {}
-        """The stream of each name, and the names that were bound to each stream."""
+        """The stream of each name."""
         self._owned = OwnerIndex()
 
     async def open(
@@ -97,6 +96,8 @@ class MemoryLog(EventLog):
             raise
         if key is not None:
             self._keys[key] = Claim(stream, info.digest)
+        if info.names:
+            self._named |= dict.fromkeys(info.scoped_names, stream)
         if info.owner:
             self._owned.add(info)
         return Claim(stream, info.digest, grant)
@@ -107,11 +108,6 @@ class MemoryLog(EventLog):
 
     async def info(self, stream: str) -> StreamInfo:
         return self._find(stream).info
-
-    async def name(self, name: Scoped, stream: str) -> None:
-        self._find(stream)
-        self._named[name] = stream
-        self._names.setdefault(stream, set()).add(name)
 
     async def find(self, name: Scoped, after: int = 0, *, limit: int = 0) -> Look | None:
         stream = self._named.get(name)
@@ -214,7 +210,7 @@ class MemoryLog(EventLog):
         key = entry.info.scoped_key
         if key in self._keys and self._keys[key].stream == stream:
             del self._keys[key]
-        for name in self._names.pop(stream, ()):
+        for name in entry.info.scoped_names:
             if self._named.get(name) == stream:
                 del self._named[name]
         self._gone[stream] = entry.info.owner

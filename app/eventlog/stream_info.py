@@ -76,6 +76,11 @@ class StreamInfo(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return None if self.key is None else scoped(self.owner, self.key)
 
     @property
+    def scoped_names(self) -> list[Scoped]:
+        """The names with its owner."""
+        return [scoped(self.owner, name) for name in self.names]
+
+    @property
     def size(self) -> int:
         """The estimated memory of its contents, in bytes."""
         facts = msgspec.structs.replace(self, request=b"") if self.request else self

@@ -13,7 +13,7 @@ import msgspec
 
 from ..errors import RelayError, shutting_down
 from ..eventlog import LogState, Look
-from ..eventlog.stream_info import StreamInfo, scoped
+from ..eventlog.stream_info import StreamInfo
 from ..events import Stopper
 from ..ledger.accounts import Grant
 from ..requests import ChatRequest
@@ -81,15 +81,10 @@ class Runs:
                 upstream has been called, and the key is free.
         """
         stream, origin, parts = info.id, options.origin, self._parts
-        try:
-            for name in info.names:
-                await self._log.name(scoped(info.owner, name), stream)
-            if self._shutdown.stopping.is_set():
-                raise shutting_down()
-        except BaseException:
+        if self._shutdown.stopping.is_set():
             self._admission.leave(origin.address)
             await self._drop(stream)
-            raise
+            raise shutting_down()
         counts = ReaderCounts()
         run = Run(info, request, route=route, parts=parts, options=options, readers=counts)
         running = self._runs[stream] = _RunningStream(run, address=origin.address)

@@ -499,11 +499,8 @@ async def test_key_is_taken_over_from_one_stream_once(event_log):
 
 
 async def test_stream_is_found_by_its_name(event_log):
-    for stream in ("st_1", "st_2"):
-        await create(event_log, stream)
-    await event_log.name("a chat", "st_1")
-    await event_log.name("せせらぎ", "st_1")
-    await event_log.name("another", "st_2")
+    await create(event_log, "st_1", names=("a chat", "せせらぎ"))
+    await create(event_log, "st_2", names=("another",))
 
     assert None is await found(event_log, "no chat")
     assert "st_1" == await found(event_log, "a chat") == await found(event_log, "せせらぎ")
@@ -512,9 +509,7 @@ async def test_stream_is_found_by_its_name(event_log):
 
 async def test_name_is_that_of_the_stream_named_last(event_log):
     for stream in ("st_1", "st_2"):
-        await create(event_log, stream)
-        await event_log.name("a chat", stream)
-        await event_log.name("a chat", stream)
+        await create(event_log, stream, names=("a chat", "a chat"))
     assert "st_2" == await found(event_log, "a chat")
     await event_log.delete("st_1")
     assert "st_2" == await found(event_log, "a chat")
@@ -524,8 +519,8 @@ async def test_name_is_that_of_the_stream_named_last(event_log):
 
 @pytest.mark.parametrize("how", ["delete", "retention"])
 async def test_name_is_forgotten_with_its_stream(event_log, clock, how):
-    await ended(event_log, "st_1")
-    await event_log.name("a chat", "st_1")
+    await create(event_log, "st_1", names=("a chat",))
+    await event_log.append("st_1", [START, END])
     clock.now += 99
     assert "st_1" == await found(event_log, "a chat")
     if how == "delete":
@@ -534,21 +529,33 @@ async def test_name_is_forgotten_with_its_stream(event_log, clock, how):
         clock.now += 1
 
     assert None is await found(event_log, "a chat")
-    with pytest.raises(RequestError, match="is gone"):
-        await event_log.name("a chat", "st_1")
 
 
-async def test_stream_that_never_was_gets_no_name(event_log):
-    with pytest.raises(RequestError) as caught:
-        await event_log.name("a chat", "st_1")
+async def test_stream_that_is_not_created_gets_no_name(event_log):
+    await create(event_log, "st_1", key="key", digest="d", names=("a chat",))
+    await event_log.append("st_1", [START])
+    names = ("a chat", "another")
+    claim = await create(event_log, "st_2", key="key", digest="d", names=names)
 
-    assert "not_found" == caught.value.code
-    assert None is await found(event_log, "a chat")
+    assert "st_1" == claim.stream
+    assert "st_1" == await found(event_log, "a chat")
+    assert None is await found(event_log, "another")
+
+
+async def test_stream_that_replaces_another_takes_its_key_and_names(event_log):
+    await create(event_log, "st_1", key="key", digest="d", names=("a chat", "of the first"))
+    await event_log.append("st_1", [START, END])
+    names = ("a chat", "of the second")
+    claim = await create(event_log, "st_2", key="key", digest="d", over="st_1", names=names)
+
+    assert "st_2" == claim.stream
+    assert "st_2" == await found(event_log, "a chat") == await found(event_log, "of the second")
+    assert "st_1" == await found(event_log, "of the first")
 
 
 async def test_look_tells_what_state_and_reading_tell(event_log, clock):
-    await filled(event_log, [START], deltas("a", "b"))
-    await event_log.name("a chat", "st_1")
+    await create(event_log, "st_1", names=("a chat",))
+    await event_log.append("st_1", [START, *deltas("a", "b")])
     for ends in (False, True):
         for after in (0, 1, 3, 4, 99):
             look = await event_log.look("st_1", after, limit=2)
@@ -644,9 +651,9 @@ async def test_keys_and_names_are_those_of_their_owner(event_log):
     """The same words of three owners, one of whom is nobody, lead to three streams."""
     for number, owner in enumerate(("", "a", "b"), 1):
         stream = f"st_{number}"
-        claim = await create(event_log, stream, key="key", digest=owner, owner=owner)
+        names = ("a chat",)
+        claim = await create(event_log, stream, key="key", digest=owner, owner=owner, names=names)
         assert Claim(stream, owner) == claim
-        await event_log.name(scoped(owner, "a chat"), stream)
     for number, owner in enumerate(("", "a", "b"), 1):
         stream = f"st_{number}"
         assert Claim(stream, owner) == await event_log.claimed(scoped(owner, "key"))

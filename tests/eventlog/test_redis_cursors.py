@@ -18,7 +18,6 @@ from app.errors import RelayError
 from app.eventlog import STRIDE, Ending, cursor_after, read_all
 from app.eventlog.redis.log import RedisLog
 from app.eventlog.redis.scripts import log_key, meta_key
-from app.eventlog.stream_info import scoped
 from app.events import Event, StreamEnd, TextDelta, TextEnd, TextStart
 from app.generation.readers import Reader
 from tests.eventlog.contract import END, START
@@ -45,8 +44,7 @@ class World:
         self._count = 0
 
     async def begin(self) -> None:
-        await create(self._owner, STREAM, key="key", digest="d")
-        await self._owner.name(scoped("", "a name"), STREAM)
+        await create(self._owner, STREAM, key="key", digest="d", names=("a name",))
         self._owner._owner._tasks.stop()  # each of its steps is one of ours
         self._owner.push(STREAM, [START, TextStart(0)])
         await self.write()

@@ -114,8 +114,7 @@ async def test_redis_that_is_away_before_the_end_of_the_process_holds_nobody_up(
 async def test_redis_that_comes_back_empty_is_told_all(tmp_path, impatient):
     with redis_server(tmp_path) as own:
         async with opened(own.url) as first, opened(own.url) as second:
-            await create(first, "st_1", key="key", digest="d")
-            await first.name("a chat", "st_1")
+            await create(first, "st_1", key="key", digest="d", names=("a chat",))
             await first.append("st_1", [START, *deltas("a")])
             await create(first, "st_2")
             await first.append("st_2", [START, END])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import structlog
 
-from app.errors import RequestError, ServiceError
+from app.errors import ServiceError
 from app.eventlog import Claim, LogState, LogUnusable, read_all, recovery
 from app.eventlog.recovery import closing_events
 from app.eventlog.sqlite import database, owner, tail_table
@@ -346,22 +346,12 @@ async def test_info_and_names_survive_a_restart(path):
     async with opened(path) as event_log:
         await event_log.create(INFO)
         await event_log.append("st_1", [START])
-        await event_log.name("a chat", "st_1")
     async with opened(path) as event_log:
         assert INFO == await event_log.info("st_1")
         assert "t/u" == (await event_log.state("st_1")).owner
         assert Claim("st_1", "d") == await event_log.claimed(scoped("t/u", "key"))
         assert None is await event_log.claimed(scoped("", "key"))
-        assert "st_1" == await found(event_log, "a chat")
-
-
-async def test_stream_removed_at_the_same_moment_gets_no_name(path):
-    async with opened(path) as event_log:
-        await filled(event_log, [START])
-        deleting = asyncio.create_task(event_log.delete("st_1"))
-        with pytest.raises(RequestError, match="is gone"):
-            await asyncio.gather(deleting, event_log.name("a chat", "st_1"))
-        assert None is await found(event_log, "a chat")
+        assert "st_1" == await found(event_log, "a chat", owner="t/u")
 
 
 async def test_file_that_cannot_be_made_is_told():

@@ -177,10 +177,10 @@ async def test_readers_elsewhere_are_told_until_they_leave(path, clock):
         assert -math.inf == await there.reader_lease_s("st_1")
         await here.state("st_1")
         here.readers_here("st_1")
-        await here.name("a chat", "st_1")  # behind it
+        await create(here, "st_2")  # behind it
         assert await there.reader_lease_s("st_1") > 0
         here.readers_gone("st_1")
-        await here.name("a chat", "st_1")
+        await create(here, "st_3")
         clock.now += 7
         assert -7 == await there.reader_lease_s("st_1")
         here.readers_here("st_1")

@@ -276,10 +276,6 @@ class RedisLog(EventLog):
         entry = self._find(stream)
         return await self._pages.info(stream) if entry is None else entry.info
 
-    async def name(self, name: Scoped, stream: str) -> None:
-        await self.state(stream)
-        await result_of(self._owner.name(name, stream))
-
     async def find(self, name: Scoped, after: int = 0, *, limit: int = 0) -> Look | None:
         found = await self._pages.find(name_key(name), after, limit)
         if found is None:

@@ -176,7 +176,7 @@ class Owner:
         over: str = "",
         old: str = "",
     ) -> str:
-        """Open a stream in Redis and in memory, and bind the claim `key` to it, if given.
+        """Open a stream in Redis and in memory, and bind its names and the claim `key`, if given.
 
         The claim's `value` may replace the value `over` of the stream `old`. Returns the claim's
         value; if that is another, no stream was opened. If this raises, whatever Redis may have
@@ -189,14 +189,16 @@ class Owner:
             raise Away
         stream = info.id
         local = LocalStream(stream, self._entries.create(info))
-        keys, parts = [], []
+        names = [name_key(name) for name in info.scoped_names]
+        local.keys |= dict.fromkeys(names, stream)
+        keys, parts = [], ["", "", ""]
         if key:
             local.keys[idempotency_key(key)] = value
-            keys, parts = [idempotency_key(key)], [value]
+            keys, parts[0] = [idempotency_key(key)], value
         if over:
-            keys, parts = [*keys, meta_key(old)], [value, over, str(self._lease.meta_ms)]
+            keys, parts[1:] = [*keys, meta_key(old)], [over, str(self._lease.meta_ms)]
         try:
-            found = await self._create(local, *parts, keys=keys)
+            found = await self._create(local, *parts, *names, keys=keys)
             if found == 0:
                 raise CommandRefused(f"there is a stream {stream!r} already")
             if isinstance(found, list) and info.reserve is not None:
@@ -218,7 +220,7 @@ class Owner:
         return bound
 
     def _create(
-        self, local: LocalStream, *claim: str, keys: Sequence[str] = ()
+        self, local: LocalStream, *claim_and_names: str, keys: Sequence[str] = ()
     ) -> "asyncio.Future[int | bytes | list[Any]]":
         lease, info = self._lease, local.entry.info
         started = repr(local.entry.started_at)
@@ -227,7 +229,8 @@ class Owner:
         reserve = pack_request(info, given=given, redis_time=self._redis_time)
         kept = pack_info(info.without_request()) if reserve and info.request else b""
         listed = pack_listing(info) if info.owner else b""
-        parts += [lease.running_log_ms, pack_info(info), info.owner, reserve, kept, listed, *claim]
+        parts += [lease.running_log_ms, pack_info(info), info.owner, reserve, kept, listed]
+        parts += claim_and_names
         return self._link.run(
             CREATE, [meta_key(local.stream), log_key(local.stream), *keys], *parts
         )
@@ -256,12 +259,6 @@ class Owner:
     def _on_abandoned(self, stream: str, done: "asyncio.Future[int]") -> None:
         if not isinstance(done.exception(), Away | Broken):  # then `rewrite` tries again
             self._abandoned.pop(stream, None)
-
-    def name(self, name: str, stream: str) -> "asyncio.Future[bytes]":
-        """Bind a name to a stream of any process."""
-        if stream in self.streams:
-            self.streams[stream].keys[name_key(name)] = stream
-        return self._link.send("SET", name_key(name), stream, "PX", self._lease.running_ms)
 
     def push(self, local: LocalStream, events: Sequence[Event]) -> bool:
         """Append events without a wait; False if they cannot be added or Redis is far behind."""

@@ -137,8 +137,8 @@ CREATE = _script(
 -- KEYS: meta, log; the claim, if there is a key; and the meta of a claimed stream that is gone or
 -- has ended. ARGV: owner, epoch, started, lease ms, ttl ms, ttl ms of a running log, info, owner
 -- of the stream or '', the reservation request or '', the info without the stored request or ''
--- if it has none, what lists show; the claim's value; the value it replaces, ttl ms of the mark of
--- that stream.
+-- if it has none, what lists show; the claim's value or '', the value it replaces or '', ttl ms of
+-- the mark of that stream; the keys of its names.
 -- Returns 1, or a list of what was reserved, if the stream and claim are ours; {-1, a list, the
 -- time} if an account lacks room; the claim's value if its stream may still exist; 0 if the
 -- stream exists, or did.
@@ -170,6 +170,7 @@ if forgotten then
   redis.call('PEXPIRE', KEYS[4], ARGV[14])
 end
 if KEYS[3] then redis.call('SET', KEYS[3], ARGV[12], 'PX', ARGV[5]) end
+for i = 15, #ARGV do redis.call('SET', ARGV[i], stream, 'PX', ARGV[5]) end
 if not is[1] then
   redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'epoch', ARGV[2], 'started', ARGV[3],
     'last', 0, 'lease', now + ARGV[4])

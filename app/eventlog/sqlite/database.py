@@ -248,7 +248,7 @@ class Database:
     def create(
         self, info: StreamInfo, packed: bytes, *, now: float, kept_after: float, over: str | None
     ) -> tuple[Claim, int | None] | LimitReached:
-        """Add a running stream with its packed info; return its claim and its own key.
+        """Add a running stream with its packed info and names; return its claim and its own key.
 
         If its idempotency key is bound to a stream that is stored and is not `over`, nothing is
         added, and that claim is returned. A `LimitReached` is returned, not raised: the same
@@ -273,6 +273,8 @@ class Database:
                 "INSERT OR REPLACE INTO idempotency_keys VALUES (?, ?, ?)",
                 (key, info.id, info.digest),
             )
+        for name in info.scoped_names:
+            self._execute("INSERT OR REPLACE INTO names VALUES (?, ?)", (name, info.id))
         self._execute("INSERT INTO infos VALUES (?, ?)", (row, packed))
         if reserve is not None and grant is not None:
             self.accounts.store_reservation(row, reserve, grant)
@@ -369,15 +371,6 @@ class Database:
         return None if bound is None else Claim(*bound)
 
     # Names
-
-    def name(self, name: str, id: str) -> bool:
-        """Bind a name to a stream; False if the stream was removed."""
-        added = self._execute(
-            "INSERT OR REPLACE INTO names "
-            "SELECT ?, id FROM streams WHERE id = ? AND gone_at IS NULL",
-            (name, id),
-        )
-        return added.rowcount > 0
 
     def find_named(self, name: str) -> str | None:
         row = self._execute("SELECT stream FROM names WHERE name = ?", (name,)).fetchone()

@@ -246,11 +246,6 @@ class SqliteLog(EventLog):
     async def info(self, stream: str) -> StreamInfo:
         return await self._read(lambda: self._database.info(self._row(stream), stream))
 
-    async def name(self, name: Scoped, stream: str) -> None:
-        state = await self.state(stream)
-        if not await self._writer.write(partial(self._database.name, name, stream)):
-            raise expired(stream, self._retention_s, owner=state.owner)
-
     async def find(self, name: Scoped, after: int = 0, *, limit: int = 0) -> Look | None:
         stream = await self._read(partial(self._database.find_named, name))
         if stream is None:
