@@ -161,8 +161,8 @@ class Start(NamedTuple):
             text = f"\nSeseragi {__version__}\n\n{table}\n{hints}"
         else:
             line = {"level": "info", "logger": "seseragi.settings", "event": "key for this run"}
-            why = reasons if needed else ""
-            text = json.dumps({**line, "why": why, "page": page, "admin": admin})
+            why = {"why": reasons} if needed else {}
+            text = json.dumps({**line, **why, "page": page, "admin": admin})
         print(text, file=sys.stderr, flush=True)
 
 

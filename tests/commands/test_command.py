@@ -178,9 +178,10 @@ def test_start_on_a_terminal_says_in_a_few_lines_what_a_person_needs(tmp_path, p
 def test_log_on_a_terminal_that_is_to_be_json_is_json(tmp_path):
     for paid in ({}, {"OPENAI_API_KEY": "sk-0123456789"}):
         told = read_terminal(tmp_path, SESERAGI_LOG_FORMAT="json", **paid)
-        events = [json.loads(line)["event"] for line in told.splitlines()]
+        lines = [json.loads(line) for line in told.splitlines()]
 
-        assert ["listening", "key for this run", "draining"] == events
+        assert ["listening", "key for this run", "draining"] == [line["event"] for line in lines]
+        assert lines[1].get("why") == ("'openai' may cost money" if paid else None)
 
 
 HELLO = b'{"model":"demo-long","messages":[{"role":"user","content":"hi"}]}'
