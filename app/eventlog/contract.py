@@ -126,10 +126,11 @@ class EventLog(Events, Protocol):
     async def create(self, info: StreamInfo, *, over: str | None = None) -> Claim:
         """Open an empty log, bind its idempotency key and its names, if any, and return the claim.
 
-        Its names lead to it as long as it exists, or until another stream takes them over. If the
-        key is bound to a stream that still exists and is not `over` (an ended one), its
+        If the key is bound to a stream that still exists and is not `over` (an ended one), its
         claim is returned and no log is opened. Of many calls with one key, even concurrent
         ones, one opens a log.
+
+        A name leads to the last stream that was created with it, as long as that exists.
 
         Once `append` has added the first event, the key finds the stream however this process
         ends. Until then another process may remove the stream, if this one is dead or

@@ -77,7 +77,7 @@ class StreamInfo(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def scoped_names(self) -> list[Scoped]:
-        """The names with its owner."""
+        """The names, each with its owner."""
         return [scoped(self.owner, name) for name in self.names]
 
     @property

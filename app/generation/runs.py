@@ -83,7 +83,8 @@ class Runs:
         stream, origin, parts = info.id, options.origin, self._parts
         if self._shutdown.stopping.is_set():
             self._admission.leave(origin.address)
-            await self._drop(stream)
+            with contextlib.suppress(RelayError):
+                await self._log.delete(stream)
             raise shutting_down()
         counts = ReaderCounts()
         run = Run(info, request, route=route, parts=parts, options=options, readers=counts)
@@ -100,11 +101,6 @@ class Runs:
                 reader.leave()
                 raise
         return Opened(reader, run.committed, reply_headers=run.reply_headers)
-
-    async def _drop(self, stream: str) -> None:
-        """Remove a stream that will not begin, if the log is available."""
-        with contextlib.suppress(RelayError):
-            await self._log.delete(stream)
 
     async def _await_start(self, running: _RunningStream) -> None:
         """Wait until a stream can be found again, by its key or its id.

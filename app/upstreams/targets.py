@@ -85,12 +85,10 @@ class Target(msgspec.Struct, frozen=True, dict=True):
             UpstreamError: `upstream_auth`, there are no credentials.
         """
         content = msgspec.json.encode(request.body)
-        call = await build(
-            self.upstream, "POST", self._url, content=content, connect_timeout_s=connect_timeout_s
-        )
+        call = await build(self.upstream, "POST", self._url, content=content)
         if request.headers:
             _add_headers(call, request.headers)
-        return call
+        return msgspec.structs.replace(call, connect_timeout_s=connect_timeout_s)
 
     async def build_stored(self, method: str, answer: str, query: str = "") -> HttpCall:
         """Build a call about an answer that the provider stores, by its id and a path or query.
@@ -168,14 +166,7 @@ def _as_segment(model: str) -> str:
     return quote(model, safe="@")  # unquoted in the SDKs: versions of Vertex AI
 
 
-async def build(
-    upstream: Upstream,
-    method: str,
-    url: str,
-    *,
-    content: bytes = b"",
-    connect_timeout_s: float | None = None,
-) -> HttpCall:
+async def build(upstream: Upstream, method: str, url: str, *, content: bytes = b"") -> HttpCall:
     """Build a call to an upstream, with its credentials.
 
     Raises:
@@ -186,7 +177,6 @@ async def build(
         method,
         parsed,
         content=content,
-        connect_timeout_s=connect_timeout_s,
         headers={
             "accept": "text/event-stream, application/json",
             # Several providers compress event streams when allowed to, which delays tokens.

@@ -191,14 +191,15 @@ class Owner:
         local = LocalStream(stream, self._entries.create(info))
         names = [name_key(name) for name in info.scoped_names]
         local.keys |= dict.fromkeys(names, stream)
-        keys, parts = [], ["", "", ""]
+        keys = []
         if key:
             local.keys[idempotency_key(key)] = value
-            keys, parts[0] = [idempotency_key(key)], value
+            keys.append(idempotency_key(key))
         if over:
-            keys, parts[1:] = [*keys, meta_key(old)], [over, str(self._lease.meta_ms)]
+            keys.append(meta_key(old))
         try:
-            found = await self._create(local, *parts, *names, keys=keys)
+            bonds = (value, over, str(self._lease.meta_ms), *names)
+            found = await self._create(local, *bonds, keys=keys)
             if found == 0:
                 raise CommandRefused(f"there is a stream {stream!r} already")
             if isinstance(found, list) and info.reserve is not None:
@@ -220,7 +221,7 @@ class Owner:
         return bound
 
     def _create(
-        self, local: LocalStream, *claim_and_names: str, keys: Sequence[str] = ()
+        self, local: LocalStream, *bonds: str, keys: Sequence[str] = ()
     ) -> "asyncio.Future[int | bytes | list[Any]]":
         lease, info = self._lease, local.entry.info
         started = repr(local.entry.started_at)
@@ -229,8 +230,7 @@ class Owner:
         reserve = pack_request(info, given=given, redis_time=self._redis_time)
         kept = pack_info(info.without_request()) if reserve and info.request else b""
         listed = pack_listing(info) if info.owner else b""
-        parts += [lease.running_log_ms, pack_info(info), info.owner, reserve, kept, listed]
-        parts += claim_and_names
+        parts += [lease.running_log_ms, pack_info(info), info.owner, reserve, kept, listed, *bonds]
         return self._link.run(
             CREATE, [meta_key(local.stream), log_key(local.stream), *keys], *parts
         )

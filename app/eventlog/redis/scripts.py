@@ -137,8 +137,8 @@ CREATE = _script(
 -- KEYS: meta, log; the claim, if there is a key; and the meta of a claimed stream that is gone or
 -- has ended. ARGV: owner, epoch, started, lease ms, ttl ms, ttl ms of a running log, info, owner
 -- of the stream or '', the reservation request or '', the info without the stored request or ''
--- if it has none, what lists show; the claim's value or '', the value it replaces or '', ttl ms of
--- the mark of that stream; the keys of its names.
+-- if it has none, what lists show; for a new stream, also the claim's value or '', the value it
+-- replaces or '', ttl ms of the mark of that one's stream, the keys of the names.
 -- Returns 1, or a list of what was reserved, if the stream and claim are ours; {-1, a list, the
 -- time} if an account lacks room; the claim's value if its stream may still exist; 0 if the
 -- stream exists, or did.
