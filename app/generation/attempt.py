@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -233,7 +233,6 @@ class Attempt:
         self._sink, self._more_headers = sink, headers
         self.deadlines, self._called_at = deadlines, self._clock()
         try:
-            # No deadline of the upstream may interrupt the sink at the end.
             events = await self._call(deadlines)
             end = events[-1] if events else None
             self._over = isinstance(end, StreamEnd) and end.status != "failed"
@@ -279,7 +278,7 @@ class Attempt:
         while (body := await self._resume()) is not None:
             self._body = body
             events = self._forget()
-            if not await self._sink.take(events):
+            if not await self._take(events):
                 self._waiting = events
             try:
                 return await self._read(body)
@@ -433,7 +432,7 @@ class Attempt:
                 if self.parser.ended:
                     return self._forget()
                 events = self._forget()
-                if events and not (self._sink.push(events) or await self._sink.take(events)):
+                if events and not (self._sink.push(events) or await self._take(events)):
                     self._waiting = events
             if resumption is not None and resumption.decoder.place is not None:
                 raise ConnectionError("the body ended before the answer")
@@ -444,6 +443,11 @@ class Attempt:
             raise
         end = self.parser.close(tail, strange=self._decoder.strange)
         return self._forget() + self._redacted(end)
+
+    async def _take(self, events: list[Event]) -> bool:
+        """Pass events to the sink; no deadline of the upstream interrupts it."""
+        with self._watch.paused():
+            return await self._sink.take(events)
 
     def _read_rest(self, body: HttpBody | AsyncGenerator[bytes]) -> None:
         """Parse the bytes before the body's failure, and a message that lacks only its end."""
@@ -515,25 +519,42 @@ class _Watch:
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._stood_still = False
+        self._stood_still = self._paused = False
 
     def __enter__(self) -> "_Watch":
         self._check()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._paused = True  # for good
         if self._timer is not None:
             self._timer.cancel()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Check no deadline within the `with`."""
+        self._paused = True
+        self._timeout.reschedule(None)
+        try:
+            yield
+        finally:
+            self._paused = False
+            self._check_again()
 
     def note_bytes(self, *, events: bool, finished: bool) -> None:
         """Record the arrival of bytes, and whether they contain events."""
         self._stood_still = False
         if self._deadlines.on_bytes(self._loop.time(), events=events, finished=finished):
-            if self._timer is not None:
-                self._timer.cancel()
-            self._check()
+            self._check_again()
+
+    def _check_again(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._check()
 
     def _check(self) -> None:
+        if self._paused:
+            return
         when, now = self._deadlines.next(), self._loop.time()
         if when > now:
             self._timer = self._loop.call_at(when, self._check)

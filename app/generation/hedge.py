@@ -8,13 +8,17 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Protocol
 
-from ..events import Event, StreamEnd
+from ..events import Event, Notice, StreamEnd
 from .attempt import Attempt, EventSink, is_visible
 from .retry import FINAL
 
 
 class Racing(Protocol):
     """A run, for the attempts of a race."""
+
+    @property
+    def is_placing(self) -> bool:
+        """Whether the end is being appended, which nothing may interrupt."""
 
     def call(
         self, silence_s: float, attempt: Attempt, sink: EventSink
@@ -24,13 +28,13 @@ class Racing(Protocol):
     def hedge(self) -> Attempt | None:
         """Prepare the second attempt; None if there may be none."""
 
-    async def tell_hedge(self, second: Attempt, delay_s: float) -> None:
-        """Tell readers that a second attempt was begun after so many seconds."""
+    async def tell(self, notice: Notice) -> None:
+        """Append a notice for readers."""
 
     def prefer(self, attempt: Attempt) -> None:
         """Make one of both attempts the current one."""
 
-    async def leave(self, end: StreamEnd, events: Sequence[Event]) -> None:
+    def leave(self, end: StreamEnd, events: Sequence[Event]) -> Notice:
         """Report and charge the failure of the current attempt, which the other one outlasts."""
 
     def report_dropped(self, attempt: Attempt) -> None:
@@ -70,11 +74,14 @@ class Race:
                 self._lanes.append(lane)
                 silence_s = second.limits.first_event_timeout_s
                 lane.task = asyncio.create_task(self._run.call(silence_s, second, lane))
-                await self._run.tell_hedge(second, delay_s)
+                late = f"{first.attempt.target.name!r} did not answer within {delay_s:.1f} s"
+                message = f"{late}; asking {second.target.name!r} too"
+                await self._run.tell(Notice("hedge", message))
             await asyncio.wait(self._tasks())
         finally:
-            for task in self._tasks():
-                task.cancel()
+            if not self._run.is_placing:
+                for task in self._tasks():
+                    task.cancel()
             await asyncio.wait(self._tasks())
             self._drop_others()
             await self.settle()
@@ -120,18 +127,21 @@ class Race:
         other = self.other(lane)
         lane.failed = True
         self._run.prefer(lane.attempt)
-        await self._run.leave(end, events)
+        notice = self._run.leave(end, events)
         if other is not None:
             self._run.prefer(other.attempt)
+        await self._run.tell(notice)
 
     async def settle(self) -> None:
         """Charge the cancelled attempt, once it is known what it has done."""
         dropped = self._dropped
-        if dropped is None or dropped.charged or dropped.task is None:
+        if dropped is None or dropped.task is None:
             return
-        dropped.charged = True
         await asyncio.wait({dropped.task})
-        self._run.charge_dropped(dropped.attempt, dropped.last or dropped.attempt.stop("cancelled"))
+        if not dropped.charged:
+            dropped.charged = True
+            last = dropped.last or dropped.attempt.stop("cancelled")
+            self._run.charge_dropped(dropped.attempt, last)
 
 
 class _Lane:

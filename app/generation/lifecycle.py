@@ -1,21 +1,22 @@
 """The state machine of one generation: states, inputs and transitions.
 
-    reserved > begun > trying > committed > ending > ended
+    reserved > begun > trying > committed > ending > placing > ended
 
 - reserved: the log has the stream without events; no provider has been called.
 - begun: the log has the `stream.start`; the first or another attempt is due.
 - trying: an attempt runs, without visible output so far.
 - committed: there is visible output; another attempt can only continue it.
-- ending: the `stream.end` is due, or being appended.
+- ending: the `stream.end` is due.
+- placing: the `stream.end` is being appended.
 - ended: the log has the `stream.end`, or the stream was removed or ended by others.
 
 Rules:
 
 1. States never go backwards, except for a retry: from trying to begun, and never after visible
-   output.
-2. A stop counts until the end; later ones have no effect.
+   output; and for an end that the log refused, which another one follows.
+2. A stop counts until the end is being appended; later ones have no effect.
 3. A refusal by the log, and a failure of the run itself, end the generation in any state,
-   according to the events in the log. A refused end is followed by another one.
+   according to the events in the log.
 4. A run that is ending for a stop or a refusal may still receive the inputs `started`, and
    `visible` of earlier events.
 5. Exactly one end is stored. Only stops and failures can follow it, and have no effect.
@@ -26,7 +27,7 @@ An input that a state cannot have is a bug, and raises. No I/O, no clock.
 from collections.abc import Mapping
 from typing import Final, Literal
 
-State = Literal["reserved", "begun", "trying", "committed", "ending", "ended"]
+State = Literal["reserved", "begun", "trying", "committed", "ending", "placing", "ended"]
 
 Input = Literal[
     "started",  # the log has the `stream.start`
@@ -34,7 +35,7 @@ Input = Literal[
     "continuation",  # an attempt begins that continues the answer
     "retry",  # an attempt failed and another one follows
     "visible",  # the first visible piece of the answer, or the end of an empty one
-    "end",  # the final events are complete
+    "end",  # the final events are complete, and appended now
     "stop",  # a stop from outside
     "refused",  # the log refused events, or the run itself failed
     "placed",  # the log has the end
@@ -56,21 +57,27 @@ TRANSITIONS: Final[Mapping[State, Mapping[Input, State]]] = {
     "trying": {
         "retry": "begun",
         "visible": "committed",
-        "end": "ending",
+        "end": "placing",
         "stop": "ending",
         "refused": "ending",
     },
     "committed": {
         "continuation": "committed",
-        "end": "ending",
+        "end": "placing",
         "stop": "ending",
         "refused": "ending",
     },
     "ending": {
         "started": "ending",
         "visible": "ending",
-        "end": "ending",
+        "end": "placing",
         "stop": "ending",
+        "refused": "ending",
+        "placed": "ended",
+        "lost": "ended",
+    },
+    "placing": {
+        "stop": "placing",
         "refused": "ending",
         "placed": "ended",
         "lost": "ended",

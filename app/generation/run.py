@@ -195,8 +195,9 @@ class Run:
         except asyncio.CancelledError:
             self._note_stop(Stopped("interrupted", shut_down(), "shutdown"))
         if self._stopped is not None and self._state == "ending":
-            sink = self._continuation or self
-            await sink.take(self._attempt.stop(self._stopped.status, self._stopped.error))
+            await self._end_stopped(self._stopped)
+        elif self._state not in ("placing", "ended"):
+            raise RuntimeError(f"the attempts are over in state {self._state!r}")
 
     async def _begin(self) -> None:
         """Append the first event; if the log refuses it, remove the stream.
@@ -219,18 +220,41 @@ class Run:
             self._state = after(self._state, "started")
             self.begun.set_result(None)
 
+    async def _end_stopped(self, stopped: Stopped) -> None:
+        """End as stopped, with what the attempt has received and not passed on.
+
+        With hooks from the events in the log: what was not checked is not shown. Likewise if a
+        cancelled `take` has lost the provider's end.
+        """
+        last = self._attempt.stop(stopped.status, stopped.error)
+        if last and self._window is None:
+            await (self._continuation or self).take(last)
+            return
+        if self._window is not None:
+            self._window.original += last
+        await self._close(self._log.produced(self.stream), stopped)
+
     async def _end_by_log(self, error: RelayError) -> None:
         """End as failed, from the events in the log: the parser may be ahead of them."""
         self._state = after(self._state, "refused")
         if self._state == "ended":
             return
         self._stopped = self._stopped or Stopped("failed", error, "relay")
-        if self._window is not None:
-            self._window.forget()
         written = await read_all(self._log, self.stream)
         self._count = len(written)
-        # None if the log has ended it: then the log reports it.
-        await self.take(closing_events(written, status="failed", error=error.info()))
+        await self._close(written, Stopped("failed", error, self._stopped.by))
+
+    async def _close(self, written: Sequence[Event], stopped: Stopped) -> None:
+        """End after the events in the log; if one of them is an end, the log reports it."""
+        error = None if stopped.error is None else stopped.error.info()
+        events = closing_events(written, status=stopped.status, error=error)
+        if not events:
+            return
+        end = events[-1]
+        assert isinstance(end, StreamEnd)  # noqa: S101  (see `closing_events`)
+        if self._first_event_s is not None:
+            self._note(end)
+        await self._end(end, events)
 
     def stop(self, status: Status, error: RelayError | None = None, *, by: EndedBy) -> None:
         """End the generation from outside and close the upstream; the first call counts."""
@@ -319,7 +343,11 @@ class Run:
         return True
 
     async def take(self, events: Sequence[Event]) -> bool:
-        """Append a batch; return False, with nothing appended, before the first visible event."""
+        """Append a batch; return False, with nothing appended, before the first visible event.
+
+        A cancelled call has appended all events or none; then `_end_stopped` ends the stream
+        without the rest.
+        """
         if not events:
             return True
         end = events[-1] if isinstance(events[-1], StreamEnd) else None
@@ -355,19 +383,19 @@ class Run:
         self, window: Window, end: StreamEnd | None, events: Sequence[Event]
     ) -> Literal[True]:
         """Append what hooks leave of the events."""
-        if self._stopped is not None:
-            window.discard()
-        try:
-            checked = await window.feed(events)
-        except BaseException:  # stopped, or cancelled: the provider has sent them
-            window.original += events
-            raise
+        window.original += events  # which are billed, also if the check is cancelled or fails
+        checked = await self._feed(window, events)
         if end is not None:
-            await self._end(end, [*checked[:-1], end], original=events)
+            await self._end(end, [*checked[:-1], end])
         elif checked:
             await self._append(checked)
-        window.original += events
         return True
+
+    async def _feed(self, window: Window, events: Sequence[Event]) -> Sequence[Event]:
+        checked = await window.feed(events)
+        if self._stopped is not None:  # and a hook has caught the cancellation
+            raise asyncio.CancelledError
+        return checked
 
     def _commit(self, events: Sequence[Event]) -> list[Event]:
         """Commit to the target; return its first events, preceded by the target and notices."""
@@ -443,10 +471,9 @@ class Run:
         self._failover.swap()
         return second
 
-    async def tell_hedge(self, second: Attempt, delay_s: float) -> None:
-        """Tell readers that a second attempt was begun after so many seconds."""
-        late = f"{self._failover.target.name!r} did not answer within {delay_s:.1f} s"
-        await self._append([Notice("hedge", f"{late}; asking {second.target.name!r} too")])
+    async def tell(self, notice: Notice) -> None:
+        """Append a notice for readers."""
+        await self._append([notice])
 
     def prefer(self, attempt: Attempt) -> None:
         """Make one of two attempts the current one."""
@@ -454,7 +481,7 @@ class Run:
         if self._failover.number != attempt.number:
             self._failover.swap()
 
-    async def leave(self, end: StreamEnd, events: Sequence[Event]) -> None:
+    def leave(self, end: StreamEnd, events: Sequence[Event]) -> Notice:
         """Report and charge a failure of the current attempt, which another one outlasts."""
         assert end.error is not None  # noqa: S101  (it failed)
         error, failed = RelayError.of(end.error), self._attempt
@@ -463,7 +490,12 @@ class Run:
         self._failover.leave(error)
         then = f"waiting for {self._failover.target.name!r}"
         self._report_failed(failed, error, wait_s=0.0, then=then, reply=failed.reply())
-        await self._append([Notice("fallback", f"{error.message}; {then}")])
+        return Notice("fallback", f"{error.message}; {then}")
+
+    @property
+    def is_placing(self) -> bool:
+        """Whether the end is being appended, which nothing may interrupt."""
+        return self._state == "placing"
 
     def report_dropped(self, attempt: Attempt) -> None:
         """Report that an attempt is cancelled, since the current one answers."""
@@ -525,7 +557,7 @@ class Run:
         self._report_failed(failed, error, wait_s=wait_s, then=then, reply=reply)
         if window is not None:
             window.original += kept
-            kept = await window.feed(kept)
+            kept = await self._feed(window, kept)
         await self._append([*kept, Notice("rescue", f"{error.message}; {then}")])
         return True
 
@@ -574,14 +606,8 @@ class Run:
             raise
         self._added(events)
 
-    async def _end(
-        self,
-        end: StreamEnd,
-        events: Sequence[Event],
-        *,
-        original: Sequence[Event] | None = None,
-    ) -> None:
-        """Append the events that end the stream, uninterrupted; `original` are the provider's."""
+    async def _end(self, end: StreamEnd, events: Sequence[Event]) -> None:
+        """Append the events that end the stream, uninterrupted."""
         self._state = after(self._state, "end")
         events, settlement, ended = self._settlement.settle(
             self._attempt,
@@ -591,7 +617,6 @@ class Run:
             logged=self._count,
             first_event_s=self._first_event_s,
             stopped_by=None if self._stopped is None else self._stopped.by,
-            original=original,
         )
         placed = await self._log.append(self.stream, events, settlement)
         self._added(events)

@@ -307,17 +307,17 @@ class RunSettlement(msgspec.Struct, kw_only=True):
         logged: int,
         first_event_s: float | None,
         stopped_by: EndedBy | None,
-        original: Sequence[Event] | None = None,
     ) -> Settled:
-        """Return the end of the stream: these events of its last attempt, after `logged` ones.
-
-        `original`: the provider's, before hooks changed them.
-        """
+        """Return the end of the stream: these events of its last attempt, after `logged` ones."""
         if self.last is None:
             # Once: if the log refuses this end, another follows with less information.
             began, stopped = first_event_s is not None, stopped_by is not None
-            last = events if original is None else original
-            self.last = self._charge(attempt, end, last, now=now, began=began, stopped=stopped)
+            answered, last = end, events
+            if self.original is not None:
+                last = ()
+                if self.original and isinstance(self.original[-1], StreamEnd):
+                    answered = self.original[-1]  # of an answer that was stopped meanwhile
+            self.last = self._charge(attempt, answered, last, now=now, began=began, stopped=stopped)
         ended_by, rescued = self._ended_by(attempt, end, stopped_by), bool(self.parts)
         if ended_by != end.ended_by or rescued:
             end = msgspec.structs.replace(end, ended_by=ended_by, rescued=rescued)

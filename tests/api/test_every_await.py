@@ -1,0 +1,323 @@
+"""A stream is stopped at each await of its way, and ends once, well-formed, with its cost.
+
+By its user, by a reader that leaves, by the relay's shutdown and by a deadline; with hooks (a
+function, an endpoint, one that catches cancellations), retries, rescue and hedging; over each log.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+from app.eventlog.stream_ended import StreamEnded
+from app.events import Event, StreamEnd, StreamStart, TextDelta, ToolCallDelta
+from app.generation.run import Run, shut_down
+from app.hooks.contract import Check, Verdict
+from app.identity.principal import Principal
+from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig
+from app.ledger.limits import UsageLimits
+from app.telemetry.observer import Observer
+from app.testing.upstream import (
+    DONE,
+    FINISH,
+    USAGE,
+    Call,
+    Hold,
+    Reset,
+    Step,
+    Upstream,
+    event,
+    head,
+    reply,
+    send,
+    serve_upstream,
+    text,
+    wait,
+)
+from app.upstreams.target_stats import MIN_SAMPLES
+from tests.identities import bearer, known
+from tests.serving import HELLO, Relay, serve_relay
+from tests.suspensions import Suspensions, suspensions
+from tests.waiting import until
+
+ME = Principal("t", "me", "app")
+WORDS = [f"word{n} " for n in range(12)]
+TEXT = "".join(WORDS)
+ARGUMENTS = '{"city": "Kyoto"}'
+FULL = (*map(text, WORDS[:6]), "".join(map(text, WORDS[6:])) + FINISH + USAGE + DONE)
+CALLS = event(
+    {"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "f", "arguments": ARGUMENTS}}]}
+)
+
+TABLES = """
+[upstream.a]
+base_url = "{a}"
+[upstream.b]
+base_url = "{b}"
+quirks.prefill = "prefix"
+[[route]]
+name = "fast"
+targets = ["a/m-a", "b/m-b"]
+{route}
+{hook}
+"""
+FUNCTION = f'[[hook]]\ncall = "{__name__}:CHECK"\nhold = 10\n'
+ENDPOINT = '[[hook]]\nname = "h"\nurl = "{h}"\nhold = 10\n'
+
+
+async def check_function(check: Check) -> Verdict | None:
+    await asyncio.sleep(0)
+    return None
+
+
+async def check_and_catch(check: Check) -> Verdict | None:
+    """Pass everything, also if the call is cancelled."""
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(0.01)
+    return None
+
+
+function, stubborn = check_function, check_and_catch
+
+
+def flowing(pieces: Sequence[str], *end: Step) -> list[Step]:
+    return [head(), *(step for one in pieces for step in (send(one), wait(0.001))), *end]
+
+
+class Way(NamedTuple):
+    """What an answer passes through."""
+
+    a: Sequence[Step]
+    b: Sequence[Step] | Callable[[Call], Sequence[Step]] = ()
+    hook: str = ""
+    route: str = ""
+    wants: str = TEXT
+
+
+DIES = flowing(FULL[:4], Reset())
+
+
+def go_on(call: Call) -> Sequence[Step]:
+    """Continue the answer in the request's last message."""
+    before = call.json["messages"][-1]
+    rest = TEXT[len(before["content"]) :] if before["role"] == "assistant" else TEXT
+    return flowing([text(rest) + FINISH + USAGE + DONE])
+
+
+HEDGE = "hedge_percentile = 90\nhedge_share = 1"
+RESCUE = "rescue = true"
+LATE = [head(), wait(0.05), *flowing(FULL)[1:]]
+BUSY = reply("503 Busy", '{"error":{"message":"no"}}')
+
+WAYS = {
+    "retried": Way(BUSY, flowing(FULL)),
+    "checked by a function": Way(flowing(FULL), hook=FUNCTION.replace("CHECK", "function")),
+    "checked by an endpoint": Way(flowing(FULL), hook=ENDPOINT),
+    "checked stubbornly": Way(flowing(FULL), hook=FUNCTION.replace("CHECK", "stubborn")),
+    "checked call": Way(
+        flowing([text("a " * 30), CALLS, event(finish_reason="tool_calls") + USAGE + DONE]),
+        hook=ENDPOINT,
+        wants="a " * 30 + ARGUMENTS,
+    ),
+    "rescued": Way(DIES, go_on, route=RESCUE),
+    "rescued and checked": Way(DIES, go_on, ENDPOINT, RESCUE),
+    "hedged": Way(LATE, flowing(FULL), route=HEDGE),
+    "hedged, and one fails": Way([head(), wait(0.03), Reset()], LATE, route=HEDGE),
+    "hedged and checked": Way(LATE, flowing(FULL), ENDPOINT, HEDGE),
+}
+
+
+def expire(run: Run) -> None:
+    """Let the deadline of the current attempt be over."""
+    attempt = run._attempt
+    if attempt.deadlines is not None and (watch := getattr(attempt, "_watch", None)) is not None:
+        attempt.deadlines._total = 0
+        watch._check_again()
+
+
+ACTS: dict[str, Callable[[Run], None]] = {
+    "cancelled": lambda run: run.stop("cancelled", by="user"),
+    "left": lambda run: run.stop("cancelled", by="reader_gone"),
+    "shut down": lambda run: run.stop("interrupted", shut_down(), by="shutdown"),
+    "late": expire,
+}
+
+
+class Ends(Observer):
+    """Collects the reported ends."""
+
+    def __init__(self) -> None:
+        self.all: list[StreamEnded] = []
+
+    def ended(self, ended: StreamEnded) -> None:
+        self.all.append(ended)
+
+
+class Served:
+    """A relay, its targets, and what its observers are told."""
+
+    def __init__(self, relay: Relay, ends: Ends, *targets: Upstream) -> None:
+        self.relay = relay
+        self.ended = ends.all
+        self._targets = targets
+
+    def answered(self) -> int:
+        """The calls that a target has received and not refused."""
+        return sum(len(one.calls) for one in self._targets if one.script != BUSY)
+
+    def forget(self) -> None:
+        self.ended.clear()
+        for target in self._targets:
+            target.calls.clear()
+
+
+@contextlib.asynccontextmanager
+async def serve_way(way: Way, tmp_path: Any, log: str) -> AsyncIterator[Served]:
+    ledger = LedgerConfig(
+        limits=LimitsConfig(user=UsageLimits(streams=9, tokens_per_minute=10**9)),
+        prices=(
+            PriceConfig(target="a/*", input=1000, output=1000),
+            PriceConfig(target="b/*", input=1000, output=1000),
+        ),
+    )
+    ends = Ends()
+    async with serve_upstream() as a, serve_upstream() as b, serve_upstream() as h:
+        h.script = reply("200 OK", "{}")
+        path = tmp_path / "seseragi.toml"
+        hook = way.hook.replace("{h}", h.base_url)
+        path.write_text(TABLES.format(a=a.base_url, b=b.base_url, hook=hook, route=way.route))
+        async with serve_relay(
+            config=path,
+            default_model="fast",
+            log=log,
+            linger_s=600,
+            breaker_window_s=0.01,
+            authenticator=known(me=ME),
+            ledger=ledger,
+            observers=[ends],
+        ) as relay:
+            served = Served(relay, ends, a, b)
+            if way.route == HEDGE:
+                a.script = b.script = [head(), send("".join(FULL))]
+                for _ in range(MIN_SAMPLES):
+                    await start(relay)
+                await until(lambda: not len(relay.hub._runs))
+            a.script = way.a
+            if callable(way.b):
+                b.choose = way.b
+            else:
+                b.script = way.b
+            served.forget()
+            yield served
+
+
+async def start(relay: Relay) -> str:
+    headers = {**bearer("me"), "prefer": "respond-async"}
+    reply = await relay.client.post("/v1/chat", json=HELLO, headers=headers)
+    assert reply.status_code == 202, reply.text
+    return str(reply.headers["stream-id"])
+
+
+def check_form(events: Sequence[Event]) -> StreamEnd:
+    """Check that each block begins and ends once, and return the end, the only one."""
+    assert isinstance(events[0], StreamStart)
+    *before, end = events
+    assert isinstance(end, StreamEnd)
+    assert not any(isinstance(one, StreamEnd) for one in before)
+    running: set[int] = set()
+    for one in before:
+        block = getattr(one, "block", None)
+        name = type(one).__name__
+        if name.endswith("Start") and block is not None:
+            assert block not in running
+            running.add(block)
+        elif name.endswith("End") and block is not None:
+            running.remove(block)
+        elif name.endswith("Delta"):
+            assert block in running
+    assert not running
+    return end
+
+
+async def check_stream(served: Served, stream: str, way: Way, act: str) -> str:
+    """Check a stream that has been stopped, and return its status."""
+    relay = served.relay
+    await until(lambda: not len(relay.hub._runs) and served.ended, limit_s=5)
+    events = await relay.log.read(stream, 0, timeout_s=0)
+    end = check_form(events)
+    shown = "".join(
+        one.text if isinstance(one, TextDelta) else one.arguments
+        for one in events
+        if isinstance(one, TextDelta | ToolCallDelta)
+    )
+    assert way.wants.startswith(shown)
+    if end.status == "completed":
+        assert way.wants == shown
+    elif act == "late":
+        assert end.status == "failed"
+    else:
+        assert end.status == ("interrupted" if act == "shut down" else "cancelled")
+    [ended] = served.ended
+    assert (stream, end.status) == (ended.info.id, ended.end.status)
+    charged = sum(bool(charge.nano_usd) for charge in ended.charges)
+    assert served.answered() <= charged <= ended.attempts == len(ended.charges)
+    names = [account.name for account in relay.hub._parts.reservations.accounts_of(ME)]
+    assert names
+    states = await relay.accounts.read_accounts(names)
+    assert all(state.running == 0 for state in states)
+    served.forget()
+    return end.status
+
+
+async def stop_everywhere(
+    served: Served, way: Way, act: str, watched: Suspensions, places: set[str]
+) -> set[str]:
+    """Stop a stream at its first await, another one at its second, and so on to the last."""
+    statuses = set()
+    for at in range(1, 200):
+        watched.prepare(at, ACTS[act])
+        stream = await start(served.relay)
+        statuses.add(await check_stream(served, stream, way, act))
+        if watched.count < at:
+            return statuses
+        places.update(watched.place)
+    raise AssertionError("there is no last await")
+
+
+async def check_way(name: str, act: str, log: str, tmp_path: Any) -> None:
+    way = WAYS[name]
+    places: set[str] = set()
+    with suspensions("Run.run", "Run.call") as watched:
+        async with serve_way(way, tmp_path, log) as served:
+            statuses = await stop_everywhere(served, way, act, watched, places)
+
+    assert "completed" in statuses  # stopped too late
+    assert len(statuses) > 1 or act == "late"  # then another target may answer
+    if way.hook:
+        assert {"Window.feed", "Hook.check"} <= places
+
+
+@pytest.mark.parametrize("act", ["cancelled", "late"])
+@pytest.mark.parametrize("name", list(WAYS))
+async def test_stream_that_is_stopped_at_any_await_ends_once(name, act, tmp_path):
+    await check_way(name, act, "memory", tmp_path)
+
+
+@pytest.mark.proving
+@pytest.mark.parametrize("act", list(ACTS))
+@pytest.mark.parametrize("name", list(WAYS))
+async def test_stream_that_is_stopped_at_any_await_ends_once_in_each_log(name, act, log, tmp_path):
+    await check_way(name, act, log, tmp_path)
+
+
+async def test_hook_that_catches_its_cancellation_does_not_go_on(tmp_path):
+    way = WAYS["checked stubbornly"]._replace(a=flowing(FULL[:-1], Hold()))
+    async with serve_way(way, tmp_path, "memory") as served:
+        stream = await start(served.relay)
+        [running] = served.relay.hub._runs._runs.values()
+        await until(lambda: running.run.progress().events > 2)
+        running.run.stop("cancelled", by="user")
+
+        assert "cancelled" == await check_stream(served, stream, way, "cancelled")
