@@ -46,7 +46,12 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     form: bool = False
     """Whether the request is `multipart/form-data` instead of JSON."""
     output_tokens: int = 0
-    """The output for which money is reserved, and counted if an answer is cut: of one result."""
+    """The output for which money is reserved: of one result."""
+    spoken: int = 0
+    """Tokens of output per token of input, at most: an estimate before the first byte."""
+    token_bytes: Mapping[str, int] = {}
+    """Bytes of an answer per token of output, at least, by media type; "" is any other. Empty if
+    an answer is whole before its first byte."""
     paths: Mapping[str, str] = {}
     """Paths at upstreams of other formats."""
 
@@ -90,6 +95,9 @@ CALLS: Final = (
         ),
         answers=("audio/*", "text/event-stream"),
         output_tokens=12_500,  # ten minutes at 1,250 a minute, for the longest input
+        spoken=12,  # four characters in 0.6 s: slow speech
+        # 20.8 tokens a second; 16 bits at 16 kHz, MP3 of 64 kbit/s, others of 32 kbit/s.
+        token_bytes={"audio/wav": 1_500, "audio/pcm": 1_500, "audio/mpeg": 384, "": 192},
     ),
     Call(
         kind="transcriptions",
@@ -101,6 +109,7 @@ CALLS: Final = (
         answers=("application/json", "text/plain", "text/event-stream"),
         form=True,
         output_tokens=2_000,  # the maximum of gpt-4o-transcribe
+        token_bytes={"": 3},  # a Chinese character; JSON only makes it too high
     ),
 )
 
@@ -115,8 +124,27 @@ class ForwardedRequest(msgspec.Struct, frozen=True):
     input_tokens: int
     """An estimate."""
     output_tokens: int
+    """The output for which money is reserved."""
     render: Callable[[str, Collection[str]], tuple[str, bytes]]
     """(model, fields to drop) to the content type and the body."""
+
+    def estimate(self, size: int = 0, content_type: str = "") -> TokenCounts:
+        """Estimate the usage, at most what is reserved, from the bytes of the answer so far.
+
+        If its head states more, those have been made. Without a byte all of it may have been.
+        """
+        call, output = self.call, self.output_tokens
+        if not size:
+            output = min(output, call.spoken * self.input_tokens or output)
+        elif rates := call.token_bytes:
+            output = min(output, -(-size // rates.get(_media_type(content_type), rates[""])))
+        return TokenCounts(
+            self.input_tokens,
+            output,
+            audio_input_tokens=self.input_tokens if call.kind == "transcriptions" else None,
+            audio_output_tokens=output if call.kind == "speech" else None,
+            estimated=True,
+        )
 
 
 _raw_fields = msgspec.json.Decoder(dict[str, Raw])
@@ -195,7 +223,7 @@ class UsageReader:
     """Reads the `usage` of an answer from its end: a JSON document, or server-sent events."""
 
     def __init__(self, content_type: str) -> None:
-        media_type = content_type.partition(";")[0].strip().lower()
+        media_type = _media_type(content_type)
         self._events = media_type == "text/event-stream"
         self._reads = self._events or media_type == "application/json"
         self._tail = bytearray()
@@ -231,6 +259,10 @@ class _Answer(msgspec.Struct):
 _answer = msgspec.json.Decoder(_Answer)
 
 
+def _media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
 def _last_event(tail: bytes) -> bytes:
     """Return the data of the last event with data, or its end; `[DONE]` is none."""
     for line in reversed(tail.splitlines()):
@@ -249,10 +281,13 @@ def _parse_usage(usage: dict[str, Any]) -> TokenCounts:
     output, total = first("output_tokens", "completion_tokens"), first("total_tokens")
     # Rerankers state only the total (Jina, vLLM), OpenAI's transcriptions `input_token_details`.
     inputs = first("input_tokens", "prompt_tokens")
+    if output is None and total is not None:
+        inputs = total if inputs is None else inputs
+        output = total - inputs
     details = mapping(usage.get("input_tokens_details") or usage.get("input_token_details"))
     cost = parse_cost(usage)
     return TokenCounts(
-        total if inputs is None and output is None else inputs,
+        inputs,
         output,
         total,
         cached_input_tokens=count(details.get("cached_tokens")),

@@ -38,7 +38,7 @@ async def forward(context: CallContext, request: ForwardedRequest, client: Clien
     async def ask(target: Target, attempt: CallAttempt) -> bool:
         ignored = target.list_refused(request.extras)
         call = await _build(request, target, ignored)
-        attempt.sent(0, request.input_tokens, output_tokens=request.output_tokens)
+        attempt.sent(0, request.estimate())
         with explained(target, attempt):
             reply = await open_stream(
                 context.parts.client,
@@ -47,7 +47,7 @@ async def forward(context: CallContext, request: ForwardedRequest, client: Clien
             )
         try:
             limits = target.limits(context.parts.limits)
-            await _pass_on(target, reply, client, attempt, ignored=ignored, limits=limits)
+            await _pass_on(request, target, reply, client, attempt, ignored=ignored, limits=limits)
         finally:
             await reply.body.aclose()
         return True
@@ -83,6 +83,7 @@ async def _build(request: ForwardedRequest, target: Target, ignored: Collection[
 
 
 async def _pass_on(
+    request: ForwardedRequest,
     target: Target,
     reply: HttpReply,
     client: Client,
@@ -97,7 +98,8 @@ async def _pass_on(
     """
     clock, size = asyncio.get_running_loop().time, 0
     end_at = clock() + limits.total_timeout_s
-    content_type = reply.headers.get("content-type", "")
+    content_type, length = (reply.headers.get(f"content-{key}", "") for key in ("type", "length"))
+    whole = int(length[:15]) if length.isdecimal() else 0
     usage, ending, before = UsageReader(content_type), target.upstream.key_ending, b""
     while True:
         with explained(target, attempt, answered=True):
@@ -105,6 +107,7 @@ async def _pass_on(
         if not piece:
             break
         size += len(piece)
+        attempt.sent(0, request.estimate(max(size, whole), content_type))
         if size > MAX_BYTES:
             raise _invalid(target, f"answered with more than {MAX_BYTES} bytes")
         if ending is not None and ending in (before := before[-len(ending) :] + piece):

@@ -122,9 +122,9 @@ class CallAttempt:
         self.timeout.reschedule(when)
         self.late = late
 
-    def sent(self, part: int, estimate: int, *, output_tokens: int = 0) -> None:
+    def sent(self, part: int, estimate: TokenCounts) -> None:
         """Count a part of the input, by an estimate until the upstream has counted it."""
-        self._parts[part] = TokenCounts(estimate, output_tokens, estimated=True)
+        self._parts[part] = estimate
 
     def refused(self, part: int) -> None:
         """Do not count a part, even if it was sent: the upstream cannot bill it."""
@@ -136,7 +136,10 @@ class CallAttempt:
             self._parts[part] = msgspec.structs.replace(self._parts[part], output_tokens=0)
 
     def answered(self, part: int, counts: TokenCounts) -> None:
-        """Record the upstream's own counts of a part, as far as it has sent plausible ones."""
+        """Record the upstream's own counts of a part, and estimates for implausible ones.
+
+        A missing count of output is estimated, too.
+        """
         sent = self._parts[part]
         used = believe(counts.input_tokens, estimate=sent.input_tokens or 0)
         written = believe(counts.output_tokens, estimate=sent.output_tokens or 0)
@@ -147,11 +150,15 @@ class CallAttempt:
                 input_tokens=counts.input_tokens,
                 output_tokens=counts.output_tokens,
             )
+        output, sound = sent.output_tokens if written is None else written, sent.audio_output_tokens
+        known = used is not None and output == (counts.output_tokens or 0)
         self._parts[part] = msgspec.structs.replace(
-            counts,
+            sent if used is None else counts,
             input_tokens=sent.input_tokens if used is None else used,
-            output_tokens=written,
-            estimated=None if plausible and used is not None else True,
+            output_tokens=output,
+            audio_output_tokens=counts.audio_output_tokens if sound is None else output,
+            cost=counts.cost,
+            estimated=None if plausible and known else True,
         )
 
     def count(self) -> TokenCounts | None:

@@ -197,6 +197,7 @@ async def try_targets(
             )
             if following is None:
                 raise failover.verdict(error) from None
+            metered.attempts[-1].unanswered(0)  # the reserved output is for the next one
             return None
         failover.answered()
         failover.completed()
@@ -242,7 +243,7 @@ async def _embed(
         body = api.render(fitted, part, model=target.model, dimensions_field=field)
         async with slots:
             call = await target.build_json(api.path, body)
-            attempt.sent(start, estimate(part))
+            attempt.sent(start, TokenCounts(estimate(part), 0, estimated=True))
             answer = await _fetch(
                 context, target, call, attempt, max_bytes=EMBED_BYTES, take=take, part=start
             )
@@ -377,7 +378,7 @@ def explained(
             attempt.refused(part)
         if isinstance(failure, asyncio.CancelledError):
             raise
-        if not answered:
+        if not attempt.begun:
             attempt.unanswered(part)
         raise explain(failure, upstream=upstream.name, answered=answered) from failure
 

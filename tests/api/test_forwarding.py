@@ -269,15 +269,15 @@ def event(**fields: Any) -> str:
 ANSWERS: dict[str, tuple[str, str, str, tuple[int, int, int]]] = {
     "images": ("/v1/images/generations", "application/json", json.dumps({"data": [], "usage": IMAGES}), (50, 100, 400_000 + FEE)),
     "large image": ("/v1/images/generations", "application/json; charset=utf-8", json.dumps({"data": [{"b64_json": B64, "usage": {"input_tokens": 1}}], "usage": IMAGES, "size": "s"}), (50, 100, 400_000 + FEE)),
-    "usage of a part only": ("/v1/images/generations", "application/json", json.dumps({"data": [{"b64_json": B64, "usage": {"input_tokens": 1}}]}), (16, 0, 32_000 + FEE)),
+    "usage of a part only": ("/v1/images/generations", "application/json", json.dumps({"data": [{"b64_json": B64, "usage": {"input_tokens": 1}}]}), (16, 2 * 6208, 32_000 + 2 * 6208 * 3000 + FEE)),
     "streamed image": ("/v1/images/generations", "text/event-stream", event(usage={"input_tokens": 1}) + event(b64_json=B64, usage=IMAGES) + "data: [DONE]\n\n", (50, 100, 400_000 + FEE)),
     "no usage": ("/v1/moderations", "application/json", "{}", (13, 0, 26_000 + FEE)),
     "not JSON": ("/v1/moderations", "application/json", "[", (13, 0, 26_000 + FEE)),
-    "sound": ("/v1/audio/speech", "audio/wav", json.dumps({"usage": IMAGES}), (20, 0, 40_000 + FEE)),
+    "sound": ("/v1/audio/speech", "audio/wav", json.dumps({"usage": IMAGES}), (20, 1, 43_000 + FEE)),
     "rerank": ("/v1/rerank", "application/json", json.dumps({"usage": {"total_tokens": 40}, "results": []}), (40, 0, 80_000 + FEE)),
     "transcription": (FORM, "application/json", json.dumps({"text": "", "usage": {"type": "tokens", "input_tokens": 10, "input_token_details": {"audio_tokens": 9}, "output_tokens": 5}}), (10, 5, 35_000 + FEE)),
-    "duration": (FORM, "application/json", json.dumps({"usage": {"type": "duration", "seconds": 9}}), (10, 0, 20_000 + FEE)),
-    "impossible": (FORM, "application/json", json.dumps({"usage": {**IMAGES, "output_tokens": 10**9}}), (50, 0, 100_000 + FEE)),
+    "duration": (FORM, "application/json", json.dumps({"usage": {"type": "duration", "seconds": 9}}), (10, 15, 65_000 + FEE)),
+    "impossible": (FORM, "application/json", json.dumps({"usage": {**IMAGES, "output_tokens": 10**9}}), (50, 27, 181_000 + FEE)),
 }  # fmt: skip
 
 
@@ -410,13 +410,13 @@ targets = ["one/a", "two/b"]
 
 @contextlib.asynccontextmanager
 async def serve_route(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any
 ) -> AsyncIterator[tuple[Relay, Upstream, Upstream]]:
     async with serve_upstream() as one, serve_upstream() as two:
         text = TWO.format(one=one.base_url, two=two.base_url)
         (tmp_path / "seseragi.toml").write_text(text)
         monkeypatch.chdir(tmp_path)
-        async with serve_relay(environ={"KEY": "sk-a"}) as relay:
+        async with serve_relay(environ={"KEY": "sk-a"}, **settings) as relay:
             yield relay, one, two
 
 
