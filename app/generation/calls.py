@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from ..errors import shutting_down
@@ -58,6 +59,7 @@ class Calls:
             spawn=self._spawn,
         )
         working = asyncio.ensure_future(work(context))
+        working.add_done_callback(partial(self._ended, origin.address))
         stopped = asyncio.ensure_future(self._shutdown.stopping.wait())
         try:
             await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -69,6 +71,8 @@ class Calls:
             if not working.done():  # its cost is settled before its end counts
                 working.cancel()
                 await asyncio.wait({working}, timeout=STOP_S)
-            parts.admission.leave(origin.address)
-            self.count -= 1
-            self._shutdown.check_drained()
+
+    def _ended(self, address: str, _: "asyncio.Task[Any]") -> None:
+        self._parts.admission.leave(address)
+        self.count -= 1
+        self._shutdown.check_drained()

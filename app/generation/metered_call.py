@@ -266,6 +266,9 @@ class MeteredCall:
             log.warning("a call was ended from outside", kind=context.kind)
         except ServiceError as failure:
             raise _unavailable(failure) from None
+        except asyncio.CancelledError:  # the append itself completes
+            context.spawn(context.delete(info.id))
+            raise
         context.spawn(context.delete(info.id))  # it has no readers
 
 
