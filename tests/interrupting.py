@@ -107,8 +107,7 @@ class Request:
         awaits = Awaits(at, act)
         context = contextvars.copy_context()
         context.run(_RUNNING.set, awaits)
-        work = awaits.drive(self._app(self._scope(), self._receive, self._send))
-        self._task = asyncio.Task(work, context=context)
+        self._task = asyncio.Task(awaits.drive(self._call()), context=context)
         await asyncio.wait({self._task})
         if self._task.cancelled():
             self.error = asyncio.CancelledError()
@@ -117,14 +116,12 @@ class Request:
         return awaits.acted
 
     @property
-    def status(self) -> int:
-        """The status of the answer, 0 for none."""
-        return self.sent[0]["status"] if self.sent else 0
-
-    @property
     def answered(self) -> bool:
         """Whether the answer is complete."""
         return bool(self.sent) and not self.sent[-1].get("more_body", False)
+
+    async def _call(self) -> None:
+        await self._app(self._scope(), self._receive, self._send)
 
     def _scope(self) -> Scope:
         return {

@@ -160,6 +160,9 @@ def parse_json(call: Call, body: bytes) -> ForwardedRequest:
     model, n = (parse_part(fields.get(name, Raw(b"null")), path=name) for name in ("model", "n"))
     if not model:
         raise _without_model()
+    results = 1 if n is None else count(n)
+    if results is None:
+        raise RequestError("invalid_request", "n: not a number of results; send a whole number")
 
     def render(model: str, dropped: Collection[str]) -> tuple[str, bytes]:
         out = frozenset(dropped)
@@ -175,7 +178,7 @@ def parse_json(call: Call, body: bytes) -> ForwardedRequest:
             if name not in call.fields
         },
         input_tokens=estimate_text(body),
-        output_tokens=call.output_tokens * min(count(n) or 1, MAX_COUNT),
+        output_tokens=call.output_tokens * min(results or 1, MAX_COUNT),
         render=render,
     )
 

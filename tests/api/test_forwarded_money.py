@@ -9,7 +9,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.dialects.forwarded import CALLS, Call
+from app.dialects.forwarded import CALLS, Call, parse_json
+from app.errors import RequestError
 from app.ledger.config import LedgerConfig, PriceConfig
 from app.testing.upstream import (
     LAST_CHUNK,
@@ -89,7 +90,7 @@ async def test_call_that_ends_early_costs_what_may_have_been_made(
         *([chunk(PIECE)] if "body" in steps else []),
         wait(0.03) if how == "failed" else Hold(),
     ]
-    limits = {"first_event_timeout_s": 5, "idle_timeout_s": 5}
+    limits: dict[str, Any] = {"first_event_timeout_s": 5, "idle_timeout_s": 5}
     async with serve_upstream() as upstream, serve(upstream, prices=PRICES, **limits) as relay:
         upstream.script = script
         late = Clock(monkeypatch).hurrying() if how == "late" else contextlib.nullcontext()
@@ -231,3 +232,21 @@ async def test_output_is_counted_for_one_attempt_only(
 
     assert (1, 1) == (len(one.calls), len(two.calls))
     assert (2, 2 * 15, 2 * 6208) == (row.attempts, row.input_tokens, row.output_tokens)
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize("n", ['"10"', "[10]", "true", "2.5", "1e400", "-3", "{}"])
+def test_number_of_images_that_is_none_is_refused(n: str) -> None:
+    images = next(call for call in CALLS if call.kind == "images")
+    with pytest.raises(RequestError, match=r"^n: "):
+        parse_json(images, f'{{"model": "m", "n": {n}}}'.encode())
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize(
+    ("n", "images"), [("null", 1), ("0", 1), ("3", 3), ("3.0", 3), ("9e9", 100)]
+)
+def test_number_of_images_is_reserved(n: str, images: int) -> None:
+    call = next(call for call in CALLS if call.kind == "images")
+    request = parse_json(call, f'{{"model": "m", "n": {n}}}'.encode())
+    assert images * 6208 == request.output_tokens
