@@ -6,7 +6,7 @@ nothing behind a cursor changes. Live reading and replay are the same call.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
 
 from ..events import Event
@@ -101,6 +101,9 @@ class Events(Protocol):
         With an `owner`, another owner's stream is reported as unknown, in the same time as an
         unknown one: a log with storage elsewhere looks there for both, and reads no events.
         """
+
+    def running(self) -> Collection[str]:
+        """Return the streams that this process produces and that have no end."""
 
     def produced(self, stream: str) -> Sequence[Event]:
         """Return all events appended to a stream that runs in this process, else none.

@@ -188,6 +188,10 @@ class Entries:
         self.drop_expired()
         return self._running.get(stream) or self._ended.get(stream)
 
+    def running(self) -> list[str]:
+        """Return the ids of the running streams."""
+        return list(self._running)
+
     def find_running(self, stream: str) -> Entry | None:
         """Return a running stream; None if it is not in memory."""
         return self._running.get(stream)

@@ -2,7 +2,7 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import cast
 
 from ..errors import ServiceError
@@ -161,6 +161,9 @@ class MemoryLog(EventLog):
             if entry.info.owner:
                 self._owned.add(entry.info, ended=True)
         self._entries.add(stream, events, size=size)
+
+    def running(self) -> Collection[str]:
+        return self._entries.running()
 
     def produced(self, stream: str) -> Sequence[Event]:
         entry = self._entries.find_running(stream)

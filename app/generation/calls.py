@@ -22,6 +22,8 @@ class Calls:
         self._parts = parts
         self._shutdown = shutdown
         self._spawn = spawn
+        self.streams: set[str] = set()
+        """The hidden streams of running calls."""
         self.count = 0
         """The number of running calls."""
 
@@ -56,6 +58,7 @@ class Calls:
             parts=parts,
             reservations=parts.reservations,
             settlements=parts.settlements,
+            streams=self.streams,
             spawn=self._spawn,
         )
         working = asyncio.ensure_future(work(context))

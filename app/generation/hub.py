@@ -23,6 +23,7 @@ from .readers import ReaderRegistry
 from .runs import Runs
 from .shutdown import STOP_S, Shutdown
 from .starts import Starts
+from .watchdog import Watchdog
 
 T = TypeVar("T")
 
@@ -125,7 +126,7 @@ class Hub:
             await self.drain(drain_s)
 
     async def open(self) -> None:
-        """Open the log.
+        """Open the log and watch its streams.
 
         Raises:
             LogUnusable: the log cannot be opened.
@@ -135,6 +136,8 @@ class Hub:
             close=lambda orphan: self._parts.settlements.close_orphaned(orphan),  # reloadable
             on_stop=self._runs.obey_stop,
         )
+        watchdog = Watchdog(self._parts, producing=lambda: {*self._runs, *self.calls.streams})
+        self._spawn(watchdog.watch())
 
     async def close(self) -> None:
         """Stop all streams and calls; the log stays open."""

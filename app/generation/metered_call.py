@@ -49,6 +49,8 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
     reservations: Reservations
     settlements: Settlements
     """Those at the begin of the call: a reload replaces those of the parts."""
+    streams: set[str]
+    """The hidden streams of the running calls of this process."""
     spawn: Spawn
 
     def describe(self, route: str, reserve: ReservationRequest, *, model: str = "") -> StreamInfo:
@@ -83,8 +85,10 @@ class CallContext(msgspec.Struct, frozen=True, kw_only=True):
             raise
         except ServiceError as error:
             raise _unavailable(error) from None
+        self.streams.add(info.id)
 
     async def delete(self, stream: str) -> None:
+        self.streams.discard(stream)
         with contextlib.suppress(RelayError):
             await self.parts.event_log.delete(stream)
 
@@ -269,6 +273,8 @@ class MeteredCall:
         except asyncio.CancelledError:  # the append itself completes
             context.spawn(context.delete(info.id))
             raise
+        finally:
+            context.streams.discard(info.id)
         context.spawn(context.delete(info.id))  # it has no readers
 
 

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -436,6 +436,10 @@ class RedisLog(EventLog):
         if what == "gone":
             self._drop(stream)
         self._on_stop(stream, "operator" if what == "operator" else "user")
+
+    def running(self) -> Collection[str]:
+        streams = self._owner.streams.items()
+        return [name for name, local in streams if local.ended_at is None]
 
     # Accounts and rows
 

@@ -13,7 +13,7 @@ import contextlib
 import math
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -328,6 +328,9 @@ class SqliteLog(EventLog):
             await self._feed.catch_up()
             if not (tail.ended or tail.over):
                 return row, [], tail
+
+    def running(self) -> Collection[str]:
+        return [name for name, local in self._owner.streams.items() if not local.ending]
 
     def produced(self, stream: str) -> Sequence[Event]:
         local = self._owner.streams.get(stream)
