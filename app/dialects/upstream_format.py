@@ -9,6 +9,7 @@ from ..errors import RelayError
 from ..events import Event, Status, TokenCounts
 from ..framing.sse import Message
 from ..requests import ChatRequest
+from .reading.errors import Redact
 
 MODEL: Final = "{model}"
 """The placeholder for the model's name in a path or a base URL."""
@@ -57,6 +58,8 @@ class Parser(Protocol):
     """The model that answers, as the provider reports it, once it is known."""
     provider_message: str
     """The provider's own text of a failure, for the operator; "" before one."""
+    redact: Redact
+    """Replaces the upstream's secrets in its errors."""
 
     def __init__(self, *, upstream: str, choices: int = 1) -> None:
         """Set the upstream's name for errors, and the number of answers requested."""

@@ -220,6 +220,7 @@ class Attempt:
         parser = self.target.dialect.parser(
             upstream=self.target.upstream.name, choices=self._choices
         )
+        parser.redact = self.target.upstream.redact
         if self._known_calls:
             parser.know_calls(self._known_calls)
         if self._is_same_dialect:
@@ -265,7 +266,7 @@ class Attempt:
             late = UpstreamError("upstream_timeout", f"upstream {upstream!r} {deadlines.reason()}")
             return self._cut(late)
         except FAILURES as failure:
-            shown = self.target.upstream.redact(_QUERY.sub("?...", str(failure)))[:300]
+            shown = _QUERY.sub("?...", self.target.upstream.redact(str(failure)))[:300]
             log.warning("upstream connection failed", upstream=upstream, error=shown)
             answered = deadlines.taken
             self.billable = self.billable and (answered or was_sent(failure))
@@ -374,9 +375,9 @@ class Attempt:
         return ProviderReply(
             http_status=None if head is None else head.status,
             request_id="" if head is None or not head.request_id else redact(head.request_id),
-            provider_message=redact(provider_message)[:MAX_PROVIDER_MESSAGE]
-            if (provider_message := self._provider_message or self.parser.provider_message)
-            else "",
+            provider_message=(self._provider_message or self.parser.provider_message)[
+                :MAX_PROVIDER_MESSAGE
+            ],
             duration_s=self._clock() - self._called_at,
             code=self.code,
             reconnects=0 if self.resumption is None else self.resumption.reconnects,

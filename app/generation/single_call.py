@@ -193,7 +193,7 @@ async def try_targets(
                 upstream=target.name,
                 attempt=number,
                 code=error.code,
-                provider_message=error.provider_message or None,
+                provider_message=error.provider_message[:MAX_PROVIDER_MESSAGE] or None,
             )
             if following is None:
                 raise failover.verdict(error) from None
@@ -367,12 +367,7 @@ def explained(
         attempt.unanswered(part)
         if error.code not in ANSWERED:
             attempt.refused(part)
-        raise UpstreamError(
-            error.code,
-            upstream.redact(error.message),
-            retry_after_s=error.retry_after_s,
-            provider_message=upstream.redact(error.provider_message)[:MAX_PROVIDER_MESSAGE],
-        ) from None
+        raise error from None
     except (asyncio.CancelledError, *FAILURES) as failure:
         if not (answered or was_sent(failure)):
             attempt.refused(part)

@@ -16,7 +16,7 @@ import certifi
 import httpx2
 import msgspec
 
-from ..dialects.reading.errors import parse_failure
+from ..dialects.reading.errors import Redact, parse_failure
 from ..errors import UpstreamError
 from ..framing.sse import FramingError
 from .connection import Disconnected
@@ -197,7 +197,7 @@ async def open_stream(
     reply = await _send(client, call)
     on_head(HttpHead.of(reply))
     try:
-        await _check(reply, upstream)
+        await _check(reply, upstream, call.redact)
     except BaseException:
         await reply.body.aclose()
         raise
@@ -229,7 +229,7 @@ async def fetch(
                 "upstream_not_found",
                 f"upstream {upstream!r} has no such endpoint; check its base URL",
             )
-        await _check(reply, upstream)
+        await _check(reply, upstream, call.redact)
         try:
             async for piece in reply.body:
                 take(len(piece))
@@ -266,11 +266,13 @@ async def _send(client: HttpClient, call: HttpCall) -> HttpReply:
     return await client.open(call)
 
 
-async def _check(reply: HttpReply, upstream: str) -> None:
+async def _check(reply: HttpReply, upstream: str, redact: Redact) -> None:
     if reply.status >= 400:
         body = _decode_some(await _read_some(reply), reply.coding)
         now = time.time()
-        raise parse_failure(reply.status, reply.headers, body, upstream=upstream, now=now)
+        raise parse_failure(
+            reply.status, reply.headers, body, upstream=upstream, now=now, redact=redact
+        )
     media_type = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
     if reply.status >= 300 or reply.status == 204:
         instead = f"with status {reply.status}"

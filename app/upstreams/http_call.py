@@ -1,6 +1,6 @@
 """HTTP calls to upstreams, and the replies to them, as values."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import NamedTuple, Self
 
 import httpx2
@@ -47,6 +47,8 @@ class HttpCall(msgspec.Struct, frozen=True):
     """With lower-case names."""
     content: bytes = b""
     connect_timeout_s: float | None = None
+    redact: Callable[[str], str] = str
+    """Replaces the secrets of the call in an error reply, which may quote them."""
 
     def render_head(self, target: str, more: Mapping[str, str]) -> bytes:
         """Render the head for a request target (RFC 9112, 3.2), with additional headers.

@@ -8,11 +8,11 @@ from typing import Final
 MIN_ENCODED: Final = 8
 """Shorter secrets are only found verbatim: their base64 would match other text."""
 
-MAX_LITERAL: Final = 64
-"""Characters of base64 that are compared: compiling those of a long token takes 10 ms."""
-
 HEAD: Final = 12
-"""The shortest beginning of a secret that is found at the end of a truncated text."""
+"""The shortest beginning of a secret, or of its base64, that is found without the rest."""
+
+_MASKED: Final = r"(?=[*…]|\.\.|\Z)"
+"""What follows a shorter beginning, of at least `MIN_ENCODED`, that is found."""
 
 
 class Redactor:
@@ -38,12 +38,7 @@ class Redactor:
             return text
         if self._pattern is None:  # compiling takes a millisecond
             self._pattern = _compile(self._secrets)
-        text = self._pattern.sub("[key]", text)
-        for secret in self._secrets:  # within which the text may be truncated
-            at = text.rfind(secret[:HEAD], -len(secret)) if len(secret) > HEAD else -1
-            if at >= 0 and secret.startswith(text[at:].removesuffix("…")):
-                return f"{text[:at]}[key]"
-        return text
+        return self._pattern.sub("[key]", text)
 
 
 def _compile(secrets: Iterable[str]) -> re.Pattern[str]:
@@ -52,14 +47,21 @@ def _compile(secrets: Iterable[str]) -> re.Pattern[str]:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """Yield a pattern for each form of a secret."""
-    yield "".join(map(_escaped, secret))
+    """Yield a pattern for each form of a secret, then of its beginnings: texts are truncated."""
+    characters = list(map(_escaped, secret))
+    yield "".join(characters)
     if len(secret) < MIN_ENCODED:
         return
+    if len(secret) > HEAD:
+        others = re.escape("".join(c for c in sorted(set(secret)) if not c.isalnum()))
+        more = rf"(?:[A-Za-z0-9_%…{others}]|\\{{1,15}}(?:u00|[\\{others}]))*"
+        yield "".join(characters[:HEAD]) + more
+    for size in range(min(HEAD, len(secret)) - 1, MIN_ENCODED - 1, -1):
+        yield "".join(characters[:size]) + _MASKED
     for lead in range(3):  # its offset within three bytes
         encoded = base64.b64encode(bytes(lead) + secret.encode()).decode()
         # The first and last characters depend on the bytes around the secret.
-        inner = encoded[(0, 2, 3)[lead] :].rstrip("=")[:-1][:MAX_LITERAL]
+        inner = encoded[(0, 2, 3)[lead] :].rstrip("=")[:-1][:HEAD]
         yield inner.replace("/", "[/_]").replace("+", "[+-]") + "[A-Za-z0-9+/_=-]*"
 
 

@@ -177,6 +177,7 @@ async def build(upstream: Upstream, method: str, url: str, *, content: bytes = b
         method,
         parsed,
         content=content,
+        redact=upstream.redact,
         headers={
             "accept": "text/event-stream, application/json",
             # Several providers compress event streams when allowed to, which delays tokens.

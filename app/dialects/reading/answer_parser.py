@@ -13,7 +13,7 @@ from ...errors import RelayError, UpstreamError
 from ...events import Event, Status, TokenCounts
 from ...framing.sse import Message
 from .bounds import LARGE, MAX_VALUES, Excess
-from .errors import parse_error, parse_finish_error
+from .errors import Redact, parse_error, parse_finish_error
 from .event_builder import EventBuilder
 from .json_values import decode_or
 
@@ -37,6 +37,8 @@ class AnswerParser:
         self.refused = False
         """Whether the provider itself reported the failure."""
         self.provider_message = ""
+        self.redact: Redact = str
+        """Replaces the upstream's secrets in its errors."""
         self._builder = EventBuilder()
         self._fed = False
         """Whether there was any message before the end of input."""
@@ -163,7 +165,7 @@ class AnswerParser:
     def _refuse(self, document: Any) -> None:
         """Fail with an error that the upstream sent, with or without the object around it."""
         self.refused = True
-        error = parse_error(document, upstream=self._upstream)
+        error = parse_error(document, upstream=self._upstream, redact=self.redact)
         self.provider_message = error.provider_message
         self._end_with(error)
 

@@ -9,13 +9,15 @@ names of accounts.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from ...errors import UpstreamError
 from .json_values import decode_or, mapping, mappings, string
 from .rate_limits import bound_wait, read_duration, read_wait
 from .split_text import well_formed
+
+Redact = Callable[[str], str]
 
 MAX_TEXT: Final = 500
 
@@ -272,7 +274,13 @@ _SECRETS: Final = re.compile(
 
 
 def parse_failure(
-    status: int, headers: Mapping[str, str], body: bytes, *, upstream: str, now: float
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    upstream: str,
+    now: float,
+    redact: Redact = str,
 ) -> UpstreamError:
     """Parse an error reply, regardless of its content type.
 
@@ -286,13 +294,13 @@ def parse_failure(
     kind = kind.partition(":")[0]
     code = _classify(document, status=status, words=[kind])
     wait = read_wait(headers, limited=status == 429, now=now) or _retry_info(document)
-    return _error(code, upstream, document, wait=wait)
+    return _error(code, upstream, document, wait=wait, redact=redact)
 
 
-def parse_error(document: object, *, upstream: str) -> UpstreamError:
+def parse_error(document: object, *, upstream: str, redact: Redact = str) -> UpstreamError:
     """Parse an error inside a stream: a text, or an object with or without an outer one."""
     code = _classify(document, status=None, words=[])
-    return _error(code, upstream, document, wait=_retry_info(document))
+    return _error(code, upstream, document, wait=_retry_info(document), redact=redact)
 
 
 def parse_finish_error(raw: str, *, upstream: str) -> UpstreamError:
@@ -301,19 +309,21 @@ def parse_finish_error(raw: str, *, upstream: str) -> UpstreamError:
     return parse_error({"error": {"code": raw.rpartition(": ")[2]}}, upstream=upstream)
 
 
-def _error(code: str, upstream: str, document: object, *, wait: float | None) -> UpstreamError:
+def _error(
+    code: str, upstream: str, document: object, *, wait: float | None, redact: Redact
+) -> UpstreamError:
     advice = _ADVICE[code]
     if code == "upstream_rate_limited":
         wait = wait or _wait_in_words(_text(document))
     if wait is not None:  # Codex reads it there
         advice = advice.replace("try again later", f"try again in {wait:g} s")
     message = f"upstream {upstream!r} {advice}"
-    provider_message = _scrub(_text(document))
+    provider_message = _scrub(redact(_text(document)))
     if provider_message and code in _TELLING:
         message = f"{message}: {provider_message}"
     if code not in _NAMING:
         return UpstreamError(code, message, retry_after_s=wait, provider_message=provider_message)
-    own, param = _named(document, "code"), _named(document, "param")
+    own, param = (_named(document, key, redact) for key in ("code", "param"))
     return UpstreamError(
         code,
         message,
@@ -373,11 +383,11 @@ def _words(document: object) -> Iterator[str]:
                 yield str(value)
 
 
-def _named(document: object, key: str) -> str | None:
+def _named(document: object, key: str, redact: Redact) -> str | None:
     """Return the first value of a key that looks like a code or a field name."""
     values = (error.get(key) for error in _errors(document))
     names = (v for v in values if isinstance(v, str) and _NAME.fullmatch(v))
-    return next((name for name in names if not _SECRETS.search(name)), None)
+    return next((n for n in names if redact(n) == n and not _SECRETS.search(n)), None)
 
 
 def _text(document: object) -> str:

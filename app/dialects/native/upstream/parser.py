@@ -16,6 +16,7 @@ from ....events import (
     decode,
 )
 from ....framing.sse import Message
+from ...reading.errors import Redact
 from ...reading.open_blocks import OpenBlocks
 
 
@@ -33,6 +34,7 @@ class Parser:
         self.ended = False
         self.refused = False
         self.provider_message = ""
+        self.redact: Redact = str
         self._upstream = upstream
         self._pending: list[Event] = []
         """The target, and notices after it, until the answer begins."""
