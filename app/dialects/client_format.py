@@ -10,7 +10,6 @@ It is the last line of its frame: some clients advance their cursor as soon as t
 that line, and would skip a frame that was cut after it.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice
@@ -41,9 +40,9 @@ class Renderer(Protocol):
 
 
 def list_frames(renderer: Renderer, events: Iterable[Event]) -> list[Any]:
-    """Return the frames of a whole stream as JSON values, without an end marker."""
+    """Return the frames of a whole stream, encoded, without an end marker."""
     frames = [frame.data for event in events for frame in renderer.feed(event)]
-    return [json.loads(data) for data in frames if data.startswith(b"{")]
+    return [msgspec.Raw(data) for data in frames if data.startswith(b"{")]
 
 
 class BodyForm(NamedTuple):

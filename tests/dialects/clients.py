@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 from openai.types.chat import ChatCompletion
 
 from app import events as e
@@ -360,5 +361,7 @@ def logged(body: Body, *, choices: int = 1) -> list[e.Event]:
     return [*HEAD, *play([body.data], dialect=body.dialect, choices=choices)]
 
 
-def render_result(client_format: str, events: Sequence[e.Event]) -> Any:
-    return CLIENT_FORMATS[client_format].render_result(STREAM, events)
+def render_result(client_format: str, events: Sequence[e.Event], stream: str = STREAM) -> Any:
+    return json.loads(
+        msgspec.json.encode(CLIENT_FORMATS[client_format].render_result(stream, events))
+    )

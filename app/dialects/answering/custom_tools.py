@@ -5,7 +5,9 @@ from typing import Final
 
 import msgspec
 
+from ...bounds import has_more_values
 from ...requests import Function
+from ..reading.bounds import MAX_VALUES
 from ..reading.split_text import well_formed
 
 INPUT: Final = "input"
@@ -40,6 +42,8 @@ def decode_input(arguments: str) -> str:
 
     Models also write it under another name, with raw line breaks, or without an object.
     """
+    if has_more_values(arguments.encode(errors="replace"), MAX_VALUES):
+        return arguments
     try:
         value = json.loads(arguments, strict=False)
     except (ValueError, RecursionError):

@@ -7,14 +7,14 @@ since events must not contain any.
 
 import json
 import math
-import re
 from collections.abc import Collection
-from itertools import accumulate
 from typing import Any, Final, Literal
 
 import msgspec
 
+from ...bounds import measure
 from ...events import Raw
+from .bounds import MAX_VALUES
 from .split_text import well_formed
 
 MAX_DEPTH: Final = 256
@@ -23,27 +23,58 @@ encoded again deeper in the stack, and within other values."""
 
 MAX_NAME: Final = 255
 
-_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
-_NO_BRACKET: Final = re.compile(r"[^][{}]+")
 _INVALID: Final = object()
-_STEPS: Final = {"{": 1, "[": 1, "}": -1, "]": -1}
+
+
+def is_json(text: str) -> bool:
+    """Return whether a text is JSON, without building its values unless only Python reads it."""
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (ValueError, RecursionError):
+        return decode_or(text, _INVALID) is not _INVALID
+    return True
+
+
+def compact(text: str) -> Any:
+    """Return JSON text as a value of one line that can be encoded; see `is_json`.
+
+    Raises:
+        ValueError: it is not JSON.
+    """
+    try:
+        return msgspec.Raw(msgspec.json.format(text.encode(), indent=-1))
+    except (ValueError, RecursionError):
+        return clean(decode(text))
+
+
+def compact_object(text: str) -> Any:
+    """Return a JSON object as `compact` does; None for any other text."""
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        return compact(text)
+    except ValueError:
+        return None
 
 
 def decode(text: str) -> Any:
     """Decode a JSON document.
 
     Raises:
-        ValueError: it is not JSON, or nested too deeply.
+        ValueError: it is not JSON, or exceeds a bound of `decode_or`.
     """
     value = decode_or(text, _INVALID)
     if value is _INVALID:
-        raise ValueError("not JSON, or nested too deeply")
+        raise ValueError("not JSON, nested too deeply, or too many values")
     return value
 
 
 def decode_or(text: str, default: Any) -> Any:
-    """Decode a JSON document; return `default` for any other text, or one nested too deeply."""
-    if len(text) > 2 * MAX_DEPTH and _is_deep(text):
+    """Decode a JSON document; return `default` for any other text, or one beyond a bound.
+
+    The bounds are `MAX_DEPTH` and `MAX_VALUES`: the text may have come in many messages.
+    """
+    if len(text) > 2 * MAX_DEPTH and _is_excessive(text):
         return default
     try:
         return msgspec.json.decode(text)
@@ -59,11 +90,11 @@ def decode_or(text: str, default: Any) -> Any:
         return default
 
 
-def _is_deep(text: str) -> bool:
-    if text.count("{") + text.count("[") <= MAX_DEPTH:
+def _is_excessive(text: str) -> bool:
+    if len(text) <= MAX_VALUES and text.count("{") + text.count("[") <= MAX_DEPTH:
         return False
-    brackets = _NO_BRACKET.sub("", _STRING.sub("", text))
-    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > MAX_DEPTH
+    values, depth = measure(text.encode(errors="surrogatepass"), most=MAX_VALUES)
+    return values > MAX_VALUES or depth > MAX_DEPTH
 
 
 def _finite(text: str) -> float | None:

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from app import events as e
 from app.dialects.anthropic import EVENTS
 from app.dialects.anthropic.client.renderer import Renderer
-from app.dialects.anthropic.client.result import render_result
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import RelayError
 from app.framing.sse import Message
 from tests.dialects.anthropic import anything
 from tests.dialects.anthropic import written as w
+from tests.dialects.clients import render_result
 from tests.dialects.strategies import scalars, some
 from tests.dialects.streams import (
     DIALECT_OF,
@@ -378,14 +378,16 @@ def test_the_json_answer_has_the_same(name: str) -> None:
     for name in ("events", "sent_at", "amazon-bedrock-invocationMetrics"):
         message.pop(name, None)  # they have no place either
 
-    assert [] == [*differences(message, render_result("st_T", events))]
+    assert [] == [*differences(message, render_result("anthropic", events, "st_T"))]
 
 
 def test_a_whole_message_stays_whole() -> None:
     whole = w.WHOLE | {"usage": USAGE, "container": CONTAINER, "later": 1, "role": "assistant"}
     *_, events = send(json.dumps(whole).encode())
 
-    assert [] == unexpected({"message": whole}, {"message": render_result("st_T", events)})
+    assert [] == unexpected(
+        {"message": whole}, {"message": render_result("anthropic", events, "st_T")}
+    )
 
 
 @pytest.mark.parametrize(
@@ -500,7 +502,7 @@ def test_anything_stays_a_stream_of_blocks(sent: list[Message]) -> None:
     completed = check_blocks(received(found))
     assert completed == (end_of(found).status == "completed")
     with contextlib.suppress(RelayError):
-        render_result("st_T", found)
+        render_result("anthropic", found)
 
 
 def check_blocks(payloads: list[Any]) -> bool:
@@ -551,7 +553,7 @@ def test_no_record_breaks_the_answer(found: list[tuple[int, Any, int | None]]) -
         events.insert(min(place, len(events) - 1), data)
 
     payloads = received(events)
-    message = render_result("st_T", events)
+    message = render_result("anthropic", events, "st_T")
 
     assert check_blocks(payloads)
     assert (message["type"], message["stop_reason"]) == ("message", "end_turn")

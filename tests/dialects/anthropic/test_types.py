@@ -11,10 +11,10 @@ from anthropic.types.beta import BetaMessage, BetaRawMessageDeltaEvent
 from pydantic import BaseModel
 
 from app import events as e
-from app.dialects.anthropic.client.result import render_result
 from app.dialects.reasoning_signatures import UNSIGNED, pack
 from tests.dialects import examples as ex
 from tests.dialects.anthropic.messages_protocol import payloads_of
+from tests.dialects.clients import render_result
 from tests.needs import file
 
 ROOT = Path(__file__).parents[3]
@@ -67,7 +67,7 @@ def members(kind: str, *, beta: bool) -> set[str]:
 
 
 def whole() -> dict[str, Any]:
-    message: dict[str, Any] = render_result("st_T", EVENTS)
+    message: dict[str, Any] = render_result("anthropic", EVENTS)
     return message
 
 

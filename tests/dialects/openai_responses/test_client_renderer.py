@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from app import events as e
@@ -33,7 +34,7 @@ def payloads(events: list[e.Event]) -> list[dict[str, Any]]:
 def check(events: list[e.Event]) -> dict[str, Any]:
     """Have the judge check a stream; return the last response object, which is the result too."""
     response = verify.check(frames("openai_responses", events))
-    assert render_result(STREAM, events) == response
+    assert json.loads(msgspec.json.encode(render_result(STREAM, events))) == response
     return response
 
 

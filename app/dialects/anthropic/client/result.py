@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ....events import Event, StreamEnd
-from ...reading.json_values import string
-from ...writing.conversation import parse_object
+from ...reading.json_values import compact_object, string
 from .renderer import Payload, Payloads
 
 _STAYS: Final = ("id", "type", "role", "model", "content", "usage", "delta")
@@ -81,6 +80,6 @@ def _whole(block: Payload, pieces: dict[str, list[str]]) -> Payload | None:
     texts = {name: "".join(found) for name, found in pieces.items()}
     written = texts.pop("partial_json", "")
     whole = block | {name: string(block.get(name)) + text for name, text in texts.items()}
-    if written and (value := parse_object(written)) is not None:
+    if (value := compact_object(written)) is not None:
         return {**whole, "input": value}
     return None if written and block["type"] == "tool_use" else whole

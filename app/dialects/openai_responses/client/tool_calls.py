@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ...writing.conversation import parse_object
+from ...reading.json_values import compact_object
 
 CALLS: Final = "response.tools"
 """The label with the tools other than plain functions, by provider name."""
@@ -97,4 +97,4 @@ def read_arguments(form: Form, text: str) -> dict[str, Any]:
         case "custom":
             return {"input": text}
         case _:
-            return {"arguments": parse_object(text) or {}}
+            return {"arguments": compact_object(text) or {}}

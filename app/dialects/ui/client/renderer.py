@@ -43,7 +43,7 @@ from ....events import (
 from ....requests import Opaque as OpaqueValue
 from ...answering.ids import public_token, show_call
 from ...client_format import Frame
-from ...reading.json_values import clean, decode, string
+from ...reading.json_values import compact, decode, string
 from ...reading.split_text import join_base64
 from ...reasoning_signatures import OPENAI_CUSTOM_CALL, OPENAI_ITEM, SignatureFields
 from ...writing.conversation import parse_object
@@ -83,11 +83,7 @@ class _Call:
         """Return the complete call, or its error."""
         metadata = _metadata(SignatureFields(opaque=self.opaque)) if self.opaque else {}
         try:
-            # Some hosts send NaN and lone surrogates, which `decode` accepts.
-            whole = decode(self.arguments)
-            value: Any = msgspec.Raw(msgspec.json.format(self.arguments.encode(), indent=-1))
-        except msgspec.DecodeError:
-            value = clean(whole)
+            value = compact(self.arguments)
         except ValueError:
             if not any(one.format == OPENAI_CUSTOM_CALL for one in self.opaque):
                 return {
