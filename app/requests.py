@@ -6,7 +6,7 @@ unchanged) and `on_disconnect`. Unknown fields are errors that name them.
 
 import re
 from functools import cached_property
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -197,7 +197,10 @@ class JsonSchemaFormat(Body, frozen=True, tag_field="type", tag="json_schema"):
     json_schema: JsonSchema
 
 
-Natural = Annotated[int, Meta(ge=1)]
+MAX_TOKENS: Final = 2**31 - 1
+"""The most tokens of a limit: its price fits into 64 bits of nano-dollars."""
+
+Natural = Annotated[int, Meta(ge=1, le=MAX_TOKENS)]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 Id = Annotated[str, Meta(max_length=255)]
 """An id that the client chooses, stored with the stream and returned."""

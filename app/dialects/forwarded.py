@@ -5,7 +5,7 @@ answer is the provider's own. Only `usage` is read from it.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Raw
@@ -16,12 +16,13 @@ from ..framing.multipart import parse_form, render_form, text_part
 from ..requests import convert_body, parse_body, parse_part
 from .reading.billing import parse_cost
 from .reading.json_values import count, decode_or, mapping
+from .writing.output_ceiling import CHOICES, plain_name
 from .writing.token_estimate import AUDIO_BYTES, estimate_text
 
 Kind = Literal["moderations", "rerank", "images", "speech", "transcriptions"]
 
-MAX_COUNT: Final = 100
-"""The maximum number of results for which output is reserved."""
+ResultCount = Annotated[int, msgspec.Meta(ge=1, le=100)] | None
+"""The number of results for which output is reserved."""
 
 MAX_MODEL: Final = 4096
 """Bytes of a model's name that are read from a form: no model has a longer one."""
@@ -157,12 +158,14 @@ def parse_json(call: Call, body: bytes) -> ForwardedRequest:
         RequestError: `invalid_request`, with the path and the reason.
     """
     fields = parse_body(body, _raw_fields, example='{"model": "upstream/model"}')
-    model, n = (parse_part(fields.get(name, Raw(b"null")), path=name) for name in ("model", "n"))
+    model = parse_part(fields.get("model", Raw(b"null")), path="model")
     if not model:
         raise _without_model()
-    results = 1 if n is None else count(n)
-    if results is None:
-        raise RequestError("invalid_request", "n: not a number of results; send a whole number")
+    counts = [
+        convert_body(parse_part(raw, path=name[:80]), ResultCount, path=name[:80]) or 1
+        for name, raw in fields.items()
+        if plain_name(name) in CHOICES
+    ]
 
     def render(model: str, dropped: Collection[str]) -> tuple[str, bytes]:
         out = frozenset(dropped)
@@ -178,7 +181,7 @@ def parse_json(call: Call, body: bytes) -> ForwardedRequest:
             if name not in call.fields
         },
         input_tokens=estimate_text(body),
-        output_tokens=call.output_tokens * min(results or 1, MAX_COUNT),
+        output_tokens=call.output_tokens * max(counts, default=1),
         render=render,
     )
 

@@ -235,7 +235,7 @@ async def test_output_is_counted_for_one_attempt_only(
 
 
 @pytest.mark.pure
-@pytest.mark.parametrize("n", ['"10"', "[10]", "true", "2.5", "1e400", "-3", "{}"])
+@pytest.mark.parametrize("n", ['"10"', "[10]", "true", "2.5", "3.0", "0", "101", "-3", "{}"])
 def test_number_of_images_that_is_none_is_refused(n: str) -> None:
     images = next(call for call in CALLS if call.kind == "images")
     with pytest.raises(RequestError, match=r"^n: "):
@@ -243,9 +243,7 @@ def test_number_of_images_that_is_none_is_refused(n: str) -> None:
 
 
 @pytest.mark.pure
-@pytest.mark.parametrize(
-    ("n", "images"), [("null", 1), ("0", 1), ("3", 3), ("3.0", 3), ("9e9", 100)]
-)
+@pytest.mark.parametrize(("n", "images"), [("null", 1), ("3", 3), ("100", 100)])
 def test_number_of_images_is_reserved(n: str, images: int) -> None:
     call = next(call for call in CALLS if call.kind == "images")
     request = parse_json(call, f'{{"model": "m", "n": {n}}}'.encode())

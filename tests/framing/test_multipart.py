@@ -22,6 +22,10 @@ def named(name: bytes, content: bytes = b"x") -> bytes:
     return part(b'Content-Disposition: form-data; name="' + name + b'"', content)
 
 
+def file(name: bytes) -> bytes:
+    return part(b'Content-Disposition: form-data; name="file"; filename="' + name + b'"')
+
+
 END = b"--b--\r\n"
 
 
@@ -29,7 +33,7 @@ END = b"--b--\r\n"
 @pytest.mark.parametrize("end", [b"--b--", END, b"--b--\r\n\r\n"])
 def test_form_is_read_and_written_again(boundary: str, end: bytes):
     sound = bytes(range(256)) + b"\r\n--\r\n\r\n--B\r\n--b"[:-3]
-    head = b'content-disposition: form-data; name="file"; filename="\xc3\xa9 \\"1\\".mp3"'
+    head = b'content-disposition: form-data; name="file"; filename="\xc3\xa9 %221%22.mp3"'
     whole = named(b"empty", b"") + named(b"a[]", b"1\r\n") + part(head + b"\r\nX: y", sound) + end
     parts = parse_form(whole, f"multipart/form-data; boundary={boundary}")
 
@@ -72,6 +76,9 @@ REFUSED: dict[str, bytes] = {
     "two names": part(b'content-disposition: form-data; name="a"; name="model"') + END,
     "two dispositions": part(b"\r\n".join([b'content-disposition: form-data; name="a"'] * 2)) + END,
     "escaped name": named(b"mod\\el") + END,
+    "a file whose name ends in a browser's backslash": file(b"a\\") + END,
+    "a file whose name hides another name": file(b'a\\"; name=\\"model') + END,
+    "a path": file(b"C:\\dir\\a.mp3") + END,
     "other parameter": part(b'content-disposition: form-data; name="a"; x="b"') + END,
     "not a form": part(b'content-disposition: attachment; name="a"') + END,
     "bare line feeds": named(b"a").replace(b"\r", b"") + END,
@@ -86,6 +93,11 @@ def test_form_with_two_readings_is_refused(name: str):
         parse_form(REFUSED[name], TYPE)
 
     assert "invalid_request" == refused.value.code
+
+
+def test_a_backslash_is_named_in_the_refusal():
+    with pytest.raises(RequestError, match=r"a name has a backslash.*leave it out"):
+        parse_form(file(b"a\\b.mp3") + END, TYPE)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
+from app.upstreams.media import find_foreign
 from app.upstreams.options import REFUSED, SAFE, options_of
 
 pytestmark = pytest.mark.pure
@@ -51,3 +52,21 @@ def test_the_work_grows_with_the_options(dialect: str, given: tuple[str, ...] | 
     options_of(dialect, given).list_refused({"tools": deep, "generationConfig": deep, "x": deep})
 
     assert looked < 50
+
+
+@pytest.mark.parametrize(
+    ("url", "stored"),
+    [
+        ("https://x/a%20b", False),
+        ("https://generativelanguage.googleapis.com/v1/files/a", True),
+        ("https://%47enerativelanguage.googleapis.com/v1/files/a", True),
+        ("https://x/" + "%20" * 1001, True),
+        ("data:text/plain," + "%20" * 1001, False),
+        ("data:text/plain,generativelanguage", False),
+        ("files/a", True),
+    ],
+)
+def test_a_url_with_many_escapes_counts_as_one_of_a_stored_file(url: str, stored: bool) -> None:
+    body = {"parts": [{"fileData": {"fileUri": url}}]}
+    found = find_foreign(body, schemes=("https", "data"), stored={"fileUri"})
+    assert stored == (found is not None)

@@ -158,3 +158,22 @@ def test_input_without_a_body_is_bounded(begun: bytes, piece: bytes) -> None:
         taken += len(piece)
 
     assert taken <= max(MAX_HEAD, MAX_FIELDS * len(piece)) + len(piece)
+
+
+@pytest.mark.parametrize("fold", [b"\r\n ", b"\n\t", b"\r\n a"])
+def test_a_field_continued_over_many_lines_is_not_parsed_to_its_end(fold: bytes) -> None:
+    parser = ResponseParser()
+    parser.feed(HEAD + b"a: b" + fold * (2**18 // len(fold)) + b"\r\n\r\nbody")
+
+    assert parser.head is None
+    assert "without a body" in str(parser.failure)
+
+
+def test_a_long_read_with_a_short_head_is_parsed_at_once() -> None:
+    parser, body = ResponseParser(), b"x" * 200_000
+    head = HEAD + b"a: b\r\n c\r\ncontent-length: 200000\r\n\r\n"
+
+    assert body == parser.feed(head + body)
+    assert parser.complete
+    assert parser.head is not None
+    assert "bc" == parser.head.headers["a"].replace(" ", "")

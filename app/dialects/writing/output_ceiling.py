@@ -11,87 +11,37 @@ from typing import Any, Final
 from ...errors import RequestError
 from ...requests import OutputCeiling
 
-LENGTHS: Final = frozenset(
-    (
-        "maxtokens",
-        "maxcompletiontokens",
-        "maxoutputtokens",
-        "maxnewtokens",
-        "maxlength",
-        "maxtokenstosample",
-        "maxgentoks",
-        "maxgenlen",
-        "maxtokencount",
-        "maxresponsetokens",
-        "maxgenerationtokens",
-        "maxgeneratedtokens",
-        "npredict",
-        "numpredict",
-    )
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+LENGTHS: Final = _names(
+    "maxtokens maxcompletiontokens maxoutputtokens maxnewtokens maxlength maxtokenstosample"
+    " maxgentoks maxgenlen maxtokencount maxresponsetokens maxgenerationtokens"
+    " maxgeneratedtokens npredict numpredict"
 )
 """Names of the maximum length of an answer."""
 
-BUDGETS: Final = frozenset(
-    (
-        "budgettokens",
-        "thinkingbudget",
-        "thinkingbudgettokens",
-        "thinkingtokenbudget",
-        "tokenbudget",
-        "reasoningbudget",
-        "reasoningbudgettokens",
-        "maxreasoningtokens",
-        "maxthinkingtokens",
-        "reasoningmaxtokens",
-    )
+BUDGETS: Final = _names(
+    "budgettokens thinkingbudget thinkingbudgettokens thinkingtokenbudget tokenbudget"
+    " reasoningbudget reasoningbudgettokens maxreasoningtokens maxthinkingtokens"
+    " reasoningmaxtokens"
 )
 """Names of the reasoning budget."""
 
-CHOICES: Final = frozenset(
-    (
-        "n",
-        "bestof",
-        "candidatecount",
-        "numreturnsequences",
-        "numgenerations",
-        "numcompletions",
-        "samplecount",
-        "numbeams",
-        "beamwidth",
-        "numcandidates",
-    )
+CHOICES: Final = _names(
+    "n bestof candidatecount numreturnsequences numgenerations numcompletions samplecount"
+    " numbeams beamwidth numcandidates numimages numberofimages numoutputs"
+    " numoutputsperprompt numimagesperprompt batchsize"
 )
-"""Names of the number of answers."""
+"""Names of the number of answers, or of images."""
 
-_CONTENT: Final = frozenset(
-    (
-        "messages",
-        "contents",
-        "input",
-        "system",
-        "systeminstruction",
-        "instructions",
-        "prompt",
-        "tools",
-        "toolconfig",
-        "functions",
-        "documents",
-        "prediction",
-        "metadata",
-        "text",
-        "requestmetadata",
-        "responseformat",
-        "responseschema",
-        "responsejsonschema",
-        "format",
-        "outputconfig",
-        "outputformat",
-        "guidedjson",
-        "jsonschema",
-        "structuredoutputs",
-        "logitbias",
-        "clientmetadata",
-    )
+_CONTENT: Final = _names(
+    "messages contents input system systeminstruction instructions prompt tools toolconfig"
+    " functions documents prediction metadata text requestmetadata responseformat"
+    " responseschema responsejsonschema format outputconfig outputformat guidedjson"
+    " jsonschema structuredoutputs logitbias clientmetadata"
 )
 """Content for the model, and schemas, in which these names have other meanings."""
 
@@ -111,7 +61,7 @@ def bound_output(body: Mapping[str, Any], ceiling: OutputCeiling, *, field: str)
     """
     *above, name = field.split(".")
     where, steps = _gather(dict(body), above)
-    given = [where.pop(key) for key in list(where) if _plain(key) in LENGTHS]
+    given = [where.pop(key) for key in list(where) if plain_name(key) in LENGTHS]
     limit = min([ceiling.tokens, *filter(_is_count, given)])
     bounded = _Bounds(ceiling.choices, limit)
     where = bounded.fields(where, path=".".join(above)) | {name: limit}
@@ -129,7 +79,7 @@ def _gather(
     """
     steps = []
     for step in above:
-        same = [key for key in body if _plain(key) == _plain(step)]
+        same = [key for key in body if plain_name(key) == plain_name(step)]
         found: dict[str, Any] = {}
         for key in sorted(same, key=lambda key: key == step):  # the right spelling counts
             value = body.pop(key)
@@ -153,10 +103,10 @@ class _Bounds:
         }
 
     def _field(self, name: str, value: Any, *, path: str) -> Any:
-        plain = _plain(name)
+        plain = plain_name(name)
         if value is None or plain in _CONTENT:
             return value
-        if plain in CHOICES and not isinstance(value, dict | list):
+        if plain in CHOICES and not isinstance(value, dict):
             if _is_count(value) and value <= self._choices:
                 return value
             raise RequestError(
@@ -196,6 +146,6 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and value > 0
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """Return a name normalized across spellings, including those that Go treats as equal."""
     return name.casefold().replace("_", "").replace("-", "")

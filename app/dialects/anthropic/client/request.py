@@ -15,6 +15,7 @@ from msgspec import Meta
 from ....bounds import MAX_MESSAGES, MAX_TOOLS, check_parts
 from ....errors import RequestError
 from ....requests import (
+    MAX_TOKENS,
     ClientBody,
     Function,
     JsonSchema,
@@ -102,7 +103,7 @@ class _CustomTool(msgspec.Struct, frozen=True):
 
 class Request(msgspec.Struct, frozen=True):
     model: Annotated[str, Meta(min_length=1)]
-    max_tokens: Annotated[int, Meta(ge=0)]
+    max_tokens: Annotated[int, Meta(ge=0, le=MAX_TOKENS)]
     messages: Annotated[list[Turn], Meta(min_length=1, max_length=MAX_MESSAGES)]
     system: Content | None = None
     stream: bool | None = None

@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from ....errors import RequestError
 from ....requests import (
+    MAX_TOKENS,
     Linger,
     Penalty,
     TranslatedRequest,
@@ -43,7 +44,7 @@ class Request(msgspec.Struct, frozen=True):
     frequency_penalty: Penalty | None = None
     logit_bias: dict[str, float] | None = None
     logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
-    max_tokens: Annotated[int, Meta(ge=0)] | None = None
+    max_tokens: Annotated[int, Meta(ge=0, le=MAX_TOKENS)] | None = None
     n: Annotated[int, Meta(ge=1, le=128)] | None = None
     presence_penalty: Penalty | None = None
     seed: int | None = None
