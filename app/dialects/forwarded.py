@@ -21,7 +21,7 @@ from .writing.token_estimate import AUDIO_BYTES, estimate_text
 
 Kind = Literal["moderations", "rerank", "images", "speech", "transcriptions"]
 
-ResultCount = Annotated[int, msgspec.Meta(ge=1, le=100)] | None
+ResultCount: Final[Any] = Annotated[int, msgspec.Meta(ge=1, le=100)] | None
 """The number of results for which output is reserved."""
 
 MAX_MODEL: Final = 4096

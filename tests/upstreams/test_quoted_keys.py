@@ -12,7 +12,7 @@ import structlog
 
 from app.dialects.reading.errors import parse_error, parse_failure
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
-from app.testing.upstream import head, reply, send, serve_upstream, wait
+from app.testing.upstream import Step, head, reply, send, serve_upstream, wait
 from app.upstreams.redaction import Redactor
 from tests.dialects.clients import REQUESTS
 from tests.framing import frames
@@ -114,7 +114,7 @@ def refuse(dialect: str, said: str) -> bytes:
     return sse({"error": error, "own": said})
 
 
-CALLS = {
+CALLS: dict[str, dict[str, Any]] = {
     "/v1/embeddings": {"input": "a"},
     "/v1/moderations": {"input": "a"},
     "/v1/images/generations": {"prompt": "a"},
@@ -132,7 +132,7 @@ async def test_no_part_of_a_quoted_key_leaves_the_relay(dialect, caplog):
         serve_relay(upstream, key=key, dialect=dialect) as relay,
     ):
         with structlog.testing.capture_logs() as logs:
-            shown = []
+            shown: list[str] = []
             for wording in ("Z.ai", "a URL", "basic"):
                 said = WORDINGS[wording](key)
                 ids = {"x_request_id": key, "x_ratelimit_reset": key}
@@ -142,25 +142,23 @@ async def test_no_part_of_a_quoted_key_leaves_the_relay(dialect, caplog):
                     kind = "application/vnd.amazon.eventstream"
                 broken = refuse(dialect, said)
                 within = broken.find(key[-4:].encode())
-                for script in (
+                cut: list[Step] = [send(broken[:within]), wait(0.01), send(broken[within:])]
+                scripts: list[list[Step]] = [
                     reply("400 Bad Request", body, **ids),
                     reply("401 Unauthorized", body, **ids),
                     [head(content_type=kind, **ids), send(broken)],
-                    [
-                        head(content_type=kind),
-                        send(broken[:within]),
-                        wait(0.01),
-                        send(broken[within:]),
-                    ],
-                ):
+                    [head(content_type=kind), *cut],
+                ]
+                for number, script in enumerate(scripts):
                     upstream.script = script
-                    for path, request in (
+                    requests: list[tuple[str, dict[str, Any]]] = [
                         ("/v1/chat", HELLO),
                         ("/v1/chat/completions", REQUESTS["openai_chat"]),
                         ("/v1/responses", {**REQUESTS["openai_responses"], "stream": True}),
                         ("/v1/messages", {**REQUESTS["anthropic"], "stream": True}),
-                        *(CALLS.items() if script[0].data.startswith(b"HTTP/1.1 4") else ()),
-                    ):
+                        *(CALLS.items() if number < 2 else ()),
+                    ]
+                    for path, request in requests:
                         answer = await relay.client.post(
                             path, json={**request, "model": f"openai/{len(shown)}"}
                         )
