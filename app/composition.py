@@ -3,6 +3,7 @@
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -220,6 +221,7 @@ def build_upstreams(settings: Settings, folder: Folder | None) -> Upstreams:
         SettingsError: no model can be used, or the default model is unknown.
     """
     demo = (DEMO,) if settings.demo or not settings.upstreams else ()
+    signing_key = settings.identity.auth.signing_key or ""
     upstreams = Upstreams(
         (*demo, *settings.upstreams),
         routes=settings.routes,
@@ -232,6 +234,7 @@ def build_upstreams(settings: Settings, folder: Folder | None) -> Upstreams:
             max_pause_s=max(settings.breaker_pause_s, settings.breaker_max_pause_s),
         ),
         cassettes=None if folder is None else folder.names,
+        affinity_secret=blake2b(signing_key.encode(), person=b"affinity").digest(),
     )
     if not (settings.passthrough or settings.routes or demo):
         raise SettingsError("passthrough: it is false, so a [[route]] is needed; there is none")

@@ -61,9 +61,10 @@ class Failover:
         clock: Callable[[], float],
         chat: ChatRequest | None = None,
         metadata: Mapping[str, str] | None = None,
+        owner: str = "",
         tokens: int = 0,
     ) -> None:
-        """Prepare the first attempt, of a conversation's target if there is a `chat`.
+        """Prepare the first attempt, of an owner's conversation's target if there is a `chat`.
 
         `metadata` may name the conversation; `tokens` estimates its input; `clock` is that of the
         event loop.
@@ -87,6 +88,7 @@ class Failover:
                 limits=limits,
                 chat=chat,
                 metadata=metadata,
+                owner=owner,
                 tokens=tokens,
             )
             self._plan = self._again(now=now)

@@ -145,6 +145,7 @@ class Run:
             clock=clock,
             chat=request,
             metadata=options.metadata,
+            owner=info.owner,
             tokens=0 if info.reserve is None else info.reserve.input_tokens,
         )
         self._attempt = self._prepare()

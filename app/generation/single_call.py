@@ -220,6 +220,7 @@ def _failover(
         limits=context.parts.limits,
         clock=asyncio.get_running_loop().time,
         chat=chat,
+        owner=context.principal.owner,
         tokens=tokens,
     )
 

@@ -1,7 +1,8 @@
 """Prompt-cache affinity: a conversation keeps its target, whose provider has cached its prefix.
 
-Rendezvous hashing: each target has a number by the conversation and its own name. So every process
-agrees without shared state, and only the conversations of a target that is added or removed move.
+Rendezvous hashing: each target has a number by the conversation, its owner and its own name. So all
+processes with one secret agree without shared state, and only the conversations of a target that is
+added or removed move.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,8 +31,17 @@ SESSION_KEYS: Final = ("session_id", "thread_id", "chat")
 """The keys of metadata with a conversation's id: the client's own, AG-UI's, the AI SDK's."""
 
 
-def hash_conversation(chat: ChatRequest, metadata: Mapping[str, str] | None = None) -> bytes:
-    """Return the key of a conversation, the same for all its turns: 2 us if it is short.
+def hash_conversation(
+    chat: ChatRequest,
+    metadata: Mapping[str, str] | None = None,
+    *,
+    owner: str = "",
+    secret: bytes = b"",
+) -> bytes:
+    """Return the key of an owner's conversation, the same for all its turns: 2 us if it is short.
+
+    Without the `secret`, of at most 64 bytes, nobody can compute which conversations share a
+    target.
 
     It depends on `prompt_cache_key`, or without one on the conversation's id in the metadata, or
     without one on the system prompt and the user's texts and media before the model's first answer.
@@ -42,7 +52,8 @@ def hash_conversation(chat: ChatRequest, metadata: Mapping[str, str] | None = No
     if sum(map(len, parts)) > MAX_HASHED:
         half = max(1, MAX_HASHED // (2 * len(parts)))
         parts = [part if len(part) <= 2 * half else part[:half] + part[-half:] for part in parts]
-    return blake2b("\0".join(parts).encode(), digest_size=16).digest()
+    text = "\0".join((owner, *parts)).encode()
+    return blake2b(text, digest_size=16, key=secret).digest()
 
 
 def draw(key: bytes, target: str) -> float:

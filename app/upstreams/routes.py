@@ -204,8 +204,10 @@ class Upstreams:
         rules: Rules = Rules(),  # noqa: B008  (it is frozen)
         chance: Callable[[], float] = random.random,
         cassettes: Callable[[], Sequence[str]] | None = None,
+        affinity_secret: bytes = b"",
     ) -> None:
         """Set the configuration; `cassettes` lists the cassettes, None without a folder."""
+        self._affinity_secret = affinity_secret
         self._cassettes = cassettes
         self.all = tuple(upstreams)
         self._counted = {
@@ -323,6 +325,7 @@ class Upstreams:
         limits: Limits,
         chat: ChatRequest | None = None,
         metadata: Mapping[str, str] | None = None,
+        owner: str = "",
         tokens: int = 0,
     ) -> Plan:
         """Return the order in which to try a route's targets, for a conversation if it is one.
@@ -337,7 +340,7 @@ class Upstreams:
                 choices,
                 breakers,
                 now=now,
-                draw=self._draw_for(route, chat, metadata),
+                draw=self._draw_for(route, chat, metadata, owner),
                 is_full=lambda index: self.is_full(route.targets[index], tokens=tokens, now=now),
                 load=self._load_of(route) if route.balance == "least_busy" else None,
             )
@@ -401,12 +404,12 @@ class Upstreams:
             self.stats.tried(route.targets[order[0]].name, now=now)
 
     def _draw_for(
-        self, route: Route, chat: ChatRequest | None, metadata: Mapping[str, str] | None
+        self, route: Route, chat: ChatRequest | None, metadata: Mapping[str, str] | None, owner: str
     ) -> Callable[[int], float]:
         """Return the numbers of a route's targets: random ones, or those of a conversation."""
         if chat is None or not route.has_equal_orders or route.balance != "affinity":
             return lambda index: self._chance()
-        key = hash_conversation(chat, metadata)
+        key = hash_conversation(chat, metadata, owner=owner, secret=self._affinity_secret)
         return lambda index: draw(key, route.targets[index].name)
 
     def health(self, *, now: float) -> list[Health]:

@@ -6,6 +6,7 @@ import json
 import random
 import time
 from collections.abc import AsyncIterator
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from app.testing.upstream import (
     text,
     wait,
 )
-from tests.serving import HELLO, Relay, chat, serve_relay
+from tests.serving import HELLO, Relay, chat, serve_relay, text_of
 
 ROUTE = """
 [upstream.a]
@@ -276,3 +277,33 @@ async def test_a_conversation_finds_its_cache_and_costs_less(balance, saves, tmp
                 messages += [{"role": "user", "content": f"{turn} {'And then? ' * 20}"}]
     assert cost == pytest.approx(tokens - 0.9 * cached, rel=0.001)
     assert (cached > 0.8 * tokens) == saves
+
+
+SIGNED = """
+[auth]
+signing_key = "{signing_key}"
+[[key]]
+name = "a"
+sha256 = "{a}"
+[[key]]
+name = "b"
+sha256 = "{b}"
+"""
+
+
+async def test_the_target_of_a_conversation_tells_nothing_of_other_clients(tmp_path):
+    """Each client's conversations keep their targets, but not those of equal ones of another."""
+    found: dict[tuple[str, str], list[str]] = {}
+    digests = {name: sha256(f"ssk_{name}".encode()).hexdigest() for name in "ab"}
+    for signing_key in ("k" * 32, "j" * 32):
+        more = SIGNED.format(signing_key=signing_key, **digests)
+        async with serve_two(tmp_path, more=more) as (relay, _, _):
+            for name in ("a", "b", "a"):
+                relay.client.headers["authorization"] = f"Bearer ssk_{name}"
+                targets = [
+                    text_of(await chat(relay, prompt_cache_key=f"conversation {number}"))
+                    for number in range(16)
+                ]
+                assert targets == found.setdefault((signing_key, name), targets)
+                assert {"a", "b"} == {*targets}
+    assert 4 == len({*map(tuple, found.values())})
