@@ -108,12 +108,12 @@ async def test_bytes_go_there_and_come_back(path: str):
 
 
 async def test_only_the_model_of_a_body_is_another():
-    body = b'{"prompt": "\\u00e9 \xc3\xa9", "model":"openai/a/b" , "n" :1.0, "x": [ 1 ,2.50]}'
+    body = b'{"prompt": "\\u00e9 \xc3\xa9", "model":"openai/a/b" , "steps" :1.0, "x": [ 1 ,2.50]}'
     async with serve_script(reply("200 OK", "{}")) as (relay, upstream):
         headers = {"content-type": "application/json"}
         await relay.client.post("/v1/images/generations", content=body, headers=headers)
 
-    expected = b'{"prompt":"\\u00e9 \xc3\xa9","model":"a/b","n":1.0,"x":[ 1 ,2.50]}'
+    expected = b'{"prompt":"\\u00e9 \xc3\xa9","model":"a/b","steps":1.0,"x":[ 1 ,2.50]}'
     assert expected == upstream.calls[0].body
 
 
