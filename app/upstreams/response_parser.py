@@ -21,6 +21,9 @@ HEAD_PIECE: Final = 16 * 1024
 MAX_FIELDS: Final = 128
 """The maximum number of fields of one head or trailer."""
 
+_CODINGS: Final = frozenset(("chunked", "identity", ""))
+"""The transfer codings that are decoded; "identity" is that of RFC 2616 for none."""
+
 
 class NotHttp(httpx2.RemoteProtocolError):
     """What came in place of a response is not HTTP, or exceeds a limit."""
@@ -124,23 +127,32 @@ class ResponseParser:
         if self.complete:
             return
         headers: dict[str, str] = {}
+        codings: set[str] = set()
         for raw_name, raw_value in self._fields:
             if b"\0" in raw_value:
                 raise ValueError("a header field with a NUL character")
-            name = raw_name.decode("utf-8", "surrogateescape").lower()
+            # httptools accepts spaces before the colon (RFC 9112, 5.1).
+            name = raw_name.rstrip(b" \t").decode("utf-8", "surrogateescape").lower()
             value = raw_value.rstrip(b" \t").decode("utf-8", "surrogateescape")
             headers.setdefault(name, value)
+            if name == "transfer-encoding":
+                codings.update(map(str.strip, value.lower().split(",")))
         self._fields.clear()  # those of trailers follow
+        if unknown := codings - _CODINGS:
+            raise ValueError(f"the transfer coding {min(unknown)[:40]!r}")
         status = self._parser.get_status_code()
+        if not 100 <= status <= 599:  # RFC 9110, 15
+            raise ValueError(f"the status {status:03}")
         if status == 101:
             raise ValueError("the server switches to another protocol")
-        if 100 <= status < 200:
+        if status < 200:
+            if codings or headers.get("content-length", "0") != "0":
+                raise ValueError("an interim response with a body")
             self.interim += 1
             if self.interim > INTERIM_HEADS:
                 raise ValueError(f"more than {INTERIM_HEADS} interim responses")
             return
-        chunked = headers.get("transfer-encoding", "").lower().endswith("chunked")
-        self._until_close = not chunked and "content-length" not in headers
+        self._until_close = "chunked" not in codings and "content-length" not in headers
         self.keeps_alive = self._parser.should_keep_alive()
         self.head = Head(status, headers)
 

@@ -74,9 +74,62 @@ RESPONSES = {
         (200, {"content-length": "2"}, b"ab", "kept"),
     ),
     "unfinished head": (HEAD + b"Content-Le", ("RemoteProtocolError",)),
-    "other encoding": (
-        HEAD + b"Transfer-Encoding: gzip\r\n\r\nabc",
-        (200, {"transfer-encoding": "gzip"}, b"abc", "closed"),
+    "no coding": (
+        HEAD + b"Transfer-Encoding: identity\r\n\r\nabc",
+        (200, {"transfer-encoding": "identity"}, b"abc", "closed"),
+    ),
+    "another coding": (HEAD + b"Transfer-Encoding: gzip\r\n\r\nabc", NOT_HTTP),
+    "another coding in chunks": (
+        HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        NOT_HTTP,
+    ),
+    "chunks before another coding": (
+        HEAD + b"Transfer-Encoding: chunked, gzip\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        NOT_HTTP,
+    ),
+    "a coding that ends like chunks": (
+        HEAD + b"Transfer-Encoding: xchunked\r\n\r\nabc",
+        NOT_HTTP,
+    ),
+    "two codings": (
+        HEAD + b"Transfer-Encoding: identity\r\n" + CHUNKED[len(HEAD) :] + b"3\r\nabc\r\n0\r\n\r\n",
+        (200, {"transfer-encoding": "identity"}, b"abc", "kept"),
+    ),
+    "two codings without end": (
+        HEAD + b"Transfer-Encoding: identity\r\n" + CHUNKED[len(HEAD) :] + b"3\r\nab",
+        (200, {"transfer-encoding": "identity"}, b"ab", "RemoteProtocolError"),
+    ),
+    "another coding before chunks without end": (
+        HEAD + b"Transfer-Encoding: gzip\r\n" + CHUNKED[len(HEAD) :] + b"3\r\nab",
+        NOT_HTTP,
+    ),
+    "a space before the colon, without end": (
+        HEAD + b"Transfer-Encoding : chunked\r\n\r\n3\r\nab",
+        (200, OF_CHUNKS, b"ab", "RemoteProtocolError"),
+    ),
+    "a space before the colon, too short": (
+        HEAD + b"Content-Length : 9\r\n\r\nabcde",
+        (200, {"content-length": "9"}, b"abcde", "RemoteProtocolError"),
+    ),
+    "status 000": (b"HTTP/1.1 000 No\r\nContent-Length: 2\r\n\r\nab", NOT_HTTP),
+    "status 099": (b"HTTP/1.1 099 No\r\nContent-Length: 2\r\n\r\nab", NOT_HTTP),
+    "status 600": (b"HTTP/1.1 600 No\r\nContent-Length: 2\r\n\r\nab", NOT_HTTP),
+    "status 999": (b"HTTP/1.1 999 No\r\nContent-Length: 2\r\n\r\nab", NOT_HTTP),
+    "status 599": (
+        b"HTTP/1.1 599 No\r\nContent-Length: 2\r\n\r\nab",
+        (599, {"content-length": "2"}, b"ab", "kept"),
+    ),
+    "interim with a body": (
+        b"HTTP/1.1 199 Hints\r\nContent-Length: 3\r\n\r\nxyz" + CHUNKED + b"3\r\nabc\r\n0\r\n\r\n",
+        NOT_HTTP,
+    ),
+    "interim in chunks": (
+        b"HTTP/1.1 199" + CHUNKED[12:] + b"1\r\nx\r\n0\r\n\r\n" + CHUNKED + b"0\r\n\r\n",
+        NOT_HTTP,
+    ),
+    "interim of length 0": (
+        b"HTTP/1.1 100 Continue\r\nContent-Length: 0\r\n\r\n" + CHUNKED + b"0\r\n\r\n",
+        (200, OF_CHUNKS, b"", "kept"),
     ),
     "switch": (
         b"HTTP/1.1 101 Go\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nabc",
