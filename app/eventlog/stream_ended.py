@@ -37,6 +37,8 @@ class ProviderReply(msgspec.Struct, frozen=True, kw_only=True):
     """The error code of the attempt, if it failed."""
     reconnects: int = 0
     """How often its answer was read on after a broken connection."""
+    resent: bool = False
+    """Whether the request was sent again, after a free connection turned out to be closed."""
 
 
 class StreamEnded(msgspec.Struct, frozen=True, kw_only=True):

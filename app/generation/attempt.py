@@ -151,6 +151,7 @@ class Attempt:
         "late",
         "limits",
         "number",
+        "resent",
         "resumption",
         "target",
     )
@@ -206,6 +207,8 @@ class Attempt:
         """Whether the provider may bill it: it received the request and has not refused it."""
         self.head: HttpHead | None = None
         """The head of the provider's reply, once it arrived."""
+        self.resent = False
+        """Whether the request was sent twice; the provider may bill both."""
         self.late = False
         """Whether one of the relay's deadlines ended it."""
         self._provider_message = ""
@@ -324,7 +327,10 @@ class Attempt:
             upstream_id=upstream.redact(answer) if answer else answer,
             usage=usage,
         )
-        return [target, *self._notices]
+        if not self.resent:
+            return [target, *self._notices]
+        what = f"upstream {upstream.name!r} closed the connection without an answer"
+        return [Notice("retry", f"{what}; the request was sent again"), target, *self._notices]
 
     def note_wait(self, error: RelayError) -> None:
         """Set the `Retry-After` of the reply's head on a retryable error within an answer."""
@@ -363,6 +369,9 @@ class Attempt:
     def _on_head(self, head: HttpHead) -> None:
         self.head = head
 
+    def _on_resend(self) -> None:
+        self.resent = True
+
     def reply_headers(self) -> dict[str, str]:
         """Return the headers of the reply for a client of the same dialect, as far as known."""
         if self.head is None or not self._is_same_dialect:
@@ -381,12 +390,13 @@ class Attempt:
             duration_s=self._clock() - self._called_at,
             code=self.code,
             reconnects=0 if self.resumption is None else self.resumption.reconnects,
+            resent=self.resent,
         )
 
     async def _build_call(self, chat: ChatRequest) -> HttpCall:
         request = self.target.build_request(chat, last=self._is_last)
         call = await self.target.build_call(
-            request, connect_timeout_s=self.limits.connect_timeout_s
+            request, connect_timeout_s=self.limits.connect_timeout_s, on_resend=self._on_resend
         )
         # After signing: none of these needs a signature.
         headers: Mapping[str, str] = NO_HEADERS

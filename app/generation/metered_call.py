@@ -102,6 +102,7 @@ class CallAttempt:
         "begun",
         "headers",
         "late",
+        "resent",
         "target",
         "timeout",
         "usage",
@@ -120,6 +121,8 @@ class CallAttempt:
         self.usage: TokenCounts | None = None
         """The counts of a successful attempt."""
         self._parts: dict[int, TokenCounts] = {}
+        self.resent: list[TokenCounts] = []
+        """Estimates of requests that were sent twice, for the first sending."""
 
     def extend(self, when: float, late: str) -> None:
         """Move the timeout, which has another reason then."""
@@ -129,6 +132,11 @@ class CallAttempt:
     def sent(self, part: int, estimate: TokenCounts) -> None:
         """Count a part of the input, by an estimate until the upstream has counted it."""
         self._parts[part] = estimate
+
+    def resend(self, part: int) -> None:
+        """Count a part that is sent again: the upstream may have taken it before."""
+        if part in self._parts:
+            self.resent.append(msgspec.structs.replace(self._parts[part], output_tokens=0))
 
     def refused(self, part: int) -> None:
         """Do not count a part, even if it was sent: the upstream cannot bill it."""
@@ -247,6 +255,7 @@ class MeteredCall:
             end = StreamEnd("cancelled", "cancelled")
         charges: list[Charge] = []
         for attempt in attempts:
+            charges += [settlements.price(attempt.target, one) for one in attempt.resent]
             counts = attempt.usage or attempt.count()
             charges.append(FREE if counts is None else settlements.price(attempt.target, counts))
         last, now = attempts[-1] if attempts else None, context.parts.clock.wall()
@@ -257,7 +266,7 @@ class MeteredCall:
                 charges=charges or [FREE],
                 target=None if last is None else last.target,
                 answered_model=None if last is None else last.answered_model,
-                attempts=max(1, len(attempts)),
+                attempts=max(1, len(charges)),
                 started_at=info.created_at,
                 ended_at=now,
                 duration_s=now - info.created_at,

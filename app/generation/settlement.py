@@ -401,12 +401,16 @@ class RunSettlement(msgspec.Struct, kw_only=True):
         followed: bool = False,
         alone: bool = False,
     ) -> Charge:
-        """Return the cost of an attempt that ended with these events.
+        """Return the cost of an attempt that ended with these events; charge its first sending.
 
         `FREE` if the provider refused it before any billable output. `alone`: the events in the log
         are another attempt's.
         """
-        parser, deadlines, silence = attempt.parser, attempt.deadlines, None
+        request, parser = self.continued or self.info.reserve, attempt.parser
+        deadlines, silence = attempt.deadlines, None
+        if attempt.resent:  # its provider may have taken the first request too
+            first = self.settlements.charge(attempt.target.name, None, request=request)
+            self.followed.append(first)
         reported = end.usage or parser.usage
         if reported is None and ((parser.refused and not began) or not attempt.billable):
             return FREE
@@ -421,7 +425,7 @@ class RunSettlement(msgspec.Struct, kw_only=True):
         return self.settlements.charge(
             attempt.target.name,
             reported,
-            request=self.continued or self.info.reserve,
+            request=request,
             written=written[self.seam :] if self.seam and not alone else written,
             complete=completed and not early,
             silence=silence,

@@ -12,6 +12,7 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -342,18 +343,22 @@ async def _fetch(
         UpstreamError: it failed; without the upstream's secrets.
         RelayError: an exception of `take`.
     """
-    call, upstream = prepare(context, call, attempt), target.upstream
+    call, upstream = prepare(context, call, attempt, part), target.upstream
     with explained(target, attempt, part=part):
         return await fetch(
             context.parts.client, call, upstream=upstream.name, max_bytes=max_bytes, take=take
         )
 
 
-def prepare(context: CallContext, call: HttpCall, attempt: CallAttempt) -> HttpCall:
-    """Return a call with the headers that need no signature, and its timeout."""
+def prepare(context: CallContext, call: HttpCall, attempt: CallAttempt, part: int = 0) -> HttpCall:
+    """Return a call for a part with the headers that need no signature, and its timeout."""
     call.headers.update(context.headers)
     call.headers.update(attempt.headers)
-    return msgspec.structs.replace(call, connect_timeout_s=context.parts.limits.connect_timeout_s)
+    return msgspec.structs.replace(
+        call,
+        connect_timeout_s=context.parts.limits.connect_timeout_s,
+        on_resend=partial(attempt.resend, part),
+    )
 
 
 @contextlib.contextmanager

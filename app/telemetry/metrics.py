@@ -26,7 +26,7 @@ from prometheus_client.utils import floatToGoString
 from .. import __version__
 from ..dialects.client_formats import CLIENT_FORMATS
 from ..errors import CODES
-from ..eventlog.stream_ended import StreamEnded
+from ..eventlog.stream_ended import ProviderReply, StreamEnded
 from ..eventlog.stream_info import StreamInfo
 from ..events import Status, TokenCounts
 from ..generation.retry import State
@@ -205,11 +205,19 @@ class Metrics(Observer):
         self._add(f.ATTEMPTS, target, _code(failed.error.code))
         again = failed.next_target == failed.target
         self._add(f.RETRIES if again else f.FALLBACKS, target)
+        self._count_resent(target, failed.reply)
 
     def attempt_dropped(self, dropped: AttemptDropped) -> None:
         target = self._names.target(dropped.target)
         self._add(f.ATTEMPTS, target, "cancelled")
         self._add(f.DROPPED, target)
+        self._count_resent(target, dropped.reply)
+
+    def _count_resent(self, target: str, reply: ProviderReply | None) -> None:
+        """Count the first sending of a request that was sent again."""
+        if reply is not None and reply.resent:
+            self._add(f.ATTEMPTS, target, "upstream_unavailable")
+            self._add(f.RETRIES, target)
 
     def first_event(self, first: FirstEvent) -> None:
         self._observe(f.FIRST_EVENT, first.after_s, self._names.route(first.info.route))
@@ -224,6 +232,7 @@ class Metrics(Observer):
             self._add(f.ORPHANED)
         if ended.target is not None:
             self._add(f.ATTEMPTS, target, status if code == NONE else code)
+            self._count_resent(target, ended.reply)
         if ended.first_event_s is not None:
             self._observe(f.LONGEST_GAP, ended.longest_gap_s or 0.0, route)
         self._observe(f.DURATION, ended.duration_s, route)

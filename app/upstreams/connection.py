@@ -29,7 +29,7 @@ ByteSink = Callable[[bytes], bool]
 
 
 class Disconnected(httpx2.RemoteProtocolError):
-    """The connection was closed before the head of a response."""
+    """The connection was closed before anything of a response arrived."""
 
 
 class HttpBody(httpx2.AsyncByteStream):
@@ -279,7 +279,8 @@ class Connection(asyncio.Protocol):
         if body is None:
             return
         if parser.head is None:
-            failure: Exception = Disconnected("the connection was closed without a response")
+            closed = Disconnected("the connection was closed without a response")
+            failure = (parser.begun and parser.failure) or closed
             failure.__cause__ = exc
             self._fail(body, failure)
         elif parser.complete and exc is None:

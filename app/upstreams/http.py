@@ -15,6 +15,7 @@ from typing import Any, Final
 import certifi
 import httpx2
 import msgspec
+import structlog
 
 from ..dialects.reading.errors import Redact, parse_failure
 from ..errors import UpstreamError
@@ -47,9 +48,6 @@ MAX_REQUEST_ID = 100
 MAX_PROVIDER_MESSAGE = 200
 """Characters of a provider's error message in the log."""
 
-KEPT_TRIES = 2
-"""Tries on pooled connections that turn out closed, before the last try."""
-
 CLOSED_WITHIN_S = 0.25
 """A closed connection shows within a round trip, too short to run a model."""
 
@@ -64,6 +62,8 @@ LOST = (httpx2.HTTPError, OSError)
 
 FAILURES = (*LOST, FramingError)
 """Errors of a call beside `UpstreamError`; `explain` translates them."""
+
+log = structlog.get_logger("seseragi.upstreams")
 
 
 def open_client(
@@ -125,9 +125,10 @@ class HttpClient(httpx2.AsyncClient):
             return _NoTransport("the environment sets a proxy that is not an HTTP proxy")
         return Transport(verify, proxy)
 
-    async def open(self, call: HttpCall) -> HttpReply:
+    async def open(self, call: HttpCall, *, fresh: bool = False) -> HttpReply:
         """Send a call and return the reply, regardless of its status, once its head arrived.
 
+        `fresh`: on a new connection.
         It bypasses httpx2's redirects, cookies and hooks, which calls to upstreams do not use,
         and saves 100 us per request.
         """
@@ -136,7 +137,7 @@ class HttpClient(httpx2.AsyncClient):
             transport = self._transport_for_url(call.url.parsed)
             self._by_origin[call.url.origin] = transport
         if isinstance(transport, Transport):
-            return await transport.open(call)
+            return await transport.open(call, fresh=fresh)
         url, content = call.url.parsed, call.content
         request = httpx2.Request(call.method, url, headers=call.headers, content=content)
         reused.set(False)
@@ -194,7 +195,7 @@ async def open_stream(
         UpstreamError: the upstream refused, or did not send a stream.
         FAILURES: the connection failed.
     """
-    reply = await _send(client, call)
+    reply = await _send(client, call, upstream)
     on_head(HttpHead.of(reply))
     try:
         await _check(reply, upstream, call.redact)
@@ -221,7 +222,7 @@ async def fetch(
             an invalid or too long reply.
         FAILURES: the connection failed before an answer came.
     """
-    reply = await _send(client, call)
+    reply = await _send(client, call, upstream)
     body = bytearray()
     try:
         if reply.status in (405, 501):
@@ -246,24 +247,26 @@ async def fetch(
     return bytes(body)
 
 
-async def _send(client: HttpClient, call: HttpCall) -> HttpReply:
-    """Make a call; retry it if a pooled connection turns out to be closed.
+async def _send(client: HttpClient, call: HttpCall, upstream: str) -> HttpReply:
+    """Make a call; repeat it once, on a new connection, if a free one turns out to be closed.
 
     A server that closed an idle connection resets a request on it at once. One that took the
-    request and failed later may have run the model, so the call is not repeated. On a new
-    connection a request is sent once.
+    request and failed later may have run the model, so the call is not repeated. One that took it
+    and failed at once looks like the first, and may bill both, so `HttpCall.on_resend` counts them
+    (RFC 9110, 9.2.2).
     """
     clock = asyncio.get_running_loop().time
-    for _ in range(KEPT_TRIES):
-        reused.set(None)
-        sent_at = clock()
-        try:
-            return await client.open(call)
-        except Disconnected:
-            if not (reused.get() and clock() - sent_at < CLOSED_WITHIN_S):
-                raise
     reused.set(None)
-    return await client.open(call)
+    sent_at = clock()
+    try:
+        return await client.open(call)
+    except Disconnected:
+        if not (reused.get() and clock() - sent_at < CLOSED_WITHIN_S):
+            raise
+    log.warning("request sent again on a new connection", upstream=upstream)
+    call.on_resend()
+    reused.set(None)
+    return await client.open(call, fresh=True)
 
 
 async def _check(reply: HttpReply, upstream: str, redact: Redact) -> None:

@@ -49,6 +49,8 @@ class HttpCall(msgspec.Struct, frozen=True):
     connect_timeout_s: float | None = None
     redact: Callable[[str], str] = str
     """Replaces the secrets of the call in an error reply, which may quote them."""
+    on_resend: Callable[[], None] = lambda: None
+    """Called before the call is sent again, as the upstream may have taken it before."""
 
     def render_head(self, target: str, more: Mapping[str, str]) -> bytes:
         """Render the head for a request target (RFC 9112, 3.2), with additional headers.

@@ -94,6 +94,11 @@ class ResponseParser:
         self._pieces.clear()
         return body
 
+    @property
+    def begun(self) -> bool:
+        """Whether anything has arrived since the last request, also an interim response."""
+        return self.head is not None or self._other_bytes > 0
+
     def close(self) -> None:
         """End the input; it is a failure within a head or body."""
         if self.head is not None and self._until_close:

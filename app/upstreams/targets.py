@@ -77,8 +77,8 @@ class Target(msgspec.Struct, frozen=True, dict=True):
         """Return whether the model goes on at the end of a last turn of the assistant."""
         return self.dialect.continues(chat, model=self.model, quirks=self.quirks)
 
-    async def build_call(self, request: TargetRequest, *, connect_timeout_s: float) -> HttpCall:
-        """Build the streaming call of a request.
+    async def build_call(self, request: TargetRequest, **fields: Any) -> HttpCall:
+        """Build the streaming call of a request, with further fields.
 
         Raises:
             RequestError: `model_not_found`, the model's name does not fit into a path.
@@ -88,7 +88,7 @@ class Target(msgspec.Struct, frozen=True, dict=True):
         call = await build(self.upstream, "POST", self._url, content=content)
         if request.headers:
             _add_headers(call, request.headers)
-        return msgspec.structs.replace(call, connect_timeout_s=connect_timeout_s)
+        return msgspec.structs.replace(call, **fields)
 
     async def build_stored(self, method: str, answer: str, query: str = "") -> HttpCall:
         """Build a call about an answer that the provider stores, by its id and a path or query.

@@ -10,7 +10,7 @@ from typing import Final
 
 import httpx2
 
-from .connection import Connection, HttpBody
+from .connection import Connection, Disconnected, HttpBody
 from .connector import Connector
 from .http_call import CallUrl, HttpCall, HttpReply, Origin
 
@@ -41,8 +41,8 @@ class Transport(httpx2.AsyncBaseTransport):
         """The one that was used last is at the end."""
         self._timer: asyncio.TimerHandle | None = None
 
-    async def open(self, call: HttpCall) -> HttpReply:
-        """Send a call and return the reply once its head arrived.
+    async def open(self, call: HttpCall, *, fresh: bool = False) -> HttpReply:
+        """Send a call and return the reply once its head arrived; `fresh`: on a new connection.
 
         Raises:
             httpx2.TransportError: see `Connector.connect` and `Connection.exchange`.
@@ -50,7 +50,7 @@ class Transport(httpx2.AsyncBaseTransport):
         """
         url, connector = call.url, self._connector
         request = call.render_head(connector.request_target(url), connector.headers_for(url))
-        connection = self._take(url.origin)
+        connection = None if fresh else self._take(url.origin)
         if connection is not None:
             reused.set(True)
         else:
@@ -61,7 +61,13 @@ class Transport(httpx2.AsyncBaseTransport):
                 raise httpx2.ConnectTimeout("no connection in time") from None
             reused.set(False)
             connection.on_free = partial(self._keep, url.origin)
-        head, body = await connection.exchange(request, call.content)
+        sent_at = asyncio.get_running_loop().time()
+        try:
+            head, body = await connection.exchange(request, call.content)
+        except Disconnected:
+            if reused.get():
+                self._drop_free(url.origin, since=sent_at)
+            raise
         return HttpReply(head.status, head.headers, body)
 
     def _take(self, origin: Origin) -> Connection | None:
@@ -79,6 +85,16 @@ class Transport(httpx2.AsyncBaseTransport):
         self._free.setdefault(origin, []).append(connection)
         if self._timer is None:
             self._timer = loop.call_later(SURPLUS_S, self._close_old)
+
+    def _drop_free(self, origin: Origin, *, since: float) -> None:
+        """Close connections that have been free since a time: what closed one may have closed all.
+
+        A load balancer that is replaced forgets all of them.
+        """
+        free = self._free.get(origin, [])
+        for connection in [one for one in free if one.free_since <= since]:
+            free.remove(connection)
+            connection.close()
 
     def _close_old(self) -> None:
         """Close connections that were free for too long, and come again for the others."""
