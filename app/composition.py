@@ -262,7 +262,9 @@ def build_parts(
         mounts[f"all://{httpx2.URL(CASSETTE.base_url).host}"] = CassetteTransport(folder)
     clock, prices = substitutes.clock, substitutes.prices or build_price_book(settings)
     client = open_client(
-        connect_timeout_s=settings.connect_timeout_s, mounts={**mounts, **substitutes.transports}
+        connect_timeout_s=settings.connect_timeout_s,
+        mounts={**mounts, **substitutes.transports},
+        shared=settings.share_upstream_connections,
     )
     return Parts(
         upstreams=upstreams,

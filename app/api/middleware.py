@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import RelayError, RequestError
 from ..identity.principal import Principal
+from ..upstreams.transport import owner
 from . import problems
 from .authentication import Authentication, challenge
 from .guard import Guard
@@ -290,6 +291,7 @@ class RequestMiddleware:
             principal = await self._authentication.identify(scope)
             if principal is not None:
                 scope[PRINCIPAL] = principal
+                owner.set(principal.owner)  # for this task and those it starts
             endpoint = self._endpoints.get((scope["method"], path_of(scope)))
             if endpoint is None:
                 await self._router(scope, receive, send)

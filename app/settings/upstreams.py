@@ -83,6 +83,7 @@ class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_output_tokens: Annotated[int, Meta(ge=1, le=10**7)] | None = None
     trace_context: bool = False
     resume: bool = False
+    keepalive: bool = True
     max_streams: Count | None = None
     requests_per_minute: Count | None = None
     tokens_per_minute: Count | None = None
@@ -222,6 +223,7 @@ class _Builder(NamedTuple):
             max_output_tokens=table.max_output_tokens,
             trace_context=table.trace_context,
             resume=table.resume,
+            keepalive=table.keepalive,
             target_limits=TargetLimits(
                 table.max_streams, table.requests_per_minute, table.tokens_per_minute
             ),

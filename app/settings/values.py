@@ -121,6 +121,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     idle_timeout_s: Seconds = 300
     total_timeout_s: Seconds = 1800
     attempts: Attempts = 2
+    share_upstream_connections: bool = False
     breaker_window_s: Seconds = 60
     breaker_pause_s: Seconds = 15
     breaker_max_pause_s: Seconds = 15

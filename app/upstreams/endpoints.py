@@ -57,6 +57,8 @@ class Upstream(msgspec.Struct, frozen=True, dict=True):
     """The limits of each of its targets that has none of its own."""
     resume: bool = False
     """Whether answers are stored by the provider, and read on after a broken connection."""
+    keepalive: bool = True
+    """Whether a connection is used for several calls."""
     credentials_source: CredentialsSource = CredentialsSource()
     base_url_source: str = ""
     """The setting or variable with the base URL; "" for the provider's own."""

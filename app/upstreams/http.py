@@ -24,7 +24,7 @@ from .connection import Disconnected
 from .connector import ProxyRefused
 from .http_call import HttpCall, HttpReply, Origin
 from .response_parser import NotHttp
-from .transport import Transport, read_pieces, reused
+from .transport import Transport, owner, read_pieces, reused
 
 MAX_FAILURE_BYTES = 64 * 1024
 """The maximum bytes of an error reply, raw and decoded."""
@@ -67,10 +67,17 @@ log = structlog.get_logger("seseragi.upstreams")
 
 
 def open_client(
-    *, connect_timeout_s: float, mounts: Mapping[str, httpx2.AsyncBaseTransport]
+    *,
+    connect_timeout_s: float,
+    mounts: Mapping[str, httpx2.AsyncBaseTransport],
+    shared: bool = False,
 ) -> "HttpClient":
-    """Open the HTTP client of all upstreams; `mounts` are transports for URL patterns."""
+    """Open the HTTP client of all upstreams; `mounts` are transports for URL patterns.
+
+    `shared`: owners use each other's free connections.
+    """
     return HttpClient(
+        shared=shared,
         mounts=dict(mounts),
         verify=open_trust(),
         timeout=httpx2.Timeout(None, connect=connect_timeout_s, pool=connect_timeout_s),
@@ -104,8 +111,9 @@ def _is_store(folder: str | None) -> bool:
 class HttpClient(httpx2.AsyncClient):
     """A client on `Transport`, also with proxies from the environment; calls use `open`."""
 
-    def __init__(self, *, verify: ssl.SSLContext, **settings: Any) -> None:
+    def __init__(self, *, verify: ssl.SSLContext, shared: bool = False, **settings: Any) -> None:
         super().__init__(verify=verify, **settings)
+        self._shared = shared
         self._by_origin: dict[Origin, httpx2.AsyncBaseTransport] = {}
         """The transports of earlier calls: httpx2 compares each URL with all patterns."""
 
@@ -137,7 +145,7 @@ class HttpClient(httpx2.AsyncClient):
             transport = self._transport_for_url(call.url.parsed)
             self._by_origin[call.url.origin] = transport
         if isinstance(transport, Transport):
-            return await transport.open(call, fresh=fresh)
+            return await transport.open(call, "" if self._shared else owner.get(), fresh=fresh)
         url, content = call.url.parsed, call.content
         request = httpx2.Request(call.method, url, headers=call.headers, content=content)
         reused.set(False)

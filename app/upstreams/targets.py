@@ -183,6 +183,7 @@ async def build(upstream: Upstream, method: str, url: str, *, content: bytes = b
             # Several providers compress event streams when allowed to, which delays tokens.
             "accept-encoding": "identity",
             "user-agent": "seseragi",
+            **({} if upstream.keepalive else {"connection": "close"}),
             **({"content-type": "application/json"} if content else {}),
             **UPSTREAM_FORMATS[upstream.dialect].headers,
             **{name.lower(): value for name, value in upstream.headers.items()},

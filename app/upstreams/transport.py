@@ -15,7 +15,10 @@ from .connector import Connector
 from .http_call import CallUrl, HttpCall, HttpReply, Origin
 
 KEPT: Final = 16
-"""The number of free connections to an origin that are kept for `KEEPALIVE_S`."""
+"""The number of an owner's free connections to an origin that are kept for `KEEPALIVE_S`."""
+
+MAX_KEPT: Final = 256
+"""The same for all owners and origins: those of the owners that were served last."""
 
 KEEPALIVE_S: Final = 60.0
 """A new connection with TLS takes two or three round trips. If a server closes one earlier (uvicorn
@@ -28,6 +31,13 @@ with TLS takes some 40 KiB."""
 reused: ContextVar[bool | None] = ContextVar("reused", default=None)
 """Whether this task's connection was reused; None before it has one."""
 
+owner: ContextVar[str] = ContextVar("owner", default="")
+"""The owner for whom this task works. Each one has free connections of its own: an upstream that
+answers twice shifts the answers of all later requests on a connection by one."""
+
+Pool = tuple[Origin, str]
+"""An origin and an owner."""
+
 
 class Transport(httpx2.AsyncBaseTransport):
     """Sends each call over a connection of its own, and keeps free ones for a while.
@@ -37,12 +47,14 @@ class Transport(httpx2.AsyncBaseTransport):
 
     def __init__(self, trust: ssl.SSLContext, proxy: httpx2.Proxy | None = None) -> None:
         self._connector = Connector(trust, proxy)
-        self._free: dict[Origin, list[Connection]] = {}
-        """The one that was used last is at the end."""
+        self._free: dict[Pool, list[Connection]] = {}
+        """The one that was used last is at the end, in each pool and of the pools."""
         self._timer: asyncio.TimerHandle | None = None
 
-    async def open(self, call: HttpCall, *, fresh: bool = False) -> HttpReply:
-        """Send a call and return the reply once its head arrived; `fresh`: on a new connection.
+    async def open(self, call: HttpCall, owner: str = "", *, fresh: bool = False) -> HttpReply:
+        """Send an owner's call and return the reply once its head arrived.
+
+        It gets a new connection if it is `fresh`, or has the header `connection: close`.
 
         Raises:
             httpx2.TransportError: see `Connector.connect` and `Connection.exchange`.
@@ -50,7 +62,8 @@ class Transport(httpx2.AsyncBaseTransport):
         """
         url, connector = call.url, self._connector
         request = call.render_head(connector.request_target(url), connector.headers_for(url))
-        connection = None if fresh else self._take(url.origin)
+        pool, keeps = (url.origin, owner), call.headers.get("connection") != "close"
+        connection = self._take(pool) if keeps and not fresh else None
         if connection is not None:
             reused.set(True)
         else:
@@ -60,7 +73,7 @@ class Transport(httpx2.AsyncBaseTransport):
             except TimeoutError:
                 raise httpx2.ConnectTimeout("no connection in time") from None
             reused.set(False)
-            connection.on_free = partial(self._keep, url.origin)
+            connection.on_free = partial(self._keep, pool) if keeps else Connection.close
         sent_at = asyncio.get_running_loop().time()
         try:
             head, body = await connection.exchange(request, call.content)
@@ -70,8 +83,8 @@ class Transport(httpx2.AsyncBaseTransport):
             raise
         return HttpReply(head.status, head.headers, body)
 
-    def _take(self, origin: Origin) -> Connection | None:
-        free = self._free.get(origin)
+    def _take(self, pool: Pool) -> Connection | None:
+        free = self._free.get(pool)
         while free:
             connection = free.pop()
             if connection.is_usable:
@@ -79,10 +92,11 @@ class Transport(httpx2.AsyncBaseTransport):
             connection.close()
         return None
 
-    def _keep(self, origin: Origin, connection: Connection) -> None:
+    def _keep(self, pool: Pool, connection: Connection) -> None:
         loop = asyncio.get_running_loop()
         connection.free_since = loop.time()
-        self._free.setdefault(origin, []).append(connection)
+        self._free[pool] = free = self._free.pop(pool, [])
+        free.append(connection)
         if self._timer is None:
             self._timer = loop.call_later(SURPLUS_S, self._close_old)
 
@@ -91,17 +105,19 @@ class Transport(httpx2.AsyncBaseTransport):
 
         A load balancer that is replaced forgets all of them.
         """
-        free = self._free.get(origin, [])
-        for connection in [one for one in free if one.free_since <= since]:
-            free.remove(connection)
-            connection.close()
+        for pool, free in self._free.items():
+            for connection in [one for one in free if pool[0] == origin]:
+                if connection.free_since <= since:
+                    free.remove(connection)
+                    connection.close()
 
     def _close_old(self) -> None:
         """Close connections that were free for too long, and come again for the others."""
         loop, self._timer = asyncio.get_running_loop(), None
-        now = loop.time()
-        for origin, free in list(self._free.items()):
-            surplus = len(free) - KEPT  # the first, which are the oldest
+        now, room = loop.time(), MAX_KEPT
+        for pool, free in reversed(list(self._free.items())):
+            kept = min(KEPT, room, len(free))
+            room, surplus = room - kept, len(free) - kept  # the first, which are the oldest
             old = [
                 connection
                 for place, connection in enumerate(free)
@@ -111,7 +127,7 @@ class Transport(httpx2.AsyncBaseTransport):
             for connection in old:
                 connection.close()
             if not free:
-                del self._free[origin]
+                del self._free[pool]
         if self._free:
             self._timer = loop.call_later(SURPLUS_S, self._close_old)
 
