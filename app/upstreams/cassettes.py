@@ -42,10 +42,10 @@ class CassetteTarget(Target, frozen=True):
         """Return an empty request: the recorded answer does not depend on it."""
         return TargetRequest({})
 
-    async def build_call(self, request: TargetRequest, *, connect_timeout_s: float) -> HttpCall:
-        """Build the call that starts the replay."""
+    async def build_call(self, request: TargetRequest, **fields: Any) -> HttpCall:
+        """Build the call that starts the replay, with further fields."""
         content = encode_options(self.options)
-        return HttpCall("POST", _URL, {}, content=content, connect_timeout_s=connect_timeout_s)
+        return HttpCall("POST", _URL, {}, content=content, **fields)
 
     async def build_json(self, path: str, body: Mapping[str, Any]) -> HttpCall:
         """Raise for any other call."""
