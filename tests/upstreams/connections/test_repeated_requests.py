@@ -51,6 +51,8 @@ class Provider:
         """The connection of each request."""
         self.connections = self.open = 0
         self.act: Callable[[int], bytes | None] = lambda _: None
+        self.waits: dict[int, asyncio.Event] = {}
+        """What connections wait for before `act`."""
 
     def reply(self, path: str) -> bytes:
         if "chat/completions" in path:
@@ -71,6 +73,8 @@ class Provider:
                         writer.write(b"HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n")
                         continue
                     self.taken.append(number)
+                    if number in self.waits:
+                        await self.waits[number].wait()
                     if (sent := self.act(number)) is None:
                         writer.write(self.reply(path.decode()))
                         continue
@@ -230,6 +234,25 @@ async def test_connection_that_was_used_since_stays(monkeypatch: pytest.MonkeyPa
         assert DOCUMENT.encode() == await calls.fetch()
 
         assert (1, 2) == (calls.resent, provider.connections)
+
+
+async def test_request_is_not_sent_again_on_a_connection_that_became_free_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with opened(monkeypatch) as (provider, client):
+        calls = Counted(provider, client)
+        await calls.fetch()
+        provider.replace()
+        provider.waits[1] = asyncio.Event()
+        late = asyncio.ensure_future(calls.fetch())
+        await until(lambda: len(provider.taken) == 2)
+        await calls.fetch()  # on the second connection, which is free then
+        provider.waits[1].set()
+        await late
+
+        assert [1, 1, 2, 3] == provider.taken
+        assert DOCUMENT.encode() == await calls.fetch()
+        assert provider.taken[4] in (2, 3)  # it was used since, so it stays
 
 
 async def test_many_at_once_on_dead_connections_all_succeed(
