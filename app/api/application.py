@@ -124,7 +124,7 @@ def build_app(
         on_answer=None if measured is None else partial(_count, paths, measured),
         watches=watches,
         serve_socket=ResponsesSocket(
-            hub.admission,
+            hub,
             send_timeout_s=settings.send_timeout_s,
             max_bytes=settings.max_request_bytes,
         )

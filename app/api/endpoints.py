@@ -18,7 +18,7 @@ from ..identity.tokens import Tokens
 from ..requests import parse_body
 from .event_stream import read_from
 from .http_settings import HttpSettings
-from .request import NO_VALUE, PRINCIPAL, REQUEST_HEADERS, client_of
+from .request import NO_VALUE, PRINCIPAL, REQUEST_HEADERS, client_of, principal_of
 
 MAX_OPTIONS: Final = 16_384
 """The most bytes of a body of options."""
@@ -106,7 +106,8 @@ class Endpoints:
         Raises:
             RequestError, ServiceError, ClientDisconnect: as `_read_body` and `parse_body` do.
         """
-        with self._hub.admission.receive(address_of(request.scope.get("client"))) as memory:
+        owner = principal_of(request).owner
+        with self._hub.admission.receive(address_of(request.scope.get("client")), owner) as memory:
             body = await self._read_body(request, memory, max_bytes=MAX_OPTIONS, may_be_empty=True)
             return parse_body(body.strip() or b"{}", decoder, example=example)
 

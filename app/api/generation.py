@@ -92,7 +92,7 @@ class Generation(Endpoints):
         origin = source_of(request.scope.get("client"), request.scope[REQUEST_HEADERS])
         streams = self._streams_of(request)
         if cursor is not None:
-            with self._hub.admission.receive(origin.address) as memory:
+            with self._hub.admission.receive(origin.address, principal_of(request).owner) as memory:
                 await self._read_body(request, memory)
             return await self._read_on(request, streams, cursor)
         await streams.admit(origin, key=key)
@@ -118,7 +118,7 @@ class Generation(Endpoints):
         self, request: Request, streams: OwnedStreams, *, origin: RequestSource, key: str | None
     ) -> tuple[Opened, DeliveryMode]:
         """Parse the body and start its stream; nothing here refers to the body while that runs."""
-        with self._hub.admission.receive(origin.address) as memory:
+        with self._hub.admission.receive(origin.address, principal_of(request).owner) as memory:
             body = await self._read_body(request, memory)
             memory.expect(body)
             parsed, stored = await self._parse(streams, body, memory=memory)

@@ -207,6 +207,7 @@ class RequestMiddleware:
         """Serve routes; the first of the watches is the outermost.
 
         `serve_socket` serves WebSocket connections at `RESPONSES`; it gets this app for requests.
+        It refuses a handshake by a `RelayError`, before it receives anything.
         """
         self.routes = routes
         self._endpoints = list_endpoints(routes)
@@ -224,11 +225,12 @@ class RequestMiddleware:
             if scope["type"] != "websocket":
                 return
             if self._serve_socket is not None and path_of(scope) == RESPONSES:
-                refused = await self._refuse_socket(scope)
-                if refused is None:
+                try:
+                    await self._admit_socket(scope)
                     await self._serve_socket(self, scope, receive, send)
                     return
-                scope[REFUSED] = refused
+                except RelayError as refused:
+                    scope[REFUSED] = refused
             if DENIAL not in (scope.get("extensions") or {}):
                 await send({"type": "websocket.close", "code": 1008})
                 return
@@ -262,17 +264,17 @@ class RequestMiddleware:
                 stack.enter_context(watch(scope, sent))
             await self._answer(scope, receive, sent)
 
-    async def _refuse_socket(self, scope: Scope) -> RelayError | None:
-        """Check a handshake as the requests of its connection, also its `Origin`."""
-        scope = {**scope, "type": "http", "method": "POST", "root_path": root_of(scope)}
-        read_headers(scope)
-        try:
-            error = self._guard.check(scope)
-            if error is None:
-                await self._authentication.identify(scope)
-        except RelayError as refused:
-            return refused
-        return error
+    async def _admit_socket(self, scope: Scope) -> None:
+        """Check a handshake as the requests of its connection, also its `Origin`.
+
+        Raises:
+            RelayError: it is refused.
+        """
+        post = {**scope, "type": "http", "method": "POST", "root_path": root_of(scope)}
+        scope[REQUEST_HEADERS] = read_headers(post)
+        if (error := self._guard.check(post)) is not None:
+            raise error
+        scope[PRINCIPAL] = await self._authentication.identify(post)
 
     def _answer(self, scope: Scope, receive: Receive, sent: SentResponse) -> Awaitable[None]:
         """Answer a request that the guard lets pass, with CORS if it has an `Origin`."""

@@ -17,13 +17,23 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..dialects.client_formats import CLIENT_FORMATS
 from ..errors import RelayError, RequestError
 from ..framing import sse
-from ..generation.admission import Admission, RequestMemory, address_of
+from ..generation.admission import RequestMemory, address_of
+from ..generation.hub import Hub
+from ..generation.metered_call import CallContext, count_request
+from ..generation.via import source_of
+from ..identity.principal import Principal
 from ..requests import convert_body, parse_body, parse_part
 from .event_stream import ReaderDropped
-from .request import SOCKET, SocketMemory
+from .request import PRINCIPAL, REQUEST_HEADERS, SOCKET, SocketMemory
 
 LONGEST_S: Final = 3600
 """How long OpenAI keeps a connection open."""
+
+IDLE_S: Final = 1800
+"""How long a connection may be open without a message or a running response."""
+
+MAX_MEMBERS: Final = 200
+"""The members of a message: each takes 200 bytes while the message waits for its lane."""
 
 MAX_LANES: Final = 8
 """The responses at once on one connection, by their `stream_id`."""
@@ -64,50 +74,61 @@ class _LastEvent(msgspec.Struct):
 class _Lane:
     """The responses with one `stream_id`, one after another."""
 
-    def __init__(self) -> None:
+    def __init__(self, hub: Hub, names: tuple[str, ...]) -> None:
         self.free = asyncio.Lock()
         self.last: str | None = None
         """The last response that is not stored: the next may continue it."""
-        self.items = _NOTHING
+        self.items = b""
         """Its conversation, as a JSON list."""
-        self.asked = _NOTHING
+        self._asked = b""
         """The conversation that the running response answers, if it is to be kept."""
+        self.memory = RequestMemory(hub.admission, names, forget=self._forget)
 
-    def remember(self, response: str, items: bytes) -> None:
-        self.last, self.items = response, items
+    def ask(self, items: bytes) -> None:
+        """Keep the conversation that a response will answer; b"" for none."""
+        self._asked = items
+        self.memory.keep(len(self.items) + len(items))
 
-    def forget(self) -> None:
-        self.last, self.items = None, _NOTHING
+    def remember(self, response: str, output: bytes) -> None:
+        """Keep the conversation for the next response, unless it has been dropped meanwhile."""
+        if self._asked:
+            self.last, self.items = response, _join(self._asked, output)
+
+    def _forget(self) -> None:
+        self.last, self.items, self._asked = None, b"", b""
 
 
 class ResponsesSocket:
     """The connections of one relay."""
 
-    def __init__(self, admission: Admission, *, send_timeout_s: float, max_bytes: int) -> None:
+    def __init__(self, hub: Hub, *, send_timeout_s: float, max_bytes: int) -> None:
         """Prepare them; `max_bytes` is the limit of a request, also of one that continues."""
-        self._admission = admission
+        self._hub = hub
         self._send_timeout_s = send_timeout_s
         self._max_bytes = max_bytes
 
     async def __call__(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a connection whose handshake has been checked; `app` answers its requests."""
-        await receive()  # websocket.connect
-        with self._admission.receive(address_of(scope["client"])) as memory:
-            memory.expect(b"")
-            await send({"type": "websocket.accept"})
+        """Serve a connection whose handshake has been checked; `app` answers its requests.
+
+        Raises:
+            ServiceError: `rate_limited`, the client has too many; nothing was received.
+        """
+        address, owner = address_of(scope["client"]), scope[PRINCIPAL].owner
+        with self._hub.admission.receive(address, owner, socket=True) as memory:
             connection = _Connection(
-                app, scope, send, memory, self._send_timeout_s, max_bytes=self._max_bytes
+                app, scope, send, memory, self._hub, self._send_timeout_s, max_bytes=self._max_bytes
             )
             server: SocketMemory | None = (scope.get("extensions") or {}).get(SOCKET)
             if server is not None:
                 server.reserve = connection.expect
-            deadline = asyncio.timeout(LONGEST_S)
+            await receive()  # websocket.connect
+            await send({"type": "websocket.accept"})
             try:
-                async with deadline:
+                async with connection.deadline:
                     while await connection.take(await receive()):
-                        pass
+                        connection.extend()
             except TimeoutError:  # or the client takes nothing
-                if deadline.expired():
+                if connection.deadline.expired():
                     await connection.end()
             finally:
                 if server is not None:
@@ -122,10 +143,14 @@ class _Connection:
         scope: Scope,
         send: Send,
         memory: RequestMemory,
+        hub: Hub,
         send_timeout_s: float,
         *,
         max_bytes: int,
     ) -> None:
+        self._ends_at = asyncio.get_running_loop().time() + LONGEST_S
+        self.deadline = asyncio.timeout(min(LONGEST_S, IDLE_S))
+        self._hub = hub
         self._app = app
         self._scope = scope
         self._send = send
@@ -141,6 +166,13 @@ class _Connection:
         self._left = asyncio.Event()
         self._closed = False
 
+    def extend(self, ended: "asyncio.Task[None] | None" = None) -> None:
+        """Move the deadline after a message, or a response that has `ended`."""
+        self._running -= {ended}
+        if not (self._left.is_set() or self.deadline.expired()):
+            idle_at = asyncio.get_running_loop().time() + (LONGEST_S if self._running else IDLE_S)
+            self.deadline.reschedule(min(idle_at, self._ends_at))
+
     def expect(self, size: int) -> None:
         """Reserve memory for a message that is not complete yet; see `RequestMemory.resize`."""
         self._memory.add(size - self._expected)
@@ -153,6 +185,7 @@ class _Connection:
         """
         if message["type"] != "websocket.receive":
             return False
+        await asyncio.sleep(0)  # nothing else waits while messages are queued
         self.expect(0)
         data = message.get("text") or message.get("bytes") or b""
         body, stream_id = data.encode() if isinstance(data, str) else data, ""
@@ -166,7 +199,7 @@ class _Connection:
             if lane is None:
                 if len(self._lanes) >= MAX_LANES:
                     raise _invalid(f"stream_id: a connection has at most {MAX_LANES}")
-                lane = self._lanes[stream_id] = _Lane()
+                lane = self._lanes[stream_id] = _Lane(self._hub, self._memory.names)
             if len(self._running) >= MAX_RUNNING:
                 raise _invalid(f"{MAX_RUNNING} responses run or wait; send fewer at once")
             self._memory.add(len(body))
@@ -176,19 +209,20 @@ class _Connection:
         self._waiting += len(body)
         running = asyncio.create_task(self._respond(lane, stream_id, fields, len(body)))
         self._running.add(running)
-        running.add_done_callback(self._running.discard)
+        running.add_done_callback(self.extend)
         return True
 
     async def end(self) -> None:
-        """Close a connection that has been open for the longest time."""
+        """Close a connection that has been open for the longest time, or is idle."""
         error = {
             "type": "invalid_request_error",
             "code": "websocket_connection_limit_reached",
             "message": "the connection has been open for an hour; open a new one",
             "param": None,
         }
-        with contextlib.suppress(OSError):
-            await self.write(_encode({"type": "error", "status": 400, "error": error}), "")
+        if asyncio.get_running_loop().time() >= self._ends_at:
+            with contextlib.suppress(OSError):
+                await self.write(_encode({"type": "error", "status": 400, "error": error}), "")
         await self._close(1000)
 
     async def leave(self) -> None:
@@ -198,10 +232,14 @@ class _Connection:
             await asyncio.wait(self._running, timeout=LEAVING_S)
         for running in self._running:
             running.cancel()
+        for lane in self._lanes.values():
+            lane.memory.drop()
 
     async def refuse(self, error: RelayError, stream_id: str) -> None:
         status, body, _ = CLIENT_FORMATS["openai_responses"].render_failure(error, "")
-        await self.write(_error_event(status, body), stream_id)
+        seconds = error.retry_after_s
+        retry_after = b"" if seconds is None else b"%.0f" % seconds
+        await self.write(_error_event(status, body, retry_after=retry_after), stream_id)
 
     async def write(self, event: bytes, stream_id: str) -> None:
         """Send an event, in the name of its lane."""
@@ -238,58 +276,54 @@ class _Connection:
     ) -> None:
         self._waiting -= size
         try:
-            lane.asked = self._continue(fields)
+            self._memory.resize(self._expected + self._waiting)
+            asked = self._continue(fields)
+            generates = fields.pop("generate", None) != msgspec.Raw(b"false")
             keeps = fields.get("store") == msgspec.Raw(b"false")
-            if fields.pop("generate", None) == msgspec.Raw(b"false"):
+            lane.ask(asked if keeps or not generates else b"")
+            del asked
+            if not generates:
+                fields.clear()
                 await self._warm_up(lane, stream_id)
                 return
             answer = _Answer(self, stream_id, keeps=keeps)
             request = _Request(_encode(fields | {"stream": True}), self._left)
             fields.clear()
-            if not (keeps and self._fits()):
-                answer.keeps, lane.asked = False, _NOTHING
-                self._fits()
             await self._app(self._request_scope(request.size), request, answer.send)
             await answer.close()
             if answer.ended is not None:
-                output = bytes(answer.ended.output)
-                self._remember(lane, answer.ended.id, _join(lane.asked, output))
+                lane.remember(answer.ended.id, bytes(answer.ended.output))
         except RelayError as error:
             await self.refuse(error, stream_id)
         finally:
-            lane.asked = _NOTHING
-            self._fits()
+            lane.ask(b"")
+
+    async def _count_warm_up(self) -> None:
+        """Count a request that is not to generate, as any other.
+
+        Raises:
+            ServiceError: a limit is reached.
+        """
+
+        async def count(context: CallContext) -> None:
+            async with count_request(context):
+                pass
+
+        principal: Principal = self._scope[PRINCIPAL]
+        origin = source_of(self._scope["client"], self._scope[REQUEST_HEADERS])
+        await self._hub.streams_of(principal).admit(origin, key=None)
+        await self._hub.calls.ask(count, principal, origin=origin, kind="warm_up")
 
     async def _warm_up(self, lane: _Lane, stream_id: str) -> None:
         """Answer a request that is not to generate: the next continues it."""
+        await self._count_warm_up()
         response = f"resp_{secrets.token_urlsafe(16)}"
-        self._remember(lane, response, lane.asked)
+        lane.remember(response, b"")
         state: dict[str, Any] = {"id": response, "object": "response", "output": []}
         for number, kind in enumerate(("created", "completed")):
             status = "in_progress" if kind == "created" else kind
             event = {"type": f"response.{kind}", "sequence_number": number}
             await self.write(_encode(event | {"response": state | {"status": status}}), stream_id)
-
-    def _remember(self, lane: _Lane, response: str, items: bytes) -> None:
-        """Keep a conversation for the next response, if there is memory for it."""
-        lane.asked = _NOTHING
-        lane.remember(response, items)
-        if not self._fits():
-            lane.forget()
-            self._fits()
-
-    def _fits(self) -> bool:
-        """Count the memory; return False if so much is not free."""
-        lanes = self._lanes.values()
-        try:
-            self._memory.resize(
-                self._expected
-                + self._waiting
-                + sum(len(lane.items) + len(lane.asked) for lane in lanes)
-            )
-        except RelayError:
-            return False
-        return True
 
     def _continue(self, fields: dict[str, msgspec.Raw]) -> bytes:
         """Complete a request that continues the last response of a lane; return its input.
@@ -396,6 +430,8 @@ def _error_event(status: int, body: bytes, *, retry_after: bytes = b"") -> bytes
 
 def _parse(body: bytes) -> dict[str, msgspec.Raw]:
     fields = parse_body(body, _fields, example='{"type": "response.create"}')
+    if len(fields) > MAX_MEMBERS:
+        raise _invalid(f"the message has more than {MAX_MEMBERS} members; send fewer")
     kind = _string(fields, "type")
     if kind != "response.create":
         raise _invalid(f"type: {kind[:80]!r} is not supported; send 'response.create'")

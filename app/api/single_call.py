@@ -54,7 +54,7 @@ class SingleCall(Endpoints):
             )
         origin = source_of(request.scope.get("client"), request.scope[REQUEST_HEADERS])
         await self._streams_of(request).admit(origin, key=None)
-        with hub.admission.receive(origin.address) as memory:
+        with hub.admission.receive(origin.address, principal_of(request).owner) as memory:
             body = await self._read_body(request, memory, form=form)
             memory.expect(body, parsed=not form)
             work = parse(body)

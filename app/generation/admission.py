@@ -3,7 +3,8 @@
 An address is an IPv4 address, or the /64 network of an IPv6 one, which providers assign to a
 household or a host. A peer on this machine that forwards no client address is `LOCAL`: a test, a
 benchmark, or a proxy without such a header. It may use half of the process's limits instead of
-the limits per address. Pure: the clock is passed in.
+the limits per address. Requests and their memory are also limited per owner: a user, or a key
+without users. Pure: the clock is passed in.
 """
 
 import math
@@ -16,7 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from ..addresses import name_customer, parse_address
-from ..errors import RequestError, ServiceError
+from ..errors import RelayError, RequestError, ServiceError
 from ..requests import ChatRequest
 
 LOCAL: Final = "local"
@@ -32,6 +33,9 @@ MAX_ADDRESSES = 10_000
 AGAIN_S = 2
 """`Retry-After` of a refusal, if it cannot be computed."""
 
+KEPT_S: Final = 1800
+"""How long a conversation is kept without being used."""
+
 # The memory of a parsed request, in bytes; a test compares the estimate with the allocator.
 VALUE_BYTES = 110
 """Per JSON value, counted by commas and brackets; an object counts as two."""
@@ -43,11 +47,18 @@ WIDE_FACTOR = 6
 """Per byte of any other body: with one wide character, a text has four bytes per character."""
 
 
+Names = tuple[str, ...]
+"""An address, and an owner if there is one."""
+
+Forget = Callable[[], object] | None
+
+
 class Shares(msgspec.Struct, frozen=True):
     """Limits of one address, and of the memory for all requests."""
 
     max_streams_per_address: int = 200
-    """Running streams, and separately requests whose body is being received."""
+    """Running streams, and separately requests whose body is being received, also of one owner;
+    WebSocket connections count as these."""
     max_starts_per_minute_per_address: int = 600
     max_readers_per_address: int = 400
     max_request_memory_bytes: int = 256 * 2**20
@@ -91,7 +102,7 @@ class Taken(NamedTuple):
 
 
 class _Share:
-    """The open items of one address, and its recent starts."""
+    """The open items of one address or owner, and an address's recent starts."""
 
     __slots__ = ("bodies", "bytes", "free_at", "readers", "streams")
 
@@ -102,7 +113,7 @@ class _Share:
 
 
 class _ShareTable(OrderedDict[str, _Share]):
-    """The shares of all addresses; looking one up with `[]` adds it."""
+    """The shares of all addresses and owners; looking one up with `[]` adds it."""
 
     def __missing__(self, address: str) -> _Share:
         share = self[address] = _Share()
@@ -144,6 +155,8 @@ class Admission:
         """The memory of all requests."""
         self.max_bytes = shares.max_request_memory_bytes
         """The maximum memory of all requests."""
+        self.kept: dict[RequestMemory, float] = {}
+        """The memory that requests may take from others, and when it was last used, in order."""
 
     def __len__(self) -> int:
         return len(self._table)
@@ -218,47 +231,75 @@ class Admission:
 
     # Requests
 
-    def receive(self, address: str) -> "RequestMemory":
-        """Count a request whose body will be received; refuse it if there are too many."""
-        share = self._table[address]
-        most = self._most_streams(address)
-        if share.bodies >= most:
-            raise _limited(f"{most} requests of your address are being received")
-        share.bodies += 1
-        return RequestMemory(self, address)
+    def receive(self, address: str, owner: str = "", *, socket: bool = False) -> "RequestMemory":
+        """Count a request whose body will be received; refuse it if there are too many.
 
-    def received(self, address: str) -> None:
+        A `socket` is a WebSocket connection, which counts until its end. Its requests count too, so
+        there may be half as many.
+        """
+        names = (address, owner) if owner else (address,)
+        for name in names:
+            most = max(1, self._most_streams(name) // (1 + socket))
+            if self._table[name].bodies >= most:
+                raise _limited(f"{most} requests or WebSocket connections of yours are unfinished")
+        for name in names:
+            self._table[name].bodies += 1
+        return RequestMemory(self, names)
+
+    def received(self, names: Names) -> None:
         """Stop counting a body as being received."""
-        share = self._table[address]
-        share.bodies -= 1
-        if not share.bytes:
-            self._table.tidy(address, share, now=self._clock())
+        for name in names:
+            share = self._table[name]
+            share.bodies -= 1
+            if not share.bytes:
+                self._table.tidy(name, share, now=self._clock())
 
-    def grow(self, address: str, by: int) -> None:
+    def grow(self, memory: "RequestMemory", by: int) -> None:
         """Change the memory of a request by so many bytes; refuse what exceeds a limit.
 
-        An address may use a quarter of the memory; its only request may use more.
+        An address or owner may use a quarter of the memory; its only request may use more. Kept
+        conversations are dropped before a request is refused.
         """
-        share, most = self._table[address], self.max_bytes
         if by > 0:
-            if self.bytes + by > most:
+            most, may_reclaim = self.max_bytes, True
+            for name in memory.names:
+                share, part = self._table[name], most // 2 if name == LOCAL else most // 4
+                excess = share.bytes + by - part
+                if excess > 0 and not self._reclaim(excess, name):
+                    may_reclaim = False  # a large request could drop all kept by others
+                    if share.bytes > memory.size:
+                        raise _limited("your requests use all the memory for one address or key")
+            excess = self.bytes + by - most
+            if excess > 0 and not (may_reclaim and self._reclaim(excess)):
                 raise ServiceError(
                     "overloaded",
                     "the memory for requests is full (max_request_memory_bytes); try again shortly",
                     retry_after_s=AGAIN_S,
                 )
-            part = most // 2 if address == LOCAL else most // 4
-            if share.bytes + by > part and share.bodies + share.streams > 1:
-                raise _limited(
-                    "requests from your address use all the memory allowed for one address"
-                )
-        share.bytes += by
         self.bytes += by
-        if not share.bytes:
-            self._table.tidy(address, share, now=self._clock())
+        for name in memory.names:
+            share = self._table[name]
+            share.bytes += by
+            if not share.bytes:
+                self._table.tidy(name, share, now=self._clock())
 
-    def _most_streams(self, address: str) -> int:
-        if address == LOCAL:
+    def keep(self, memory: "RequestMemory") -> None:
+        """Let requests take this memory; drop what was not used for too long."""
+        self.kept[memory] = now = self._clock()
+        while (oldest := next(iter(self.kept.items())))[1] < now - KEPT_S:
+            oldest[0].drop()
+
+    def _reclaim(self, excess: int, name: str | None = None) -> bool:
+        """Drop kept memory, of one share or of all; return whether that frees so much."""
+        for kept in [one for one in self.kept if name is None or name in one.names]:
+            if excess <= 0:
+                break
+            excess -= kept.size
+            kept.drop()
+        return excess <= 0
+
+    def _most_streams(self, name: str) -> int:
+        if name == LOCAL:
             return max(1, self._max_streams // 2)
         return self._shares.max_streams_per_address
 
@@ -266,13 +307,15 @@ class Admission:
 class RequestMemory:
     """The memory of one request, from its first byte to its release."""
 
-    __slots__ = ("_address", "_admission", "_receiving", "_size", "retained")
+    __slots__ = ("_admission", "_forget", "_receiving", "names", "retained", "size")
 
-    def __init__(self, admission: Admission, address: str) -> None:
+    def __init__(self, admission: Admission, names: Names, forget: Forget = None) -> None:
+        """Count a request, or with `forget` what its client can send again; see `keep`."""
         self._admission = admission
-        self._address = address
-        self._receiving = True
-        self._size = 0
+        self.names = names
+        self._forget = forget
+        self._receiving = forget is None
+        self.size = 0
         self.retained = False
         """Whether a stream owns it now, and will release it."""
 
@@ -301,12 +344,12 @@ class RequestMemory:
                 f"the request needs about {size} bytes of memory; the limit for all requests is "
                 f"{self._admission.max_bytes} (max_request_memory_bytes)",
             )
-        self._admission.grow(self._address, size - self._size)
-        self._size = size
+        self._admission.grow(self, size - self.size)
+        self.size = size
 
     def add(self, size: int) -> None:
         """Add so many bytes; see `resize`."""
-        self.resize(self._size + size)
+        self.resize(self.size + size)
 
     def expect(self, body: bytes, *, parsed: bool = True) -> None:
         """Set the memory for a complete body, and stop counting it as being received.
@@ -319,20 +362,37 @@ class RequestMemory:
 
     def shrink(self, size: int) -> None:
         """Reduce the memory to so many bytes, if it is more."""
-        if size < self._size:
+        if size < self.size:
             self.resize(size)
+
+    def keep(self, size: int) -> None:
+        """Set the memory to so many bytes, which others may take; drop it if they are not free."""
+        self._admission.kept.pop(self, None)  # it is not to make room for itself
+        try:
+            self.resize(size)
+        except RelayError:
+            self.drop()
+        if self.size:
+            self._admission.keep(self)
+
+    def drop(self) -> None:
+        """Release what is kept, and forget what it is for."""
+        self._admission.kept.pop(self, None)
+        self.release()
+        if self._forget is not None:
+            self._forget()
 
     def release(self) -> None:
         """Free all memory; further calls do nothing."""
         if self._receiving:
             self._received()
-        if self._size:
-            size, self._size = self._size, 0
-            self._admission.grow(self._address, -size)
+        if self.size:
+            size, self.size = self.size, 0
+            self._admission.grow(self, -size)
 
     def _received(self) -> None:
         self._receiving = False
-        self._admission.received(self._address)
+        self._admission.received(self.names)
 
 
 class RetainedRequest:
@@ -371,6 +431,6 @@ class RetainedRequest:
 def _limited(what: str, *, retry_after_s: float = AGAIN_S) -> ServiceError:
     return ServiceError(
         "rate_limited",
-        f"{what}, which is the limit per address; try again later",
+        f"{what}, which is the limit; try again later",
         retry_after_s=retry_after_s,
     )

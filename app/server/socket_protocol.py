@@ -9,9 +9,12 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from ..api.request import SOCKET
 from ..errors import RelayError
 from .flow import Flow
+from .http_protocol import BODY_S, PIECE_BYTES
 
-MAX_FRAGMENTS = 4096
-"""The maximum frames of one message: even empty ones take memory."""
+MAX_FRAMES = 8192
+FRAMES_S = 60
+"""The frames that a client may send within so many seconds: even an empty one takes 5 us, and as
+part of a message 50 bytes."""
 
 COUNTED_BYTES = 64 * 1024
 """The bytes of an incomplete message above which they are reserved."""
@@ -34,40 +37,71 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._flow = flow
         self._on_lost = on_lost
         self._received = 0
-        """Bytes since the last complete message."""
+        """Bytes since the last frame that completed a message, or was outside of one."""
         self.reserve: Callable[[int], object] = ignore
         """See `SocketMemory`."""
+        self._begun_at = 0.0
+        """When the first of them came."""
+        self._frames = 0
+        self._frames_until = 0.0
 
     def data_received(self, data: bytes) -> None:
-        self._received += len(data)
-        super().data_received(data)
-        if self._received > COUNTED_BYTES and not self.close_sent:
+        now = self.loop.time()
+        if not self._received:
+            self._begun_at = now
+        for start in range(0, len(data), PIECE_BYTES):
+            if not self.transport.is_closing():
+                piece = data[start : start + PIECE_BYTES]
+                self._received += len(piece)
+                super().data_received(piece)
+        # A client that stops within a frame cannot answer pings either.
+        if self._received and now > self._begun_at + BODY_S:
+            self._fail(1008, f"the message did not come within {BODY_S:g} s")
+        elif self._received > COUNTED_BYTES and not self.close_sent:
             try:
                 self.reserve(self._received)
             except RelayError as error:
-                self.conn.fail(1013, error.message[:100])
-                self.handle_parser_exception()
+                self._fail(1013, error.message[:100])
+
+    def _fail(self, code: int, reason: str) -> None:
+        if not self.close_sent:
+            self.conn.fail(code, reason)
+            self.handle_parser_exception()
+
+    def handle_events(self) -> None:
+        frames, now = len(self.conn.events), self.loop.time()
+        super().handle_events()
+        if frames and not self.frames:
+            self._received, self._begun_at = 0, now
+        if now > self._frames_until:
+            self._frames, self._frames_until = 0, now + FRAMES_S
+        self._frames += frames
+        if self._frames > MAX_FRAMES:
+            self._fail(1008, f"more than {MAX_FRAMES} frames within {FRAMES_S} s")
 
     def handle_connect(self, event: Any) -> None:
         super().handle_connect(event)
         if not self.close_sent:
             cast(dict[str, Any], self.scope)["extensions"][SOCKET] = self
+            # Until the app has checked the handshake, which may wait for an identity provider.
+            self.read_paused = True
+            self.transport.pause_reading()
 
     def send_receive_event_to_app(self) -> None:
+        if self.curr_msg_data_type == "text":
+            data = b"".join(self.frames)
+            try:
+                data.decode()
+            except UnicodeDecodeError:  # uvicorn logs a traceback
+                self._fail(1007, "the message is not UTF-8")
+            # The app takes bytes; with one wide character, a text has four bytes per character.
+            self.frames, self.curr_msg_data_type = [data], "bytes"
         super().send_receive_event_to_app()
-        self._received = 0
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._flow.forget_reader()
         self._on_lost()
         super().connection_lost(exc)
-
-    def handle_cont(self, event: Any) -> None:
-        if len(self.frames) < MAX_FRAGMENTS:
-            super().handle_cont(event)
-        elif not self.close_sent:
-            self.conn.fail(1009, f"more than {MAX_FRAGMENTS} fragments")
-            self.handle_parser_exception()
 
     def handle_parser_exception(self) -> None:
         if self.conn.close_sent is not None:
@@ -78,10 +112,10 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self.transport.close()
 
     def handle_ping(self) -> None:
-        if self.writable.is_set():
-            super().handle_ping()
-        else:  # a pong that the client would not read
+        if self.close_sent or not self.writable.is_set():  # a pong that the client would not read
             self.conn.data_to_send()
+        else:
+            super().handle_ping()
 
     # A client that takes nothing is cut off
 

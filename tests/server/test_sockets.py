@@ -4,17 +4,20 @@ import asyncio
 import contextlib
 import logging
 import struct
+import time
 
 import pytest
+from starlette.types import Scope
 
-from app.server import socket_protocol
+from app.api.authentication import Authentication
+from app.identity.principal import ANYONE, Principal
 from app.server.socket_protocol import SocketProtocol
 from app.testing.upstream import answer
 from tests.serving import Relay, serve_relay, serve_script
 from tests.waiting import until
 
 HANDSHAKE = b"connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n" b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"  # fmt: skip
-TEXT, PING, CONTINUATION = 1, 9, 0
+TEXT, PING, PONG, CONTINUATION = 1, 9, 10, 0
 
 
 def frame(opcode: int, data: bytes = b"", *, final: bool = True) -> bytes:
@@ -75,16 +78,90 @@ async def test_nothing_of_a_handshake_or_message_is_logged(caplog):
     assert "sesame" not in caplog.text
 
 
-async def test_message_has_few_fragments(monkeypatch):
-    monkeypatch.setattr(socket_protocol, "MAX_FRAGMENTS", 10)
+@pytest.mark.parametrize(
+    "flood",
+    [
+        frame(TEXT, final=False) + frame(CONTINUATION, final=False) * 60_000,
+        frame(TEXT) * 60_000,
+        frame(PING) * 60_000,
+        frame(PONG) * 60_000,
+    ],
+    ids=["fragments", "messages", "pings", "pongs"],
+)
+async def test_flood_of_small_frames_ends_the_connection_and_holds_nobody_up(flood):
     async with serve_relay() as relay:
         reader, writer = await open_socket(relay)
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(frame(TEXT, final=False) + frame(CONTINUATION, final=False) * 20)
+        begun = time.thread_time()
+        writer.write(flood)
+        received = b""
+        async with asyncio.timeout(20):
+            with contextlib.suppress(ConnectionError):  # by more input than is read
+                while piece := await reader.read(2**16):
+                    received = received[-100:] + piece
+        writer.close()
+        await until(lambda: not sockets(relay))
+        assert time.thread_time() - begun < 1
+    assert struct.pack(">H", 1008) in received or not received
+
+
+async def test_bad_utf_8_closes_the_connection_and_logs_no_traceback(caplog):
+    async with serve_relay() as relay:
+        reader, writer = await open_socket(relay)
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(frame(TEXT, b"\xff", final=False) + frame(CONTINUATION) + frame(PING) * 20)
         async with asyncio.timeout(5):
             received = await reader.read()
         writer.close()
-    assert struct.pack(">H", 1009) in received
+        await until(lambda: not sockets(relay))
+    assert struct.pack(">H", 1007) in received
+    assert "" == caplog.text
+
+
+async def test_compressed_messages_are_not_accepted():
+    extra = b"sec-websocket-extensions: permessage-deflate; client_max_window_bits\r\n"
+    async with serve_relay() as relay:
+        reader, writer = await open_socket(relay, extra)
+        answered = await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"\xc1\x81" + bytes(5))  # a compressed message
+        async with asyncio.timeout(5):
+            received = await reader.read()
+        writer.close()
+    assert b" 101 " in answered
+    assert b"extensions" not in answered.lower()
+    assert struct.pack(">H", 1002) in received
+
+
+async def test_client_that_stops_within_a_frame_is_cut_off():
+    async with serve_relay() as relay:
+        relay.server.config.ws_ping_interval = relay.server.config.ws_ping_timeout = 0.1
+        reader, writer = await open_socket(relay)
+        writer.write(frame(TEXT, b"x" * 100)[:50])
+        async with asyncio.timeout(5):
+            received = await reader.read()
+        writer.close()
+    assert struct.pack(">H", 1011) in received
+
+
+async def test_nothing_is_read_before_the_handshake_is_checked(monkeypatch):
+    reached, checked = asyncio.Event(), asyncio.Event()
+
+    async def identify(self: Authentication, scope: Scope) -> Principal:
+        reached.set()
+        await checked.wait()
+        return ANYONE
+
+    monkeypatch.setattr(Authentication, "identify", identify)
+    async with serve_relay() as relay:
+        reader, writer = await open_socket(relay)
+        await reached.wait()
+        (socket,) = sockets(relay)
+        assert not socket.transport.is_reading()
+        writer.write(frame(TEXT, b"{}"))
+        checked.set()
+        async with asyncio.timeout(5):
+            await reader.readuntil(b'"type":"error"')
+        writer.close()
 
 
 async def test_incomplete_messages_count_as_memory_of_requests():
