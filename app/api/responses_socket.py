@@ -217,12 +217,11 @@ class _Connection:
         error = {
             "type": "invalid_request_error",
             "code": "websocket_connection_limit_reached",
-            "message": "the connection has been open for an hour; open a new one",
+            "message": "the connection has been open for an hour, or idle for half; open a new one",
             "param": None,
         }
-        if asyncio.get_running_loop().time() >= self._ends_at:
-            with contextlib.suppress(OSError):
-                await self.write(_encode({"type": "error", "status": 400, "error": error}), "")
+        with contextlib.suppress(OSError):
+            await self.write(_encode({"type": "error", "status": 400, "error": error}), "")
         await self._close(1000)
 
     async def leave(self) -> None:
@@ -237,8 +236,7 @@ class _Connection:
 
     async def refuse(self, error: RelayError, stream_id: str) -> None:
         status, body, _ = CLIENT_FORMATS["openai_responses"].render_failure(error, "")
-        seconds = error.retry_after_s
-        retry_after = b"" if seconds is None else b"%.0f" % seconds
+        retry_after = b"" if error.retry_after_s is None else b"%.0f" % error.retry_after_s
         await self.write(_error_event(status, body, retry_after=retry_after), stream_id)
 
     async def write(self, event: bytes, stream_id: str) -> None:

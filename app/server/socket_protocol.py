@@ -9,9 +9,14 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from ..api.request import SOCKET
 from ..errors import RelayError
 from .flow import Flow
-from .http_protocol import BODY_S, PIECE_BYTES
 
-MAX_FRAMES = 8192
+PIECE_BYTES = 8 * 1024
+"""Bytes parsed at once; it bounds the frames that are parsed before they are counted."""
+
+MESSAGE_S = 60
+"""How long a message may take."""
+
+MAX_FRAMES = 4096
 FRAMES_S = 60
 """The frames that a client may send within so many seconds: even an empty one takes 5 us, and as
 part of a message 50 bytes."""
@@ -42,8 +47,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         """See `SocketMemory`."""
         self._begun_at = 0.0
         """When the first of them came."""
-        self._frames = 0
-        self._frames_until = 0.0
+        self._frames, self._frames_until = 0, 0.0
 
     def data_received(self, data: bytes) -> None:
         now = self.loop.time()
@@ -55,8 +59,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
                 self._received += len(piece)
                 super().data_received(piece)
         # A client that stops within a frame cannot answer pings either.
-        if self._received and now > self._begun_at + BODY_S:
-            self._fail(1008, f"the message did not come within {BODY_S:g} s")
+        if self._received and now > self._begun_at + MESSAGE_S:
+            self._fail(1008, f"the message did not come within {MESSAGE_S} s")
         elif self._received > COUNTED_BYTES and not self.close_sent:
             try:
                 self.reserve(self._received)

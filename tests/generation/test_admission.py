@@ -4,10 +4,12 @@ import pytest
 
 from app.errors import RequestError, ServiceError
 from app.generation.admission import (
+    KEPT_S,
     LOCAL,
     MAX_ADDRESSES,
     UNKNOWN,
     Admission,
+    RequestMemory,
     Shares,
     address_of,
 )
@@ -130,3 +132,71 @@ def test_an_address_has_a_part_of_the_memory():
     assert "request_too_large" == large.value.code
     first.release()
     other.resize(4000)
+
+
+def test_an_owner_has_a_part_of_the_memory_at_any_address():
+    counted, _ = admission(max_request_memory_bytes=4000)
+    first, second = counted.receive("a", "me"), counted.receive("b", "me")
+    first.resize(900)
+    with pytest.raises(ServiceError) as refused:
+        second.resize(200)
+    assert "rate_limited" == refused.value.code
+    counted.receive("a", "you").resize(100)
+    first.release()
+    second.resize(1200)
+
+
+def test_an_owner_has_few_unfinished_requests_and_half_as_many_connections():
+    counted, _ = admission(max_streams_per_address=4)
+    for number in range(2):
+        counted.receive(f"a{number}", "me", socket=True)
+    with pytest.raises(ServiceError) as refused:
+        counted.receive("b", "me", socket=True)
+    assert "rate_limited" == refused.value.code
+    for number in range(2):
+        counted.receive(f"c{number}", "me")
+    with pytest.raises(ServiceError):
+        counted.receive("d", "me")
+    counted.receive("d", "you")
+
+
+def test_kept_memory_is_taken_by_requests_the_one_used_longest_ago_first():
+    counted, _ = admission(max_request_memory_bytes=4000)
+    forgotten: list[str] = []
+    kept = {name: _kept(counted, name, forgotten) for name in "abcd"}
+    for name in "abcda":
+        kept[name].keep(950)
+    counted.receive("e").resize(900)
+    assert ["b"] == forgotten
+    kept["a"].keep(1050)  # by itself, the address may use more
+    kept["c"].keep(4100)
+    assert ["b", "c"] == forgotten
+    for name in "abcd":
+        kept[name].drop()
+    assert 900 == counted.bytes
+    assert not counted.kept
+
+
+def test_large_request_takes_no_memory_kept_by_others():
+    counted, _ = admission(max_request_memory_bytes=4000)
+    forgotten: list[str] = []
+    _kept(counted, "a", forgotten).keep(900)
+    own = _kept(counted, "b", forgotten)
+    own.keep(900)
+    with pytest.raises(ServiceError) as refused:
+        counted.receive("b").resize(3500)
+    assert ("overloaded", ["b"]) == (refused.value.code, forgotten)
+
+
+def test_kept_memory_is_dropped_after_a_time():
+    counted, clock = admission()
+    forgotten: list[str] = []
+    _kept(counted, "a", forgotten).keep(10)
+    clock.now += KEPT_S + 1
+    _kept(counted, "b", forgotten).keep(10)
+    assert (["a"], 10) == (forgotten, counted.bytes)
+
+
+def _kept(counted: Admission, name: str, forgotten: list[str]) -> RequestMemory:
+    """Memory that is kept for an address; its name is added to those forgotten."""
+    return RequestMemory(counted, (name,), lambda: forgotten.append(name))
