@@ -16,16 +16,16 @@ from app.generation import admission
 from app.identity.principal import Principal
 from app.ledger.limits import UsageLimits
 from app.server import socket_protocol
-from app.testing.upstream import DONE, FINISH, Step, answer, head, send, text, wait
+from app.testing.upstream import DONE, FINISH, Hold, Step, answer, head, send, text, wait
 from tests.identities import bearer, known
 from tests.serving import Relay, serve_relay, serve_script
 from tests.waiting import until
 
 from .test_responses_socket import ask, connect, read
 
-MEMORY = 16 * 2**20
-LARGEST = 2**20
-PIECE = "x" * 250_000
+MEMORY = 4 * 2**20
+LARGEST = 2**18
+PIECE = "x" * 62_500
 MALLORY, ALICE = bearer("mallory"), bearer("alice")
 
 
@@ -35,7 +35,7 @@ def principals() -> Any:
 
 @contextlib.asynccontextmanager
 async def serve(**settings: Any) -> AsyncIterator[Relay]:
-    bounds = {"max_request_memory_bytes": MEMORY, "max_request_bytes": LARGEST}
+    bounds = {"max_request_memory_bytes": MEMORY, "max_request_bytes": LARGEST, "demo_pace": 0}
     async with serve_relay(**{"authenticator": principals(), **bounds, **settings}) as relay:
         yield relay
 
@@ -99,18 +99,18 @@ async def test_one_key_has_a_quarter_whatever_its_addresses():
 
 
 def half_message(size: int) -> bytes:
-    """The beginning of a text message of a megabyte."""
-    return b"\x81\xff" + struct.pack(">Q", 1_000_000) + bytes(4) + b" " * size
+    """The beginning of a large text message."""
+    return b"\x81\xff" + struct.pack(">Q", 250_000) + bytes(4) + b" " * size
 
 
 async def test_half_sent_messages_take_no_memory_of_others():
     async with serve() as relay, connect_some(relay, 9, headers=MALLORY) as connections:
         for connection in connections:
-            connection.transport.write(half_message(400_000))
+            connection.transport.write(half_message(100_000))
         await until(lambda: relay.hub.admission.bytes > MEMORY // 5)
         await check_served(relay, ALICE)
         for connection in connections:
-            connection.transport.write(b" " * 500_000)
+            connection.transport.write(b" " * 125_000)
         await until(lambda: any(connection.close_code for connection in connections))
         assert relay.hub.admission.bytes <= MEMORY // 4
         await check_served(relay, ALICE)
@@ -132,6 +132,21 @@ async def test_half_sent_message_has_a_deadline(monkeypatch):
         assert closed.value.rcvd is not None
         assert 1008 == closed.value.rcvd.code
         await until(lambda: relay.hub.admission.bytes == 0)
+
+
+async def test_waiting_messages_take_no_memory_of_others():
+    script: list[Step] = [head(), send(text("a")), Hold()]
+    bounds = {"max_request_memory_bytes": MEMORY, "max_request_bytes": LARGEST, "demo_pace": 0}
+    async with (
+        serve_script(script, authenticator=principals(), **bounds) as (relay, _),
+        connect_some(relay, 9, headers=MALLORY) as connections,
+    ):
+        for connection in connections:
+            for _ in range(8):
+                await ask(connection, input=PIECE, on_disconnect="cancel")
+        await until(lambda: relay.hub.admission.bytes > MEMORY // 5)
+        await check_served(relay, ALICE)
+        assert relay.hub.admission.bytes <= MEMORY // 4
 
 
 async def test_idle_connections_take_nothing_of_others_and_end(monkeypatch):
