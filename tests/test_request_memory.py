@@ -68,3 +68,9 @@ def test_the_estimate_is_what_the_allocator_gives_or_some_more(client_format, na
 
     assert asked.chat.messages
     assert kept < estimate_memory(body) < 15 * kept
+
+
+def test_commas_of_a_text_do_not_take_the_memory_of_all():
+    said = {"messages": [{**MESSAGE, "content": "," * 2**21}]}
+
+    assert estimate_memory(json.dumps(said).encode()) < 2**28 / 4

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from ..addresses import name_customer, parse_address
+from ..bounds import MAX_VALUES
 from ..errors import RelayError, RequestError, ServiceError
 from ..requests import ChatRequest
 
@@ -87,6 +88,7 @@ def _address(host: str, *, is_peer: bool) -> str:
 def estimate_memory(body: bytes) -> int:
     """Estimate the memory of a body that is parsed, and of the call to an upstream."""
     values = body.count(b",") + body.count(b"[") + 2 * body.count(b"{")
+    values = min(values, 2 * MAX_VALUES)  # more are refused unparsed; most commas are in texts
     wide = not body.isascii() or b"\\u" in body
     return len(body) * (WIDE_FACTOR if wide else NARROW_FACTOR) + VALUE_BYTES * values
 
