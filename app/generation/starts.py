@@ -102,7 +102,9 @@ class Starts:
             if route.changes is not None:
                 request = route.changes.prepare(request)
             if self._parts.hooks is not None:
-                route, request = await self._check(self._parts.hooks, route, request, stream)
+                route, request, options = await self._check(
+                    self._parts.hooks, route, request, options, stream
+                )
             reserve = self._parts.reservations.request(principal, route, request)
             self._admission.enter(address)
         except RelayError:
@@ -172,15 +174,21 @@ class Starts:
         return msgspec.structs.replace(route, hedge=None, rescue=False, notices=(notice,))
 
     async def _check(
-        self, hooks: Hooks, route: Route, request: ChatRequest, stream: str
-    ) -> tuple[Route, ChatRequest]:
-        """Return a request that hooks have checked, and its route with their notes."""
+        self, hooks: Hooks, route: Route, request: ChatRequest, options: StartOptions, stream: str
+    ) -> tuple[Route, ChatRequest, StartOptions]:
+        """Return a request that hooks have checked, what is stored of it, and its route."""
         own = hooks.of(route.name, "request")
         if not own:
-            return route, request
-        request, notes = await check_request(own, request, route=route.name, stream=stream)
+            return route, request, options
+        kept = options.labels, options.metadata, options.request.decode()
+        (request, labels, metadata, stored), notes = await check_request(
+            own, request, *kept, route=route.name, stream=stream
+        )
+        options = msgspec.structs.replace(
+            options, labels=labels, metadata=metadata, request=stored.encode()
+        )
         notices = (*route.notices, *(Notice("hook", note) for note in notes))
-        return msgspec.structs.replace(route, notices=notices), request
+        return msgspec.structs.replace(route, notices=notices), request, options
 
     async def _choose(self, principal: Principal, request: ChatRequest) -> CassetteChoice:
         """Return the route that answers a request, or the cassette that replaces it."""

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 import structlog
+from msgspec import Meta
 
 from ..errors import RelayError, RequestError, ServiceError
 
@@ -14,6 +15,9 @@ Stage = Literal["request", "answer"]
 MAX_REASON = 300
 """Characters of a hook's reason or note that are shown."""
 
+RETRY_S = 1
+"""Seconds after which a client may try again when a hook has failed."""
+
 log = structlog.get_logger("seseragi.hooks")
 
 
@@ -21,8 +25,9 @@ class Text(msgspec.Struct, frozen=True):
     """A text to check."""
 
     kind: str
-    """In an answer `text`, `reasoning`, `refusal` or `tool_arguments`; in a request the role of
-    its message, `tool` for a definition of a tool or of the answer's format, or `option`."""
+    """In an answer `text`, `reasoning`, `refusal`, `tool_arguments` or the type of its event; in a
+    request the role of its message, `tool` for a definition of a tool or of the answer's format,
+    or `option`. In both `name` for names, ids, and keys of objects."""
     text: str
     before: str = ""
     """The end of what precedes it in an answer, and has been passed on."""
@@ -48,6 +53,8 @@ class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The reason to stop the request or the answer."""
     note: str | None = None
     """A notice for readers."""
+    hold: Annotated[int, Meta(ge=0)] = 0
+    """The characters at the end of the last text that wait for what follows it in an answer."""
 
 
 PASS = Verdict()
@@ -73,7 +80,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
         """Return the verdict.
 
         Raises:
-            ServiceError: `internal`, it failed, and nothing may pass unchecked.
+            ServiceError: `overloaded`, it failed, and nothing may pass unchecked.
         """
         try:
             async with asyncio.timeout(self.timeout_s):
@@ -86,8 +93,10 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
         if self.fails_open:
             return Verdict(note="it failed, so that this is unchecked")
         raise ServiceError(
-            "internal", f"the hook {self.name!r} failed, and nothing may pass unchecked"
-        )
+            "overloaded",
+            f"the hook {self.name!r} failed, and nothing may pass unchecked; try again",
+            retry_after_s=RETRY_S,
+        ) from None
 
 
 def _read(found: object, count: int) -> Verdict:
@@ -111,21 +120,24 @@ class Passed(NamedTuple):
 
     texts: Sequence[str]
     notes: Sequence[str]
+    hold: int = 0
+    """The characters at the end of the last text that have to wait."""
 
 
 async def apply(hooks: Sequence[Hook], check: Check) -> Passed:
     """Pass texts through hooks, in order.
 
     Raises:
-        RelayError: `content_filtered`, a hook stops it; `internal`, a hook failed.
+        RelayError: `content_filtered`, a hook stops it; `overloaded`, a hook failed.
     """
-    notes = []
+    notes, hold = [], 0
     for hook in hooks:
         verdict = await hook.check(check)
         if verdict.stop is not None:
             reason = verdict.stop[:MAX_REASON]
             message = f"the hook {hook.name!r} stopped the {check.stage}: {reason}"
             raise RequestError("content_filtered", message)
+        hold = max(hold, verdict.hold)
         if verdict.note is not None:
             notes.append(f"hook {hook.name!r}: {verdict.note[:MAX_REASON]}")
         if verdict.texts is not None:
@@ -134,7 +146,7 @@ async def apply(hooks: Sequence[Hook], check: Check) -> Passed:
                 for old, new in zip(check.texts, verdict.texts, strict=True)
             ]
             check = msgspec.structs.replace(check, texts=texts)
-    return Passed([one.text for one in check.texts], notes)
+    return Passed([one.text for one in check.texts], notes, hold)
 
 
 class Hooks:

@@ -26,8 +26,8 @@ class Endpoint:
             **({"authorization": secret} if secret else {}),
         }
 
-    async def __call__(self, check: Check) -> Verdict:
-        """Return the verdict of the endpoint.
+    async def __call__(self, check: Check) -> Verdict | None:
+        """Return the verdict of the endpoint; None, or null, passes everything.
 
         Raises:
             Exception: it cannot be reached, or its reply is not a verdict.
@@ -36,4 +36,4 @@ class Endpoint:
         call = HttpCall("POST", self._url, {**self._headers}, content)
         most = 6 * len(content) + MORE_BYTES
         body = await fetch(self._client, call, upstream=self._name, max_bytes=most)
-        return msgspec.json.decode(body, type=Verdict)
+        return msgspec.json.decode(body, type=Verdict | None)

@@ -1,34 +1,106 @@
-"""The built-in hook `redact`: replaces keys of services, and e-mail addresses."""
+"""The built-in hook `redact`: replaces keys of services, and e-mail addresses.
 
+A text may be JSON, or a part of it: a character after an escape begins a word, and letters may be
+escaped themselves. Long texts are checked in slices, between which other tasks run.
+"""
+
+import asyncio
 import re
+from collections.abc import Callable
+from string import ascii_letters, digits
 from typing import Final
 
 from .contract import Check, Verdict
 
-# Each alternative begins with fixed characters or is bounded, so the time is linear.
-_SECRET: Final = re.compile(
-    r"(?<![A-Za-z0-9])(?:"
-    r"sk-[A-Za-z0-9_-]{16,200}"  # OpenAI, Anthropic, DeepSeek
-    r"|(?:gh[opsu]|github_pat|glpat|xox[abpr]|hf|gsk|xai|pplx|nvapi)[_-][A-Za-z0-9_-]{16,200}"
-    r"|AKIA[A-Z0-9]{16}"
-    r"|AIza[A-Za-z0-9_-]{35}"
-    r"|eyJ[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,500}"  # a JWT
-    r")"
+SLICE: Final = 65_536
+OVERLAP: Final = 512
+"""Characters after a slice that decide whether a match begins in it: an address has up to 410."""
+LONGEST_JWT: Final = 16_384
+
+_C: Final = "[A-Za-z0-9_-]"
+_BEFORE: Final = r"(?:(?<![A-Za-z0-9]{0})|(?<=\\[bfnrt]{0})|(?<=\\u[0-9a-fA-F]{{4}}{0}))"
+"""No word, or an escape; {0} is what follows it."""
+_PREFIX: Final = (
+    r"(?:sk-"  # OpenAI, Anthropic, DeepSeek
+    r"|(?:gh[opsu]|github_pat|glpat|xox[abpr]|hf|gsk|xai|pplx|nvapi)[_-])"
+)
+
+# No expression gives characters back. Look-behinds are slow: a few characters are compared first.
+_KEY: Final = re.compile(
+    rf"(?=[sgxhpnA]){_BEFORE.format('')}"
+    rf"(?:{_PREFIX}{_C}{{16,}}+|AKIA[A-Z0-9]{{16}}|AIza{_C}{{35}})"
+)
+# A segment that begins no JWT is skipped: none begins later in it.
+_JWT: Final = re.compile(
+    rf"eyJ{_BEFORE.format('eyJ')}"
+    rf"(?:{_C}{{7,}}+\.{_C}{{10,}}+\.{_C}{{10,}}+|(?P<skipped>{_C}{{7,}}+))"
 )
 _EMAIL: Final = re.compile(
-    r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,5}[A-Za-z]{2,24}\b"
+    r"(?:(?P<escape>\\(?:[bfnrt]|u[0-9a-fA-F]{4}))|(?<![A-Za-z0-9._%+\\-]))"
+    r"[A-Za-z0-9._%+-]{1,64}+@(?:[A-Za-z0-9-]{1,63}+\.){1,5}[A-Za-z]{2,24}+\b"
 )
+_ASCII: Final = re.compile(r"(?:\\++u00(?:[3467][0-9a-fA-F]|2[013-9a-fA-F]|5[0-9abdefABDEF]))++")
+"""Escapes of characters that need none in JSON, however often they are escaped themselves."""
+_BEGIN: Final = re.compile(rf"{_PREFIX}|AKIA|AIza|eyJ|\\u00|^.*@")
+_WORD: Final = f"{ascii_letters}{digits}._%+-@\\"
 KEY: Final = "[key]"
 EMAIL: Final = "[email]"
 
 
 async def redact(check: Check) -> Verdict | None:
-    """Replace secrets and addresses in all texts."""
-    texts = [redact_text(one.text) for one in check.texts]
+    """Replace secrets and addresses in all texts; what may become one has to wait."""
+    texts = [await redact_text(one.text) for one in check.texts]
+    hold = 0
+    if not check.texts[-1].final:
+        word = texts[-1][len(texts[-1].rstrip(_WORD)) :]
+        begin = _BEGIN.search(word)
+        hold = 0 if begin is None else len(word) - begin.start()
     changed = any(new != one.text for new, one in zip(texts, check.texts, strict=True))
-    return Verdict(texts) if changed else None
+    return Verdict(texts if changed else None, hold=hold) if changed or hold else None
 
 
-def redact_text(text: str) -> str:
+async def redact_text(text: str) -> str:
     """Return a text with secrets and addresses replaced."""
-    return _EMAIL.sub(EMAIL, _SECRET.sub(KEY, text))
+    found = await _redact(text)
+    if "\\u00" in found:
+        plain = await _replace(_ASCII, _unescape, found)
+        if (redacted := await _redact(plain)) != plain:
+            return redacted
+    return found
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return bytes.fromhex(match[0].replace("\\", "").replace("u00", "")).decode()
+
+
+async def _redact(text: str) -> str:
+    if "eyJ" in text:
+        text = await _replace(_JWT, lambda match: match[0] if match["skipped"] else KEY, text)
+    text = await _replace(_KEY, lambda match: KEY, text)
+    if "@" in text:
+        text = await _replace(_EMAIL, lambda match: f"{match['escape'] or ''}{EMAIL}", text)
+    return text
+
+
+async def _replace(pattern: re.Pattern[str], new: Callable[[re.Match[str]], str], text: str) -> str:
+    """Replace all matches, and let other tasks run after each slice."""
+    pieces, at, kept = list[str](), 0, 0
+    overlap = LONGEST_JWT if pattern is _JWT else OVERLAP
+    while at < len(text):
+        last = min(at + SLICE, len(text))
+        stop = min(last + overlap, len(text))
+        begin, at = at, len(text) if stop == len(text) else last
+        for found in pattern.finditer(text, begin, stop):
+            start, end = found.span()
+            if start >= last:
+                at = start if stop == len(text) else last
+                break
+            if end == stop < len(text):  # it may be longer
+                found = pattern.match(text, start) or found
+                end = found.end()
+            pieces += (text[kept:start], new(found))
+            kept = end
+            at = max(at, end)
+        if at < len(text):
+            await asyncio.sleep(0)
+    return "".join((*pieces, text[kept:]))

@@ -7,19 +7,20 @@ waits until the text after it is known.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol, assert_never
 
 import msgspec
-from msgspec import UNSET
 
 from ..events import (
     ChoiceEnd,
+    ContentFilter,
     Event,
     LogProbs,
+    Media,
     Notice,
+    Opaque,
     ProviderData,
     ProviderTool,
-    Raw,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
@@ -28,14 +29,19 @@ from ..events import (
     RefusalStart,
     Source,
     StreamEnd,
+    StreamStart,
+    StreamTarget,
     TextDelta,
     TextEnd,
     TextStart,
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+    Usage,
+    type_of,
 )
-from .contract import Check, Hook, Text, apply
+from .contract import Check, Hook, Passed, Text, apply
+from .texts import Texts
 
 BEFORE = 200
 """Characters before the held text that a hook receives."""
@@ -47,6 +53,9 @@ longer waits."""
 MAX_SENTENCE = 2_000
 """Characters without the end of a sentence that are passed on."""
 
+SHORT = 18
+"""Characters of a finish reason that cannot be a key."""
+
 _SENTENCE = re.compile(r"[.!?](?=\s)|[\n。！？]")
 _STARTS = (TextStart, ReasoningStart, RefusalStart)
 _QUIET = (*_STARTS, Notice)
@@ -57,7 +66,7 @@ _Delta = TextDelta | ReasoningDelta | RefusalDelta
 class _Held:
     """The text of one block that waits."""
 
-    __slots__ = ("before", "changed", "delta", "text")
+    __slots__ = ("before", "changed", "delta", "due", "text")
 
     def __init__(self, delta: _Delta) -> None:
         self.delta = delta
@@ -65,6 +74,8 @@ class _Held:
         self.text = ""
         self.before = ""
         self.changed = False
+        self.due = 0
+        """The length at which a text is checked again that had to wait."""
 
 
 class Window:
@@ -77,7 +88,8 @@ class Window:
         self._hold = max(hook.hold for hook in hooks)
         self._most = max(MAX_HELD, 4 * self._hold)
         self._blocks: dict[int, _Held] = {}
-        self._calls: dict[int, list[str]] = {}
+        self._calls: set[int] = set()
+        """The blocks of calls of tools that have begun."""
         self._lead: list[Event] = []
         """The events before the first checked text: until then a failure is an HTTP status."""
         self._started = self._discards = False
@@ -99,7 +111,7 @@ class Window:
         """Return the events to log now.
 
         Raises:
-            RelayError: `content_filtered`, a hook stops the answer; `internal`, a hook failed.
+            RelayError: `content_filtered`, a hook stops the answer; `overloaded`, a hook failed.
         """
         found: list[Event] = []
         for event in events:
@@ -118,48 +130,60 @@ class Window:
     async def _take(self, event: Event) -> list[Event]:
         """Hold the text of an event, or return it with the text before it."""
         match event:
-            case TextDelta() | ReasoningDelta() | RefusalDelta() | ToolCallDelta() if (
-                self._discards
-            ):
-                return []
-            case ToolCallEnd() if self._discards:
-                return [ToolCallEnd(event.block, "", event.choice)]
             case TextDelta() | ReasoningDelta() | RefusalDelta():
-                held = self._blocks.get(event.block)
-                if held is None:
-                    held = self._blocks[event.block] = _Held(event)
-                held.text += event.text
+                if not self._discards:
+                    held = self._blocks.get(event.block)
+                    if held is None:
+                        held = self._blocks[event.block] = _Held(event)
+                    held.text += event.text
                 return []
             case TextEnd() | ReasoningEnd() | RefusalEnd():
                 return await self._end(event)
-            case ToolCallDelta():
-                self._calls.setdefault(event.block, []).append(event.arguments)
-                return []
+            case ToolCallDelta() | LogProbs() | ProviderData():
+                return []  # the end has the arguments; the others repeat the text
             case ToolCallEnd():
-                return await self._end_call(event)
-            case ProviderTool():
-                return await self._check_tool(event)
-            case Source():
-                return [_without_text(event, self._blocks)]
-            case LogProbs() | ProviderData():
-                return []  # they repeat the text
-            case ToolCallStart(raw=Raw()) | ChoiceEnd(raw=Raw()):
-                return [msgspec.structs.replace(event, raw=None)]
-        return [event]
+                if event.block not in self._calls:
+                    return []
+                self._calls.remove(event.block)
+                if self._discards:
+                    return [ToolCallEnd(event.block, "", event.choice)]
+                *notes, checked = await self._check_event(event, "tool_arguments")
+                assert isinstance(checked, ToolCallEnd)  # noqa: S101
+                text = checked.arguments
+                delta = [ToolCallDelta(event.block, text, event.choice)] if text else []
+                return [*notes, *delta, checked]
+            case ToolCallStart() | ProviderTool() | Source() | Media() | ContentFilter() | Notice():
+                if self._discards:
+                    return []
+                if isinstance(event, ToolCallStart):
+                    self._calls.add(event.block)
+                elif isinstance(event, Source):
+                    event = _without_place(event, self._blocks)
+                kind = "tool_arguments" if isinstance(event, ProviderTool) else type_of(event)
+                return await self._check_event(event, kind)
+            case ChoiceEnd():
+                short = len(event.finish_reason_raw or "") <= SHORT and not event.stop_sequence
+                if short or self._discards:
+                    raw = event.finish_reason_raw if short else None
+                    return [ChoiceEnd(event.finish_reason, raw, choice=event.choice)]
+                return await self._check_event(event, type_of(event))
+            case Usage() | StreamEnd():
+                return [event] if self._discards else await self._check_event(event, type_of(event))
+            case StreamStart() | StreamTarget() | Opaque():
+                return [event]
+            case TextStart() | ReasoningStart() | RefusalStart():
+                return [event]
+        assert_never(event)
 
-    async def _check_tool(self, event: ProviderTool) -> list[Event]:
-        """Check the input and the output of a provider's tool, as JSON text."""
-        found: list[Event] = []
-        fields: dict[str, Any] = {"raw": None}
-        for name in ("input", "output"):
-            value = getattr(event, name)
-            if value is not UNSET:
-                text = msgspec.json.encode(value).decode()
-                checked, notes = await self._check("tool_arguments", text)
-                found += notes
-                if checked != text:
-                    fields[name] = _decode(checked)
-        return [*found, msgspec.structs.replace(event, **fields)]
+    async def _check_event(self, event: Event, kind: str) -> list[Event]:
+        """Return notices of hooks, and the event with what they leave of its texts."""
+        texts, notices = Texts(), list[Event]()
+        checked: Event = texts.walk(event, kind)
+        if collected := texts.collected():
+            found, notices = await self._check(collected)
+            texts.replace(found.texts)
+            checked = texts.walk(event, kind)
+        return [*notices, checked]
 
     async def _end(self, event: TextEnd | ReasoningEnd | RefusalEnd) -> list[Event]:
         held = self._blocks.get(event.block)
@@ -172,22 +196,20 @@ class Window:
             event = ReasoningEnd(event.block, event.choice)
         return [*found, event]
 
-    async def _end_call(self, event: ToolCallEnd) -> list[Event]:
-        pieces = self._calls.pop(event.block, [])
-        if not pieces:
-            return [event]
-        text, notes = await self._check("tool_arguments", event.arguments)
-        delta = ToolCallDelta(event.block, text, event.choice)
-        return [*notes, *([delta] if text else []), ToolCallEnd(event.block, text, event.choice)]
-
     async def _release(self, held: _Held, *, whole: bool) -> list[Event]:
         """Return the text of a block that need not wait."""
         text = held.text
         cut = len(text) if whole else self._find_cut(text)
-        if not cut:
+        if not cut or (not whole and len(text) < held.due):
             return []
-        kind = _kind_of(held.delta)
-        checked, found = await self._check(kind, text, before=held.before, final=whole)
+        kind, texts = _kind_of(held.delta), Texts()
+        if whole and not held.before:  # it may be JSON
+            texts.walk(text, kind)
+        walked = texts.collected()
+        (left, _, hold), found = await self._check(walked or [Text(kind, text, held.before, whole)])
+        if walked:
+            texts.replace(left)
+        checked = texts.walk(text, kind) if walked else left[0]
         passed, rest = checked, ""
         if checked != text and not whole and len(text) < self._most:
             after = len(text) - cut
@@ -197,9 +219,12 @@ class Window:
                 cut = min(cut, _common(text, checked))
                 passed, rest = text[:cut], text[cut:]
         elif checked == text:
+            if not whole and len(text) < self._most:
+                cut = max(0, min(cut, len(text) - hold))
             passed, rest = text[:cut], text[cut:]
         held.changed = held.changed or passed != text[: len(text) - len(rest)]
         held.text = rest
+        held.due = 0 if passed else len(rest) + self._hold
         if passed:
             held.before = (held.before + passed)[-BEFORE:]
             found.append(msgspec.structs.replace(held.delta, text=passed))
@@ -212,13 +237,13 @@ class Window:
         last = max((found.end() for found in _SENTENCE.finditer(text)), default=0)
         return last if last or len(text) < MAX_SENTENCE else len(text)
 
-    async def _check(self, kind: str, text: str, **more: Any) -> tuple[str, list[Event]]:
-        """Return what the hooks leave of a text, and their notes as notices, each once."""
-        check = Check("answer", self._route, self._stream, [Text(kind, text, **more)])
-        [checked], notes = await apply(self._hooks, check)
-        new = [note for note in notes if note not in self._notes][: 100 - len(self._notes)]
-        self._notes.update(new)
-        return checked, [Notice("hook", note) for note in new]
+    async def _check(self, texts: Sequence[Text]) -> tuple[Passed, list[Event]]:
+        """Return what the hooks leave of texts, and their notes as notices, each once."""
+        passed = await apply(self._hooks, Check("answer", self._route, self._stream, texts))
+        notes = [note for note in passed.notes if note not in self._notes]
+        notes = notes[: 100 - len(self._notes)]
+        self._notes.update(notes)
+        return passed, [Notice("hook", note) for note in notes]
 
 
 class Receiver(Protocol):
@@ -243,20 +268,12 @@ class Waiting:
         return await self._receiver.take(events)
 
 
-def _without_text(source: Source, blocks: Mapping[int, _Held]) -> Source:
-    """Return a source without the text that it cites, and without a place in a changed text."""
+def _without_place(source: Source, blocks: Mapping[int, _Held]) -> Source:
+    """Return a source without a place in a changed text."""
     held = None if source.block is None else blocks.get(source.block)
     if held is not None and held.changed:
-        source = msgspec.structs.replace(source, start=None, end=None)
-    return msgspec.structs.replace(source, cited_text=None, raw=None)
-
-
-def _decode(text: str) -> Any:
-    """Decode what hooks have left of JSON text; as a text if it is none any more."""
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text
+        return msgspec.structs.replace(source, start=None, end=None)
+    return source
 
 
 def _is_target(event: Event) -> bool:

@@ -1,0 +1,153 @@
+"""The table of all texts of requests and answers, and the walk over them.
+
+JSON is walked string by string, decoded, and long numbers in it: hooks do not see its escapes, and
+what they leave is encoded again.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from ..errors import RequestError
+from ..requests import JsonSchema, ReasoningPart, Tool
+from .contract import Text
+
+MAX_STRINGS: Final = 20_000
+"""Strings of JSON that are decoded in one walk: 40 ms. JSON beyond them is one text."""
+
+MAX_NAME: Final = 1000
+"""Characters of an unknown text beside the request; what is longer is binary."""
+
+NAME: Final = "name"
+"""The kind of names, ids, and keys of objects."""
+
+_VALUE: Final = re.compile(
+    r'(?P<string>"(?:[^"\\]|\\.)*+")(?P<colon>\s*+:)?|-?[0-9][0-9.eE+-]{6,}+', re.DOTALL
+)
+_JSON: Final = re.compile(r'\s*+[{\["]')
+_KEYWORDS: Final = frozenset(("type", "format", "pattern", "required", "$ref", "$schema"))
+"""Keywords of a JSON Schema whose values are no text."""
+
+Treatment = Literal["checked", "refused", "opaque", "left_out"]
+
+FIELDS: Final[Mapping[str, Treatment]] = {
+    # Hooks may replace them.
+    **dict.fromkeys(("messages", "content", "text", "refusal", "reasoning_content"), "checked"),
+    **dict.fromkeys(("tool_calls", "function", "arguments", "input", "output"), "checked"),
+    **dict.fromkeys(("tools", "tool_choice", "description", "parameters", "schema"), "checked"),
+    **dict.fromkeys(("response_format", "json_schema", "stop", "stop_sequence"), "checked"),
+    **dict.fromkeys(("image_url", "url", "file", "filename", "input_audio"), "checked"),
+    **dict.fromkeys(("document", "title", "categories", "error", "message"), "checked"),
+    **dict.fromkeys(("metadata", "user", "safety_identifier", "prompt_cache_key"), "checked"),
+    **dict.fromkeys(("provider_options", "extras", "left_out", "cache_control"), "checked"),
+    **dict.fromkeys(("provider_code", "param", "finish_reason_raw"), "checked"),
+    # Hooks see them, but they have to stay: another name means another thing.
+    **dict.fromkeys(("id", "name", "tool_call_id", "file_id", "allowed_tools"), "refused"),
+    **dict.fromkeys(("type", "ttl", "media_type", "service_tier", "truncation"), "refused"),
+    **dict.fromkeys(("reasoning_effort", "reasoning_summary", "verbosity"), "refused"),
+    "prompt_cache_retention": "refused",
+    # Binary, signed, chosen among the relay's own, or checked with the request.
+    **dict.fromkeys(("data", "file_data", "signature", "encrypted", "format"), "opaque"),
+    **dict.fromkeys(("opaque", "stream", "upstream", "upstream_id", "model"), "opaque"),
+    **dict.fromkeys(("code", "usage", "cost", "labels"), "opaque"),
+    # They repeat other texts.
+    **dict.fromkeys(("raw", "cited_text", "client_body"), "left_out"),
+}
+"""The fields with texts of all events and requests, by name."""
+
+
+class Texts:
+    """The texts of values: a walk collects them; after `replace`, another one replaces them."""
+
+    def __init__(self) -> None:
+        self._texts: dict[tuple[str, str], str] = {}
+        self._kinds: dict[str, str] = {}
+        self._json: dict[str, bool] = {}
+        self._strings = MAX_STRINGS
+
+    def collected(self) -> list[Text]:
+        """Return all texts, each once."""
+        return [Text(*key) for key in self._texts]
+
+    def replace(self, texts: Sequence[str]) -> None:
+        """Replace the collected texts."""
+        self._texts = dict(zip(self._texts, texts, strict=True))
+
+    def walk(self, value: Any, kind: str) -> Any:
+        """Return a value with its texts replaced; the kind "" is that of an equal text before.
+
+        Raises:
+            RequestError: `content_filtered`, hooks replace what has to stay.
+        """
+        match value:
+            case str():
+                is_json = _JSON.match(value) and self._is_json(value)
+                return self._walk_json(value, kind) if is_json else self._take(value, kind)
+            case list() | tuple():
+                return type(value)([self.walk(one, kind) for one in value])
+            case dict():
+                text = msgspec.json.encode(value).decode()
+                walked = self._walk_json(text, kind, keywords=kind == "tool")
+                return value if walked == text else msgspec.json.decode(walked)
+            case msgspec.Struct():
+                return self._walk_fields(value, kind)
+        return value
+
+    def _walk_fields(self, value: Any, kind: str) -> Any:
+        if value.__struct_config__.tag_field == "role":
+            kind = value.__struct_config__.tag
+        elif isinstance(value, Tool | JsonSchema):
+            kind = "tool"
+        changes: dict[str, Any] = {}
+        for name in value.__struct_fields__:
+            treatment, old = FIELDS.get(name), getattr(value, name)
+            binary = name == "url" and (old or "").startswith("data:")
+            if treatment == "left_out":
+                changes[name] = None
+            elif treatment in ("checked", "refused") and not binary:
+                new = self.walk(old, kind if treatment == "checked" else NAME)
+                if new != old and treatment == "refused":
+                    what = f"{type(value).__name__}.{name}"
+                    raise RequestError(
+                        "content_filtered", f"{what}: hooks replace a part of it; remove that part"
+                    )
+                changes[name] = new
+        if isinstance(value, ReasoningPart) and changes["text"] != value.text:
+            changes["signature"] = None  # it is of the original text
+        return msgspec.structs.replace(value, **changes)
+
+    def _take(self, text: str, kind: str) -> str:
+        if not text or (not kind and text not in self._kinds and len(text) > MAX_NAME):
+            return text
+        kind = kind or self._kinds.get(text, NAME)
+        self._kinds.setdefault(text, kind)
+        return self._texts.setdefault((kind, text), text)
+
+    def _is_json(self, text: str) -> bool:
+        if text not in self._json:
+            try:
+                msgspec.json.decode(text, type=msgspec.Raw)
+                self._strings -= text.count('"') // 2
+                self._json[text] = self._strings >= 0
+            except (ValueError, RecursionError):
+                self._json[text] = False
+        return self._json[text]
+
+    def _walk_json(self, text: str, kind: str, *, keywords: bool = False) -> str:
+        key = ""
+
+        def replace(match: re.Match[str]) -> str:
+            nonlocal key
+            string, colon = match["string"], match["colon"]
+            old: str = match[0] if string is None else string[1:-1]
+            if "\\" in old:
+                old = msgspec.json.decode(string)
+            if colon:
+                key, new = old, self._take(old, kind and NAME)
+            else:
+                new = self.walk(old, NAME if keywords and key in _KEYWORDS else kind)
+            return match[0] if new == old else msgspec.json.encode(new).decode() + (colon or "")
+
+        return _VALUE.sub(replace, text)
