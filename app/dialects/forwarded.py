@@ -4,7 +4,7 @@ The body is the client's own, except for the model's name and fields that client
 answer is the provider's own. Only `usage` is read from it.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from ..errors import RequestError
 from ..events import TokenCounts
-from ..framing.multipart import parse_form, render_form, text_part
+from ..framing.multipart import Part, parse_form, render_form, text_part
 from ..requests import convert_body, parse_body, parse_part
 from .reading.billing import parse_cost
 from .reading.json_values import count, decode_or, mapping
@@ -128,6 +128,10 @@ class ForwardedRequest(msgspec.Struct, frozen=True):
     """The output for which money is reserved."""
     render: Callable[[str, Collection[str]], tuple[str, bytes]]
     """(model, fields to drop) to the content type and the body."""
+    texts: Callable[[], list[str]]
+    """Returns the body as JSON, or the fields of a form that are no files."""
+    with_texts: Callable[[Sequence[str]], "ForwardedRequest"]
+    """Returns the request with other texts."""
 
     def estimate(self, size: int = 0, content_type: str = "") -> TokenCounts:
         """Estimate the usage, at most what is reserved, from the bytes of the answer so far.
@@ -183,6 +187,8 @@ def parse_json(call: Call, body: bytes) -> ForwardedRequest:
         input_tokens=estimate_text(body),
         output_tokens=call.output_tokens * max(counts, default=1),
         render=render,
+        texts=lambda: [body.decode()],
+        with_texts=lambda texts: parse_json(call, texts[0].encode()),
     )
 
 
@@ -192,12 +198,24 @@ def parse_upload(call: Call, body: bytes, content_type: str, *, boundary: str) -
     Raises:
         RequestError: `invalid_request`, with the reason.
     """
-    parts = parse_form(body, content_type)
+    return _upload(call, parse_form(body, content_type), len(body), boundary)
+
+
+def _upload(call: Call, parts: list[Part], size: int, boundary: str) -> ForwardedRequest:
     models = [bytes(part.content[:MAX_MODEL]) for part in parts if _base(part.name) == "model"]
     if len(models) > 1:
         raise RequestError("invalid_request", "model: the form has it twice; send it once")
     if not any(models):
         raise _without_model()
+
+    texts = [part for part in parts if b"filename" not in part.head]
+
+    def with_texts(new: Sequence[str]) -> ForwardedRequest:
+        changed = (
+            part._replace(content=text.encode()) for part, text in zip(texts, new, strict=True)
+        )
+        files = [part for part in parts if b"filename" in part.head]
+        return _upload(call, [*changed, *files], size, boundary)
 
     def render(model: str, dropped: Collection[str]) -> tuple[str, bytes]:
         out = {"model", *dropped}
@@ -209,9 +227,11 @@ def parse_upload(call: Call, body: bytes, content_type: str, *, boundary: str) -
         call,
         models[0].decode(errors="replace"),
         dict.fromkeys({_base(part.name) for part in parts} - call.fields, ""),
-        input_tokens=len(body) // AUDIO_BYTES,
+        input_tokens=size // AUDIO_BYTES,
         output_tokens=call.output_tokens,
         render=render,
+        texts=lambda: [bytes(part.content).decode(errors="replace") for part in texts],
+        with_texts=with_texts,
     )
 
 

@@ -6,12 +6,13 @@ from typing import Final, Protocol
 
 from ..dialects.forwarded import ForwardedRequest, UsageReader
 from ..errors import RequestError, UpstreamError
+from ..hooks.request import check_values
 from ..upstreams.http import open_stream
 from ..upstreams.http_call import HttpCall, HttpReply
 from ..upstreams.targets import Target
 from .deadlines import Limits
 from .metered_call import CallAttempt, CallContext, MeteredCall
-from .single_call import explained, prepare, try_targets
+from .single_call import explained, hooks_of, prepare, try_targets
 
 MAX_BYTES: Final = 128 * 2**20
 """Maximum bytes of an answer: ten large images as base64. It is not buffered."""
@@ -53,6 +54,10 @@ async def forward(context: CallContext, request: ForwardedRequest, client: Clien
         return True
 
     route = context.parts.upstreams.resolve_for(context.principal, request.model)
+    if hooks := hooks_of(context, route):
+        texts = request.texts()
+        (checked,), _ = await check_values(hooks, [(texts, "input")], route=route.name)
+        request = request if checked == texts else request.with_texts(checked)
     async with MeteredCall(
         context,
         route,

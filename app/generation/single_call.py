@@ -11,6 +11,7 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
+    Sequence,
 )
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypeVar
@@ -25,6 +26,8 @@ from ..dialects.writing.token_counts import COUNTS
 from ..dialects.writing.token_estimate import estimate_tokens
 from ..errors import RelayError, RequestError, ServiceError, UpstreamError
 from ..events import TokenCounts
+from ..hooks.contract import Hook
+from ..hooks.request import check_request, check_values
 from ..requests import ChatRequest
 from ..telemetry.observer import AttemptStarted, CallEnded
 from ..upstreams.http import FAILURES, MAX_PROVIDER_MESSAGE, explain, fetch, was_sent
@@ -90,11 +93,10 @@ async def count_tokens(context: CallContext, chat: ChatRequest) -> Counted:
     route = context.parts.upstreams.resolve_for(context.principal, chat.model)
     if route.changes is not None:
         chat = route.changes.prepare(chat)
-    hooks = context.parts.hooks
     async with count_request(context):
-        # A provider receives nothing that hooks have not checked.
-        checked = hooks is not None and hooks.of(route.name, "request")
-        tokens = None if checked else await _count(context, route, chat)
+        if hooks := hooks_of(context, route):
+            (chat,), _ = await check_request(hooks, chat, route=route.name, stream="")
+        tokens = await _count(context, route, chat)
     if tokens is None:
         return Counted(estimate_tokens(chat), estimated=True)
     return Counted(tokens, estimated=False)
@@ -142,6 +144,8 @@ async def embed(context: CallContext, request: Request, take: Callable[[int], No
         RelayError: no target succeeded.
     """
     route = context.parts.upstreams.resolve_for(context.principal, request.model)
+    if hooks := hooks_of(context, route):
+        request = await _check(hooks, route, request)
     tokens = estimate(request.inputs)
     async with MeteredCall(context, route, model=request.model, input_tokens=tokens) as metered:
         return await try_targets(
@@ -150,6 +154,37 @@ async def embed(context: CallContext, request: Request, take: Callable[[int], No
             lambda target, attempt: _embed(context, target, request, take, attempt),
             operation="embeddings",
         )
+
+
+def hooks_of(context: CallContext, route: Route) -> Sequence[Hook]:
+    """Return the hooks on requests of a route."""
+    hooks = context.parts.hooks
+    return () if hooks is None else hooks.of(route.name, "request")
+
+
+async def _check(hooks: Sequence[Hook], route: Route, request: Request) -> Request:
+    """Return a request for embeddings that hooks have checked.
+
+    Raises:
+        RequestError: `content_filtered`; `invalid_request`, it has tokens instead of texts.
+        ServiceError: `overloaded`, a hook failed.
+    """
+    if not request.texts:
+        raise RequestError(
+            "invalid_request", "input: a hook cannot check tokens; send texts instead"
+        )
+    values = request.inputs, request.user, request.extras, request.provider_options
+    (inputs, user, extras, options), _ = await check_values(
+        hooks, [(value, "input") for value in values], route=route.name
+    )
+    return msgspec.structs.replace(
+        request,
+        input=msgspec.Raw(msgspec.json.encode(inputs)),
+        inputs=inputs,
+        user=user,
+        extras=extras,
+        provider_options=options,
+    )
 
 
 async def try_targets(
