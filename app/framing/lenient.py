@@ -21,7 +21,7 @@ MAX_RAW: Final = 64 * 2**10
 
 _FIELDS: Final = (b"data", b"event", b"id", b"retry")
 _SPACE: Final = b" \t\r\n"
-_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|$)')
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.|\\$)*+(?:"|$)')
 
 
 class LenientDecoder(Decoder):

@@ -145,7 +145,11 @@ async def embed(context: CallContext, request: Request, take: Callable[[int], No
     """
     route = context.parts.upstreams.resolve_for(context.principal, request.model)
     if hooks := hooks_of(context, route):
-        request = await _check(hooks, route, request)
+        if not request.texts:
+            raise RequestError(
+                "invalid_request", "input: a hook cannot check tokens; send texts instead"
+            )
+        (request,), _ = await check_values(hooks, [(request, "input")], route=route.name)
     tokens = estimate(request.inputs)
     async with MeteredCall(context, route, model=request.model, input_tokens=tokens) as metered:
         return await try_targets(
@@ -160,31 +164,6 @@ def hooks_of(context: CallContext, route: Route) -> Sequence[Hook]:
     """Return the hooks on requests of a route."""
     hooks = context.parts.hooks
     return () if hooks is None else hooks.of(route.name, "request")
-
-
-async def _check(hooks: Sequence[Hook], route: Route, request: Request) -> Request:
-    """Return a request for embeddings that hooks have checked.
-
-    Raises:
-        RequestError: `content_filtered`; `invalid_request`, it has tokens instead of texts.
-        ServiceError: `overloaded`, a hook failed.
-    """
-    if not request.texts:
-        raise RequestError(
-            "invalid_request", "input: a hook cannot check tokens; send texts instead"
-        )
-    values = request.inputs, request.user, request.extras, request.provider_options
-    (inputs, user, extras, options), _ = await check_values(
-        hooks, [(value, "input") for value in values], route=route.name
-    )
-    return msgspec.structs.replace(
-        request,
-        input=msgspec.Raw(msgspec.json.encode(inputs)),
-        inputs=inputs,
-        user=user,
-        extras=extras,
-        provider_options=options,
-    )
 
 
 async def try_targets(

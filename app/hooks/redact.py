@@ -39,10 +39,11 @@ _EMAIL: Final = re.compile(
     r"(?:(?P<escape>\\(?:[bfnrt]|u[0-9a-fA-F]{4}))|(?<![A-Za-z0-9._%+\\-]))"
     r"[A-Za-z0-9._%+-]{1,64}+@(?:[A-Za-z0-9-]{1,63}+\.){1,5}[A-Za-z]{2,24}+\b"
 )
-_ASCII: Final = re.compile(r"(?:\\++u00(?:[3467][0-9a-fA-F]|2[013-9a-fA-F]|5[0-9abdefABDEF]))++")
-"""Escapes of characters that need none in JSON, however often they are escaped themselves."""
+_ESCAPED: Final = re.compile(r"\\(?<!\\\\)\\++(?=u00)")
+_PLAIN: Final = f"{ascii_letters}{digits}._%+-@"
+"""The characters of keys and addresses."""
 _BEGIN: Final = re.compile(rf"{_PREFIX}|AKIA|AIza|eyJ|\\u00|^.*@")
-_WORD: Final = f"{ascii_letters}{digits}._%+-@\\"
+_WORD: Final = f"{_PLAIN}\\"
 KEY: Final = "[key]"
 EMAIL: Final = "[email]"
 
@@ -63,14 +64,22 @@ async def redact_text(text: str) -> str:
     """Return a text with secrets and addresses replaced."""
     found = await _redact(text)
     if "\\u00" in found:
-        plain = await _replace(_ASCII, _unescape, found)
+        plain = await _unescape(found)
         if (redacted := await _redact(plain)) != plain:
             return redacted
     return found
 
 
-def _unescape(match: re.Match[str]) -> str:
-    return bytes.fromhex(match[0].replace("\\", "").replace("u00", "")).decode()
+async def _unescape(text: str) -> str:
+    """Return a text without escapes of characters that need none, however often escaped."""
+    text = _ESCAPED.sub(r"\\", text)
+    for character in _PLAIN:
+        code = f"{ord(character):02x}"
+        for form in {code, code.upper()}:
+            text = text.replace(f"\\u00{form}", character)
+        if len(text) > SLICE:
+            await asyncio.sleep(0)
+    return text
 
 
 async def _redact(text: str) -> str:

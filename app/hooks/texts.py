@@ -5,8 +5,8 @@ what they leave is encoded again.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -24,38 +24,37 @@ NAME: Final = "name"
 """The kind of names, ids, and keys of objects."""
 
 _VALUE: Final = re.compile(
-    r'(?P<string>"(?:[^"\\]|\\.)*+")(?P<colon>\s*+:)?|-?[0-9][0-9.eE+-]{6,}+', re.DOTALL
+    r'(?P<string>"(?:[^"\\]|\\.)*+"?)(?P<colon>\s*+:)?|-?[0-9][0-9.eE+-]{6,}+', re.DOTALL
 )
 _JSON: Final = re.compile(r'\s*+[{\["]')
 _KEYWORDS: Final = frozenset(("type", "format", "pattern", "required", "$ref", "$schema"))
 """Keywords of a JSON Schema whose values are no text."""
 
-Treatment = Literal["checked", "refused", "opaque", "left_out"]
 
-FIELDS: Final[Mapping[str, Treatment]] = {
-    # Hooks may replace them.
-    **dict.fromkeys(("messages", "content", "text", "refusal", "reasoning_content"), "checked"),
-    **dict.fromkeys(("tool_calls", "function", "arguments", "input", "output"), "checked"),
-    **dict.fromkeys(("tools", "tool_choice", "description", "parameters", "schema"), "checked"),
-    **dict.fromkeys(("response_format", "json_schema", "stop", "stop_sequence"), "checked"),
-    **dict.fromkeys(("image_url", "url", "file", "filename", "input_audio"), "checked"),
-    **dict.fromkeys(("document", "title", "categories", "error", "message"), "checked"),
-    **dict.fromkeys(("metadata", "user", "safety_identifier", "prompt_cache_key"), "checked"),
-    **dict.fromkeys(("provider_options", "extras", "left_out", "cache_control"), "checked"),
-    **dict.fromkeys(("provider_code", "param", "finish_reason_raw"), "checked"),
-    # Hooks see them, but they have to stay: another name means another thing.
-    **dict.fromkeys(("id", "name", "tool_call_id", "file_id", "allowed_tools"), "refused"),
-    **dict.fromkeys(("type", "ttl", "media_type", "service_tier", "truncation"), "refused"),
-    **dict.fromkeys(("reasoning_effort", "reasoning_summary", "verbosity"), "refused"),
-    "prompt_cache_retention": "refused",
-    # Binary, signed, chosen among the relay's own, or checked with the request.
-    **dict.fromkeys(("data", "file_data", "signature", "encrypted", "format"), "opaque"),
-    **dict.fromkeys(("opaque", "stream", "upstream", "upstream_id", "model"), "opaque"),
-    **dict.fromkeys(("code", "usage", "cost", "labels"), "opaque"),
-    # They repeat other texts.
-    **dict.fromkeys(("raw", "cited_text", "client_body"), "left_out"),
-}
-"""The fields with texts of all events and requests, by name."""
+def _fields(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+CHECKED: Final = _fields(
+    "messages content text refusal reasoning_content tool_calls function arguments input inputs"
+    " output tools tool_choice description parameters schema response_format json_schema stop"
+    " stop_sequence image_url url file filename input_audio document title categories error message"
+    " metadata user safety_identifier prompt_cache_key provider_options extras left_out"
+    " cache_control provider_code param finish_reason_raw"
+)
+"""The fields of events and requests whose texts hooks may replace."""
+REFUSED: Final = _fields(
+    "id name tool_call_id file_id allowed_tools type ttl media_type service_tier truncation"
+    " reasoning_effort reasoning_summary verbosity prompt_cache_retention"
+)
+"""Those that hooks see but that have to stay: another name means another thing."""
+OPAQUE: Final = _fields(
+    "data file_data signature encrypted format opaque stream upstream upstream_id model code"
+    " usage cost labels"
+)
+"""Those that hooks do not see: binary, signed, known to the relay, or checked with the request."""
+LEFT_OUT: Final = frozenset(("raw", "cited_text", "client_body"))
+"""Those that repeat other texts, and are removed."""
 
 
 class Texts:
@@ -91,6 +90,8 @@ class Texts:
                 text = msgspec.json.encode(value).decode()
                 walked = self._walk_json(text, kind, keywords=kind == "tool")
                 return value if walked == text else msgspec.json.decode(walked)
+            case msgspec.Raw():
+                return msgspec.Raw(self.walk(bytes(value).decode(), kind).encode())
             case msgspec.Struct():
                 return self._walk_fields(value, kind)
         return value
@@ -102,18 +103,16 @@ class Texts:
             kind = "tool"
         changes: dict[str, Any] = {}
         for name in value.__struct_fields__:
-            treatment, old = FIELDS.get(name), getattr(value, name)
-            binary = name == "url" and (old or "").startswith("data:")
-            if treatment == "left_out":
+            old = getattr(value, name)
+            if name in LEFT_OUT:
                 changes[name] = None
-            elif treatment in ("checked", "refused") and not binary:
-                new = self.walk(old, kind if treatment == "checked" else NAME)
-                if new != old and treatment == "refused":
-                    what = f"{type(value).__name__}.{name}"
-                    raise RequestError(
-                        "content_filtered", f"{what}: hooks replace a part of it; remove that part"
-                    )
-                changes[name] = new
+            elif name in CHECKED and not (name == "url" and (old or "").startswith("data:")):
+                changes[name] = self.walk(old, kind)
+            elif name in REFUSED and self.walk(old, NAME) != old:
+                what = f"{type(value).__name__}.{name}"
+                raise RequestError(
+                    "content_filtered", f"{what}: hooks replace a part of it; remove that part"
+                )
         if isinstance(value, ReasoningPart) and changes["text"] != value.text:
             changes["signature"] = None  # it is of the original text
         return msgspec.structs.replace(value, **changes)

@@ -7,18 +7,15 @@ waits until the text after it is known.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Protocol, assert_never
+from typing import Protocol
 
 import msgspec
 
 from ..events import (
     ChoiceEnd,
-    ContentFilter,
     Event,
     LogProbs,
-    Media,
     Notice,
-    Opaque,
     ProviderData,
     ProviderTool,
     ReasoningDelta,
@@ -29,8 +26,6 @@ from ..events import (
     RefusalStart,
     Source,
     StreamEnd,
-    StreamStart,
-    StreamTarget,
     TextDelta,
     TextEnd,
     TextStart,
@@ -141,45 +136,35 @@ class Window:
                 return await self._end(event)
             case ToolCallDelta() | LogProbs() | ProviderData():
                 return []  # the end has the arguments; the others repeat the text
+            case ToolCallEnd() if event.block not in self._calls:
+                return []
             case ToolCallEnd():
-                if event.block not in self._calls:
-                    return []
                 self._calls.remove(event.block)
                 if self._discards:
                     return [ToolCallEnd(event.block, "", event.choice)]
-                *notes, checked = await self._check_event(event, "tool_arguments")
-                assert isinstance(checked, ToolCallEnd)  # noqa: S101
-                text = checked.arguments
+                *notices, checked = await self._check_event(event, "tool_arguments")
+                text = getattr(checked, "arguments", "")
                 delta = [ToolCallDelta(event.block, text, event.choice)] if text else []
-                return [*notes, *delta, checked]
-            case ToolCallStart() | ProviderTool() | Source() | Media() | ContentFilter() | Notice():
-                if self._discards:
-                    return []
-                if isinstance(event, ToolCallStart):
-                    self._calls.add(event.block)
-                elif isinstance(event, Source):
-                    event = _without_place(event, self._blocks)
-                kind = "tool_arguments" if isinstance(event, ProviderTool) else type_of(event)
-                return await self._check_event(event, kind)
-            case ChoiceEnd():
-                short = len(event.finish_reason_raw or "") <= SHORT and not event.stop_sequence
-                if short or self._discards:
-                    raw = event.finish_reason_raw if short else None
-                    return [ChoiceEnd(event.finish_reason, raw, choice=event.choice)]
-                return await self._check_event(event, type_of(event))
-            case Usage() | StreamEnd():
-                return [event] if self._discards else await self._check_event(event, type_of(event))
-            case StreamStart() | StreamTarget() | Opaque():
-                return [event]
-            case TextStart() | ReasoningStart() | RefusalStart():
-                return [event]
-        assert_never(event)
+                return [*notices, *delta, checked]
+            case ToolCallStart() if not self._discards:
+                self._calls.add(event.block)
+            case ProviderTool():
+                return await self._check_event(event, "tool_arguments")
+            case Source():
+                event = _without_place(event, self._blocks)
+            case ChoiceEnd() if self._discards:
+                return [ChoiceEnd(event.finish_reason, choice=event.choice)]
+            case ChoiceEnd(stop_sequence=None) if len(event.finish_reason_raw or "") <= SHORT:
+                return [msgspec.structs.replace(event, raw=None)]
+        return await self._check_event(event, type_of(event))
 
     async def _check_event(self, event: Event, kind: str) -> list[Event]:
         """Return notices of hooks, and the event with what they leave of its texts."""
         texts, notices = Texts(), list[Event]()
         checked: Event = texts.walk(event, kind)
         if collected := texts.collected():
+            if self._discards:
+                return [event] if isinstance(event, StreamEnd | Usage) else []
             found, notices = await self._check(collected)
             texts.replace(found.texts)
             checked = texts.walk(event, kind)
