@@ -429,6 +429,35 @@ async def test_an_endpoint_checks_and_its_connection_is_kept(tmp_path):
     assert 2 <= len(endpoint.calls) <= 8
 
 
+async def test_null_of_an_endpoint_passes_everything(tmp_path):
+    async with serve_endpoint(reply("200 OK", "null")) as endpoint:
+        hooks = f'[[hook]]\nurl = "{endpoint.base_url}"\n'
+        async with serve_hooks(tmp_path, hooks) as (relay, _):
+            events = await chat(relay)
+    assert text_of(events) == ANSWER
+    assert events[-1]["status"] == "completed"
+    assert endpoint.calls
+
+
+async def fail_later(check: Check) -> None:
+    if check.stage == "answer" and any("Stop" in one.text for one in check.texts):
+        raise ValueError
+
+
+async def test_a_hook_that_fails_in_mid_answer_ends_it_as_failed(tmp_path):
+    hooks = call_of("fail_later", name="mine", hold=20)
+    async with serve_hooks(tmp_path, hooks) as (relay, upstream):
+        upstream.script = says(words("fine " * 40 + "Stop " + "and more " * 20), Hold())
+        events = await chat(relay)
+    assert text_of(events).startswith("fine fine")
+    assert "Stop" not in text_of(events)
+    end = events[-1]
+    assert (end["status"], end["error"]["code"]) == ("failed", "overloaded")
+    assert end["error"]["retryable"] is True
+    assert end["error"]["retry_after_s"] == 1
+    assert "the hook 'mine' failed" in end["error"]["message"]
+
+
 ENDPOINTS: dict[str, list[Step]] = {
     "hangs": [Hold()],
     "status": reply("500 Oops", "{}"),
