@@ -18,6 +18,7 @@ from app.testing.upstream import (
     Call,
     Hold,
     Step,
+    Until,
     Upstream,
     event,
     head,
@@ -29,6 +30,7 @@ from app.testing.upstream import (
 )
 from tests.api.bodies import body_of
 from tests.serving import HELLO, Relay, chat, serve_relay, text_of
+from tests.waiting import until
 
 SECRET = f"sk-{'abcdefghij0123456789'}"
 ANSWER = f"Your key is {SECRET}, dear ann.smith@example.com! Keep it safe, and never tell anybody."
@@ -447,8 +449,13 @@ async def fail_later(check: Check) -> None:
 async def test_a_hook_that_fails_in_mid_answer_ends_it_as_failed(tmp_path):
     hooks = call_of("fail_later", name="mine", hold=20)
     async with serve_hooks(tmp_path, hooks) as (relay, upstream):
-        upstream.script = says(words("fine " * 40 + "Stop " + "and more " * 20), Hold())
-        events = await chat(relay)
+        shown = Until()
+        fine = [send(text(piece)) for piece in words("fine " * 40)]
+        upstream.script = [head(), *fine, shown, send(text("Stop " + "and more " * 20)), Hold()]
+        asking = asyncio.create_task(chat(relay))
+        await until(lambda: any(run.events > 3 for run in relay.hub.progress(most=1)))
+        shown.told.set()
+        events = await asking
     assert text_of(events).startswith("fine fine")
     assert "Stop" not in text_of(events)
     end = events[-1]
