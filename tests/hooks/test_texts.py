@@ -26,7 +26,7 @@ from app.events import (
 from app.hooks.contract import Check, Hook, Text, Verdict
 from app.hooks.redact import redact
 from app.hooks.request import check_values
-from app.hooks.texts import CHECKED, LEFT_OUT, MAX_STRINGS, OPAQUE, REFUSED, Texts
+from app.hooks.texts import CHECKED, LEFT_OUT, MAX_MARKS, OPAQUE, REFUSED, Texts
 from app.hooks.window import Window
 from app.requests import Message, ReasoningPart, TranslatedRequest
 
@@ -369,8 +369,13 @@ async def test_keywords_of_a_schema_are_names_and_properties_are_not() -> None:
 
 
 async def test_json_with_very_many_strings_is_one_text() -> None:
-    text = json.dumps(["x"] * (MAX_STRINGS + 1))
-    assert await seen(text) == [Text("user", text)]
+    for text in (json.dumps(["x"] * MAX_MARKS), json.dumps([1234567] * (MAX_MARKS + 1))):
+        assert await seen(text) == [Text("user", text)]
+
+
+async def test_a_request_without_texts_is_checked() -> None:
+    (found,), _ = await check_values([HOOK], [("[1, 2]", "user")], route="r")
+    assert found == "[1, 2]"
 
 
 async def test_a_signature_is_of_unchanged_reasoning_only() -> None:
