@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -251,11 +251,9 @@ class Run:
         events = closing_events(written, status=stopped.status, error=error)
         if not events:
             return
-        end = events[-1]
-        assert isinstance(end, StreamEnd)  # noqa: S101  (see `closing_events`)
         if self._first_event_s is not None:
-            self._note(end)
-        await self._end(end, events)
+            self._note(_end_of(events))
+        await self._end(events)
 
     def stop(self, status: Status, error: RelayError | None = None, *, by: EndedBy) -> None:
         """End the generation from outside and close the upstream; the first call counts."""
@@ -372,28 +370,22 @@ class Run:
                 return True
             verdict = error if self._stopped else self._failover.verdict(error)
             end = msgspec.structs.replace(end, error=verdict.info())
-        if self._window is not None:
-            return await self._check(self._window, end, events)
-        if end is None:
-            await self._append(events)
-        else:
-            await self._end(end, [*events[:-1], end])
-        return True
-
-    async def _check(
-        self, window: Window, end: StreamEnd | None, events: Sequence[Event]
-    ) -> Literal[True]:
-        """Append what hooks leave of the events."""
-        window.original += events  # which are billed, also if the check is cancelled or fails
-        checked = await self._feed(window, events)
         if end is not None:
-            await self._end(end, [*checked[:-1], end])
-        elif checked:
-            await self._append(checked)
+            events = [*events[:-1], end]
+        if self._window is not None:
+            self._window.original += events  # which are billed, also if a check fails
+            events = await self._check(events)
+        if end is not None:
+            await self._end(events)
+        elif events:  # hooks may hold all
+            await self._append(events)
         return True
 
-    async def _feed(self, window: Window, events: Sequence[Event]) -> Sequence[Event]:
-        checked = await window.feed(events)
+    async def _check(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Return what hooks leave of the events; without hooks, all."""
+        if self._window is None:
+            return events
+        checked = await self._window.feed(events)
         if self._stopped is not None:  # and a hook has caught the cancellation
             raise asyncio.CancelledError
         return checked
@@ -437,7 +429,7 @@ class Run:
         code = "retry" if target.name == failed.target.name else "fallback"
         what = f"asking {target.name!r} {'again' if code == 'retry' else 'instead'}"
         self._report_failed(failed, error, wait_s=wait_s, then=what, reply=reply)
-        await self._append([Notice(code, f"{error.message}; {what}")])
+        await self.tell(Notice(code, f"{error.message}; {what}"))
         return True
 
     def _report_failed(
@@ -474,7 +466,8 @@ class Run:
 
     async def tell(self, notice: Notice) -> None:
         """Append a notice for readers."""
-        await self._append([notice])
+        window = self._window
+        await self._append([notice] if window is None else await window.check(notice))
 
     def prefer(self, attempt: Attempt) -> None:
         """Make one of two attempts the current one."""
@@ -558,8 +551,9 @@ class Run:
         self._report_failed(failed, error, wait_s=wait_s, then=then, reply=reply)
         if window is not None:
             window.original += kept
-            kept = await self._feed(window, kept)
-        await self._append([*kept, Notice("rescue", f"{error.message}; {then}")])
+        notice = Notice("rescue", f"{error.message}; {then}")
+        if checked := await self._check([*kept, notice]):
+            await self._append(checked)
         return True
 
     def _note(self, end: StreamEnd) -> None:
@@ -607,12 +601,12 @@ class Run:
             raise
         self._added(events)
 
-    async def _end(self, end: StreamEnd, events: Sequence[Event]) -> None:
+    async def _end(self, events: Sequence[Event]) -> None:
         """Append the events that end the stream, uninterrupted."""
         self._state = after(self._state, "end")
         events, settlement, ended = self._settlement.settle(
             self._attempt,
-            end,
+            _end_of(events),
             events,
             now=self._clock(),
             logged=self._count,
@@ -673,6 +667,12 @@ class Run:
             spent_nano_usd=self._settlement.spent_nano_usd,
             written=partial(self._log.produced, self.stream),
         )
+
+
+def _end_of(events: Sequence[Event]) -> StreamEnd:
+    end = events[-1]
+    assert isinstance(end, StreamEnd)  # noqa: S101  (for mypy)
+    return end
 
 
 def outcome_of(end: StreamEnd) -> RelayError:

@@ -32,7 +32,6 @@ from ..events import (
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
-    Usage,
     type_of,
 )
 from .contract import Check, Hook, Passed, Text, apply
@@ -87,20 +86,10 @@ class Window:
         """The blocks of calls of tools that have begun."""
         self._lead: list[Event] = []
         """The events before the first checked text: until then a failure is an HTTP status."""
-        self._started = self._discards = False
+        self._started = False
         self._notes: set[str] = set()
         self.original: list[Event] = []
         """The provider's events, by which it bills."""
-
-    def discard(self) -> None:
-        """Drop the held text and all that follows, which nobody may see unchecked."""
-        self._discards = True
-        self._blocks.clear()
-
-    def forget(self) -> None:
-        """Drop all that is not logged, since the log decides what follows."""
-        self.discard()
-        self._lead, self._started = [], True
 
     async def feed(self, events: Sequence[Event]) -> list[Event]:
         """Return the events to log now.
@@ -122,15 +111,22 @@ class Window:
             found, self._lead = [*self._lead, *found], []
         return found
 
+    async def check(self, notice: Notice) -> list[Event]:
+        """Return a notice of the relay, which may quote a provider, as hooks leave it.
+
+        Raises:
+            RelayError: see `feed`.
+        """
+        return await self._check_event(notice, type_of(notice))
+
     async def _take(self, event: Event) -> list[Event]:
         """Hold the text of an event, or return it with the text before it."""
         match event:
             case TextDelta() | ReasoningDelta() | RefusalDelta():
-                if not self._discards:
-                    held = self._blocks.get(event.block)
-                    if held is None:
-                        held = self._blocks[event.block] = _Held(event)
-                    held.text += event.text
+                held = self._blocks.get(event.block)
+                if held is None:
+                    held = self._blocks[event.block] = _Held(event)
+                held.text += event.text
                 return []
             case TextEnd() | ReasoningEnd() | RefusalEnd():
                 return await self._end(event)
@@ -140,20 +136,16 @@ class Window:
                 return []
             case ToolCallEnd():
                 self._calls.remove(event.block)
-                if self._discards:
-                    return [ToolCallEnd(event.block, "", event.choice)]
                 *notices, checked = await self._check_event(event, "tool_arguments")
                 text = getattr(checked, "arguments", "")
                 delta = [ToolCallDelta(event.block, text, event.choice)] if text else []
                 return [*notices, *delta, checked]
-            case ToolCallStart() if not self._discards:
+            case ToolCallStart():
                 self._calls.add(event.block)
             case ProviderTool():
                 return await self._check_event(event, "tool_arguments")
             case Source():
                 event = _without_place(event, self._blocks)
-            case ChoiceEnd() if self._discards:
-                return [ChoiceEnd(event.finish_reason, choice=event.choice)]
             case ChoiceEnd(stop_sequence=None) if len(event.finish_reason_raw or "") <= SHORT:
                 return [msgspec.structs.replace(event, raw=None)]
         return await self._check_event(event, type_of(event))
@@ -163,8 +155,6 @@ class Window:
         texts, notices = Texts(), list[Event]()
         checked: Event = texts.walk(event, kind)
         if collected := texts.collected():
-            if self._discards:
-                return [event] if isinstance(event, StreamEnd | Usage) else []
             found, notices = await self._check(collected)
             texts.replace(found.texts)
             checked = texts.walk(event, kind)

@@ -526,3 +526,26 @@ async def test_sentences_are_passed_on_whole(tmp_path):
     assert text_of(events) == f"One. Two!\nThree is {EMAIL}. Four"
     deltas = [e["text"] for e in events if e["type"] == "text.delta"]
     assert len(deltas) >= 3
+
+
+ERROR = f'{{"error":{{"message":"no ann.smith@example.com: {SECRET}"}}}}'
+ENDS = {
+    "refused": [reply("503 Busy", ERROR), reply("400 Bad", ERROR)],
+    "refused, then answered": [reply("503 Busy", ERROR), says(["fine"])],
+    "failed within the answer": [[head(), send(text("fine ")), send(f"data: {ERROR}\n\n")]],
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+async def test_errors_of_a_provider_are_checked_in_ends_and_notices(name, tmp_path):
+    scripts = ENDS[name]
+    async with serve_hooks(tmp_path, attempts=len(scripts)) as (relay, upstream):
+        upstream.choose = lambda _: scripts[len(upstream.calls) - 1]
+        reply = await relay.client.post("/v1/chat", json=HELLO)
+        log = await relay.client.get(f"/v1/streams/{reply.headers['stream-id']}/events")
+
+    assert len(scripts) == len(upstream.calls)
+    for shown in (reply.text, log.text):
+        assert "smith" not in shown
+        assert SECRET not in shown
+    assert (name == "refused") == (EMAIL in log.text)  # the messages of failures are the relay's

@@ -116,17 +116,6 @@ async def test_a_signature_is_of_unchanged_reasoning_only():
         assert end.signature == signature
 
 
-async def test_what_is_discarded_is_never_checked_or_shown():
-    async def refuse(check: Check) -> None:
-        raise AssertionError
-
-    window = window_of(refuse)
-    await window.feed([TextStart(0), TextDelta(0, "x")])
-    window.discard()
-    found = await window.feed([TextDelta(0, "y"), TextEnd(0), StreamEnd("cancelled", "cancelled")])
-    assert [type(event) for event in found] == [TextStart, TextEnd, StreamEnd]
-
-
 async def test_a_tool_of_the_provider_and_citations_are_no_way_around():
     raw = Raw("x", '{"text": "<secret>"}')
     tool = ProviderTool(1, "search", input={"q": "<secret>"}, output=["<secret>", 1], raw=raw)
@@ -135,14 +124,6 @@ async def test_a_tool_of_the_provider_and_citations_are_no_way_around():
     found = await window_of().feed([*events, ToolCallStart(2, "c", "f", raw=raw)])
     assert "secret" not in repr(found)
     assert ProviderTool(1, "search", input={"q": "#"}, output=["#", 1]) in found
-
-
-async def test_what_the_log_does_not_have_is_forgotten():
-    window = window_of()
-    await window.feed([StreamTarget("u", "m", 1), TextStart(0), TextDelta(0, "x")])
-    window.forget()
-    end = StreamEnd("failed", "error")
-    assert [end] == await window.feed([end])
 
 
 async def test_sentences_are_passed_on_at_their_ends():
