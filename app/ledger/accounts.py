@@ -5,11 +5,20 @@ checks all of them and takes from all or none; `settle` replaces a stream's rese
 cost. Each log does both atomically with the stream's own start and end, so that neither
 happens twice and no reservation leaks.
 
-A stream counts in the UTC day and month of its start, by the event log's clock if that has one
-of its own. A period in the future, due to a clock that was ahead, becomes the current one and
-retains its usage: a wrong clock never frees a budget. A minute is the last twelve spans of five
-seconds and the current one: at least 60 seconds, so that no 60 seconds exceed a limit, and at
-most 65.
+Days and months are UTC, by the event log's clock if that has one of its own. A stream counts in
+the period that is current in its account: also one that began in an earlier period, or whose clock
+is behind. A minute is the last twelve spans of five seconds and the current one: at least 60
+seconds, so that no 60 seconds exceed a limit, and at most 65.
+
+`AccountState.turn` alone decides which periods are current, for all logs; the script of Redis
+mirrors it. A step of a clock frees no budget that was current within a day, and a clock that was
+ahead, by a year even, locks no account for longer than its day, month or minute:
+
+- A period that begins within a day of the clock stays current.
+- When a later one is left by a step back (the clock was ahead, or is behind), the period of the
+  clock becomes current and retains that usage. If it was current before, its own counts again too.
+- When the clock returns to the period that it left, its usage counts there.
+- Spans ahead by more than `SKEW_S` count as the current one, also once when the clock returns.
 """
 
 import math
@@ -31,7 +40,7 @@ SPANS: Final = 13
 DAY_S: Final = 86_400
 
 SKEW_S: Final = 60
-"""The maximum clock difference: later spans and periods come from a wrong clock."""
+"""The maximum clock difference within a minute: later spans come from a wrong clock."""
 
 STREAMS_RETRY_S: Final = 2.0
 """Retry-After for a concurrency limit."""
@@ -232,28 +241,37 @@ class Period(msgspec.Struct, array_like=True):
     unpriced: int = 0
     """Streams of unknown price."""
     held_nano_usd: int = 0
+    """Reserved for running streams, whenever they began."""
+    other: int = 0
+    """The period before this one; or a later one that a clock has left by a step back."""
+    other_nano_usd: int = 0
+    """What was used in the earlier of both before the later one began."""
 
-    def turn(self, number: int, *, latest: int) -> None:
-        """Start a later period; reservations of the previous one stay in that.
+    def turn(self, number: int, *, latest: int) -> bool:
+        """Make a period the current one, unless a later one until `latest` is.
 
-        A period after `latest` comes from a wrong clock: it becomes `number`, with its usage.
+        Return whether it begins: without usage, but with the reservations of running streams.
         """
-        if number > self.number:
-            self.number = number
+        before = self.number
+        if number <= before <= latest:
+            return False
+        begins = before < number != self.other
+        if begins:
+            self.other_nano_usd = self.nano_usd
             self.requests = self.input_tokens = self.output_tokens = 0
-            self.nano_usd = self.unpriced = self.held_nano_usd = 0
-        elif self.number > latest:
-            self.number = number
+            self.nano_usd = self.unpriced = 0
+        elif number > before:  # the clock that was behind is right again
+            self.nano_usd -= self.other_nano_usd
+        elif number == self.other:
+            self.nano_usd += self.other_nano_usd
+        else:
+            self.other_nano_usd = 0
+        self.other = before if number > before else max(before, self.other)
+        self.number = number
+        return begins
 
-    def hold(self, number: int, reserved: Reservation) -> None:
-        """Add a reservation; ignore one of another period, due to another clock."""
-        if number == self.number:
-            self.held_nano_usd += reserved.nano_usd
-
-    def settle(self, number: int, reserved: Reservation, settlement: Settlement) -> None:
+    def settle(self, reserved: Reservation, settlement: Settlement) -> None:
         """Replace a stream's reservation by its cost."""
-        if number < self.number:
-            return
         self.requests += settlement.streams
         self.input_tokens += settlement.input_tokens
         self.output_tokens += settlement.output_tokens
@@ -270,6 +288,8 @@ class AccountState(msgspec.Struct):
     month: Period = msgspec.field(default_factory=Period)
     spans: dict[int, tuple[int, int]] = {}
     """Requests and tokens of the last minute, by span."""
+    ahead: int = 0
+    """The last span that a clock has left by a step back; 0: none."""
 
     def turn_to(self, at: float) -> None:
         """Advance to a time, in unix seconds."""
@@ -278,15 +298,21 @@ class AccountState(msgspec.Struct):
 
     def turn(self, day: int, month: int, span: int) -> None:
         """Advance to a day, a month and a span."""
-        latest = day_of(span * SPAN_S + SKEW_S)
-        self.day.turn(day, latest=latest)
-        self.month.turn(month, latest=month_of(latest))
+        self.month.turn(month, latest=month_of(day + 1))
+        if self.day.turn(day, latest=day + 1) and self.month.other > month:
+            # A clock that has gone on for a day is right.
+            self.month.other = self.month.other_nano_usd = 0
         if self.spans:
             oldest, newest = span - SPANS, span + SKEW_S // SPAN_S
-            for wrong in [number for number in self.spans if not oldest < number <= newest]:
-                requests, tokens = self.spans.pop(wrong)
-                if wrong > newest:
-                    self.add(span, requests, tokens)
+            returned = oldest < self.ahead <= span
+            wrong = [number for number in self.spans if not oldest < number <= newest]
+            for number in wrong:
+                usage = self.spans.pop(number)
+                if number > newest or returned:
+                    self.add(span, *usage)
+            if wrong:
+                furthest = max(wrong)
+                self.ahead = max(self.ahead, furthest) if furthest > newest else 0
 
     def add(self, span: int, requests: int, tokens: int) -> None:
         """Add usage to a span."""
@@ -366,8 +392,8 @@ def reserve(states: Mapping[str, AccountState], request: ReservationRequest) -> 
     for account in request.accounts:
         state = states[account.name]
         state.running += 1
-        state.day.hold(day, reserved)
-        state.month.hold(month, reserved)
+        state.day.held_nano_usd += reserved.nano_usd
+        state.month.held_nano_usd += reserved.nano_usd
         if account.counts_minutes:
             state.add(span, 1, reserved.tokens)
             grant = with_rate_limits(grant, account, state, request)
@@ -381,13 +407,11 @@ def settle(
     settlement: Settlement,
 ) -> None:
     """Replace a stream's reservation by its cost."""
-    day = request.day
-    month = month_of(day)
     for account in request.accounts:
         state = states[account.name]
         state.running = max(0, state.running - 1)
-        state.day.settle(day, reserved, settlement)
-        state.month.settle(month, reserved, settlement)
+        state.day.settle(reserved, settlement)
+        state.month.settle(reserved, settlement)
         if state.spans and request.span in state.spans:
             state.add(request.span, 0, settlement.tokens - reserved.tokens)
 

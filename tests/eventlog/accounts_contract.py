@@ -73,13 +73,17 @@ def period(state: AccountState) -> Period:
     return state.day
 
 
+async def claimed(event_log: EventLog, wanted: StreamInfo) -> tuple[Any, LimitReached | None]:
+    """Open a stream; return its claim, or why it was refused."""
+    try:
+        return await event_log.create(wanted), None
+    except LimitReached as error:
+        return None, error
+
+
 async def refusal(event_log: EventLog, wanted: StreamInfo) -> LimitReached | None:
     """Open a stream; return why it was refused, if it was."""
-    try:
-        await event_log.create(wanted)
-    except LimitReached as error:
-        return error
-    return None
+    return (await claimed(event_log, wanted))[1]
 
 
 def rounded(rate_limit: RateLimitState | None) -> tuple[float, ...] | None:
@@ -152,14 +156,18 @@ async def test_budget_of_a_month_outlasts_the_day(event_log, accounts, clock):
     assert (95, 25) == (state.month.nano_usd, state.month.held_nano_usd)
 
 
-async def test_a_stream_is_settled_in_the_day_in_which_it_began(event_log, accounts):
-    await event_log.create(info("st_1", asking(at=AT)))
+async def test_a_stream_that_outlasts_its_day_counts_in_the_next(event_log, accounts):
+    """Its reservation too, so that the budget of the next day has room for it."""
+    account = Account("relay", nano_usd_per_day=150)
+    await event_log.create(info("st_1", asking(account, at=AT)))
     await event_log.append("st_1", [BEGUN])
-    await run(event_log, "st_2", asking(at=AT + 86_400), Settlement(1, 1, 7))
+    second = await event_log.create(info("st_2", asking(account, at=AT + 86_400)))
+    assert 150 - 110 - 10 == second.grant.output_tokens
+    await event_log.append("st_2", [BEGUN, DONE], Settlement(1, 1, 7))
     await event_log.append("st_1", [DONE], SPENT)
 
     state = await state_of(accounts)
-    assert (7, 0) == (state.day.nano_usd, state.day.held_nano_usd)
+    assert (2, 7 + MONEY, 0) == (state.day.requests, state.day.nano_usd, state.day.held_nano_usd)
     assert (7 + MONEY, 0) == (state.month.nano_usd, state.month.held_nano_usd)
 
 
@@ -334,6 +342,8 @@ async def test_it_counts_as_the_plain_arithmetic_does(event_log, accounts, seed)
     at = 1_700_000_000.0
     for number in range(250):
         at += chance.choice((0, 0, 1.5, 7, 30, 4_000, 90_000 if number % 50 == 0 else 2))
+        if number % 20 == 0:  # the clock is set
+            at += chance.choice((-1, 1)) * chance.choice((2, 50, 130, HOUR, 25 * HOUR, 40 * DAY))
         if running and chance.random() < 0.5:
             stream = chance.choice(sorted(running))
             request = running.pop(stream)
@@ -376,23 +386,147 @@ async def test_it_counts_as_the_plain_arithmetic_does(event_log, accounts, seed)
     for account, state in zip(pool, states, strict=True):
         expected = model.get(account.name, AccountState())
         for numbers in (expected, state):  # which spans are forgotten when is each log's own
-            numbers.day.turn(int(at // 86_400), latest=int(at // 86_400))
-            numbers.spans = {s: n for s, n in numbers.spans.items() if s > at // 5 - 13 and any(n)}
-        assert (expected.running, expected.day, expected.spans) == (
-            *(state.running, state.day, state.spans),
-        )
+            numbers.turn_to(at)
+            numbers.spans = {s: n for s, n in numbers.spans.items() if any(n)}
+        assert expected == state
 
 
-async def test_a_request_of_yesterday_that_comes_late_leaves_nothing_held(event_log, accounts):
+@pytest.mark.parametrize("late_s", [0.001, 50, 3_600, 80_000])
+async def test_a_request_of_yesterday_that_comes_late_counts_today(event_log, accounts, late_s):
     midnight = 1_700_006_400.0
     await event_log.create(info("st_1", asking(at=midnight + 0.001)))
-    await event_log.create(info("st_2", asking(at=midnight - 0.001)))
-    state = await state_of(accounts)
-    assert (2, 110, 220) == (state.running, state.day.held_nano_usd, state.month.held_nano_usd)
+    await event_log.create(info("st_2", asking(at=midnight - late_s)))
+    assert (2, 220) == ((state := await state_of(accounts)).running, period(state).held_nano_usd)
     for stream in ("st_1", "st_2"):
         await event_log.append(stream, [BEGUN, DONE], SPENT)
     state = await state_of(accounts)
-    assert (0, 0, 0) == (state.running, state.day.held_nano_usd, state.month.held_nano_usd)
-    assert (1, MONEY, 2, 2 * MONEY) == (
-        *(state.day.requests, state.day.nano_usd, state.month.requests, state.month.nano_usd),
+    assert (0, 0, 2, 2 * MONEY) == (
+        *(state.running, period(state).held_nano_usd, state.day.requests, state.day.nano_usd),
     )
+
+
+HOUR, DAY, WEEK, YEAR = 3_600, 86_400, 7 * 86_400, 365 * 86_400
+NOON = 1_700_049_600.0
+"""Of 15 November 2023, a Wednesday in the middle of a month."""
+MONTHS_END = NOON + 15 * DAY
+"""The noon before the last of that month's midnights."""
+BY_DAY = Account("relay", nano_usd_per_day=100)
+BY_MONTH = Account("relay", nano_usd_per_month=100)
+
+CLOCKS: dict[str, tuple[Account, float, list[tuple[float, int, int]]]] = {
+    # Of each: the account, a time, and steps: what the clock says after that time, what is spent
+    # then, and what is left of 100 afterwards.
+    "midnight": (BY_DAY, NOON, [(0, 60, 40), (12 * HOUR, 30, 70)]),
+    "50 s ahead before midnight": (
+        *(BY_DAY, NOON + 12 * HOUR),
+        [(-HOUR, 60, 40), (10, 40, 60), (-39, 20, 40), (-30, 40, 0), (5, 0, 0), (DAY, 0, 100)],
+    ),
+    "6 h ahead in the evening": (
+        *(BY_DAY, NOON + 6 * HOUR),
+        [(0, 90, 10), (6 * HOUR, 40, 60), (1, 60, 0), (6 * HOUR, 0, 0), (30 * HOUR, 0, 100)],
+    ),
+    "50 s behind after midnight": (
+        BY_DAY,
+        NOON + 12 * HOUR,
+        [(1, 60, 40), (-49, 40, 0), (2, 0, 0)],
+    ),
+    **{
+        f"{name} behind for one request": (
+            *(BY_DAY, NOON),
+            [(0, 70, 30), (-back, 30, 0), (1, 0, 0), (DAY, 0, 100)],
+        )
+        for name, back in {"25 h": 25 * HOUR, "47 h": 47 * HOUR, "a week": WEEK}.items()
+    },
+    "25 h behind after midnight": (
+        *(BY_DAY, NOON - 11 * HOUR),
+        [(0, 100, 0), (-25 * HOUR, 0, 0), (1, 0, 0), (DAY, 0, 100)],
+    ),
+    "a clock that begins in 1970": (BY_DAY, NOON, [(0, 80, 20), (9 - NOON, 20, 0), (60, 0, 0)]),
+    **{
+        f"{name} ahead for one request": (
+            *(BY_DAY, NOON),
+            [
+                (0, 70, 30),
+                (ahead, 10, 90),
+                (1, 10, 10),
+                (2, 10, 0),
+                (DAY, 0, 100),
+                (2 * DAY, 9, 91),
+            ],
+        )
+        for name, ahead in {"50 h": 50 * HOUR, "a week": WEEK, "a year": YEAR}.items()
+    },
+    "a year ahead, used up": (BY_DAY, NOON, [(YEAR, 100, 0), (0, 0, 0), (DAY, 0, 100)]),
+    "a year ahead, twice": (
+        *(BY_DAY, NOON),
+        [(0, 50, 50), (YEAR, 20, 80), (1, 20, 10), (YEAR, 10, 50), (2, 0, 0), (DAY, 0, 100)],
+    ),
+    "back in two steps": (BY_DAY, NOON, [(0, 80, 20), (-WEEK, 10, 10), (-YEAR, 10, 0), (1, 0, 0)]),
+    "50 s ahead before the month": (
+        *(BY_MONTH, MONTHS_END + 12 * HOUR),
+        [(-HOUR, 60, 40), (10, 40, 60), (-39, 60, 0), (5, 0, 0), (31 * DAY, 0, 100)],
+    ),
+    "3 weeks behind for one request": (
+        *(BY_MONTH, NOON),
+        [(0, 70, 30), (-3 * WEEK, 10, 20), (1, 20, 0), (DAY, 0, 0), (16 * DAY, 0, 100)],
+    ),
+    "3 weeks behind at midnight": (
+        *(BY_MONTH, NOON + 12 * HOUR),
+        [(-9, 70, 30), (-3 * WEEK, 30, 0), (9, 0, 0), (16 * DAY, 0, 100)],
+    ),
+    "3 weeks ahead for one request": (
+        *(BY_MONTH, NOON),
+        [(0, 70, 30), (3 * WEEK, 10, 90), (1, 10, 10), (DAY, 10, 0), (16 * DAY, 0, 100)],
+    ),
+    "a year ahead, the month used up": (
+        *(BY_MONTH, NOON),
+        [(YEAR, 100, 0), (0, 0, 0), (DAY, 0, 0), (16 * DAY, 0, 100)],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CLOCKS)
+async def test_a_step_of_a_clock_frees_no_budget_and_takes_none_for_long(event_log, case):
+    account, begin, steps = CLOCKS[case]
+    found = []
+    for number, (after_s, spent, _) in enumerate(steps):
+        free = {"at": begin + after_s, "input_nano_usd": 0, "least_output_tokens": 1}
+        if spent:
+            await run(event_log, f"st_{number}", asking(account, **free), Settlement(0, 0, spent))
+        claim, refused = await claimed(event_log, info(f"left_{number}", asking(account, **free)))
+        if refused is None:
+            await event_log.append(claim.stream, [BEGUN, DONE], Settlement(0, 0, 0))
+        assert refused is None or 31 * DAY >= (refused.retry_after_s or 0)
+        found.append((after_s, spent, claim.grant.output_tokens if refused is None else 0))
+    assert steps == found
+
+
+MINUTES: dict[str, list[tuple[float, bool]]] = {
+    # What the clock says, and whether one more of two requests a minute is let in.
+    "a minute": [(0, True), (1, True), (59, False), (66, True)],
+    **{
+        f"{name} behind for one request": [
+            *[(0, True), (1, True), (2 - back, False), (3, False), (20, False)],
+            (140, True),
+        ]
+        for name, back in {"30 s": 30, "2 min": 120, "25 h": 25 * HOUR, "a year": YEAR}.items()
+    },
+    **{
+        f"{name} ahead, then right": [
+            *[(ahead, True), (1 + ahead, True), (2, False), (3, False)],
+            *[(100, True), (250, True), (251, True), (252, False)],
+        ]
+        for name, ahead in {"30 s": 30, "2 min": 120, "25 h": 25 * HOUR, "a year": YEAR}.items()
+    },
+}
+
+
+@pytest.mark.parametrize("case", MINUTES)
+async def test_a_step_of_a_clock_frees_no_minute_and_takes_none_for_long(event_log, case):
+    account = Account("key:k", requests_per_minute=2)
+    found = []
+    for number, (after_s, _) in enumerate(MINUTES[case]):
+        refused = await refusal(event_log, info(f"st_{number}", asking(account, at=NOON + after_s)))
+        found.append((after_s, refused is None))
+        assert refused is None or 65 + 60 >= (refused.retry_after_s or 0)
+    assert MINUTES[case] == found

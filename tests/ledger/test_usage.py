@@ -29,9 +29,9 @@ def test_months_begin_when_they_do():
 def test_what_was_yesterday_and_last_month_counts_no_more():
     at = datetime(2026, 12, 1, 0, 0, 1, tzinfo=UTC).timestamp()
     day = day_of(at)
-    old = Period(day - 1, 5, 10, 20, 7, 1, 3)
+    old = Period(day - 1, 5, 10, 20, 7, 1, 0)
     state = AccountState(
-        2, old, Period(month_of(day - 1), 9, 9, 9, 9, 9, 9), {int(at // 5) - 13: (4, 4)}
+        2, old, Period(month_of(day - 1), 9, 9, 9, 9, 9, 0), {int(at // 5) - 13: (4, 4)}
     )
     limits = UsageLimits(
         requests_per_minute=4, tokens_per_minute=10, streams=3, usd_per_day=1, usd_per_month=2

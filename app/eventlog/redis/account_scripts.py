@@ -1,9 +1,11 @@
 """Accounts, reservations and rows in Redis: their keys, and the parts of scripts that change them.
 
 - `account:<digest of its name>`: how many streams run, its day, its month, each as the numbers of
-  `accounts.Period`, and the spans of its last minute: number, requests and tokens. All of them are
-  doubles, which a script reads and writes fastest (2 and 3 us, and 7 and 7 in MessagePack). It
-  expires after more than a month without use.
+  `accounts.Period` but for those of its `other`, and the spans of its last minute: number, requests
+  and tokens. Each `other` and `ahead` that is set has three numbers among these, which an earlier
+  version drops like a span of long ago: -2 (day), -9 (month) or -16 (`ahead`), itself, and
+  `other_nano_usd`. All of them are doubles, which a script reads and writes fastest (2 and 3 us,
+  and 7 and 7 in MessagePack). It expires after more than a month without use.
 - `held`, a hash: the reservation of each stream. Removing it is the settlement, so that a stream
   is settled once, however often a script is sent.
 - `holds`, a sorted set: when each of those streams is checked, in ms of Redis's clock.
@@ -65,6 +67,12 @@ end
 
 -- Setting a time to live costs more than the rest: an account gets a new one once a day.
 local function keep(key, state, anew)
+  for j = -2, -16, -7 do  -- what `turn` has taken out
+    local n = #state
+    if (state[j] or 0) > 0 then
+      state[n + 1], state[n + 2], state[n + 3] = j, state[j], state[j - 1] or 0
+    end
+  end
   local packed = struct.pack('<' .. string.rep('d', #state), unpack(state))
   if anew then
     redis.call('SET', key, packed, 'PX', KEPT_MS)
@@ -79,8 +87,7 @@ RESERVE = (
     _ACCOUNTS
     + f"local LOOKS, SKEW_S = {LOOKS}, {SKEW_S}"
     + """
--- The month of a day since 1970, in months since the year 0, and the second in which a month
--- begins: `month_of` and `month_starts_at` of `app.ledger.accounts`.
+-- The month of a day since 1970, in months since the year 0: `month_of` of `app.ledger.accounts`.
 local function month_of(day)
   local z = day + 719468
   local era = math.floor(z / 146097)
@@ -92,36 +99,51 @@ local function month_of(day)
   local month = mp < 10 and mp + 3 or mp - 9
   return (yoe + era * 400 + (month <= 2 and 1 or 0)) * 12 + month - 1
 end
-local function month_starts(month)
-  local year, mp = math.floor((month - 2) / 12), (month - 2) % 12
-  local era, yoe = math.floor(year / 400), year % 400
-  return (era * 146097 + yoe * 365 + math.floor(yoe / 4) - math.floor(yoe / 100)
-    + math.floor((153 * mp + 2) / 5) - 719468) * 86400
+
+-- `Period.turn` for the numbers from `j` on; its `other` is at `-j`.
+local function turn_period(state, j, number, latest)
+  local before, other, nano = state[j], state[-j] or 0, state[-j - 1] or 0
+  if number <= before and before <= latest then return false end
+  local begins = number > before and number ~= other
+  if begins then
+    nano = state[j + 4]
+    for i = j + 1, j + 5 do state[i] = 0 end
+  elseif number > before then
+    state[j + 4] = state[j + 4] - nano
+  elseif number == other then
+    state[j + 4] = state[j + 4] + nano
+  else
+    nano = 0
+  end
+  state[-j], state[-j - 1] = number > before and before or math.max(before, other), nano
+  state[j], state.turned = number, true
+  return begins
 end
 
--- Turns an account to the time of a request, keeping the spans of the last minute. Returns their
--- requests and tokens, the last span or -1, and the index of the request's own span.
+-- `AccountState.turn`, keeping the spans of the last minute. Returns their requests and tokens, the
+-- last span or -1, and the index of the request's own span.
 local function turn(state, day, month, span)
-  if day > state[2] then
-    state[2] = day
-    for i = 3, 8 do state[i] = 0 end
-  elseif state[2] * 86400 > span * 5 + SKEW_S then
-    state[2] = day
+  local top = #state
+  while top > 15 and state[top - 2] < 0 do
+    local j = state[top - 2]
+    state[j], state[j - 1] = state[top - 1], state[top]
+    top = top - 3
   end
-  if month > state[9] then
-    state[9] = month
-    for i = 10, 15 do state[i] = 0 end
-  elseif month_starts(state[9]) > span * 5 + SKEW_S then
-    state[9] = month
-  end
+  turn_period(state, 9, month, month_of(day + 1))
+  if turn_period(state, 2, day, day + 1) and state[-9] and state[-9] > month then state[-9] = 0 end
+  local ahead, oldest, newest = state[-16] or 0, span - 13, span + SKEW_S / 5
+  local returned, furthest = ahead > oldest and ahead <= span, -1
   local requests, tokens, last, own, n = 0, 0, -1, nil, 15
-  for i = 16, #state, 3 do
+  for i = 16, top, 3 do
     local at, of_span, used = state[i], state[i + 1], state[i + 2]
-    if at > span + SKEW_S / 5 then at = span end
+    if at > newest or at <= oldest then
+      furthest = math.max(furthest, at)
+      if at > newest or returned then at = span end
+    end
     if own and at == span then
       state[own + 1], state[own + 2] = state[own + 1] + of_span, state[own + 2] + used
       requests, tokens = requests + of_span, tokens + used
-    elseif at > span - 13 then
+    elseif at > oldest then
       if at == span then own = n + 1 end
       state[n + 1], state[n + 2], state[n + 3] = at, of_span, used
       n = n + 3
@@ -130,6 +152,9 @@ local function turn(state, day, month, span)
     end
   end
   for i = #state, n + 1, -1 do state[i] = nil end
+  if furthest >= 0 then
+    state[-16], state.turned = furthest > newest and math.max(ahead, furthest) or 0, true
+  end
   return requests, tokens, last, own or n + 1
 end
 
@@ -166,9 +191,14 @@ local function reserve(stream, owner, lease, packed, info)
     if given < 0 then
       state.requests, state.tokens = requests, tokens
       most = room(account[3], state, least, most)
-      if not most then return false, {looked, at} end
     end
     found[i] = {state, anew or not known, requests, tokens, last, own}
+    if not most then
+      for j = 1, i do
+        if found[j][1].turned and looked[j] ~= '' then keep(accounts[j][1], unpack(found[j])) end
+      end
+      return false, {looked, at}
+    end
   end
   if given >= 0 then most = given end
   local output = most * choices
@@ -177,8 +207,7 @@ local function reserve(stream, owner, lease, packed, info)
   for i, account in ipairs(accounts) do
     local state, anew, requests, tokens, last, own = unpack(found[i])
     state[1] = state[1] + 1
-    if state[2] == day then state[8] = state[8] + nano end
-    if state[9] == month then state[15] = state[15] + nano end
+    state[8], state[15] = state[8] + nano, state[15] + nano
     if account[2] then
       local n = #reply
       state[own] = span
@@ -190,6 +219,7 @@ local function reserve(stream, owner, lease, packed, info)
     keep(account[1], state, anew)
     local n = #numbers
     numbers[n + 1], numbers[n + 2], numbers[n + 3] = account[1], day, month
+    -- Day and month are for relays of an earlier version.
   end
   local hold = {owner, most, span, held, nano, info, numbers}
   redis.call('HSET', HELD, stream, cmsgpack.pack(hold))
@@ -242,11 +272,9 @@ local function settle(stream, spent)
       local state = numbers_of(known)
       state[1] = math.max(0, state[1] - 1)
       for j = 2, 9, 7 do
-        if state[j] <= numbers[i + (j == 2 and 1 or 2)] then
-          state[j + 1], state[j + 2] = state[j + 1] + streams, state[j + 2] + input
-          state[j + 3], state[j + 4] = state[j + 3] + output, state[j + 4] + nano
-          state[j + 5], state[j + 6] = state[j + 5] + unpriced, math.max(0, state[j + 6] - held)
-        end
+        state[j + 1], state[j + 2] = state[j + 1] + streams, state[j + 2] + input
+        state[j + 3], state[j + 4] = state[j + 3] + output, state[j + 4] + nano
+        state[j + 5], state[j + 6] = state[j + 5] + unpriced, math.max(0, state[j + 6] - held)
       end
       for j = 16, #state, 3 do
         if state[j] == span then state[j + 2] = state[j + 2] + input + output - tokens end

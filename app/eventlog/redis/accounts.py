@@ -115,8 +115,10 @@ def state_from(packed: bytes | None) -> AccountState:
         return AccountState()
     numbers = [int(number) for (number,) in iter_unpack("<d", packed)]
     minute = {numbers[at]: (numbers[at + 1], numbers[at + 2]) for at in range(15, len(numbers), 3)}
+    day, month, ahead = (minute.pop(mark, (0, 0)) for mark in (-2, -9, -16))
     return AccountState(
-        numbers[0], Period(*numbers[1:8]), month=Period(*numbers[8:15]), spans=minute
+        *(numbers[0], Period(*numbers[1:8], *day), Period(*numbers[8:15], *month)),
+        *(minute, ahead[0]),
     )
 
 

@@ -14,6 +14,7 @@ from ...ledger.accounts import (
     Account,
     AccountState,
     Grant,
+    LimitReached,
     Period,
     ReservationRequest,
     Settlement,
@@ -92,7 +93,14 @@ class SqliteAccounts:
             LimitReached: an account lacks room; nothing is reserved.
         """
         self._load(request.accounts)
-        grant = reserve(self._states, request)
+        try:
+            grant = reserve(self._states, request)
+        except LimitReached:
+            for account in request.accounts:  # what `AccountState.turn` has changed
+                stored = self._read(account.name)
+                if stored.day.number and stored != self._states[account.name]:
+                    self._changed.add(account.name)
+            raise
         self._changed.update(account.name for account in request.accounts)
         return grant
 
