@@ -62,8 +62,6 @@ class OrphanedStream(NamedTuple):
     """Without its cost."""
     weight: int = 0
     """Size of the answer in the units of `token_estimate.weigh_event`."""
-    spent: Settlement | None = None
-    """The producer's own settlement, if only the write of the end failed."""
     reserved: Reservation | None = None
     """The reservation, if the events are unreadable: it becomes the cost."""
 
@@ -88,7 +86,7 @@ def ignore_ended(ended: StreamEnded) -> None:
 
 def close_free(orphan: OrphanedStream) -> Closing:
     """Price a stream at nothing: there are no accounts."""
-    return Closing(orphan.ended, orphan.spent or Settlement())
+    return Closing(orphan.ended, Settlement())
 
 
 _CLOSE_FAILED = (ArithmeticError, LookupError, TypeError, ValueError, msgspec.MsgspecError)
@@ -100,7 +98,7 @@ def closing_of(orphan: OrphanedStream, close: Close) -> Closing:
         return close(orphan)
     except _CLOSE_FAILED:
         log.exception("cost of an orphaned stream is unknown", stream=orphan.ended.info.id)
-        return Closing(orphan.ended, orphan.spent or Settlement(nano_usd=None))
+        return Closing(orphan.ended, Settlement(nano_usd=None))
 
 
 class _Facts:

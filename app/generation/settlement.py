@@ -21,7 +21,7 @@ from ..ledger.money import to_nano, to_usd
 from ..ledger.prices import PriceBook
 from ..requests import ChatRequest, OutputCeiling, TranslatedRequest
 from ..telemetry.activity import ReaderCounts
-from ..telemetry.row import pack_row, row_of, unpack_row, with_end
+from ..telemetry.row import pack_row, row_of
 from .attempt import Attempt
 from .content import Content
 from .deadlines import Silence
@@ -169,8 +169,6 @@ class Settlements:
         costs its whole reservation.
         """
         ended = lost.ended
-        if lost.spent is not None:
-            return Closing(ended, _with_end(lost.spent, ended))
         request = ended.info.reserve
         if lost.reserved is not None:
             charge = _charge_reservation(lost.reserved, request)
@@ -449,14 +447,6 @@ def _with_cost(event: Usage, counts: TokenCounts | None) -> Usage:
     if counts is None or counts.estimated:
         return msgspec.structs.replace(event, cost=None, cost_from=None)
     return msgspec.structs.replace(event, cost=counts.cost, cost_from=counts.cost_from)
-
-
-def _with_end(spent: Settlement, ended: StreamEnded) -> Settlement:
-    """Return a producer's settlement with another end in its row."""
-    if not spent.row:
-        return spent
-    row = pack_row(with_end(unpack_row(spent.row), ended))
-    return msgspec.structs.replace(spent, row=row)
 
 
 def _charge_reservation(reserved: Reservation, request: ReservationRequest | None) -> Charge:

@@ -111,19 +111,6 @@ def row_of(ended: StreamEnded) -> StreamRow:
     )
 
 
-def with_end(row: StreamRow, ended: StreamEnded) -> StreamRow:
-    """Return the producer's row, changed to the end that the stream actually had."""
-    end = ended.end
-    return msgspec.structs.replace(
-        row,
-        code=end.error.code if end.error else None,
-        **dict(zip(_OF_END, _end_values(end), strict=True)),
-        ended_at=ended.ended_at,
-        events=ended.events,
-        lost=ended.lost,
-    )
-
-
 def _sum(counted: Sequence[TokenCounts], name: str) -> int | None:
     """Add up the known counts of one kind; None if none is known."""
     known = [number for counts in counted if (number := getattr(counts, name)) is not None]

@@ -9,7 +9,7 @@ from app.errors import CODES
 from app.eventlog.stream_ended import Charge, StreamEnded
 from app.eventlog.stream_info import StreamInfo
 from app.events import ErrorInfo, StreamEnd, TokenCounts
-from app.telemetry.row import StreamRow, pack_row, row_of, unpack_row, with_end
+from app.telemetry.row import StreamRow, row_of
 
 pytestmark = pytest.mark.pure
 
@@ -69,10 +69,3 @@ def test_row_has_the_source_of_its_counts(counts: Any, usage_from: str):
         counts = msgspec.structs.replace(COUNTS, estimated=True)
     charges = (Charge(counts, None),)
     assert usage_from == row_of(msgspec.structs.replace(ENDED, charges=charges)).usage_from
-
-
-def test_end_of_a_lost_stream_replaces_that_of_its_producer():
-    end = StreamEnd("completed", "stop", COUNTS)
-    mine = msgspec.structs.replace(ENDED, end=end, ended_at=105.0, events=6, lost=False)
-    row = with_end(unpack_row(pack_row(row_of(mine))), ENDED)
-    assert row_of(ENDED) == row

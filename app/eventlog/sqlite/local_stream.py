@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ...events import Event, StreamEnd
 from ...ledger.accounts import NOTHING, Settlement
 from ..entries import Entry
+from ..recovery import Closing
 from ..subscribers import resolve
 from .database import Database
 
@@ -58,6 +59,7 @@ class LocalStream:
     __slots__ = (
         "batches",
         "bound",
+        "closing",
         "ending",
         "entry",
         "filed",
@@ -65,7 +67,6 @@ class LocalStream:
         "filing",
         "key",
         "last",
-        "settlement",
         "size",
         "write_error",
     )
@@ -87,8 +88,8 @@ class LocalStream:
         self.filed_size = size
         """The size when it was last filed."""
         self.filing = False
-        self.settlement = NOTHING
-        """The cost of a stream whose end is in memory only."""
+        self.closing: Closing
+        """Of a stream whose end is in memory only."""
 
     @property
     def stream(self) -> str:
@@ -121,14 +122,14 @@ class LocalStream:
     def end_late(self, database: Database) -> bool:
         """Write the end that could not be written; False if the stream has ended or was removed."""
         if not database.runs(self.stream):
-            database.accounts.settle(self.key, self.stream, self.settlement)
+            database.accounts.settle(self.key, self.stream, self.closing.settlement)
             return False
         return self._end(
             database,
             self.entry.events[self.filed :],
             at=self.entry.ended_at or 0,
             size=self.size,
-            settlement=self.settlement,
+            settlement=self.closing.settlement,
         )
 
     def _end(

@@ -8,7 +8,6 @@ import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import msgspec
 import structlog
 
 from ...errors import ServiceError
@@ -17,7 +16,7 @@ from ...ledger.accounts import Settlement
 from ..contract import Placed
 from ..entries import Entries, Entry, size_of
 from ..errors import expired
-from ..recovery import LOST, Close, OnEnded, closing_events, closing_of
+from ..recovery import Close, OnEnded, end_orphan
 from .database import Database, Durable, Gone
 from .local_stream import REMOVED, Batch, LocalStream
 from .writer import Writer
@@ -195,21 +194,14 @@ class Owner:
     def _show_orphaned(self, batch: Batch) -> None:
         """End a stream whose end could not be written as a restart would, by its stored events.
 
-        So cursors stay true whether this end is written later or the process is killed. Its cost
-        is the true one, with the part of the answer that nobody receives.
+        So an id names the same end, with the same cost, whether it is written later or the process
+        is killed.
         """
-        local, refused = batch.local, batch.events[-1]
-        ending = closing_events(local.entry.events, status="interrupted", error=LOST)
-        end = ending[-1]
-        assert isinstance(end, StreamEnd)  # noqa: S101  (as `closing_events` says)
-        assert isinstance(refused, StreamEnd)  # noqa: S101  (as `Batch.ends` says)
-        ending[-1] = msgspec.structs.replace(end, usage=refused.usage, cost=refused.cost)
-        size = size_of(ending)
-        self._entries.add(local.stream, ending, size=size, ended_at=batch.at)
+        local, entry = batch.local, batch.local.entry
+        times = {"started_at": entry.started_at, "ended_at": batch.at}
+        ending, local.closing = end_orphan(entry.info, entry.events, self._close, **times)
+        self._entries.add(local.stream, ending, size=size_of(ending), ended_at=batch.at)
         del self.streams[local.stream]
-        if batch.settlement is not None:
-            orphan = local.entry.orphaned()._replace(spent=batch.settlement)
-            local.settlement = closing_of(orphan, self._close).settlement
 
     def _file_soon(self, local: LocalStream) -> None:
         """File a stream that has enough unfiled events."""
@@ -238,7 +230,7 @@ class Owner:
     def _on_written(self, stream: str, local: LocalStream, ended: bool) -> None:
         self.unwritten.pop(stream, None)
         if ended:
-            self._on_ended(local.entry.orphaned().ended)
+            self._on_ended(local.closing.ended)
 
     def forget_unwritten(self, local: LocalStream) -> Gone:
         """Remove a stream whose end could not be written, and settle it; in the writer's thread.
@@ -246,9 +238,10 @@ class Owner:
         Its end may be written before it is this work's turn.
         """
         runs = self._database.runs(local.stream)
-        self._database.accounts.settle(local.key, local.stream, local.settlement)
+        ended, settlement = local.closing
+        self._database.accounts.settle(local.key, local.stream, settlement)
         gone = self._database.forget(local.stream, now=self._wall())
-        return gone._replace(ended_streams=[local.entry.orphaned().ended] if runs else [])
+        return gone._replace(ended_streams=[ended] if runs else [])
 
 
 def explain(error: BaseException | None) -> ServiceError:
