@@ -20,7 +20,7 @@ import structlog
 
 from ..errors import RelayError, ServiceError, UpstreamError
 from ..eventlog import StreamTooLong, read_all
-from ..eventlog.recovery import closing_events
+from ..eventlog.recovery import LOST, closing_events
 from ..eventlog.stream_ended import ProviderReply, StreamEnded
 from ..eventlog.stream_info import StreamInfo
 from ..events import (
@@ -182,7 +182,7 @@ class Run:
             if not self.begun.done():
                 self.begun.set_result(ServiceError("internal", "the event log failed"))
             if not self.committed.done():
-                self.committed.set_result(ServiceError("internal", "the event log failed"))
+                self.committed.set_result(RelayError.of(LOST))  # as recovery ends the stream
             if self._attempt.resumption is not None:
                 await self._attempt.abandon()
 
