@@ -55,7 +55,7 @@ def count_usage(
 
     `answer`: its events, or an estimate of its tokens. `complete`: the answer and its counts are
     complete. `hidden` is an estimate of hidden output; with it an answer has at most the reserved
-    length, unless more is visible.
+    length, unless more is visible. An estimate never exceeds the limit that the provider received.
     """
     reported = _NONE if reported is None else _possible(reported)
     input_tokens, output_tokens = reported.input_tokens, reported.output_tokens
@@ -63,9 +63,12 @@ def count_usage(
         input_tokens = request.input_tokens
     if not (output_tokens and complete):
         written = shown = answer if isinstance(answer, int) else estimate_answer(answer)
-        if hidden and request is not None:
+        if request is not None:
             reserved = request.output_tokens * request.choices
-            written = max(shown, min(shown + hidden, reserved))
+            if hidden:
+                written = max(shown, min(shown + hidden, reserved))
+            if request.limited:
+                written = min(written, reserved)
         if output_tokens is None or output_tokens * STALE < written:
             output_tokens = written
     if (input_tokens, output_tokens) == (reported.input_tokens, reported.output_tokens):

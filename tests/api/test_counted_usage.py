@@ -267,7 +267,7 @@ PLAIN = [head(), wait(4), send(text("word") + FINISH + counted(5, 1) + DONE)]
         ([], {}, [Hold()], None, 10 * DEFAULT_RATE),  # thought before the head
         ([], {}, [wait(9.5), *BEGUN, Hold()], None, 10 + 9.5 * DEFAULT_RATE),
         ([], {}, [chunked_head(), Hold()], 300, 300),  # no more than was reserved
-        ([], {}, [*BEGUN, Hold()], 5, 10),  # no less than was seen
+        ([], {}, [*BEGUN, Hold()], 5, 5),  # no more than was asked of the provider
         # Four seconds at the highest rate that counts, and at none, beside sixty at the default.
         ([THOUGHT] * 9, {}, [chunked_head(), Hold()], None, 10 * (6_000 + 36 * 400) / 96),
         ([PLAIN] * 9, {}, [chunked_head(), Hold()], None, 10 * 6_000 / 96),

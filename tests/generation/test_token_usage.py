@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
@@ -158,3 +159,21 @@ def test_no_count_of_a_recording_is_lowered(row):
             assert end.usage is bound_usage(
                 end.usage, request=request, context=None, written=events
             )
+
+
+@pytest.mark.parametrize("complete", [True, False])
+@pytest.mark.parametrize("hidden", [0, 50, 5_000])
+@pytest.mark.parametrize(("reported", "most"), [(None, 200), (10, 200), (250, 250)])
+def test_an_estimate_has_at_most_the_tokens_that_were_asked_of_the_provider(
+    complete, hidden, reported, most
+):
+    request = ReservationRequest((), 0, 50, output_tokens=100, choices=2, limited=True)
+    answer = [TextDelta(0, "\U0001f9ff" * 842)]
+    assert 800 < estimate_output(answer)
+    counts = None if reported is None else TokenCounts(50, reported)
+    used = count_usage(counts, request=request, answer=answer, complete=complete, hidden=hidden)
+    assert (reported if complete and reported else most) == used.output_tokens
+    free = msgspec.structs.replace(request, limited=False)
+    if reported is None:
+        used = count_usage(None, request=free, answer=answer, complete=complete, hidden=hidden)
+        assert estimate_output(answer) <= (used.output_tokens or 0)
