@@ -51,7 +51,7 @@ def test_every_package_is_installed_by_its_hash():
     assert [] == [command for command, lock in zip(installs, locks, strict=True) if lock is None]
     for lock in filter(None, locks):
         pins = re.split(r"(?m)^(?=\w)", (ROOT / lock[1]).read_text())
-        assert [] == [pin for pin in pins if pin and "==" not in pin or "://" in pin]
+        assert [] == [pin for pin in pins if (pin and "==" not in pin) or "://" in pin]
         assert all("--hash=sha256:" in pin for pin in pins if pin)
 
 

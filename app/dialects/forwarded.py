@@ -156,7 +156,7 @@ _raw_fields = msgspec.json.Decoder(dict[str, Raw])
 
 
 def parse_json(call: Call, body: bytes) -> ForwardedRequest:
-    """Parse a JSON request; the fields of the call are not decoded.
+    """Parse a JSON request; the fields of the call are not decoded, but sent on as they are.
 
     Raises:
         RequestError: `invalid_request`, with the path and the reason.
@@ -171,19 +171,23 @@ def parse_json(call: Call, body: bytes) -> ForwardedRequest:
         if plain_name(name) in CHOICES
     ]
 
+    extras = {
+        name: parse_part(raw, path=name[:80])
+        for name, raw in fields.items()
+        if name not in call.fields
+    }
+
     def render(model: str, dropped: Collection[str]) -> tuple[str, bytes]:
-        out = frozenset(dropped)
-        sent = {name: raw for name, raw in fields.items() if name not in out}
-        return "application/json", msgspec.json.encode(sent | {"model": model})
+        # Extras as they are checked: of equal names in the text, some hosts take the first.
+        sent = fields | extras | {"model": model}
+        return "application/json", msgspec.json.encode(
+            {name: value for name, value in sent.items() if name not in dropped}
+        )
 
     return ForwardedRequest(
         call,
         convert_body(model, str, path="model"),
-        {
-            name: parse_part(raw, path=name[:80])
-            for name, raw in fields.items()
-            if name not in call.fields
-        },
+        extras,
         input_tokens=estimate_text(body),
         output_tokens=call.output_tokens * max(counts, default=1),
         render=render,

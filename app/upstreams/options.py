@@ -308,8 +308,11 @@ def _patterns(names: str) -> tuple[str, ...]:
 
 
 def _plain(name: str) -> str:
-    """Return a name normalized across spellings; a dot within it is not a separator."""
-    return name.lower().replace("_", "").replace("-", "").replace(".", "\0")
+    """Return a name normalized across spellings, including those that Go treats as equal.
+
+    A dot within it is not a separator.
+    """
+    return name.casefold().replace("_", "").replace("-", "").replace(".", "\0")
 
 
 @lru_cache

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -470,3 +471,109 @@ async def test_what_only_speaks_of_files_is_passed_on(
         await relay.client.post(path, json={"model": "r", **body})
 
         assert 1 == len(upstream.calls)
+
+
+# Smuggled past the list: spelt, doubled, nested
+
+
+def pairs(*fields: tuple[str, Any]) -> str:
+    """Write an object that may have a name twice."""
+    return f"{{{', '.join(f'{json.dumps(name)}: {raw(value)}' for name, value in fields)}}}"
+
+
+def raw(value: Any) -> str:
+    return value if isinstance(value, str) and value[:1] in "{[" else json.dumps(value)
+
+
+SPELLINGS = [
+    *("Service_Tier", "SERVICE-TIER", "serviceTier", "s-e_r-v_icetier"),
+    *("\u017fervice_tier", "api_\u212aey", "API-KEY", "\u017fTREAM", "Model", "mo_del"),
+]
+"""Some decoders ignore case; Go's also takes U+017F for "s" and U+212A for "k"."""
+
+
+@pytest.mark.parametrize("routes", [ROUTE, ""], ids=["routes", "any model"])
+@pytest.mark.parametrize("name", SPELLINGS)
+async def test_refused_option_is_refused_in_every_spelling(
+    name: str, routes: str, tmp_path: Path
+) -> None:
+    model = "r" if routes else "u/m"
+    async with configured(tmp_path, routes=routes) as (relay, upstream):
+        replies = [
+            await ask(relay, {name: "x"}, model=model),
+            await relay.client.post(
+                "/v1/chat/completions", json={**HELLO, "model": model, name: "x"}
+            ),
+        ]
+
+        assert 400 == replies[0].status_code
+        assert not [call for call in upstream.calls if name in call.json]
+        assert all(call.json["model"] == "m" for call in upstream.calls)
+
+
+EVIL = {"order": ["evil"]}
+DOUBLED = [
+    pairs(("provider_options", {"top_k": 1}), ("provider_options", {"provider": EVIL})),
+    pairs(("provider_options", {"provider": EVIL}), ("provider_options", {"top_k": 1})),
+    *(
+        pairs(("provider_options", options))
+        for options in (
+            pairs(("provider", EVIL), ("provider", {"sort": "p"})),
+            pairs(("provider", {"sort": "p"}), ("provider", EVIL)),
+            pairs(("provider", EVIL), ("provider", None)),
+            pairs(("provider", pairs(("order", ["evil"]), ("order", [])))),
+            pairs(("provider", pairs(("a", pairs(("order", 1))), ("a", {"b": 1})))),
+            pairs(("stream", False), ("stream", None)),
+            pairs(("model", "evil"), ("model", None)),
+            pairs(("tools", [[{"type": "mcp", "server_url": "evil"}]])),
+            pairs(("tools", {"0": {"type": "mcp", "server_url": "evil"}})),
+            pairs(("tools", f"[{pairs(('type', 'mcp'), ('type', 'other'), ('url', 'evil'))}]")),
+            pairs(("provider", [EVIL])),
+            pairs(("provider", [[EVIL]])),
+            pairs(("provider_options", {"provider": EVIL})),
+            pairs(("extra_body", {"provider": EVIL})),
+        )
+    ),
+    pairs(("model", "evil"), ("model", "r")),
+    pairs(("provider", EVIL), ("provider", {"sort": "p"})),
+    pairs(("provider", pairs(("a", EVIL), ("a", {"b": 1})))),
+]
+
+
+@pytest.mark.parametrize("body", DOUBLED)
+@pytest.mark.parametrize("path", ["/v1/chat", "/v1/chat/completions"])
+async def test_what_a_route_denies_is_not_smuggled_by_doubled_or_nested_names(
+    path: str, body: str, tmp_path: Path
+) -> None:
+    line = 'options = ["safe", "provider.sort", "provider.a.b"]'
+    async with configured(tmp_path, line) as (relay, upstream):
+        whole = json.dumps({**HELLO, "model": "r"})[:-1] + ", " + body[1:]
+        await relay.client.post(path, content=whole, headers={"content-type": "application/json"})
+        for call in upstream.calls:
+            assert "evil" not in call.body.decode()
+            assert not re.search(r'"order"|"mcp"|"server_url"', call.body.decode())
+            assert ("m", True) == (call.json["model"], call.json["stream"])
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [("images/generations", {"prompt": "x"}), ("rerank", {"query": "x", "documents": ["x"]})],
+)
+async def test_a_forwarded_body_is_sent_as_it_was_checked(
+    path: str, fields: dict[str, Any], tmp_path: Path
+) -> None:
+    """One parser takes the first of two equal names, and another the last."""
+    line = 'options = ["provider.a.b"]'
+    async with configured(tmp_path, line) as (relay, upstream):
+        for doubled in (
+            pairs(("provider", pairs(("a", EVIL), ("a", {"b": 1})))),
+            pairs(("provider", {"a": EVIL}), ("provider", {"a": {"b": 1}})),
+        ):
+            whole = json.dumps({**fields, "model": "r"})[:-1] + ", " + doubled[1:]
+            await relay.client.post(
+                f"/v1/{path}", content=whole, headers={"content-type": "application/json"}
+            )
+
+        assert 2 == len(upstream.calls)
+        assert [1, 1] == [call.json["provider"]["a"]["b"] for call in upstream.calls]
+        assert not [call for call in upstream.calls if b"evil" in call.body]

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import string
 from collections.abc import Callable
 from typing import Any
 
@@ -310,6 +311,10 @@ async def test_changed_at_any_place_it_opens_nothing(tokens, made):
                 await opens_nothing(tokens, made[:place] + other + made[place + 1 :])
         await opens_nothing(tokens, made[:place])
         await opens_nothing(tokens, made[place + 1 :])
+    # The last character has bits that stand for nothing.
+    letters = string.ascii_letters + string.digits + "-_"
+    for other in letters.replace(made[-1], ""):
+        await opens_nothing(tokens, made[:-1] + other)
     for more in ("=", "==", "A", ".", ".A", "\n", " ", "\0"):
         await opens_nothing(tokens, made + more)
         await opens_nothing(tokens, more + made)
