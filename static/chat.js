@@ -34,7 +34,7 @@ import { storedKey, takeFromAddress } from './key.js';
 
 /** @typedef {import('./chat/conversation.js').Turn} Turn */
 
-const isOther = takeFromAddress(); // another key, which does not own what the tab has kept
+const isOther = takeFromAddress(say); // another key, which does not own what the tab has kept
 const inspector = new Inspector();
 const conversation = new Conversation({
   retry(turn) {

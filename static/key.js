@@ -38,14 +38,17 @@ export function showing(key = storedKey()) {
 }
 
 /**
- * Take the key from an address such as `/#key=ssk_...`, and remove it there at once.
+ * Take the key from an address such as `/#key=ssk_...`, and remove it there at once. A link may be
+ * a stranger's, who would read what is asked with it: it replaces a key only if the user agrees.
+ * @param {(text: string) => string} [say] translates a text
  * @returns {boolean} whether it is a new one
  */
-export function takeFromAddress() {
+export function takeFromAddress(say = (text) => text) {
   if (!location.hash.startsWith('#key=')) return false;
   const given = location.hash.slice('#key='.length);
   history.replaceState(null, '', location.pathname + location.search);
   if (!FORM.test(given) || given === storedKey()) return false;
+  if (storedKey() !== null && !confirm(say('This link has another key. Use it instead of this tab’s key? Whoever made the link can read what you ask with it.'))) return false;
   storeKey(given);
   return true;
 }

@@ -64,6 +64,7 @@ export const JAPANESE = {
   'Could not load the models: {problem}': 'モデルを読み込めませんでした：{problem}',
   'The relay does not take this tab’s key any more.': 'このタブのキーは使えなくなりました。',
   'A key is required': 'キーが必要です',
+  'This link has another key. Use it instead of this tab’s key? Whoever made the link can read what you ask with it.': 'このリンクには別のキーが含まれています。このタブのキーの代わりに使いますか？ リンクの作成者は、そのキーで尋ねた内容を読むことができます。',
   'The relay does not take this key.': 'このキーは使えません。',
   'Could not try this key: {problem}': 'このキーを確かめられませんでした：{problem}',
   'reconnecting…': '再接続中…',

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-PUBLIC = re.compile(r"/|/docs|/static/.*|/healthz")
+PUBLIC = re.compile(r"/|/docs|/admin|/static/.*|/healthz")
 STREAM = re.compile(r"/v1/streams/([^/]+)/(events|share)")
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from playwright.async_api import Page
+from playwright.async_api import Dialog, Page
 
 from app.testing.upstream import DONE, FINISH, Step, Until, head, send, text, wait
 
@@ -54,6 +54,18 @@ async def answer(page: Page) -> str:
     await page.wait_for_selector(IDLE)
     last = page.locator(".message.assistant").last
     return "".join(await last.locator(".text").all_text_contents())
+
+
+def answer_dialogs(page: Page, *, agrees: bool) -> list[str]:
+    """Answer each question of the page so; return what they said."""
+    asked: list[str] = []
+
+    async def reply(dialog: Dialog) -> None:
+        asked.append(dialog.message)
+        await (dialog.accept() if agrees else dialog.dismiss())
+
+    page.on("dialog", reply)
+    return asked
 
 
 async def status(page: Page) -> str | None:

@@ -18,6 +18,7 @@ from tests.e2e.talk import (
     READY,
     TRANSPORTS,
     answer,
+    answer_dialogs,
     ask,
     check_in_view,
     give_key,
@@ -28,6 +29,7 @@ from tests.e2e.talk import (
 )
 from tests.identities import bearer, known
 from tests.serving import HELLO, Relay, serve_relay
+from tests.waiting import until
 
 pytestmark = [pytest.mark.proving, pytest.mark.browser]
 
@@ -167,19 +169,52 @@ async def test_the_page_of_the_api_asks_for_a_key_and_shows_none(page, asking, r
     assert {None, "ssk_wrong", "ssk_right"} == {given for _, given in asking.shown}
 
 
-async def test_a_link_with_another_key_begins_anew(page, upstream, asking, relay):
+async def test_a_link_with_another_key_begins_anew_if_the_user_agrees(
+    page, upstream, asking, relay
+):
     """Or what was said so far would be told to whoever made the link."""
     asking.keys |= {"ssk_theirs"}
     upstream.script = says("mine")
+    asked = answer_dialogs(page, agrees=True)
     await page.goto(f"{relay.url}/#key=ssk_right")
     await ask(page, "my secret")
     await answer(page)
+    assert [] == asked
     await page.goto("about:blank")
     await page.goto(f"{relay.url}/#key=ssk_theirs")
     await ask(page, "again")
     await page.wait_for_selector(IDLE)
 
     assert [{"role": "user", "content": "again"}] == upstream.calls[-1].json["messages"]
+    assert "ssk_theirs" == asking.shown[-1][1]
+    assert ["another key" in question for question in asked] == [True]
+    assert "ssk_" not in asked[0]
+
+
+@pytest.mark.parametrize("path", ["/", "/docs", "/admin"])
+async def test_a_strangers_link_does_not_replace_the_key_of_the_tab(
+    page, upstream, asking, relay, path
+):
+    """Loaded, or as the fragment of the page that is open; the conversation stays too."""
+    asking.keys |= {"ssk_theirs"}
+    upstream.script = says("mine")
+    asked = answer_dialogs(page, agrees=False)
+    await page.goto(f"{relay.url}/#key=ssk_right")
+    await ask(page, "my secret")
+    await answer(page)
+    asking.shown.clear()
+    await page.goto("about:blank")
+    await page.goto(f"{relay.url}{path}#key=ssk_theirs")
+    await until(lambda: asked)
+    await page.evaluate("location.hash = '#key=ssk_theirs'")
+    await until(lambda: len(asked) == (1 if path == "/docs" else 2))
+
+    assert "ssk_right" == (await page.evaluate(STORED))["session"]["seseragi.key"]
+    assert "ssk_theirs" not in await visited(page) or path == "/docs"
+    await page.goto(relay.url)
+    await page.wait_for_selector(READY, state="attached")
+    assert 2 == await page.locator(".message").count()
+    assert {"ssk_right"} == {given for _, given in asking.shown}
 
 
 async def test_a_key_that_is_revoked_in_the_middle_is_asked_for_again(

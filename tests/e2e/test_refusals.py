@@ -8,7 +8,7 @@ import pytest
 from app.ledger.limits import UsageLimits
 from tests.api.test_usage_limits import serve
 from tests.e2e.axe import check_accessible
-from tests.e2e.talk import IDLE, READY, answer, ask
+from tests.e2e.talk import IDLE, READY, answer, answer_dialogs, ask
 from tests.serving import serve_relay
 
 pytestmark = [pytest.mark.proving, pytest.mark.browser]
@@ -33,6 +33,7 @@ async def test_a_budget_and_a_limit_say_when_there_is_room_again(page, tmp_path)
         await page.wait_for_selector(f"{IDLE} .error")
 
         await page.goto("about:blank")
+        answer_dialogs(page, agrees=True)
         await page.goto(f"{world.relay.url}/#key=bob")
         await page.wait_for_selector(READY, state="attached")
         await ask(page, "hello")
