@@ -213,6 +213,10 @@ class Protocol(HttpToolsProtocol):
             self.transport.close()
         super().shutdown()
 
+    def last_used(self) -> float:
+        """Return a time that orders idle connections by their last answer."""
+        return self._due
+
     def take_last(self, *, within_s: float) -> None:
         """Close after the current answer, or after the next if there is none.
 

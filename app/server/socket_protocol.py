@@ -144,6 +144,3 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         await super().send(message)
         if self.close_sent:  # also by an answer that refuses the handshake, which uvicorn logs
             self.handshake_complete = True
-
-    def take_last(self, *, within_s: float) -> None:
-        """Do nothing: the relay refuses new responses, and closes the connection at its end."""

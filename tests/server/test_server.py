@@ -57,6 +57,36 @@ async def test_what_is_on_its_way_when_a_stop_begins_is_answered_as_the_last(mon
         assert b'"status":"completed"' in answer
 
 
+async def test_idle_connections_close_one_after_another_when_a_stop_begins(monkeypatch):
+    """A proxy reuses the one that it used last, so that is the last, and takes a POST till then."""
+    monkeypatch.setattr(app.server.server, "ON_ITS_WAY_S", 600)
+    clock, closed = Clock(monkeypatch), list[int]()
+    async with serve_relay(replicas=True) as relay, contextlib.AsyncExitStack() as opened:
+        connections = []
+        for _ in range(4):
+            connections.append(await kept(relay))
+            opened.callback(connections[-1][1].close)
+            await clock.pass_(1)
+        first = connections.pop(0)
+        first[1].write(ASK)  # again, after the others
+        await first[0].readuntil(b'"ok"}')
+        connections.append(first)
+        relay.server.stop()
+        await until(lambda: not relay.server.servers[0].is_serving())
+        for number, (reader, _) in enumerate(connections[:-1]):
+            assert not any(reader.at_eof() for reader, _ in connections[number:])
+            await clock.pass_(150)
+            assert b"" == await asyncio.wait_for(reader.read(), 20)
+            closed.append(number)
+        first[1].write(chat())
+        answer = await asyncio.wait_for(read_all(first[0]), 20)
+        await clock.pass_(700)
+
+    assert [0, 1, 2] == closed
+    assert [200] == statuses(answer)
+    assert b"\r\nconnection: close\r\n" in answer
+
+
 async def test_connection_closes_after_an_answer_that_had_begun_when_the_stop_began(monkeypatch):
     """A proxy that kept it would send the next POST there, which is refused by then."""
     monkeypatch.setattr(app.server.server, "ON_ITS_WAY_S", 600)
