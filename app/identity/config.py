@@ -44,7 +44,7 @@ ALGORITHMS = (
 """JWT algorithms: asymmetric only, since a verifier of others could also sign."""
 
 
-class KeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class KeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, gc=False):
     """`[[key]]`, and a row of the keys file: all of a key except the key itself."""
 
     name: Name

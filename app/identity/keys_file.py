@@ -39,6 +39,13 @@ class KeysFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     keys: tuple[KeyConfig, ...] = ()
 
 
+class _Rows(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of the file before its keys are decoded."""
+
+    signing_key: msgspec.Raw = msgspec.Raw(b"null")
+    keys: tuple[msgspec.Raw, ...] = ()
+
+
 class Reading(NamedTuple):
     """The content of the file, and a warning."""
 
@@ -86,11 +93,22 @@ def read_keys_file(path: Path) -> Reading:
     if len(raw) > MAX_FILE:
         raise KeysUnusable(f"{path}: larger than {MAX_FILE} bytes")
     try:
-        return Reading(msgspec.json.decode(raw, type=KeysFile), caution)
+        return Reading(_decode(raw), caution)
     except msgspec.ValidationError as error:
         raise KeysUnusable(f"{path}: not a keys file: {str(error)[:200]!r}") from None
     except (msgspec.DecodeError, ValueError, RecursionError):
         raise KeysUnusable(f"{path}: invalid JSON") from None
+
+
+def _decode(raw: bytes) -> KeysFile:
+    """Decode key by key: 20,000 at once would hold the GIL for 70 ms."""
+    rows = msgspec.json.decode(raw, type=_Rows)
+    try:
+        keys = tuple(msgspec.json.decode(row, type=KeyConfig) for row in rows.keys)
+    except msgspec.ValidationError:
+        return msgspec.json.decode(raw, type=KeysFile)  # its error names the row
+    head = msgspec.json.encode({"signing_key": rows.signing_key})
+    return msgspec.structs.replace(msgspec.json.decode(head, type=KeysFile), keys=keys)
 
 
 def change_keys_file(path: Path, edit: Callable[[KeysFile | None], KeysFile]) -> str | None:

@@ -1,7 +1,9 @@
 """Keys: who is let in by them, and the file that changes meanwhile."""
 
+import asyncio
 import json
 import os
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO
@@ -11,9 +13,10 @@ import pytest
 import structlog
 
 from app.errors import RequestError
+from app.identity import keys as module
 from app.identity.config import KeyConfig
 from app.identity.keys import Keys, check_keys, digest, make_key
-from app.identity.keys_file import KeysUnusable
+from app.identity.keys_file import KeysUnusable, Reading, read_keys_file
 from app.identity.principal import Principal
 from tests.clock import StoppedClock
 
@@ -155,6 +158,62 @@ async def test_file_is_looked_at_once_a_second_and_read_when_changed(tmp_path, c
 
     assert WatchedPath.looks in (9, 10)
     assert 0 == WatchedPath.opened
+
+
+MANY = [row(f"k{number}", str(number)) for number in range(1_000)]
+"""More than is read at once."""
+
+
+@pytest.fixture
+def turn(monkeypatch) -> threading.Event:
+    """Readings of the file wait for this, which the event loop sets."""
+    event = threading.Event()
+
+    def read(path: Path) -> Reading:
+        assert event.wait(1), "the event loop stands still"
+        return read_keys_file(path)
+
+    event.set()
+    monkeypatch.setattr(module, "read_keys_file", read)
+    return event
+
+
+async def test_large_file_is_read_beside_the_event_loop_and_waited_for(clock, path, turn):
+    keys = Keys([], write(path, *MANY, row("app")), clock=clock)
+    assert await keys.verify(KEY)
+    write(path, *MANY, row("other", OTHER))
+    clock.now += 1
+    turn.clear()
+    asyncio.get_running_loop().call_soon(turn.set)
+    assert keys.find("app")  # as before, until it is read
+
+    left = asyncio.create_task(keys.verify(KEY))
+    left.cancel()
+    assert [None, of("other", OTHER)] == [
+        *await asyncio.gather(keys.verify(KEY), keys.verify(OTHER))
+    ]
+    assert (None, 1001) == (keys.find("app"), len(keys.all()))
+
+    path.write_text("{")
+    clock.now += 1
+    assert await keys.verify(OTHER)
+    write(path, *MANY, row("app"))
+    clock.now += 1
+    assert await keys.verify(KEY)
+
+
+async def test_file_that_is_read_while_another_takes_its_place_is_dropped(clock, path, turn):
+    keys = Keys([], write(path, *MANY, row("app")), clock=clock)
+    write(path, *MANY, row("app"), row("other", OTHER))
+    clock.now += 1
+    turn.clear()
+    reading = asyncio.create_task(keys.verify(OTHER))
+    await asyncio.sleep(0)
+    keys.become(Keys([config("mine", "mine")], None, clock=clock))
+    turn.set()
+
+    assert None is await reading
+    assert (None, True) == (keys.find("app"), keys.find("mine") is not None)
 
 
 @pytest.mark.parametrize(

@@ -68,9 +68,8 @@ end
 -- Setting a time to live costs more than the rest: an account gets a new one once a day.
 local function keep(key, state, anew)
   for j = -2, -16, -7 do  -- what `turn` has taken out
-    local n = #state
     if (state[j] or 0) > 0 then
-      state[n + 1], state[n + 2], state[n + 3] = j, state[j], state[j - 1] or 0
+      state[#state + 1], state[#state + 2], state[#state + 3] = j, state[j], state[j - 1] or 0
     end
   end
   local packed = struct.pack('<' .. string.rep('d', #state), unpack(state))

@@ -117,7 +117,7 @@ def state_from(packed: bytes | None) -> AccountState:
     minute = {numbers[at]: (numbers[at + 1], numbers[at + 2]) for at in range(15, len(numbers), 3)}
     day, month, ahead = (minute.pop(mark, (0, 0)) for mark in (-2, -9, -16))
     return AccountState(
-        *(numbers[0], Period(*numbers[1:8], *day), Period(*numbers[8:15], *month)),
+        *(numbers[0], Period(*(*numbers[1:8], *day)), Period(*(*numbers[8:15], *month))),
         *(minute, ahead[0]),
     )
 
