@@ -106,8 +106,14 @@ def find_unfinished(events: Iterable[Event]) -> Unfinished | None:
     return None if thinks else Unfinished("".join(texts), block, length, blocks)
 
 
-def continue_request(chat: ChatRequest, text: str, *, exact: bool) -> ChatRequest | None:
-    """Return the request for the rest of an answer; None if its limit leaves no output.
+def has_room(chat: ChatRequest, text: str) -> bool:
+    """Return whether the limit of an answer leaves output for more than this text."""
+    limit = chat.limit
+    return limit is None or limit > estimate_text(text)
+
+
+def continue_request(chat: ChatRequest, text: str, *, exact: bool) -> ChatRequest:
+    """Return the request for the rest of an answer that has room for it.
 
     `exact`: whether the provider goes on at the end of a last turn of the assistant.
     """
@@ -121,9 +127,7 @@ def continue_request(chat: ChatRequest, text: str, *, exact: bool) -> ChatReques
     used = estimate_text(text)
     for name in ("max_tokens", "max_completion_tokens"):
         limit = getattr(chat, name)
-        fields[name] = None if limit is None else limit - used
-        if limit is not None and limit <= used:
-            return None
+        fields[name] = None if limit is None else max(1, limit - used)
     if isinstance(chat, TranslatedRequest):
         ceiling = chat.ceiling
         if ceiling is not None:

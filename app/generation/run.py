@@ -54,6 +54,7 @@ from .rescue import (
     Continuation,
     continue_request,
     find_unfinished,
+    has_room,
     may_be_continued,
     without_closing,
 )
@@ -526,15 +527,15 @@ class Run:
         error, failed, kept = RelayError.of(end.error), self._attempt, without_closing(events)
         window = self._window
         before_kept = self._log.produced(self.stream) if window is None else window.original
-        answer = find_unfinished([*before_kept, *kept])
-        wait_s = None if answer is None else self._failover.next_part(error)
-        if answer is None or wait_s is None:
+        answer, chat = find_unfinished([*before_kept, *kept]), self._request.chat
+        if answer is None or not has_room(chat, answer.text):
             return False
-        target, chat = self._failover.target, self._request.chat
+        wait_s = self._failover.next_part(error)  # which prepares an attempt, if there may be one
+        if wait_s is None:
+            return False
+        target = self._failover.target
         exact = target.continues(chat)
         rest = continue_request(chat, answer.text, exact=exact)
-        if rest is None:
-            return False
         settlement, now = self._settlement, self._clock()
         if before is None:
             seam = len(kept) + (self._count if window is None else len(window.original))

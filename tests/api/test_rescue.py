@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
+from structlog.testing import capture_logs
 
 from app.framing.sse import Decoder
 from app.ledger.config import PriceConfig
@@ -37,6 +38,7 @@ from app.testing.upstream import (
 from tests.api.bodies import body_of
 from tests.dialects import streams
 from tests.serving import HELLO, Relay, chat, read_messages, serve_relay, text_of
+from tests.waiting import until
 
 TOKENS = (
     *("The", " cat", " sat", " on", " the", " mat", ".", "\n\n", "It", " was", " a", " very"),
@@ -262,8 +264,11 @@ async def test_other_answers_end_as_failed(name, tmp_path):
     body, fields = UNSUITABLE[name]
     async with serve_targets(tmp_path) as targets:
         targets.a.script = [head(), send(body), wait(0.02)]
-        events = await chat(targets.relay, fields)
+        with capture_logs() as lines:
+            events = await chat(targets.relay, fields)
+            await until(lambda: not len(targets.relay.hub._runs))
 
+    assert not [line for line in lines if line["log_level"] == "error"]
     assert (events[-1]["status"], "rescued" in events[-1]) == ("failed", False)
     assert not targets.b.calls
     assert not targets.c.calls
