@@ -86,7 +86,10 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
             async with asyncio.timeout(self.timeout_s):
                 found = await self.call(check)
             return _read(found, len(check.texts))
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise  # the caller is cancelled, and not a task of the hook's own
             # Its message may quote the text.
             why = error.code if isinstance(error, RelayError) else type(error).__name__
             log.error("hook failed", hook=self.name, stream=check.stream, why=why)
