@@ -242,6 +242,8 @@ class Run:
         if self._state == "ended":
             return
         self._stopped = self._stopped or Stopped("failed", error, "relay")
+        if self._window is not None:  # a hook failed, while more came
+            self._window.original += self._attempt.stop("failed", error)
         written = await read_all(self._log, self.stream)
         self._count = len(written)
         await self._close(written, Stopped("failed", error, self._stopped.by))

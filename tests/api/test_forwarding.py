@@ -109,7 +109,9 @@ async def test_bytes_go_there_and_come_back(path: str):
 
 async def test_only_the_model_of_a_body_is_another():
     """And fields that are not the call's are written as they were read, to be checked."""
-    body = b'{"prompt": "\\u00e9 \xc3\xa9", "model":"openai/a/b" , "size" :1.0, "quality": [ 1 ,2.50]'
+    body = (
+        b'{"prompt": "\\u00e9 \xc3\xa9", "model":"openai/a/b" , "size" :1.0, "quality": [ 1 ,2.50]'
+    )
     body += b', "x": [ 1 ,2.50]}'
     async with serve_script(reply("200 OK", "{}")) as (relay, upstream):
         headers = {"content-type": "application/json"}

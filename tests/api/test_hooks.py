@@ -30,6 +30,7 @@ from app.testing.upstream import (
 )
 from tests.api.bodies import body_of
 from tests.serving import HELLO, Relay, chat, serve_relay, text_of
+from tests.serving import until as asked_until
 from tests.waiting import until
 
 SECRET = f"sk-{'abcdefghij0123456789'}"
@@ -505,6 +506,21 @@ async def test_records_have_the_redacted_answer_and_usage_is_the_providers(tmp_p
     assert events[-1]["usage"]["output_tokens"] == pytest.approx(len(ANSWER) / 4, rel=0.1)
 
 
+async def test_text_that_came_while_a_hook_failed_is_counted(tmp_path):
+    first, more = "word " * 20, "text " * 200
+    hooks = call_of("hang", on=["answer"], hold=5, timeout_s=0.2)
+    async with serve_hooks(tmp_path, hooks) as (relay, upstream):
+        upstream.script = [head(), send(text(first)), wait(0.05), send(text(more)), Hold()]
+        started = await relay.client.post(
+            "/v1/chat", json=HELLO, headers={"prefer": "respond-async"}
+        )
+        at = started.headers["location"].removesuffix("/events")
+        await asked_until(relay, at.rpartition("/")[2], lambda reply: "usage" in reply.json())
+        state = (await relay.client.get(at)).json()
+    assert state["status"] == "failed"
+    assert state["usage"]["output_tokens"] >= len(first + more) / 4
+
+
 async def test_redaction_is_linear():
     hostile = ["sk-" * 60_000, "a@" * 60_000, "a." * 60_000, "eyJ" * 60_000, "x@y." * 40_000]
     async with asyncio.timeout(5):
@@ -533,7 +549,7 @@ async def test_sentences_are_passed_on_whole(tmp_path):
 
 
 ERROR = f'{{"error":{{"message":"no ann.smith@example.com: {SECRET}"}}}}'
-ENDS = {
+ENDS: dict[str, list[list[Step]]] = {
     "refused": [reply("503 Busy", ERROR), reply("400 Bad", ERROR)],
     "refused, then answered": [reply("503 Busy", ERROR), says(["fine"])],
     "failed within the answer": [[head(), send(text("fine ")), send(f"data: {ERROR}\n\n")]],
