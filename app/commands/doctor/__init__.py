@@ -1,9 +1,7 @@
 """`seseragi doctor`: finds what proxies do to streams, through the relay's public URL alone.
 
-wire          HTTP/1.1 client with the time of every read
+wire          HTTP/1.1 client with the time of every piece of a body
 frames        event stream frames, and lines that the relay does not send
-timing        arrival times: held back or not
-load          load of this machine and of the relay
 path          proxies on the path
 session       one examination: measurements and findings
 reachability, requests, streaming, reading, idle     the probes

@@ -19,7 +19,7 @@ from .report import render_json, render_text
 from .requests import look_at_requests, send_large_body
 from .session import GivenUp, Session
 from .streaming import look_at_stream
-from .wire import Client, Url
+from .wire import Client, parse_url
 
 WELL, WRONG, NOT_TRIED = 0, 1, 2
 INTERRUPTED = 130
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
 def build_session(options: argparse.Namespace, environ: Mapping[str, str]) -> Session:
     """Build the examination from the arguments."""
     try:
-        url = Url.parse(options.url)
+        url = parse_url(options.url)
     except ValueError as error:
         raise SettingsError(str(error)) from None
     if not 0 < options.timeout <= 600:
@@ -96,7 +96,7 @@ def build_session(options: argparse.Namespace, environ: Mapping[str, str]) -> Se
     return Session(
         Client(
             url,
-            credential=(("authorization", f"Bearer {key}"),) if key else (),
+            key=key,
             trust=_open_trust(options.ca),
             timeout_s=options.timeout,
         ),
@@ -119,7 +119,6 @@ def _open_trust(ca: str | None) -> ssl.SSLContext:
 
 async def examine(session: Session) -> str:
     """Run all probes; return why that was not possible, or ""."""
-    watching = asyncio.create_task(session.lag.watch())
     try:
         await reach(session)
         await look_at_requests(session)
@@ -131,11 +130,7 @@ async def examine(session: Session) -> str:
         await look_at_idle(session)
         count_failures(session)
     except GivenUp as reason:
-        if not str(reason) and not any(finding.wrong for finding in session.findings):
-            return "this machine is too busy: see the notes"
         return str(reason)
-    finally:
-        watching.cancel()
     return ""
 
 

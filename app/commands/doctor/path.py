@@ -60,27 +60,16 @@ HAPROXY_PAGE = (
 """Its error pages do not name it."""
 
 
-def from_replies(replies: Iterable[Reply]) -> list[Hop]:
-    """Return the programs that answers name."""
+def from_reply(reply: Reply) -> list[Hop]:
+    """Return the programs that an answer names."""
     hops: list[Hop] = []
-    for reply in replies:
-        for name in ("server", "via", "x-served-by", "x-powered-by", "x-cache", "server-timing"):
-            for value in reply.all(name):
-                hops += _named(value, f"the header {name}: {value[:80]}")
-        hops += [Hop(p, p, f"the header {mark}") for mark, p in MARKS if reply.all(mark)]
-        if reply.is_page:
-            hops += from_page(reply.body)
+    for name in ("server", "via", "x-served-by", "x-powered-by", "x-cache", "server-timing"):
+        value = reply.header(name)
+        hops += _named(value, f"the header {name}: {value[:80]}")
+    hops += [Hop(p, p, f"the header {mark}") for mark, p in MARKS if reply.header(mark)]
+    if reply.is_page:
+        hops += from_page(reply.body)
     return join(hops)
-
-
-def from_request(headers: Iterable[tuple[str, str]]) -> list[Hop]:
-    """Return the programs that requests name, as they reach the relay."""
-    return join(
-        hop
-        for name, value in headers
-        if name in ("via", "forwarded", "cdn-loop")
-        for hop in _named(value, f"{name}: {value[:80]}, as it reaches the relay")
-    )
 
 
 def from_page(body: bytes) -> list[Hop]:
@@ -113,20 +102,20 @@ def join(*hops: Iterable[Hop]) -> list[Hop]:
 
 
 async def provoke_error_page(client: Client) -> list[Hop]:
-    """Send an invalid header line: some programs, as HAProxy, show themselves in no answer."""
+    """Send an invalid header line: some programs, as HAProxy, show themselves in no answer.
+
+    Raises:
+        OSError: there is no connection, or TLS fails.
+    """
     page = b""
-    with contextlib.suppress(OSError, TimeoutError):
-        async with asyncio.timeout(client.timeout_s):
-            reader, writer = await client.connect()
-            try:
-                request = f"GET / HTTP/1.1\r\nhost: {client.url.authority}\r\nno header\r\n\r\n"
-                writer.write(request.encode())
+    async with asyncio.timeout(client.timeout_s):
+        reader, writer = await client.connect()
+    try:
+        writer.write(b"GET / HTTP/1.1\r\nhost: localhost\r\nno header\r\n\r\n")
+        with contextlib.suppress(OSError):  # also a timeout
+            async with asyncio.timeout(client.timeout_s):
                 while len(page) < PAGE_BYTES and (data := await reader.read(4096)):
                     page += data
-            finally:
-                writer.transport.abort()
-    head, _, body = page.partition(b"\r\n\r\n")
-    lines = (line.partition(":") for line in head.decode("latin-1").split("\r\n")[1:])
-    headers = [(name.strip().lower(), value.strip()) for name, _, value in lines]
-    reply = Reply("GET /", 0.0, headers=headers)
-    return join(from_replies([reply]), from_page(body))
+    finally:
+        writer.transport.abort()
+    return from_page(page)

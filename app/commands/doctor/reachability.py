@@ -1,9 +1,10 @@
 """Reachability: connection, TLS, redirects, host names, credentials; and failures over all."""
 
+import ssl
 from urllib.parse import urljoin
 
 from . import path
-from .session import GivenUp, Session, within
+from .session import GivenUp, Session
 from .wire import Reply
 
 
@@ -15,22 +16,21 @@ async def reach(session: Session) -> None:
     """
     session.progress("connecting")
     client = session.client
+    try:
+        session.hops = await path.provoke_error_page(client)
+    except OSError as error:
+        # Without an errno the peer closed in the handshake: it does not speak TLS, or not 1.2.
+        closed = isinstance(error, ConnectionError) and not error.errno
+        if closed or isinstance(error, ssl.SSLError):
+            session.wrong("tls", f"TLS fails: {_reason_of(error)}")
+            raise GivenUp from None
+        where = f"{client.host} port {client.port}"
+        raise GivenUp(f"no connection to {where}: {_reason_of(error)}") from None
     reply = await client.ask("GET", "/healthz", anonymous=True)
-    if reply.ending == "tls":
-        session.wrong("tls", f"TLS fails: {reply.error}")
-        raise GivenUp
-    if reply.ending == "refused":
-        where = f"{client.url.host} port {client.url.port}"
-        raise GivenUp(f"no connection to {where}: {reply.error}")
     if not reply.status:
         raise GivenUp(f"{client.url} does not answer: {reply.describe()}")
-    session.measure(
-        "reached",
-        f"{reply.asked} answers in {within(reply.seconds)}, HTTP/{reply.version}",
-        seconds=round(reply.seconds, 4),
-        http=reply.version,
-    )
-    session.hops = path.from_replies([reply])
+    session.measure("reached", f"{reply.asked} answers in HTTP/{reply.version}", http=reply.version)
+    session.hops = path.join(path.from_reply(reply), session.hops)
     if judge_redirect(session, reply):
         raise GivenUp
     if reply.version == "1.0":
@@ -39,7 +39,6 @@ async def reach(session: Session) -> None:
             "answers come in HTTP/1.0, where a body ends with its connection: a stream that was "
             "cut looks complete",
         )
-    session.hops = path.join(session.hops, await path.provoke_error_page(client))
     await _list_models(session, reply)
 
 
@@ -61,7 +60,7 @@ async def _list_models(session: Session, health: Reply) -> None:
     if reply.status == 401:
         raise GivenUp(
             f"{client.url} refuses the credential, or a proxy removes Authorization (401)"
-            if client.credential
+            if client.key
             else f"{client.url} requires a credential: give --key (401)"
         )
     rows = reply.json().get("data")
@@ -76,7 +75,7 @@ async def _list_models(session: Session, health: Reply) -> None:
             "rate_limit", f"{reply.asked}: refused each time before the relay: {reply.describe()}"
         )
     elif healthy and not judge_redirect(session, reply):
-        session.lacks("page", reply, f"GET /v1/models does not reach the relay: {reply.describe()}")
+        session.wrong("page", f"GET /v1/models does not reach the relay: {reply.describe()}")
     elif not session.found("redirect"):
         session.wrong(
             "not_seseragi",
@@ -105,6 +104,14 @@ def judge_redirect(session: Session, reply: Reply) -> bool:
     return True
 
 
+def _reason_of(error: OSError) -> str:
+    """Return why a connection failed."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message.lower()
+    reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
+    return (reason or str(error) or "no answer in time").replace("_", " ").lower()
+
+
 def _message(reply: Reply) -> str:
     body = reply.json()
     error = body.get("error")
@@ -128,15 +135,14 @@ def count_failures(session: Session) -> None:
         reply
         for reply in replies
         if (reply.bad_gateway and not reply.limited)
-        or (not reply.status and reply.ended and reply.ending in ("cut", "refused"))
+        or (not reply.status and reply.ended and reply.ending == "cut")
     ]
     if failed and not session.found(
         *("idle_cut", "total_cut", "json_cut", "concurrency", "rate_limit", "body_size"),
         *("page", "errors", "truncated", "methods", "redirect"),
     ):
-        session.late(
+        session.wrong(
             "flaky",
             f"{len(failed)} of {len(replies)} requests failed before the relay: {failed[0].asked} "
             f"got {failed[0].describe()}",
-            during=[reply.span for reply in failed],
         )

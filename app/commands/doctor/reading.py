@@ -10,8 +10,6 @@ from .wire import Reply
 
 TOKENS = 6
 END_S = 5.0
-TRIES = 2
-"""A busy machine may be slow once."""
 AT_ONCE = 8
 """Streams: more than the six connections that a browser opens to a host."""
 START_S = 6.0
@@ -34,7 +32,7 @@ async def look_at_reading(session: Session) -> None:
     if not total:
         return
     cursor = total // 2
-    headers = (*PLAIN, ("last-event-id", f"{stream}.{cursor}"))
+    headers = {**PLAIN, "last-event-id": f"{stream}.{cursor}"}
     resumed = await session.client.ask("GET", path, headers=headers)
     count = len(read_frames(resumed.pieces).frames)
     session.measure(
@@ -59,10 +57,6 @@ async def _wait_for_end(session: Session, stream: str) -> int:
     return 0
 
 
-def _has_token(reply: Reply) -> bool:
-    return b"text.delta" in b"".join(data for _, data in reply.pieces)
-
-
 async def look_at_stops(session: Session) -> None:
     """Stop streams and leave them, and see whether they end."""
     if session.found("replicas") or not session.has(PAUSE):
@@ -82,7 +76,7 @@ async def look_at_stops(session: Session) -> None:
     reply = await session.client.ask("DELETE", f"/v1/streams/{stream}")
     if reply.status != 204 and not reply.code:
         session.wrong("methods", f"DELETE does not reach the relay: {reply.describe()}")
-    if not session.found("cached", "buffered"):  # a proxy that collects need not see its client
+    if not session.found("cached", "buffered"):
         await _leave(session)
 
 
@@ -99,12 +93,11 @@ async def _leave(session: Session) -> None:
             session.measure("leaving", f"seen by the relay within {within(seen)}", seconds=seen)
             return
         await asyncio.sleep(0.15)
-    session.late(
+    session.wrong(
         "disconnect",
         f"a client that leaves a silent stream is not seen by the relay within {SEEN_S:.0f} s: "
         "the proxy keeps its connection to the relay, and an answer without a reader goes on, and "
         f"is paid for, until a heartbeat (each {session.heartbeat_s:g} s) or two",
-        during=[(left, time.monotonic())],
     )
     await session.stop(stream)
 
@@ -115,50 +108,26 @@ async def look_at_many(session: Session) -> None:
     if session.found("buffered") or not session.has(PAUSE) or session.client.limited:
         return
     session.progress(f"opening {AT_ONCE} streams at once")
-    for _ in range(TRIES):
-        began = time.monotonic()
-        running, failed = await _open_many(session)
-        refused = next((reply for reply in failed if reply.status not in (0, 200)), None)
-        if running == AT_ONCE or refused is not None:
-            break
-    session.measure("at once", f"{running} of {AT_ONCE} streams", streams=running)
-    if running < AT_ONCE:
-        closed = any(reply.ending == "cut" and reply.ended for reply in failed)
-        why = (
-            f"get {refused.describe()}" if refused else
-            "are closed" if closed else f"wait, for more than {within(START_S)}"
-        )  # fmt: skip
-        whose = " (the relay's own limit)" if refused is not None and refused.code else ""
-        session.late(
-            "concurrency",
-            f"of {AT_ONCE} streams at once {running} run: the others {why}{whose}",
-            during=[(began, time.monotonic())],
-        )
-
-
-async def _open_many(session: Session) -> tuple[int, list[Reply]]:
-    """Return how many streams run, and the replies of the others."""
     running: set[int] = set()
 
     def all_run(reply: Reply) -> bool:
-        if _has_token(reply):
+        if b"text.delta" in reply.body:
             running.add(id(reply))
         return len(running) == AT_ONCE
 
-    # A gateway that also fails with one request at a time has no limit on many.
-    fails = any(one.fails_at_once and not one.limited for one in session.client.replies)
-    tries = 3 if fails else 1
     body = session.chat(model=PAUSE, on_disconnect="cancel")
-    asking = [
-        session.client.ask(
-            *("POST", "/v1/chat"),
-            body=body,
-            headers=PLAIN,
-            until=all_run,
-            within_s=START_S,
-            tries=tries,
+    replies = await asyncio.gather(
+        *(
+            session.client.ask(
+                "POST", "/v1/chat", body=body, headers=PLAIN, until=all_run, within_s=START_S
+            )
+            for _ in range(AT_ONCE)
         )
-        for _ in range(AT_ONCE)
-    ]
-    replies = await asyncio.gather(*asking)
-    return len(running), [reply for reply in replies if id(reply) not in running]
+    )
+    session.measure("at once", f"{len(running)} of {AT_ONCE} streams", streams=len(running))
+    if len(running) < AT_ONCE:
+        other = next(reply for reply in replies if id(reply) not in running)
+        session.wrong(
+            "concurrency",
+            f"of {AT_ONCE} streams at once {len(running)} run: the others get {other.describe()}",
+        )

@@ -13,8 +13,8 @@ ADVICE: Mapping[str, Mapping[str, str]] = tomllib.loads(
 )
 """By finding and program; `any` is for all others."""
 PROXIES = "docs/proxies.md"
-RELAY = frozenset(("replicas", "prefix", "busy"))
-"""Findings caused by the relay or this machine, and by no proxy."""
+RELAY = frozenset(("replicas", "prefix"))
+"""Findings caused by the relay, and by no proxy."""
 
 
 def advise(code: str, hops: Sequence[Hop]) -> list[tuple[Hop | None, str]]:

@@ -1,10 +1,9 @@
 """One examination of one URL: the client, the measurements and the findings so far."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .load import BUSY_S, Lag
 from .path import Hop
 from .wire import Client, Reply
 
@@ -18,9 +17,8 @@ FAILING = "demo-error"
 TOKEN_S = 0.025
 """Seconds per token of `demo` and `demo-pause`."""
 
-STREAM = ("accept", "text/event-stream")
-BROWSER = (STREAM, ("accept-encoding", "gzip, deflate, br, zstd"))
-PLAIN = (STREAM, ("accept-encoding", "identity"))
+PLAIN = {"accept": "text/event-stream"}
+BROWSER = {**PLAIN, "accept-encoding": "gzip, deflate, br, zstd"}
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,6 @@ class Session:
     echo: dict[str, Any] = field(default_factory=dict)
     """The answer of `GET /v1/echo`; empty if there is none."""
     models: frozenset[str] = frozenset()
-    lag: Lag = field(default_factory=Lag)
     refusal: str = ""
     """The description of the relay's answer to a small invalid request."""
 
@@ -67,25 +64,6 @@ class Session:
     def note(self, code: str, message: str) -> None:
         if not self.found(code):
             self.findings.append(Finding(code, message, wrong=False))
-
-    def late(self, code: str, message: str, *, during: Iterable[tuple[float, float]]) -> None:
-        """Add a fault that only times show, or the note `busy` if timers were late meanwhile.
-
-        `during` are the spans of its measurements; one without a late timer is enough.
-        """
-        worst = min(self.lag.worst(*span) for span in during)
-        if worst < BUSY_S:
-            self.wrong(code, message)
-        else:
-            late = f"timers of this machine were late by up to {within(worst)}"
-            self.note("busy", f"{late}, so this is not certain: {message}")
-
-    def lacks(self, code: str, reply: Reply, message: str) -> None:
-        """Add a request that did not arrive; no answer, or 502 to 504, may be a busy machine."""
-        if reply.bad_gateway or not reply.status:
-            self.late(code, message, during=[reply.span])
-        else:
-            self.wrong(code, message)
 
     def found(self, *codes: str) -> bool:
         return any(finding.code in codes for finding in self.findings)
@@ -109,7 +87,7 @@ class Session:
             "POST",
             "/v1/chat",
             body=self.chat(**fields),
-            headers=[("prefer", "respond-async")],
+            headers={"prefer": "respond-async"},
             until=lambda reply: reply.status == 200,  # the header was removed: it streams
         )
         stream = reply.json().get("id") if reply.status == 202 else reply.header("stream-id")

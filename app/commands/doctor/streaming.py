@@ -1,22 +1,30 @@
-"""One stream of known timing, from its first byte to its end."""
+"""One stream of known pace, from its first byte to its end."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-from . import timing
 from .frames import Frames, read_frames
-from .load import BUSY_S, LATE_S
 from .reachability import judge_redirect
 from .session import BROWSER, PLAIN, TOKEN_S, GivenUp, Session, within
-from .timing import Timing
 from .wire import Reply
 
 TOKENS = 80
-FIRST_TOKEN_S = 0.25
-"""Seconds until the first token of `demo`."""
 TRIES = 3
 """A busy machine may join tokens once; a buffering proxy does so every time."""
 MORE_S = 15.0
+
+ENOUGH = 10
+"""Tokens, for any verdict."""
+TOGETHER_S = 0.004
+"""Tokens less than this apart came at once."""
+USUAL = 3
+"""Tokens that may come together by chance, but not on average: a fifteenth of a relay's do."""
+AT_ONCE = 0.3
+"""Of the time in which it was written: a stream that came within less was held to its end."""
+LATE = 1.3
+"""Of the time in which it was written: a stream that took longer is slow, and not held back."""
 
 
 @dataclass
@@ -28,23 +36,23 @@ class Stream:
     state: dict[str, Any]
 
     @property
-    def written_s(self) -> float | None:
-        """Seconds from its first to its last event in the relay, if known."""
-        timings = self.state.get("timings")
-        if not isinstance(timings, dict):
-            return None
-        began, ended = timings.get("started_at"), timings.get("ended_at")
-        if not isinstance(began, int | float) or not isinstance(ended, int | float):
-            return None
-        return float(ended - began)
+    def held(self) -> bool:
+        return are_held([frame.at for frame in self.frames.deltas])
 
-    @property
-    def timing(self) -> Timing:
-        times = [frame.at for frame in self.frames.deltas]
-        written = self.written_s
-        if written is None:
-            written = TOKEN_S * len(times)
-        return timing.measure(times, written_s=max(0.0, written - FIRST_TOKEN_S))
+
+def are_held(times: Sequence[float]) -> bool:
+    """Return whether tokens, which the demo writes evenly, were held back and came in groups."""
+    if len(times) < ENOUGH:
+        return False
+    spread, written = times[-1] - times[0], TOKEN_S * len(times)
+    in_groups = len(times) > USUAL * count_groups(times)
+    return spread < AT_ONCE * written or (in_groups and spread < LATE * written + 1)
+
+
+def count_groups(times: Sequence[float]) -> int:
+    """Count the groups of tokens that came at once."""
+    gaps = (later - earlier for earlier, later in pairwise(times))
+    return bool(times) + sum(gap > TOGETHER_S for gap in gaps)
 
 
 async def look_at_stream(session: Session) -> None:
@@ -57,10 +65,9 @@ async def look_at_stream(session: Session) -> None:
     as_browser = await _read_stream(session, BROWSER)
     seen = await _read_stream(session, PLAIN) if as_browser.reply.coding else as_browser
     for _ in range(TRIES - 1):
-        if not seen.timing.held or seen.reply.all("content-length"):
+        if session.model or not seen.held or seen.reply.header("content-length"):
             break
         seen = await _read_stream(session, PLAIN)
-    _measure_first_byte(session, seen)
     judge_timing(session, seen)
     _judge_coding(session, as_browser.reply.coding)
     _judge_headers(session, as_browser.reply)
@@ -68,7 +75,7 @@ async def look_at_stream(session: Session) -> None:
     _judge_end(session, seen)
 
 
-async def _read_stream(session: Session, headers: tuple[tuple[str, str], ...]) -> Stream:
+async def _read_stream(session: Session, headers: Mapping[str, str]) -> Stream:
     reply = await session.client.ask(
         "POST",
         "/v1/chat",
@@ -87,7 +94,7 @@ async def _read_stream(session: Session, headers: tuple[tuple[str, str], ...]) -
                 "rate_limit", f"POST /v1/chat: refused each time before the relay: {message}"
             )
         elif not judge_redirect(session, reply):
-            session.lacks("page", reply, f"POST /v1/chat does not reach the relay: {message}")
+            session.wrong("page", f"POST /v1/chat does not reach the relay: {message}")
         raise GivenUp
     if reply.is_page:
         session.wrong("page", "POST /v1/chat does not reach the relay: it gets an HTML page")
@@ -98,55 +105,18 @@ async def _read_stream(session: Session, headers: tuple[tuple[str, str], ...]) -
     return Stream(reply, frames, await session.state(stream) if stream else {})
 
 
-def _measure_first_byte(session: Session, seen: Stream) -> None:
-    reply = seen.reply
-    begun = reply.connected or reply.began
-    head = (reply.headed or reply.ended) - begun
-    deltas = seen.frames.deltas
-    token = deltas[0].at - begun if deltas else None
-    session.measure(
-        "first byte",
-        f"connected in {within(begun - reply.began)}, head after {within(head)}, "
-        f"{'no token' if token is None else f'first token after {within(token)}'}",
-        connect_s=round(begun - reply.began, 4),
-        head_s=round(head, 4),
-        token_s=None if token is None else round(token, 4),
-    )
-
-
 def judge_timing(session: Session, seen: Stream) -> None:
-    found, reply = seen.timing, seen.reply
-    tokens = f"{found.tokens} tokens came within {within(found.spread_s)}"
-    session.measure(
-        "timing",
-        f"{tokens}, written in {within(found.written_s)}, in {found.groups} groups, "
-        f"{found.largest} at once at most",
-        tokens=found.tokens,
-        written_s=round(found.written_s, 3),
-        spread_s=round(found.spread_s, 3),
-        groups=found.groups,
-        largest=found.largest,
-    )
-    late_s = session.lag.worst(*reply.span)
-    if reply.all("content-length"):
+    times = [frame.at for frame in seen.frames.deltas]
+    spread, groups = times[-1] - times[0] if times else 0.0, count_groups(times)
+    tokens = f"{len(times)} tokens came within {within(spread)}, in {groups} groups"
+    session.measure("timing", tokens, tokens=len(times), spread_s=round(spread, 3), groups=groups)
+    if seen.reply.header("content-length"):
         session.wrong(
             "buffered",
             f"the whole answer is collected before it is sent (it has a content-length): {tokens}",
         )
-    elif found.held and late_s > (BUSY_S if found.held == "at once" else LATE_S):
-        session.note(
-            "busy",
-            f"{tokens}, {found.largest} at once at most, but this machine's timers are late by up "
-            f"to {within(late_s)}",
-        )
-    elif found.held:
-        session.wrong(
-            "buffered",
-            f"tokens are held back: {tokens}, and were written in {within(found.written_s)}"
-            if found.held == "at once"
-            else f"tokens are held back: they come {found.largest} at once at most, "
-            f"{within(found.period_s)} apart",
-        )
+    elif seen.held and not session.model:  # which has a pace of its own
+        session.wrong("buffered", f"tokens are held back: {tokens}, of one each 25 ms")
 
 
 def _judge_coding(session: Session, coding: str) -> None:
@@ -174,12 +144,12 @@ def _judge_headers(session: Session, reply: Reply) -> None:
     changed += [
         f"{name} is gone"
         for name in ("stream-id", "content-location", "x-request-id")
-        if not reply.all(name)
+        if not reply.header(name)
     ]
     if changed:
         message = "; ".join(changed)
         session.wrong("headers", f"headers of the stream were changed: {message}")
-    prefix, place = session.client.url.prefix, reply.header("content-location")
+    prefix, place = session.client.prefix, reply.header("content-location")
     if prefix and place and not place.startswith(f"{prefix}/"):
         session.wrong(
             "prefix",
@@ -191,7 +161,7 @@ def _judge_headers(session: Session, reply: Reply) -> None:
 def judge_frames(session: Session, seen: Stream) -> None:
     frames = seen.frames.frames
     if not frames:
-        if seen.reply.size and not seen.reply.coding:
+        if seen.reply.pieces and not seen.reply.coding:
             start = seen.reply.pieces[0][1][:60]
             session.wrong("fields", f"the body is not an event stream: it begins {start!r}")
         return
@@ -208,7 +178,7 @@ def judge_frames(session: Session, seen: Stream) -> None:
 
 def _judge_end(session: Session, seen: Stream) -> None:
     reply = seen.reply
-    after = within(reply.ended - (reply.connected or reply.began))
+    after = within(reply.ended - reply.began)
     if seen.frames.ended and reply.ending in ("cut", "silent"):
         how = "breaks" if reply.ending == "cut" else "stays open"
         session.wrong("truncated", f"after the stream's end the connection {how}")

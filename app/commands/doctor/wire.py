@@ -1,76 +1,49 @@
-"""HTTP/1.1 client of the doctor: one connection for each request, and the time of every read.
+"""HTTP/1.1 client of the doctor: one connection for each request.
 
-HTTP clients for programs hide both. The framing is h11's. Faults of the other side are in the
-reply; none raises.
+Faults of the other side are in the reply; none raises.
 """
 
 import asyncio
-import contextlib
-import math
 import ssl
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
-import h11
+import httpx2
 import msgspec
 
-READ_BYTES = 65_536
 BAD_GATEWAY = (502, 503, 504)
 REDIRECTS = (301, 302, 303, 307, 308)
-TRIES = 7
+REPETITIONS = 6
 AT_ONCE_S = 0.8
 PAUSE_S = 0.05
-"""Before a second try; it doubles."""
+"""Before the first repetition; it doubles."""
 MAX_BODY = 8 * 2**20
 
-Ending = Literal["whole", "cut", "left", "silent", "refused", "tls", "malformed"]
+Ending = Literal["whole", "cut", "left", "silent"]
 """`whole`: ended as HTTP requires. `cut`: the connection was lost before that. `left`: by `until`.
-`silent`: timed out. `refused`: no connection. `tls`: no TLS. `malformed`: no HTTP."""
+`silent`: timed out."""
 
 Piece = tuple[float, bytes]
-"""One read: its time and its bytes."""
+"""A part of a body and the time of its arrival."""
 
 
-@dataclass(frozen=True)
-class Url:
-    """The public URL of a relay, without a trailing slash."""
+def parse_url(text: str) -> httpx2.URL:
+    """Parse the public URL of a relay; the default scheme is `https`.
 
-    scheme: str
-    host: str
-    port: int
-    prefix: str = ""
-
-    @classmethod
-    def parse(cls, text: str) -> "Url":
-        """Parse a URL; the default scheme is `https`.
-
-        Raises:
-            ValueError: it is not a URL of http or https, or has more than a path.
-        """
-        parts = urlsplit(text if "://" in text else f"https://{text}")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{text!r} is not a URL of http or https")
-        if parts.query or parts.fragment or parts.username:
-            raise ValueError(f"{text!r}: give the address of the relay alone, without ? # or @")
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        return cls(parts.scheme, parts.hostname, port, prefix=parts.path.rstrip("/"))
-
-    @property
-    def authority(self) -> str:
-        """The value of `Host`."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        usual = self.port == (443 if self.scheme == "https" else 80)
-        return host if usual else f"{host}:{self.port}"
-
-    @property
-    def origin(self) -> str:
-        return f"{self.scheme}://{self.authority}"
-
-    def __str__(self) -> str:
-        return f"{self.origin}{self.prefix}"
+    Raises:
+        ValueError: it is not a URL of http or https, or has more than a path.
+    """
+    try:
+        url = httpx2.URL(text if "://" in text else f"https://{text}")
+    except httpx2.InvalidURL as error:
+        raise ValueError(f"{text!r} is not a URL of http or https: {error}") from None
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ValueError(f"{text!r} is not a URL of http or https")
+    if url.query or url.fragment or url.userinfo:
+        raise ValueError(f"{text!r}: give the address of the relay alone, without ? # or @")
+    return url
 
 
 @dataclass
@@ -80,8 +53,7 @@ class Reply:
     asked: str
     """The method and the path."""
     began: float
-    """Start of the connection. All times are of the monotonic clock."""
-    connected: float | None = None
+    """Start of the request. All times are of the monotonic clock."""
     headed: float | None = None
     """End of the head."""
     ended: float = 0
@@ -90,21 +62,12 @@ class Reply:
     status: int = 0
     """0 without a head."""
     version: str = ""
-    headers: list[tuple[str, str]] = field(default_factory=list)
+    headers: httpx2.Headers = field(default_factory=httpx2.Headers)
     pieces: list[Piece] = field(default_factory=list)
-    """The reads of the body."""
-    size: int = 0
-
-    @property
-    def span(self) -> tuple[float, float]:
-        return self.began, self.ended or math.inf
-
-    def all(self, name: str) -> list[str]:
-        return [value for known, value in self.headers if known == name]
 
     def header(self, name: str) -> str:
         """Return the value of a header, or ""."""
-        return ", ".join(self.all(name))
+        return self.headers.get(name, "")
 
     @property
     def media_type(self) -> str:
@@ -148,7 +111,7 @@ class Reply:
     @property
     def fails_at_once(self) -> bool:
         """Return whether a gateway fails, or the connection closes, at once."""
-        gone = not self.status and self.ending in ("cut", "refused")
+        gone = not self.status and self.ending == "cut"
         return (self.bad_gateway or gone) and self.ended - self.began <= AT_ONCE_S
 
     @property
@@ -172,11 +135,6 @@ class Reply:
             (b"<!doctype html", b"<html")
         )
 
-    @property
-    def seconds(self) -> float:
-        """Seconds to the head, or to the end without one."""
-        return (self.headed if self.headed is not None else self.ended) - self.began
-
     def describe(self) -> str:
         if self.status:
             kind = self.code or ("an HTML page" if self.is_page else self.media_type)
@@ -186,30 +144,27 @@ class Reply:
             return text
         if self.ending == "silent":
             return f"nothing within {self.ended - self.began:.0f} s"
-        if self.ending == "cut":
-            return "the connection was closed without an answer"
-        return self.error or "no answer"
+        return f"no answer: {self.error}" if self.error else "no answer"
 
 
 class Client:
     """Sends requests to one relay."""
 
     def __init__(
-        self,
-        url: Url,
-        *,
-        credential: tuple[tuple[str, str], ...] = (),
-        trust: ssl.SSLContext,
-        timeout_s: float,
+        self, url: httpx2.URL, *, key: str = "", trust: ssl.SSLContext, timeout_s: float
     ) -> None:
-        self.url = url
-        self.credential = credential
-        self.trust = trust
-        self.trust.set_alpn_protocols(["http/1.1"])
+        self.url = str(url).rstrip("/")
+        self.origin = f"{url.scheme}://{url.netloc.decode()}"
+        self.prefix = url.path.rstrip("/")
+        self.host = url.host
+        self.port = url.port or (443 if url.scheme == "https" else 80)
+        self.key = key
         self.timeout_s = timeout_s
         self.replies: list[Reply] = []
-        self.most_retries = TRIES - 1
-        """None once all were in vain."""
+        self._trust = trust
+        self._tls = url.scheme == "https"
+        self._repetitions = REPETITIONS
+        """0 once all were in vain."""
 
     @property
     def limited(self) -> bool:
@@ -222,150 +177,80 @@ class Client:
         path: str,
         *,
         body: object = None,
-        headers: Iterable[tuple[str, str]] = (),
+        headers: Mapping[str, str] | None = None,
         until: Callable[[Reply], bool] | None = None,
         within_s: float | None = None,
         anonymous: bool = False,
         once: bool = False,
-        tries: int = TRIES,
     ) -> Reply:
         """Send a request over a new connection and read to the end, `until`, or `within_s`.
 
-        A `body` that is not bytes is sent as JSON. `until` is called after each read. A request
+        A `body` that is not bytes is sent as JSON. `until` is called after each piece. A request
         is sent again if a limit on the rate refuses it and, unless `once`, if a gateway fails or
         the connection closes at once: such failures are findings of their own.
         """
-        request = (method, path, body, headers, anonymous)
-        for number in range(tries):
-            reply = await self._ask(request, until=until, within_s=within_s or self.timeout_s)
-            again = reply.limited or (reply.fails_at_once and not once)
-            if not again or number >= self.most_retries:
-                break
+        content = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
+        fields = {"user-agent": "seseragi-doctor", "accept-encoding": "identity"}
+        if content is not None:
+            fields["content-type"] = "application/json"
+        if self.key and not anonymous:
+            fields["authorization"] = f"Bearer {self.key}"
+        request = httpx2.Request(
+            method, f"{self.url}{path}", headers={**fields, **(headers or {})}, content=content
+        )
+        within_s = within_s or self.timeout_s
+        reply = await self._send(request, until=until, within_s=within_s)
+        for number in range(self._repetitions):
+            if not reply.limited and (once or not reply.fails_at_once):
+                return reply
             await asyncio.sleep(PAUSE_S * 2**number)
-        if reply.limited and tries > 1:
-            self.most_retries = 0
+            reply = await self._send(request, until=until, within_s=within_s)
+        if reply.limited:
+            self._repetitions = 0
         return reply
 
-    async def _ask(
+    async def _send(
         self,
-        request: tuple[str, str, object, Iterable[tuple[str, str]], bool],
+        request: httpx2.Request,
         *,
         until: Callable[[Reply], bool] | None,
         within_s: float,
     ) -> Reply:
-        method, path, body, headers, anonymous = request
-        reply = Reply(f"{method} {path.partition('?')[0]}", time.monotonic())
+        path = request.url.path.removeprefix(self.prefix)
+        reply = Reply(f"{request.method} {path}", time.monotonic())
         self.replies.append(reply)
-        content = body if isinstance(body, bytes) else b""
-        if body is not None and not isinstance(body, bytes):
-            content = msgspec.json.encode(body)
-        fields = [
-            ("host", self.url.authority),
-            ("user-agent", "seseragi-doctor"),
-            *(() if anonymous else self.credential),
-            *([] if body is None else [("content-type", "application/json")]),
-            *([("content-length", str(len(content)))] if content or method == "POST" else []),
-            *headers,
-        ]
-        head = h11.Request(method=method, target=f"{self.url.prefix}{path}", headers=fields)
-        writer = None
         try:
-            async with asyncio.timeout(within_s):
-                reader, writer = await self.connect()
-                reply.connected = time.monotonic()
-                connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=65_536)
-                writer.write(connection.send(head) or b"")
-                sending = asyncio.ensure_future(_send(writer, connection, content))
-                try:
-                    await _read(reader, connection, reply, until)
-                finally:
-                    sending.cancel()
+            async with (
+                asyncio.timeout(within_s),
+                httpx2.AsyncClient(verify=self._trust, trust_env=False, timeout=None) as client,
+            ):
+                response = await client.send(request, stream=True)
+                reply.headed = time.monotonic()
+                reply.status, reply.headers = response.status_code, response.headers
+                reply.version = response.http_version.removeprefix("HTTP/")
+                await _read(response, reply, until)
         except TimeoutError:
             reply.ending = "silent"
-        except h11.RemoteProtocolError as error:
-            reply.ending, reply.error = "malformed", f"invalid HTTP: {error}"
-        except OSError as error:
-            reply.error = _reason_of(error)
-            # Without an errno the peer closed in the handshake: it does not speak TLS, or not 1.2.
-            tls = isinstance(error, ssl.SSLError) or (self._tls is not None and not error.errno)
-            reply.ending = "cut" if reply.connected else "tls" if tls else "refused"
-        finally:
-            if writer is not None:
-                writer.transport.abort()
+        except httpx2.TransportError as error:
+            reply.error = str(error)
         reply.ended = time.monotonic()
         return reply
 
-    @property
-    def _tls(self) -> ssl.SSLContext | None:
-        return self.trust if self.url.scheme == "https" else None
-
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Open a connection."""
-        name = self.url.host if self._tls else None
         return await asyncio.open_connection(
-            self.url.host, self.url.port, ssl=self._tls, server_hostname=name
+            self.host, self.port, ssl=self._trust if self._tls else None
         )
 
 
-async def _send(writer: asyncio.StreamWriter, connection: h11.Connection, content: bytes) -> None:
-    data = connection.send(h11.Data(data=content)) or b"" if content else b""
-    data += connection.send(h11.EndOfMessage()) or b""
-    with contextlib.suppress(OSError):  # a refusal may come before all is sent
-        for start in range(0, len(data), READ_BYTES):
-            writer.write(data[start : start + READ_BYTES])
-            await writer.drain()
-
-
 async def _read(
-    reader: asyncio.StreamReader,
-    connection: h11.Connection,
-    reply: Reply,
-    until: Callable[[Reply], bool] | None,
+    response: httpx2.Response, reply: Reply, until: Callable[[Reply], bool] | None
 ) -> None:
-    await asyncio.sleep(0)  # the body is on its way first
-    while True:
-        data = await reader.read(READ_BYTES)
-        connection.receive_data(data)
-        try:
-            over = _take(connection, reply, time.monotonic())
-        except h11.RemoteProtocolError:
-            if data:
-                raise
-            reply.ending = "cut"
-            return
-        if over:
-            reply.ending = "whole" if reply.status else "cut"
-            return
-        if (until is not None and reply.status and until(reply)) or reply.size > MAX_BODY:
+    size = 0
+    async for data in response.aiter_raw():
+        reply.pieces.append((time.monotonic(), data))
+        size += len(data)
+        if (until is not None and until(reply)) or size > MAX_BODY:
             reply.ending = "left"
             return
-
-
-def _take(connection: h11.Connection, reply: Reply, now: float) -> bool:
-    """Add what has arrived to the reply; return whether the answer is complete."""
-    piece = b""
-    over = False
-    while not over:
-        event = connection.next_event()
-        if event is h11.NEED_DATA or event is h11.PAUSED:
-            break
-        if isinstance(event, h11.Response):
-            reply.headed = now
-            reply.status = event.status_code
-            reply.version = event.http_version.decode()
-            reply.headers = [(n.decode("latin-1"), v.decode("latin-1")) for n, v in event.headers]
-        elif isinstance(event, h11.Data):
-            piece += bytes(event.data)
-        over = isinstance(event, h11.EndOfMessage | h11.ConnectionClosed)
-    if piece:
-        reply.pieces.append((now, piece))
-        reply.size += len(piece)
-    return over
-
-
-def _reason_of(error: OSError) -> str:
-    """Return why a connection failed."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return error.verify_message.lower()
-    reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
-    return (reason or str(error)).replace("_", " ").lower()
+    reply.ending = "whole"
