@@ -377,21 +377,12 @@ class Run:
             events = [*events[:-1], end]
         if self._window is not None:
             self._window.original += events  # which are billed, also if a check fails
-            events = await self._check(events)
+            events = await self._window.feed(events)
         if end is not None:
             await self._end(events)
         elif events:  # hooks may hold all
             await self._append(events)
         return True
-
-    async def _check(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Return what hooks leave of the events; without hooks, all."""
-        if self._window is None:
-            return events
-        checked = await self._window.feed(events)
-        if self._stopped is not None:  # and a hook has caught the cancellation
-            raise asyncio.CancelledError
-        return checked
 
     def _commit(self, events: Sequence[Event]) -> list[Event]:
         """Commit to the target; return its first events, preceded by the target and notices."""
@@ -552,11 +543,12 @@ class Run:
         self._attempt = self._prepare(RetainedRequest(rest, None))
         then = f"{target.name!r} continues the answer"
         self._report_failed(failed, error, wait_s=wait_s, then=then, reply=reply)
+        events = [*kept, Notice("rescue", f"{error.message}; {then}")]
         if window is not None:
             window.original += kept
-        notice = Notice("rescue", f"{error.message}; {then}")
-        if checked := await self._check([*kept, notice]):
-            await self._append(checked)
+            events = await window.feed(events)
+        if events:  # hooks may hold all
+            await self._append(events)
         return True
 
     def _note(self, end: StreamEnd) -> None:

@@ -82,24 +82,31 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             ServiceError: `overloaded`, it failed, and nothing may pass unchecked.
         """
+        trying = asyncio.create_task(self._try(check))
         try:
-            async with asyncio.timeout(self.timeout_s):
-                found = await self.call(check)
-            return _read(found, len(check.texts))
-        except (Exception, asyncio.CancelledError) as error:
-            task = asyncio.current_task()
-            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-                raise  # the caller is cancelled, and not a task of the hook's own
-            # Its message may quote the text.
-            why = error.code if isinstance(error, RelayError) else type(error).__name__
-            log.error("hook failed", hook=self.name, stream=check.stream, why=why)
+            done, _ = await asyncio.wait({trying}, timeout=self.timeout_s)
+        finally:  # without a wait: a function may catch its cancellation
+            trying.cancel()
+        found = trying.result() if done else TimeoutError()
+        if isinstance(found, Verdict):
+            return found
+        # The error's message may quote the text.
+        why = found.code if isinstance(found, RelayError) else type(found).__name__
+        log.error("hook failed", hook=self.name, stream=check.stream, why=why)
         if self.fails_open:
             return Verdict(note="it failed, so that this is unchecked")
         raise ServiceError(
             "overloaded",
             f"the hook {self.name!r} failed, and nothing may pass unchecked; try again",
             retry_after_s=RETRY_S,
-        ) from None
+        )
+
+    async def _try(self, check: Check) -> Verdict | BaseException:
+        """Return the verdict or the error: the event loop logs one for which nobody waits."""
+        try:
+            return _read(await self.call(check), len(check.texts))
+        except (Exception, asyncio.CancelledError) as error:
+            return error
 
 
 def _read(found: object, count: int) -> Verdict:
