@@ -5,7 +5,8 @@ a browser can be tried without a key and without a network. The same request alw
 the same bytes: nothing here reads a clock or a random number.
 
     request     the JSON body as a provider reads it, and error responses
-    answers     requests to tokens and tool calls; the list of models
+    tools       which of a request's tools are called
+    answers     requests to tokens; the list of models
     embeddings  the vectors of `demo-embedding`
     texts       the texts, in English and Japanese
     samples     values for a JSON Schema

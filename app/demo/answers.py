@@ -10,14 +10,15 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 from msgspec.json import encode as to_json
 
-from .request import ApiError, DemoRequest, Tool
+from .request import ApiError, DemoRequest
 from .samples import sample_json
 from .texts import ENGLISH, JAPANESE, Texts
+from .tools import MOST, chosen
 
 MODELS: Final[dict[str, str]] = {
     "demo": "Answers with text, emoji and code, in English or Japanese",
     "demo-reasoning": "Thinks first, then answers",
-    "demo-tools": "Calls up to two of the request's tools, or get_weather if it has none",
+    "demo-tools": "Calls up to two of the request's harmless tools, or get_weather if it has none",
     "demo-slow": "First token after 3 seconds, then four tokens a second",
     "demo-error": "Fails with HTTP 503 before the first byte",
     "demo-drop": "Loses the connection in the middle of a character",
@@ -28,10 +29,18 @@ MODELS: Final[dict[str, str]] = {
 
 LONG_PARAGRAPHS: Final = 50
 MAX_QUOTE: Final = 60
+MAX_TITLE: Final = 30
 MAX_RESULT: Final = 200
 MAX_RESULTS: Final = 8
-MOST_CALLS: Final = 2
-"""Tools called at once."""
+AGENT_TOOLS: Final = 3
+AGENT_INSTRUCTIONS: Final = 1000
+"""From so many tools, or characters of instructions, the client is taken for an agent."""
+_TITLE: Final = re.compile(r"\btitles?\b|タイトル", re.IGNORECASE)
+_WEATHER: Final = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+}
 
 _JA: Final = "ぁ-ゖゝ-ヺー-ヿ々〆〇㐀-䶿一-鿿豈-\ufaffｦ-ﾟ\U00020000-\U0003ffff"
 _JAPANESE: Final = re.compile(f"[{_JA}]")
@@ -80,8 +89,8 @@ def answer(request: DemoRequest) -> Answer:
     if request.model == "demo-error":
         raise ApiError(503, "demo-error is always overloaded", code="overloaded")
     texts = JAPANESE if _JAPANESE.search(request.words) else ENGLISH
-    quote = _quote(request.words, MAX_QUOTE) or "…"
-    if calls := _calls(request, texts):
+    quote = _quote(request.words, MAX_QUOTE, texts) or "…"
+    if calls := _calls(request, texts, quote):
         whole = Answer((), (), calls=tuple(calls), finish_reason="tool_calls")
     else:
         text, reasoning = _text(request, texts, quote)
@@ -100,49 +109,46 @@ def _text(request: DemoRequest, texts: Texts, quote: str) -> tuple[str, str]:
     reasoning = texts.reasoning.replace("{quote}", quote) if thinks else ""
     form = request.response_format
     if form is not None and form.json_schema is not None:
-        return sample_json(form.json_schema.schema or {}, optional=True), reasoning
+        schema = form.json_schema.schema or {}
+        return sample_json(schema, quote, texts.cities[0], optional=True), reasoning
     if form is not None and form.type == "json_object":
         language = "ja" if texts is JAPANESE else "en"
         return to_json({"demo": True, "language": language, "quote": quote}).decode(), reasoning
     if request.results:
-        return texts.results.replace("{results}", _results(request)), reasoning
+        return texts.results.replace("{results}", _results(request, texts)), reasoning
+    if not request.tools and _TITLE.search(request.instructions[:4000]):
+        return _quote(request.words, MAX_TITLE, texts) or "…", reasoning
     if request.model == "demo-long":
         numbers = range(1, LONG_PARAGRAPHS + 1)
         paragraphs = (f"[{number}/{LONG_PARAGRAPHS}] {texts.paragraph}" for number in numbers)
         return "\n\n".join(paragraphs), reasoning
-    template = texts.brief if request.model == "demo-slow" else texts.usual
+    template = texts.brief if request.model == "demo-slow" or _is_agent(request) else texts.usual
     return template.replace("{quote}", quote), reasoning
 
 
-def _calls(request: DemoRequest, texts: Texts) -> list[Call]:
-    most = 1 if request.parallel_tool_calls is False else MOST_CALLS
+def _is_agent(request: DemoRequest) -> bool:
+    tools = len(request.tools or [])
+    return tools >= AGENT_TOOLS or len(request.instructions) >= AGENT_INSTRUCTIONS
+
+
+def _calls(request: DemoRequest, texts: Texts, quote: str) -> list[Call]:
+    wanted = [(tool.function.name, tool.function.parameters or {}) for tool in chosen(request)]
     if _needs_own_tool(request):
-        cities = (to_json({"city": city}).decode() for city in texts.cities[:most])
-        return [Call("get_weather", tokens(arguments)) for arguments in cities]
+        wanted = [("get_weather", _WEATHER)] * (1 if request.parallel_tool_calls is False else MOST)
     return [
-        Call(tool.function.name, tokens(sample_json(tool.function.parameters or {})))
-        for tool in _chosen(request)[:most]
+        Call(name, tokens(sample_json(parameters, quote, city)))
+        for (name, parameters), city in zip(wanted, texts.cities, strict=False)
     ]
 
 
 def _needs_own_tool(request: DemoRequest) -> bool:
     """Return whether demo-tools calls a tool of its own, for a page that has none."""
-    is_plain = not request.tools and request.response_format is None
+    is_plain = not request.tools and not request.instructions and request.response_format is None
     wants = request.model == "demo-tools" and request.tool_choice != "none"
     return wants and is_plain and not request.results
 
 
-def _chosen(request: DemoRequest) -> list[Tool]:
-    """Return the tools to call; none after results, so that an agent comes to an end."""
-    tools, choice = request.tools or [], request.tool_choice
-    if request.results or choice == "none":
-        return []
-    if isinstance(choice, Tool):
-        return [tool for tool in tools if tool.function.name == choice.function.name][:1]
-    return tools if choice == "required" or request.model == "demo-tools" else []
-
-
-def _results(request: DemoRequest) -> str:
+def _results(request: DemoRequest, texts: Texts) -> str:
     """List the results of the last tool calls."""
     names = {
         call.id: call.function.name
@@ -152,15 +158,17 @@ def _results(request: DemoRequest) -> str:
     }
     return "\n".join(
         f"- `{names.get(message.tool_call_id or '', 'tool')[:MAX_QUOTE]}`: "
-        + _quote(message.text, MAX_RESULT)
+        + _quote(message.text, MAX_RESULT, texts)
         for message in request.results[-MAX_RESULTS:]
     )
 
 
-def _quote(text: str, most: int) -> str:
+def _quote(text: str, most: int, texts: Texts) -> str:
     """Return the start of a text in one line."""
     line = " ".join(text[: most * 20].split())
-    return line if len(line) <= most else line[: most - 1] + "…"
+    if len(line) > most:
+        line = line[: most - 1] + "…"
+    return line.replace("「", "『").replace("」", "』") if texts is JAPANESE else line
 
 
 def _limited(answer: Answer, budget: int) -> Answer:

@@ -1,6 +1,6 @@
-"""The demo's vectors: texts that share words lie near each other.
+"""The demo's vectors: texts that share words, or pieces of words, lie near each other.
 
-A vector is the sum of a fixed direction for each word, or character of other scripts, at unit
+A vector is the sum of a fixed direction for each word and each run of three letters, at unit
 length. The same text always has the same one.
 """
 
@@ -9,6 +9,7 @@ import hashlib
 import math
 import re
 from array import array
+from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal
 
@@ -22,13 +23,13 @@ MODEL: Final = "demo-embedding"
 
 DIMENSIONS: Final = 256
 MAX_TEXTS: Final = 1_000
-MAX_WORDS: Final = 300
-"""Distinct words of a text that count: each takes some microseconds."""
+MAX_FEATURES: Final = 300
+"""Distinct words and pieces of a text that count: each takes some microseconds."""
 
 MAX_TOKENS: Final = 10_000
 """Limit on one text that comes as tokens."""
 
-_WORD: Final = re.compile(r"[a-z0-9]+|[^\W_]")
+_WORD: Final = re.compile(r"[^\W_]+")
 _LONG: Final = 20_000
 """Characters of a text that count."""
 _MOMENT: Final = 1e-6
@@ -91,13 +92,19 @@ def _form(vector: "array[float]", request: _Request) -> object:
 
 def embed(text: str, *, dimensions: int = DIMENSIONS) -> "array[float]":
     """Return the vector of a text, of length 1."""
-    words = dict.fromkeys(_WORD.findall(text[:_LONG].casefold()))
+    words = _WORD.findall(text[:_LONG].casefold()) or [text[:_LONG] or " "]
+    features: Counter[str] = Counter()
+    for word in words:
+        features[word] += 3  # the whole says more than its pieces
+        padded = f"<{word}>"
+        features.update(padded[at : at + 3] for at in range(len(padded) - 2))
     sums = [0.0] * dimensions
-    for word in list(words)[:MAX_WORDS]:
-        digest = hashlib.shake_128(word.encode()).digest(16)
+    for feature, times in list(features.items())[:MAX_FEATURES]:
+        weight = math.sqrt(times)
+        digest = hashlib.shake_128(feature.encode(errors="replace")).digest(16)
         for at in range(0, 16, 2):
-            position = int.from_bytes(digest[at : at + 2])
-            sums[(position >> 1) % dimensions] += 1 if position & 1 else -1
+            place = int.from_bytes(digest[at : at + 2])
+            sums[(place >> 1) % dimensions] += weight if place & 1 else -weight
     length = math.sqrt(sum(value * value for value in sums))
     if not length:
         sums[0] = length = 1.0

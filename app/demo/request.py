@@ -53,9 +53,14 @@ class Message(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The text of the message, without images and sounds."""
+        return "\n".join(self.texts)
+
+    @property
+    def texts(self) -> list[str]:
+        """The text parts of the message."""
         if isinstance(self.content, list):
-            return "\n".join(part.text for part in self.content if part.text)
-        return self.content or ""
+            return [part.text for part in self.content if part.text]
+        return [self.content] if self.content else []
 
 
 class JsonSchema(Struct, frozen=True):
@@ -77,6 +82,7 @@ Natural = Annotated[int, Meta(ge=1)]
 class DemoRequest(Struct, frozen=True):
     model: str
     messages: Annotated[list[Message], Meta(min_length=1)]
+    stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: Annotated[int, Meta(ge=1, le=128)] | None = None
     max_tokens: Natural | None = None
@@ -90,14 +96,19 @@ class DemoRequest(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """The text of the last message of the user."""
-        return next((m.text for m in reversed(self.messages) if m.role == "user"), "")
+        """The last text part of the user that is not an agent's own, such as a reminder."""
+        parts = [text for m in self.messages if m.role == "user" for text in m.texts][::-1]
+        return next((text for text in parts if not _is_tagged(text)), parts[0] if parts else "")
 
     @property
     def begun(self) -> str:
         """The start of the answer, if the last message is the assistant's."""
         last = self.messages[-1]
         return last.text if last.role == "assistant" and not last.tool_calls else ""
+
+    @property
+    def instructions(self) -> str:
+        return "\n".join(m.text for m in self.messages if m.role in ("system", "developer"))
 
     @property
     def results(self) -> list[Message]:
@@ -130,8 +141,13 @@ class DemoRequest(Struct, frozen=True):
 
     def digest(self) -> bytes:
         """Hash the request, except for how the answer is sent."""
-        request = msgspec.structs.replace(self, stream_options=None)
+        request = msgspec.structs.replace(self, stream=None, stream_options=None)
         return hashlib.sha256(msgspec.json.encode(request, order="sorted")).digest()
+
+
+def _is_tagged(text: str) -> bool:
+    """Return whether a text is in tags, such as an agent's `<system-reminder>`."""
+    return text.lstrip().startswith("<") and text.rstrip().endswith(">")
 
 
 _decoder = msgspec.json.Decoder(DemoRequest)
@@ -145,5 +161,9 @@ def parse_request(body: bytes) -> DemoRequest:
     """
     try:
         return _decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ApiError(400, f"Invalid request: {error}") from None
+    except msgspec.ValidationError as error:
+        raise ApiError(400, str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ApiError(400, f"The body is not JSON: {error}") from None
+    except RecursionError:
+        raise ApiError(400, "The body is nested too deeply") from None

@@ -14,7 +14,7 @@ import httpx2
 from .answers import answer
 from .embeddings import render_embeddings
 from .request import ApiError, parse_request
-from .wire import Step, drops, render_models, render_stream
+from .wire import Step, drops, render_completion, render_models, render_stream
 
 _JSON = {"content-type": "application/json"}
 _EVENT_STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
@@ -59,13 +59,18 @@ class DemoTransport(httpx2.AsyncBaseTransport):
                 return self._complete(body)
             case "POST", "/v1/embeddings":
                 return self._respond(200, _JSON, render_embeddings(body))
+            case _, "/v1/models" | "/v1/chat/completions" | "/v1/embeddings":
+                raise ApiError(405, f"Not allowed to {method} on {path}")
             case _:
                 raise ApiError(404, f"Invalid URL ({method} {path})")
 
     def _complete(self, body: bytes) -> httpx2.Response:
         request = parse_request(body)
-        events = render_stream(request, answer(request))
-        return self._respond(200, _EVENT_STREAM, events, drops=drops(request))
+        found = answer(request)
+        if request.stream:
+            events = render_stream(request, found)
+            return self._respond(200, _EVENT_STREAM, events, drops=drops(request))
+        return self._respond(200, _JSON, render_completion(request, found), drops=drops(request))
 
     def _respond(
         self, status: int, headers: dict[str, str], steps: Iterable[Step], *, drops: bool = False

@@ -114,7 +114,7 @@ async def test_demo_tools_calls_the_first_two_tools_with_fitting_arguments():
     streamed = await stream(asked("demo-tools", tools=TOOLS))
 
     assert [(call["name"], call["arguments"]) for call in streamed.calls()] == [
-        ("search", {"query": "demo", "limit": 3}),
+        ("search", {"query": ENGLISH, "limit": 3}),
         ("convert", {"unit": "°C", "exact": True}),
     ]
     pieces = [piece for delta in streamed.deltas() for piece in delta.get("tool_calls", [])]
@@ -255,7 +255,7 @@ async def test_a_structured_answer_has_the_properties_of_the_schema():
 
     text = (await stream(asked(response_format=form))).text()
 
-    assert json.loads(text) == {"title": "demo", "stars": 3}
+    assert json.loads(text) == {"title": ENGLISH, "stars": 3}
 
 
 @pytest.mark.parametrize(

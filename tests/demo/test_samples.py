@@ -13,37 +13,37 @@ def sample(schema: Any) -> Any:
         **{"type": "object", "properties": {"it": schema}, "required": ["it"]},
         "$defs": {"flag": {"type": "boolean"}},
     }
-    return json.loads(sample_json(wrapped))["it"]
+    return json.loads(sample_json(wrapped, "the words", "Nara"))["it"]
 
 
 @pytest.mark.parametrize(
     ("schema", "value"),
     [
-        ({"type": "string"}, "demo"),
-        ({}, "demo"),
-        ({"type": "string", "format": "date"}, "demo"),
+        ({"type": "string"}, "the words"),
+        ({}, "the words"),
+        ({"type": "string", "format": "date"}, "the words"),
         ({"type": "string", "enum": ["a", "b"]}, "a"),
         ({"enum": [7]}, 7),
-        ({"enum": "odd"}, "demo"),
+        ({"enum": "odd"}, "the words"),
         ({"const": None}, None),
         ({"type": "integer", "default": 5, "multipleOf": 2}, 3),
-        ({"type": "string", "pattern": "^x$", "maxLength": 3}, "demo"),
+        ({"type": "string", "pattern": "^x$", "maxLength": 3}, "the words"),
         ({"type": "integer"}, 3),
         ({"type": "number"}, 2.5),
         ({"type": "boolean"}, True),
         ({"type": "null"}, None),
         ({"type": ["boolean", "null"]}, True),
-        ({"type": []}, "demo"),
+        ({"type": []}, "the words"),
         ({"type": ["null"]}, None),
         ({"type": "array", "items": {"type": "integer"}}, [3]),
-        ({"type": "array"}, ["demo"]),
+        ({"type": "array"}, ["the words"]),
         ({"type": "object"}, {}),
-        ({"properties": {"city": {"type": "string"}}, "required": ["city"]}, {"city": "demo"}),
+        ({"properties": {"city": {"type": "string"}}, "required": ["city"]}, {"city": "Nara"}),
         ({"properties": {"city": {"type": "string"}}}, {}),
         ({"anyOf": [{"type": "boolean"}, {"type": "null"}]}, True),
         ({"$ref": "#/$defs/flag"}, True),
-        ({"$ref": "#/nowhere/at/all"}, "demo"),
-        (True, "demo"),
+        ({"$ref": "#/nowhere/at/all"}, "the words"),
+        (True, "the words"),
     ],
 )
 def test_a_sample_fits_its_schema(schema, value):
@@ -52,7 +52,7 @@ def test_a_sample_fits_its_schema(schema, value):
 
 @pytest.mark.parametrize("schema", [{}, {"type": "array"}, {"properties": []}, {"enum": [1]}])
 def test_arguments_are_an_object_whatever_the_schema(schema):
-    assert sample_json(schema) == "{}"
+    assert sample_json(schema, "words", "Nara") == "{}"
 
 
 def test_a_schema_that_refers_to_itself_many_times_stays_small():
@@ -60,7 +60,7 @@ def test_a_schema_that_refers_to_itself_many_times_stays_small():
 
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     schema["$defs"] = {"own": schema}
-    text = sample_json(schema, optional=True)
+    text = sample_json(schema, "words", "Nara", optional=True)
 
     assert text.count(":") < 2 * MAX_VALUES
 
@@ -111,7 +111,7 @@ HOSTILE: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("optional", [False, True])
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_schema_is_answered_with_a_small_object(name, optional):
-    text = sample_json(HOSTILE[name], optional=optional)
+    text = sample_json(HOSTILE[name], "words", "Nara", optional=optional)
 
     assert isinstance(json.loads(text), dict)
     assert len(text) <= MAX_TEXT

@@ -59,6 +59,25 @@ async def test_usage_comes_last_and_counts_the_tokens(model):
     assert details.get("reasoning_tokens", 0) == thoughts
 
 
+@pytest.mark.parametrize("model", [name for name in STREAMING if name != "demo-drop"])
+async def test_the_answer_in_one_piece_is_the_streamed_one(model):
+    streamed = await stream(asked(model, n=2))
+    response = await post(asked(model, n=2, stream=False))
+    completion = response.json()
+
+    assert response.headers["content-type"] == "application/json"
+    assert completion["object"] == "chat.completion"
+    assert completion["id"] == streamed.chunks[0]["id"]
+    for choice, one in enumerate(completion["choices"]):
+        message = one["message"]
+        calls = [(c["id"], c["function"]["arguments"]) for c in message.get("tool_calls", [])]
+        assert (message["content"] or "") == streamed.text(choice)
+        assert message.get("reasoning_content", "") == streamed.text(choice, "reasoning_content")
+        assert calls == [(call["id"], call["text"]) for call in streamed.calls(choice)]
+        assert one["finish_reason"] == streamed.finish_reasons()[choice]
+    assert completion["usage"]["completion_tokens"] > 0
+
+
 def is_utf8(data: bytes) -> bool:
     try:
         data.decode()
@@ -77,6 +96,18 @@ async def test_demo_drop_breaks_inside_a_character(words):
     assert dropped.finish_reasons() == []
     assert not is_utf8(dropped.body)
     assert is_utf8(dropped.body[:-2])
+
+
+async def test_demo_drop_breaks_an_answer_in_one_piece():
+    with pytest.raises(httpx2.ReadError):
+        await post(asked("demo-drop", stream=False))
+
+
+async def test_demo_slow_keeps_the_connection_alive_with_comments():
+    streamed = await stream(asked("demo-slow"))
+
+    assert streamed.body.startswith(b": keep-alive\n\n" * 3 + b"data: ")
+    assert streamed.body.count(b"keep-alive") == 3
 
 
 class Clock:
@@ -124,10 +155,22 @@ async def test_demo_pause_is_silent_for_four_minutes_but_for_keep_alives():
     assert 9 <= sum(at < 1 for at in said) <= 12
 
 
+async def test_an_answer_in_one_piece_takes_as_long():
+    clock = Clock()
+    async with clock.client() as http:
+        await http.post(URL, json=asked(stream=False, max_tokens=20))
+
+    assert clock.now == pytest.approx(0.25 + 20 * 0.025)
+
+
 async def test_closing_early_stops_at_once():
-    async with client() as http, http.stream("POST", URL, json=asked("demo-long")) as response:
+    async with (
+        asyncio.timeout(20),
+        client(DemoTransport(pace=60)) as http,
+        http.stream("POST", URL, json=asked("demo-slow")) as response,
+    ):
         reads = response.aiter_raw()
-        assert b"assistant" in await anext(reads)
+        assert b"keep-alive" in await anext(reads)
         await response.aclose()
 
         assert [] == [read async for read in reads]
@@ -173,9 +216,9 @@ MESSAGES = [{"role": "user", "content": "hi"}]
 @pytest.mark.parametrize(
     ("body", "named"),
     [
-        (b"", "Invalid request"),
-        (b'{"model": "\xff"}', "Invalid request"),
-        (b'{"tools": [{"function": {"parameters": {"x": ' + b"[" * 100_000, "recursion"),
+        (b"", "not JSON"),
+        (b'{"model": "\xff"}', "not JSON"),
+        (b'{"tools": [{"function": {"parameters": {"x": ' + b"[" * 100_000, "nested too deeply"),
         ({"messages": MESSAGES}, "`model`"),
         ({"model": "demo", "messages": []}, "length >= 1 - at `$.messages`"),
         (asked(messages=[{"role": "bot"}]), "$.messages[0].role"),
@@ -201,7 +244,7 @@ async def test_an_unknown_model_is_not_found():
     assert "demo-drop" in response.json()["error"]["message"]
 
 
-@pytest.mark.parametrize(("path", "status"), [("/v1/files", 404), ("/v1/models", 404)])
+@pytest.mark.parametrize(("path", "status"), [("/v1/files", 404), ("/v1/models", 405)])
 async def test_other_paths_and_methods_are_refused(path, status):
     response = await post(asked(), path)
 
