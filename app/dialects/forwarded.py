@@ -179,7 +179,8 @@ def parse_json(call: Call, body: bytes) -> ForwardedRequest:
 
     def render(model: str, dropped: Collection[str]) -> tuple[str, bytes]:
         # Extras as they are checked: of equal names in the text, some hosts take the first.
-        sent, out = fields | extras | {"model": model}, frozenset(dropped)
+        sent = fields | extras | {"model": model}
+        out = frozenset(dropped)
         return "application/json", msgspec.json.encode(
             {name: value for name, value in sent.items() if name not in out}
         )
