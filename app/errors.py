@@ -106,12 +106,13 @@ class RelayError(Exception):
         return CODES[self.code].retryable
 
     def info(self) -> ErrorInfo:
-        """Return the failure as the `error` of a `stream.end`."""
+        """Return the failure as the `error` of a `stream.end`, in the types that a log returns."""
+        wait_s = self.retry_after_s
         return ErrorInfo(
             self.code,
             self.message,
             retryable=self.retryable,
-            retry_after_s=self.retry_after_s,
+            retry_after_s=None if wait_s is None else float(wait_s),
             provider_code=self.provider_code,
             param=self.param,
         )
