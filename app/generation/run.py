@@ -459,9 +459,11 @@ class Run:
         return second
 
     async def tell(self, notice: Notice) -> None:
-        """Append a notice for readers."""
+        """Append a notice for readers, unless another attempt has answered while hooks held it."""
         window = self._window
-        await self._append([notice] if window is None else await window.check(notice))
+        events = [notice] if window is None else await window.check(notice)
+        if self._state in ("begun", "trying"):
+            await self._append(events)
 
     def prefer(self, attempt: Attempt) -> None:
         """Make one of two attempts the current one."""

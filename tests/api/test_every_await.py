@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 
 import pytest
+from structlog.testing import capture_logs
 
 from app.eventlog.stream_ended import StreamEnded
 from app.events import Event, StreamEnd, StreamStart, TextDelta, ToolCallDelta
@@ -79,7 +80,12 @@ async def check_and_catch(check: Check) -> Verdict | None:
     return None
 
 
-function, stubborn = check_function, check_and_catch
+async def check_notices_slowly(check: Check) -> None:
+    if check.texts[0].kind == "notice":
+        await asyncio.sleep(0.2)
+
+
+function, stubborn, slow = check_function, check_and_catch, check_notices_slowly
 
 
 def flowing(pieces: Sequence[str], *end: Step) -> list[Step]:
@@ -321,3 +327,15 @@ async def test_hook_that_catches_its_cancellation_does_not_go_on(tmp_path):
         running.run.stop("cancelled", by="user")
 
         assert "cancelled" == await check_stream(served, stream, way, "cancelled")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_notice_of_a_race_that_a_hook_holds_until_its_end_is_dropped(fails, tmp_path):
+    way = WAYS["hedged, and one fails" if fails else "hedged"]
+    slow_hook = FUNCTION.replace("CHECK", "slow")
+    async with serve_way(way._replace(hook=slow_hook), tmp_path, "memory") as served:
+        with capture_logs() as lines:
+            stream = await start(served.relay)
+            assert "completed" == await check_stream(served, stream, way, "left")
+
+    assert not [line for line in lines if line["log_level"] == "error"]
