@@ -20,6 +20,8 @@ class Charge(NamedTuple):
     nano_usd: int | None
     """None: the price is unknown."""
     price_version: str = ""
+    uncertain: bool = False
+    """Whether the answer was cut and the counts are estimates, which the provider may exceed."""
 
 
 class ProviderReply(msgspec.Struct, frozen=True, kw_only=True):

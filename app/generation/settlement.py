@@ -5,7 +5,6 @@ An attempt is charged when it ends; the log stores the sum with the `stream.end`
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -13,19 +12,13 @@ import structlog
 from ..dialects.writing.token_estimate import tokens_of
 from ..eventlog.recovery import Closing, OrphanedStream
 from ..eventlog.stream_ended import Charge, StreamEnded
-from ..eventlog.stream_info import StreamInfo
-from ..events import EndedBy, Event, StreamEnd, TokenCounts, Usage
+from ..events import Event, TokenCounts
 from ..ledger.accounts import Reservation, ReservationRequest, Settlement
 from ..ledger.hidden_output import HiddenRates
 from ..ledger.money import to_nano, to_usd
 from ..ledger.prices import PriceBook
-from ..requests import ChatRequest, OutputCeiling, TranslatedRequest
-from ..telemetry.activity import ReaderCounts
 from ..telemetry.row import pack_row, row_of
-from .attempt import Attempt
-from .content import Content
 from .deadlines import Silence
-from .reservation import continue_reservation
 from .token_usage import add_counts, bound_usage, count_usage, estimate_answer
 
 log = structlog.get_logger("seseragi.accounting")
@@ -68,14 +61,12 @@ class Settlements:
         written: Sequence[Event] = (),
         complete: bool = False,
         silence: Silence | None = None,
-        followed: bool = False,
     ) -> Charge:
         """Return the cost of an attempt that its provider may bill.
 
         It is based on the provider's counts; missing ones are estimated from the events that were
         `written`. `complete`: the provider has ended the answer, and may have counted all of it.
         `silence` is the time in which it may have generated hidden output; None for none.
-        `followed`: another attempt takes over the reservation.
         """
         reported = self._bounded(target, reported, request=request, written=written)
         cut = None if complete else silence
@@ -89,14 +80,15 @@ class Settlements:
         if silence is not None and silence.seconds and complete and not counts.estimated:
             shown = estimate_answer(written)
             self._hidden.measure(target, counts, shown=shown, silence=silence)
-        charge = self.price(target, counts)
-        if followed or cut is None or not counts.estimated or request is None or not request.strict:
+        uncertain = cut is not None and bool(counts.estimated)
+        return self.price(target, counts)._replace(uncertain=uncertain)
+
+    def charge_last(self, charge: Charge, request: ReservationRequest | None) -> Charge:
+        """Return the charge of a stream's last attempt, to which its reservation is left."""
+        if not charge.uncertain or request is None or not request.strict:
             return charge
-        return max(
-            charge,
-            _charge_reservation(request.reservation(request.output_tokens), request),
-            key=_weight,
-        )
+        reserved = request.reservation(request.output_tokens)
+        return max(charge, _charge_reservation(reserved, request), key=_weight)
 
     def _bounded(
         self,
@@ -195,7 +187,7 @@ class Settlements:
         input_tokens = output_tokens = 0
         nano: int | None = 0
         known = False
-        for counts, nano_usd, _ in ended.charges:
+        for counts, nano_usd, *_ in ended.charges:
             nano = None if nano is None or nano_usd is None else nano + nano_usd
             if counts is not None:
                 known = True
@@ -211,226 +203,6 @@ class Settlements:
         return Closing(ended, Settlement(input_tokens, output_tokens, nano, row=row))
 
 
-class Settled(NamedTuple):
-    """The end of a run, settled."""
-
-    events: Sequence[Event]
-    """The last events; the `stream.end` has the cost of the stream."""
-    settlement: Settlement
-    ended: StreamEnded
-
-
-class RunSettlement(msgspec.Struct, kw_only=True):
-    """Charges the attempts of one run, and settles its end."""
-
-    info: StreamInfo
-    settlements: Settlements
-    produced: Callable[[], Sequence[Event]]
-    """Returns the stream's events in the log."""
-    original: Sequence[Event] | None
-    """The provider's events, if hooks may have changed those in the log."""
-    readers: ReaderCounts
-    wall: Callable[[], float]
-    """Unix time."""
-    started_at: float
-    """By the clock of the event loop."""
-    ceiling: OutputCeiling | None
-    """The output ceiling of the request, if limits of usage set one."""
-    content: Content | None
-    """The request, if it is recorded or traced."""
-    records_content: bool
-    traces_content: bool
-    followed: list[Charge] = []
-    """The charges of attempts that another one followed."""
-    parts: list[Charge] = []
-    """Those of attempts whose answer another one continued."""
-    continued: ReservationRequest | None = None
-    """What the attempt that continues may use; None before it."""
-    seam: int = 0
-    """The number of events before that attempt."""
-    last: Charge | None = None
-
-    @property
-    def spent_nano_usd(self) -> int | None:
-        """The cost of all attempts that another one followed; None if a price is unknown."""
-        spent = [charge.nano_usd for charge in self.followed]
-        return None if None in spent else sum(nano or 0 for nano in spent)
-
-    def charge_followed(
-        self, attempt: Attempt, end: StreamEnd, events: Sequence[Event], *, now: float
-    ) -> None:
-        """Charge a failed attempt with these last events, which another one follows."""
-        self.followed.append(self._charge(attempt, end, events, now=now, followed=True))
-
-    def charge_dropped(self, attempt: Attempt, events: Sequence[Event], *, now: float) -> None:
-        """Charge an attempt that was cancelled then, since another one answered."""
-        end = events[-1] if events else None
-        if not isinstance(end, StreamEnd):
-            end = StreamEnd("cancelled", "cancelled")
-        charge = self._charge(
-            attempt, end, events, now=now, stopped=True, followed=True, alone=True
-        )
-        self.followed.append(charge)
-
-    def charge_part(
-        self,
-        attempt: Attempt,
-        end: StreamEnd,
-        events: Sequence[Event],
-        *,
-        now: float,
-        seam: int,
-    ) -> None:
-        """Charge an attempt that failed within its answer, which another one continues.
-
-        `seam` is the number of events in the log before that one's.
-        """
-        charge = self._charge(attempt, end, events, now=now, began=True, followed=True)
-        self.followed.append(charge)
-        self.parts.append(charge)
-        self.seam = seam
-
-    def continue_with(self, rest: ChatRequest) -> None:
-        """Charge the next attempts for the rest of the answer."""
-        self.continued = continue_reservation(self.info.reserve, rest)
-        self.ceiling = rest.ceiling if isinstance(rest, TranslatedRequest) else None
-
-    def settle(
-        self,
-        attempt: Attempt,
-        end: StreamEnd,
-        events: Sequence[Event],
-        *,
-        now: float,
-        logged: int,
-        first_event_s: float | None,
-        stopped_by: EndedBy | None,
-    ) -> Settled:
-        """Return the end of the stream: these events of its last attempt, after `logged` ones."""
-        if self.last is None:
-            # Once: if the log refuses this end, another follows with less information.
-            began, stopped = first_event_s is not None, stopped_by is not None
-            answered, last = end, events
-            if self.original is not None:
-                last = ()
-                if self.original and isinstance(self.original[-1], StreamEnd):
-                    answered = self.original[-1]  # of an answer that was stopped meanwhile
-            self.last = self._charge(attempt, answered, last, now=now, began=began, stopped=stopped)
-        ended_by, rescued = self._ended_by(attempt, end, stopped_by), bool(self.parts)
-        if ended_by != end.ended_by or rescued:
-            end = msgspec.structs.replace(end, ended_by=ended_by, rescued=rescued)
-            events = [*events[:-1], end]
-        # Rows that wait for an unavailable database must be small.
-        recorded = self.records_content and not self.settlements.records_away()
-        content = b""
-        if self.content is not None and (recorded or self.traces_content):
-            content = self.content.pack([*self.produced(), *events])
-        deadlines = attempt.deadlines
-        ended, settlement = self.settlements.close(
-            StreamEnded(
-                info=self.info,
-                end=end,
-                charges=[*self.followed, self.last],
-                target=attempt.target.name,
-                answered_model=attempt.parser.model or attempt.target.model,
-                attempts=1 + len(self.followed),
-                started_at=self.info.created_at,
-                ended_at=self.wall(),
-                duration_s=now - self.started_at,
-                first_event_s=first_event_s,
-                longest_gap_s=deadlines.longest_gap_s if deadlines else None,
-                readers=self.readers.readers,
-                resumes=self.readers.resumes,
-                events=logged + len(events),
-                reply=attempt.reply(),
-                content=content if recorded else b"",
-                traced_content=content if self.traces_content else b"",
-            ),
-            parts=[*self.parts, self.last] if self.parts else (),
-        )
-        if attempt.target.replays and end.usage is not None:
-            # It has the cost of the recorded stream.
-            return Settled(events, settlement, msgspec.structs.replace(ended, end=end))
-        last = [*events[:-1], ended.end]
-        for at in reversed(range(len(last))):
-            if isinstance(event := last[at], Usage):
-                if self.parts and ended.end.usage is not None:
-                    event = Usage(*msgspec.structs.astuple(ended.end.usage))
-                last[at] = _with_cost(event, ended.end.usage)
-                break  # there is at most one
-        return Settled(last, settlement, ended)
-
-    def _ended_by(
-        self, attempt: Attempt, end: StreamEnd, stopped_by: EndedBy | None
-    ) -> EndedBy | None:
-        """Return the cause of the end; None for a complete answer.
-
-        The only place that decides it, except for streams with a lost producer.
-        """
-        ceiling = self.ceiling
-        if end.status == "completed":
-            if end.finish_reason != "length" or ceiling is None:
-                return None
-            if ceiling.explicit and not ceiling.lowered:
-                return None
-            counts = end.usage
-            used = None if counts is None or counts.estimated else counts.output_tokens
-            return "budget" if used is None or used >= ceiling.tokens else None
-        if stopped_by is not None:
-            return stopped_by
-        if end.ended_by is not None:  # from a recording
-            return end.ended_by
-        if attempt.late:
-            return "deadline"
-        error = end.error
-        if attempt.head is None and error and not error.code.startswith("upstream_"):
-            return "relay"
-        return "provider"
-
-    def _charge(
-        self,
-        attempt: Attempt,
-        end: StreamEnd,
-        events: Sequence[Event],
-        *,
-        now: float,
-        began: bool = False,
-        stopped: bool = False,
-        followed: bool = False,
-        alone: bool = False,
-    ) -> Charge:
-        """Return the cost of an attempt that ended with these events; charge its first sending.
-
-        `FREE` if the provider refused it before any billable output. `alone`: the events in the log
-        are another attempt's.
-        """
-        request, parser = self.continued or self.info.reserve, attempt.parser
-        deadlines, silence = attempt.deadlines, None
-        if attempt.resent:  # its provider may have taken the first request too
-            first = self.settlements.charge(attempt.target.name, None, request=request)
-            self.followed.append(first)
-        reported = end.usage or parser.usage
-        if reported is None and ((parser.refused and not began) or not attempt.billable):
-            return FREE
-        completed, early = end.status == "completed", parser.counted_early
-        ended_itself = parser.refused or (completed and early)
-        # A client may leave before the head, while the model thinks; a provider without a head by
-        # its deadline has most likely generated nothing.
-        if deadlines is not None and (deadlines.taken or stopped) and not ended_itself:
-            silence = deadlines.silence(now)
-        before = self.produced() if self.original is None else self.original
-        written = [*events] if alone else [*before, *events]
-        return self.settlements.charge(
-            attempt.target.name,
-            reported,
-            request=request,
-            written=written[self.seam :] if self.seam and not alone else written,
-            complete=completed and not early,
-            silence=silence,
-            followed=followed,
-        )
-
-
 def _sum_usage(charges: Sequence[Charge]) -> TokenCounts | None:
     """Return the counts and the cost of several parts of an answer."""
     known = [charge.counts for charge in charges if charge.counts is not None]
@@ -442,11 +214,14 @@ def _sum_usage(charges: Sequence[Charge]) -> TokenCounts | None:
     return msgspec.structs.replace(total, cost=cost)
 
 
-def _with_cost(event: Usage, counts: TokenCounts | None) -> Usage:
-    """Return an event with the cost of its counts; without a cost if estimates are billed."""
-    if counts is None or counts.estimated:
-        return msgspec.structs.replace(event, cost=None, cost_from=None)
-    return msgspec.structs.replace(event, cost=counts.cost, cost_from=counts.cost_from)
+class Billing(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call needs to know its own cost."""
+
+    settlements: Settlements
+    request: ReservationRequest | None
+    """What the call may use."""
+    produced: Callable[[], Sequence[Event]]
+    """Returns the events of all calls that have been passed on."""
 
 
 def _charge_reservation(reserved: Reservation, request: ReservationRequest | None) -> Charge:

@@ -137,9 +137,9 @@ WAYS = {
 
 def expire(run: Run) -> None:
     """Let the deadline of the current attempt be over."""
-    attempt = run._attempt
-    if attempt.deadlines is not None and (watch := getattr(attempt, "_watch", None)) is not None:
-        attempt.deadlines._total = 0
+    call = run._attempts.call
+    if call.deadlines is not None and (watch := getattr(call.reading, "watch", None)) is not None:
+        call.deadlines._total = 0
         watch._check_again()
 
 
@@ -295,7 +295,7 @@ async def stop_everywhere(
 async def check_way(name: str, act: str, log: str, tmp_path: Any) -> None:
     way = WAYS[name]
     places: set[str] = set()
-    with suspensions("Run.run", "Run.call") as watched:
+    with suspensions("Run.run", "Attempts.make") as watched:
         async with serve_way(way, tmp_path, log) as served:
             statuses = await stop_everywhere(served, way, act, watched, places)
 

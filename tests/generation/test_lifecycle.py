@@ -9,14 +9,16 @@ from app.generation.lifecycle import ImpossibleInput, Input, State, after
 pytestmark = pytest.mark.pure
 
 GRID = """
-           started attempt continuation retry  visible   end     stop    refused placed lost
-reserved   begun   -       -            -      -         -       ending  ending  -      ended
-begun      -       trying  -            -      -         -       ending  ending  -      -
-trying     -       -       -            begun  committed placing ending  ending  -      -
-committed  -       -       committed    -      -         placing ending  ending  -      -
-ending     ending  -       -            -      ending    placing ending  ending  ended  ended
-placing    -       -       -            -      -         -       placing ending  ended  ended
-ended      -       -       -            -      -         -       ended   ended   -      -
+           started attempt hedge  won    continuation retry visible   end     stop    refused placed lost
+reserved   begun   -       -      -      -            -     -         -       ending  ending  -      ended
+begun      -       trying  -      -      -            -     -         -       ending  ending  -      -
+trying     -       -       racing trying -            begun committed placing ending  ending  -      -
+racing     -       -       -      trying -            -     -         -       ending  ending  -      -
+committed  -       -       -      -      continuing   -     -         placing ending  ending  -      -
+continuing -       -       -      -      continuing   -     committed placing ending  ending  -      -
+ending     ending  -       -      ending -            -     ending    placing ending  ending  ended  ended
+placing    -       -       -      -      -            -     -         -       placing ending  ended  ended
+ended      -       -       -      -      -            -     -         -       ended   ended   -      -
 """
 
 HEAD, *ROWS = [line.split() for line in GRID.strip().splitlines()]

@@ -1,4 +1,4 @@
-"""The call that checks a target: one attempt of the relay, with its times and its cost."""
+"""The call that checks a target: one call of the relay, with its times and its cost."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,9 +11,10 @@ from ...errors import ServiceError
 from ...eventlog.stream_ended import ProviderReply
 from ...events import Event, StreamEnd
 from ...generation.admission import RetainedRequest
-from ...generation.attempt import Attempt, is_visible
+from ...generation.call import Call
 from ...generation.deadlines import Deadlines, Limits
-from ...generation.settlement import FREE, Settlements
+from ...generation.reading import is_visible
+from ...generation.settlement import Billing, Settlements
 from ...ledger.accounts import ReservationRequest
 from ...requests import ChatRequest, UserMessage
 from ...upstreams.http import HttpClient
@@ -53,16 +54,19 @@ class Outcome(NamedTuple):
 
 
 class _Recorder:
-    """The sink of an attempt, with the time of the first visible event."""
+    """The sink of a call, with the time of the first visible event."""
+
+    call: Call
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.first_at: float | None = None
 
     def push(self, events: Sequence[Event]) -> bool:
-        self.events += events
         if self.first_at is None and any(map(is_visible, events)):
             self.first_at = asyncio.get_running_loop().time()
+            self.call.start()
+        self.events += events
         return True
 
     async def take(self, events: Sequence[Event]) -> bool:
@@ -75,36 +79,26 @@ async def ask(
     """Call a target once, as a relay would, without a retry."""
     clock = asyncio.get_running_loop().time
     recorder = _Recorder()
-    attempt = Attempt(
+    reserve = ReservationRequest(
+        (), 0, input_tokens=estimate_tokens(ANSWER), output_tokens=MAX_TOKENS
+    )
+    call = recorder.call = Call(
         target,
         RetainedRequest(ANSWER, None),
         number=1,
         client=client,
         limits=limits,
-        headers={},
+        billing=Billing(settlements=settlements, request=reserve, produced=lambda: recorder.events),
         is_last=True,
     )
     started = clock()
-    await attempt.run(recorder, deadlines=Deadlines(limits, now=started))
+    await call.run(recorder, deadlines=Deadlines(limits, now=started))
     duration_s = clock() - started
     end = recorder.events[-1] if recorder.events else None
     if not isinstance(end, StreamEnd):
-        raise ServiceError("internal", "the attempt has no end")
-    usage = end.usage or attempt.parser.usage
-    refused = attempt.parser.refused and recorder.first_at is None
-    charge = FREE
-    if usage is not None or (attempt.billable and not refused):
-        charge = settlements.charge(
-            target.name,
-            usage,
-            request=ReservationRequest(
-                (), 0, input_tokens=estimate_tokens(ANSWER), output_tokens=MAX_TOKENS
-            ),
-            written=recorder.events,
-            complete=end.status == "completed" and not attempt.parser.counted_early,
-        )
-    counts, reply, model = charge.counts, attempt.reply(), attempt.parser.model
-    call = CallReport(
+        raise ServiceError("internal", "the call has no end")
+    counts, reply, model = call.end(end).counts, call.reply(), call.reading.parser.model
+    report = CallReport(
         http_status=reply.http_status,
         first_event_s=None if recorder.first_at is None else round(recorder.first_at - started, 3),
         duration_s=round(duration_s, 3),
@@ -115,4 +109,4 @@ async def ask(
         usage_from="none" if counts is None else "estimate" if counts.estimated else "provider",
         cost_usd=counts.cost if counts else "0",
     )
-    return Outcome(call, end, reply)
+    return Outcome(report, end, reply)

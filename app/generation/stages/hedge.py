@@ -5,55 +5,26 @@ provider may bill. A failure of one leaves the answer to the other.
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
-from ..events import Event, Notice, StreamEnd
-from .attempt import Attempt, EventSink, is_visible
-from .retry import FINAL
-
-
-class Racing(Protocol):
-    """A run, for the attempts of a race."""
-
-    @property
-    def is_placing(self) -> bool:
-        """Whether the end is being appended, which nothing may interrupt."""
-
-    def call(
-        self, silence_s: float, attempt: Attempt, sink: EventSink
-    ) -> Coroutine[None, None, None]:
-        """Run an attempt, with a maximum of seconds until its first event."""
-
-    def hedge(self) -> Attempt | None:
-        """Prepare the second attempt; None if there may be none."""
-
-    async def tell(self, notice: Notice) -> None:
-        """Append a notice for readers."""
-
-    def prefer(self, attempt: Attempt) -> None:
-        """Make one of both attempts the current one."""
-
-    def leave(self, end: StreamEnd, events: Sequence[Event]) -> Notice:
-        """Report and charge the failure of the current attempt, which the other one outlasts."""
-
-    def report_dropped(self, attempt: Attempt) -> None:
-        """Report that an attempt is cancelled, since the current one answers."""
-
-    def charge_dropped(self, attempt: Attempt, events: Sequence[Event]) -> None:
-        """Charge an attempt that was cancelled, with its last events."""
+from ...events import Event, Notice, StreamEnd
+from ..attempts import Attempts
+from ..call import Call
+from ..reading import is_visible
+from ..retry import FINAL
+from .stage import Following, Stage, end_of, refuse
 
 
 class Race:
     """One or two attempts of a run, of which one answers."""
 
-    def __init__(self, run: Racing, first: Attempt, sink: EventSink) -> None:
-        """Prepare a race; the `sink` receives the events of the attempt that answers."""
-        self._run = run
-        self.sink = sink
+    def __init__(self, attempts: Attempts, following: Following) -> None:
+        """Prepare a race of the due attempt, whose winner's events go to the next stage."""
+        self._attempts = attempts
+        self._next = following
         self._answered = asyncio.get_running_loop().create_future()
         """Resolves once it is decided that the first attempt answers."""
-        self._lanes = [_Lane(self, first)]
+        self._lanes = [_Lane(self, attempts.call, following)]
         self._winner: _Lane | None = None
         self._dropped: _Lane | None = None
 
@@ -62,24 +33,24 @@ class Race:
 
         `silence_s` is the maximum of seconds until the first event of the first one.
         """
-        first = self._lanes[0]
-        first.task = asyncio.create_task(self._run.call(silence_s, first.attempt, first))
+        attempts, first = self._attempts, self._lanes[0]
+        first.task = asyncio.create_task(attempts.make(first.call, first, silence_s))
         try:
             waiting = {first.task, self._answered}
             done, _ = await asyncio.wait(
                 waiting, timeout=delay_s, return_when=asyncio.FIRST_COMPLETED
             )
-            if not done and (second := self._run.hedge()) is not None:
-                lane = _Lane(self, second)
+            if not done and (second := attempts.hedge()) is not None:
+                lane = _Lane(self, second, self._next)
                 self._lanes.append(lane)
                 silence_s = second.limits.first_event_timeout_s
-                lane.task = asyncio.create_task(self._run.call(silence_s, second, lane))
-                late = f"{first.attempt.target.name!r} did not answer within {delay_s:.1f} s"
+                lane.task = asyncio.create_task(attempts.make(second, lane, silence_s))
+                late = f"{first.call.target.name!r} did not answer within {delay_s:.1f} s"
                 message = f"{late}; asking {second.target.name!r} too"
-                await self._run.tell(Notice("hedge", message))
+                await self._next.tell(Notice("hedge", message))
             await asyncio.wait(self._tasks())
         finally:
-            if not self._run.is_placing:
+            if attempts.life.state != "placing":  # which nothing may interrupt
                 for task in self._tasks():
                     task.cancel()
             await asyncio.wait(self._tasks())
@@ -106,10 +77,13 @@ class Race:
 
     def win(self, lane: "_Lane") -> None:
         """Decide that this attempt answers, or ends the stream."""
+        if self._winner is lane:
+            return
         self._winner = lane
         if not self._answered.done():
             self._answered.set_result(None)
-        self._run.prefer(lane.attempt)
+        self._attempts.prefer(lane.call)
+        self._attempts.life.enter("won")
         self._drop_others()
 
     def _drop_others(self) -> None:
@@ -118,19 +92,17 @@ class Race:
         other = self.other(lane)
         if other is not None and self._dropped is None:
             self._dropped = other
-            self._run.report_dropped(other.attempt)
+            self._attempts.drop(other.call)
             if other.task is not None:
                 other.task.cancel()
 
-    async def leave(self, lane: "_Lane", end: StreamEnd, events: Sequence[Event]) -> None:
+    async def leave(
+        self, lane: "_Lane", other: "_Lane", end: StreamEnd, events: Sequence[Event]
+    ) -> None:
         """Go on with the other attempt after a failure of this one."""
-        other = self.other(lane)
         lane.failed = True
-        self._run.prefer(lane.attempt)
-        notice = self._run.leave(end, events)
-        if other is not None:
-            self._run.prefer(other.attempt)
-        await self._run.tell(notice)
+        self._attempts.prefer(lane.call)
+        await self._next.tell(self._attempts.leave(end, events, other.call))
 
     async def settle(self) -> None:
         """Charge the cancelled attempt, once it is known what it has done."""
@@ -138,46 +110,41 @@ class Race:
         if dropped is None or dropped.task is None:
             return
         await asyncio.wait({dropped.task})
-        if not dropped.charged:
-            dropped.charged = True
-            last = dropped.last or dropped.attempt.stop("cancelled")
-            self._run.charge_dropped(dropped.attempt, last)
+        if dropped.call.charge is None:
+            last = dropped.last or dropped.call.stop("cancelled")
+            end = end_of(last) or StreamEnd("cancelled", "cancelled")
+            self._attempts.charges.follow(dropped.call, end, last)
 
 
-class _Lane:
-    """The sink of one attempt of a race."""
+class _Lane(Stage):
+    """The stage of one attempt of a race."""
 
-    def __init__(self, race: Race, attempt: Attempt) -> None:
-        self.attempt = attempt
+    def __init__(self, race: Race, call: Call, following: Following) -> None:
+        super().__init__(following)
+        self.push = refuse
+        self.call = call
         self.task: asyncio.Task[None] | None = None
         self.failed = False
-        self.charged = False
         self.last: Sequence[Event] = ()
         """Its last events, if it ended at the same time as the other one answered."""
         self._race = race
 
-    def push(self, events: Sequence[Event]) -> bool:
-        """See `EventSink`."""
-        return self._race.is_won(self) and self._race.sink.push(events)
-
     async def take(self, events: Sequence[Event]) -> bool:
         """See `EventSink`."""
-        race = self._race
-        end = events[-1] if events and isinstance(events[-1], StreamEnd) else None
+        race, end = self._race, end_of(events)
         if race.is_lost(self):
             self.last = events if end is not None else ()
             return True
-        if not race.is_won(self):
-            failed = end is not None and end.status == "failed" and end.error is not None
-            if any(map(is_visible, events)) or (end is not None and not failed):
-                race.win(self)
-            elif end is None:
+        if not race.is_won(self) and not any(map(is_visible, events)):
+            if end is None:
                 return False
-            elif end.error is not None and race.other(self) and end.error.code not in FINAL:
-                await race.leave(self, end, events)
+            failed = end.status == "failed" and end.error and end.error.code not in FINAL
+            if failed and (other := race.other(self)) is not None:
+                await race.leave(self, other, end, events)
                 return True
-            else:
-                race.win(self)
+        race.win(self)
         if end is not None:
             await race.settle()
-        return await race.sink.take(events)
+        taken = await self._next.take(events)
+        self.push = self._next.push  # that of a committed stage
+        return taken

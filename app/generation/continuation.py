@@ -1,4 +1,4 @@
-"""Rescue: another target continues an answer whose upstream died. No I/O.
+"""The continuation of an answer whose upstream died, by another attempt. No I/O.
 
 Only plain text is continued: an answer that has a tool call, a refusal, media or a block of the
 provider's own ends as failed, and so does one that was cut within its reasoning. The target gets
@@ -8,7 +8,7 @@ go on, and what it repeats is removed.
 The reader gets one answer: the text goes on in its block, and later blocks have the next numbers.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -35,7 +35,6 @@ from ..events import (
     Usage,
 )
 from ..requests import AssistantMessage, ChatRequest, TextFormat, TranslatedRequest, UserMessage
-from .attempt import is_visible
 from .overlap import Overlap
 
 GO_ON: Final = (
@@ -136,22 +135,10 @@ def continue_request(chat: ChatRequest, text: str, *, exact: bool) -> ChatReques
     return msgspec.structs.replace(chat, **fields)
 
 
-class Continuation:
-    """The sink of an attempt that continues an answer: passes its events on as part of that."""
+class Seam:
+    """Joins the events of an attempt that continues an answer with those of the answer."""
 
-    def __init__(
-        self,
-        answer: Unfinished,
-        *,
-        exact: bool,
-        start: Callable[[], list[Event]],
-        take: Callable[[Sequence[Event]], Awaitable[bool]],
-    ) -> None:
-        """`start` returns the events before the first visible one; `take` receives all events."""
-        self.begun = False
-        """Whether something visible has been passed on."""
-        self._start = start
-        self._take = take
+    def __init__(self, answer: Unfinished, *, exact: bool) -> None:
         self._overlap = Overlap(answer.text, exact=exact)
         self._open = answer.block
         """The text block that waits for the text."""
@@ -159,30 +146,14 @@ class Continuation:
         self._next = answer.blocks
         self._numbers: dict[int, int] = {}
         """The numbers in the stream of the blocks of the attempt."""
-        self._first: int | None = None
+        self.first: int | None = None
         """The attempt's block with the text that goes on."""
+        self.number: int | None = None
+        """Its number in the stream, once nothing of its text is removed any more."""
         self._hidden: set[int | None] = set()
         """Its blocks of reasoning before that: the reader has got the result of the first one."""
 
-    def push(self, events: Sequence[Event]) -> bool:
-        """Take nothing: `take` follows."""
-        return False
-
-    async def take(self, events: Sequence[Event]) -> bool:
-        """See `EventSink`."""
-        end = events[-1] if events and isinstance(events[-1], StreamEnd) else None
-        before: list[Event] = []
-        if not self.begun:
-            whole = end is not None and end.status == "completed"
-            if whole or any(map(is_visible, events)):
-                self.begun = True
-                before = self._start()
-            elif end is None:
-                return not events
-        joined = [joined for event in events for joined in self._join(event)]
-        return await self._take([*before, *joined])
-
-    def _join(self, event: Event) -> Iterable[Event]:
+    def join(self, event: Event) -> Iterable[Event]:
         """Return an event of the attempt as events of the answer."""
         block: int | None = getattr(event, "block", None)
         match event:
@@ -190,24 +161,26 @@ class Continuation:
                 return ()
             case StreamEnd() | ChoiceEnd() | Usage():
                 return (*self._close(), event)
-            case ReasoningStart() if self._first is None:
+            case ReasoningStart() if self.first is None:
                 self._hidden.add(block)
                 return ()
-            case TextStart() if self._first is None:
-                self._first = event.block
+            case TextStart() if self.first is None:
+                self.first = event.block
                 if self._open is not None:
                     self._numbers[event.block], self._open = self._open, None
                     return ()
                 self._length = 0
             case TextStart() | ReasoningStart():
                 pass
-            case TextDelta() if block == self._first:
-                text = self._overlap.feed(event.text)
-                return (TextDelta(self._number(event.block), text),) if text else ()
-            case TextEnd() if event.block == self._first and not self._overlap.done:
+            case TextDelta() if block == self.first:
+                text, number = self._overlap.feed(event.text), self._number(event.block)
+                if self._overlap.done:
+                    self.number = number
+                return (TextDelta(number, text),) if text else ()
+            case TextEnd() if event.block == self.first and not self._overlap.done:
                 rest, number = self._overlap.close(), self._number(event.block)
                 return (*([TextDelta(number, rest)] if rest else ()), TextEnd(number))
-            case LogProbs() if block == self._first and not self._overlap.done:
+            case LogProbs() if block == self.first and not self._overlap.done:
                 return ()
             case _ if block is None:
                 return (event,)
@@ -216,7 +189,7 @@ class Continuation:
         assert block is not None  # noqa: S101  (for mypy)
         known = block in self._numbers
         fields: dict[str, Any] = {"block": self._number(block)}
-        if isinstance(event, Source) and block == self._first:
+        if isinstance(event, Source) and block == self.first:
             moved = self._length - self._overlap.removed
             for name in ("start", "end"):
                 place = getattr(event, name)

@@ -1,0 +1,429 @@
+"""One call to one target, from the request to the end of its answer, and what it has cost."""
+
+import asyncio
+import contextlib
+import re
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+
+import structlog
+
+from ..dialects.reading.rate_limits import read_wait
+from ..dialects.upstream_format import Decoder
+from ..dialects.writing.conversation import list_reasoning
+from ..errors import RelayError, UpstreamError
+from ..eventlog.stream_ended import Charge, ProviderReply
+from ..events import Event, Notice, Status, StreamEnd, StreamTarget
+from ..requests import AssistantMessage, ChatRequest
+from ..upstreams.client_headers import list_reply_headers, list_request_headers
+from ..upstreams.connection import HttpBody
+from ..upstreams.http import (
+    FAILURES,
+    LOST,
+    MAX_PROVIDER_MESSAGE,
+    HttpClient,
+    HttpHead,
+    explain,
+    open_stream,
+    was_sent,
+)
+from ..upstreams.http_call import HttpCall
+from ..upstreams.targets import Target
+from .admission import RetainedRequest
+from .deadlines import Deadlines, Limits
+from .reading import Body, EventSink, Reading
+from .resuming import ResumableDecoder, Resumption
+from .settlement import FREE, Billing
+from .token_usage import count_input
+from .watch import Watch
+
+REUSE_WAIT_S = 0.2
+"""The maximum seconds from the end of an answer to that of its body, to reuse the connection."""
+
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+_QUERY = re.compile(r"\?[^\s'\"]+")
+"""The logger of URLs, which may contain a key."""
+
+log = structlog.get_logger("seseragi.generation")
+
+
+class Call:
+    """Makes one call; converts its answer or failure to events, with `stream.end` as the last."""
+
+    __slots__ = (
+        "_billing",
+        "_body",
+        "_called_at",
+        "_client",
+        "_client_headers",
+        "_clock",
+        "_first",
+        "_headers",
+        "_is_last",
+        "_is_same_dialect",
+        "_more_headers",
+        "_notices",
+        "_over",
+        "_provider_message",
+        "_request",
+        "_stopped_at",
+        "billable",
+        "charge",
+        "code",
+        "cut",
+        "deadlines",
+        "head",
+        "late",
+        "limits",
+        "number",
+        "reading",
+        "resent",
+        "resumption",
+        "target",
+    )
+
+    def __init__(
+        self,
+        target: Target,
+        request: RetainedRequest,
+        *,
+        number: int,
+        client: HttpClient,
+        limits: Limits,
+        billing: Billing,
+        headers: Mapping[str, str] = NO_HEADERS,
+        client_format: str = "",
+        client_headers: Mapping[str, str] = NO_HEADERS,
+        is_last: bool,
+    ) -> None:
+        """Prepare a call with additional headers; the last one of a run drops the request."""
+        self.target = target
+        self._request = request
+        self._is_last = is_last
+        self._notices: Sequence[Notice] = ()
+        """Notices about fields of the request that are dropped or changed for the target."""
+        self.number = number
+        self._client = client
+        self.limits = limits
+        self._billing = billing
+        self._headers = headers
+        self._is_same_dialect = bool(client_format) and client_format == (
+            target.dialect.client_format
+        )
+        self._client_headers = client_headers
+        self._more_headers: Mapping[str, str]
+        self.reading = Reading(target, request.chat, keeps_provider_data=self._is_same_dialect)
+        self._body: Body | None = None
+        self._clock = asyncio.get_running_loop().time
+        self._called_at = self._clock()
+        self._stopped_at: float | None = None
+        """When it was stopped from outside."""
+        self.deadlines: Deadlines | None = None
+        """None until it begins."""
+        self.code: str | None = None
+        """The error code of its own failure."""
+        self.cut = False
+        """Whether it failed without an error from the provider: no connection, or silence."""
+        self.billable = False
+        """Whether the provider may bill it: it received the request and has not refused it."""
+        self.head: HttpHead | None = None
+        """The head of the provider's reply, once it arrived."""
+        self.resent = False
+        """Whether the request was sent twice; the provider may bill both."""
+        self.late = False
+        """Whether one of the relay's deadlines ended it."""
+        self._provider_message = ""
+        self.resumption: Resumption | None = None
+        """None if its answer cannot be read on."""
+        self._over = False
+        """Whether the provider has ended its answer."""
+        self._first: int | None = None
+        """The number of events before its own in the stream; None until it answers."""
+        self.charge: Charge | None = None
+        """What it has cost; None until it ends."""
+
+    async def run(
+        self, sink: EventSink, *, deadlines: Deadlines, headers: Mapping[str, str] = NO_HEADERS
+    ) -> None:
+        """Call the target with additional headers; pass its events to the sink as they arrive."""
+        self._more_headers = headers
+        self.deadlines, self._called_at = deadlines, self._clock()
+        try:
+            events = await self._call(deadlines, sink)
+            end = events[-1] if events else None
+            self._over = isinstance(end, StreamEnd) and end.status != "failed"
+            await sink.take(events)
+            if self._body is not None:
+                await _finish_body(self._body)
+        finally:
+            await self._close_body()
+
+    async def _call(self, deadlines: Deadlines, sink: EventSink) -> list[Event]:
+        """Call the target and read its answer; return the last events."""
+        upstream = self.target.upstream.name
+        try:
+            async with asyncio.timeout(None) as timeout:
+                with Watch(deadlines, timeout) as self.reading.watch:
+                    try:
+                        body = self._body = await self._open()
+                    except RelayError as error:
+                        self._provider_message = error.provider_message
+                        return self.reading.stop("failed", error)
+                    deadlines.taken = True
+                    try:
+                        return await self._read(body, sink)
+                    except LOST as failure:
+                        if self.resumption is None:
+                            raise
+                        return await self._read_on(failure, sink)
+        except TimeoutError:
+            self.late = True
+            late = UpstreamError("upstream_timeout", f"upstream {upstream!r} {deadlines.reason()}")
+            return self._cut(late)
+        except FAILURES as failure:
+            shown = _QUERY.sub("?...", self.target.upstream.redact(str(failure)))[:300]
+            log.warning("upstream connection failed", upstream=upstream, error=shown)
+            answered = deadlines.taken
+            self.billable = self.billable and (answered or was_sent(failure))
+            cut = explain(failure, upstream=upstream, answered=answered)
+            self.late = cut.code == "upstream_timeout"
+            return self._cut(cut)
+
+    async def _read(self, body: Body, sink: EventSink) -> list[Event]:
+        """Read a body of the answer; return the last events."""
+        reading, resumption, limits = self.reading, self.resumption, self.limits
+        decoder: Decoder
+        if resumption is not None:
+            decoder = resumption.decoder
+        else:
+            new = self.target.dialect.decoder
+            decoder = new(max_line=limits.max_line, max_event=limits.max_event)
+        try:
+            ended = await reading.read(body, decoder, sink)
+            if not ended and resumption is not None and resumption.decoder.place is not None:
+                raise ConnectionError("the body ended before the answer")
+            return reading.finish()
+        except BaseException:
+            reading.save(body)
+            await self._close_body()
+            raise
+
+    async def _read_on(self, failure: Exception, sink: EventSink) -> list[Event]:
+        """Read an answer whose connection broke over further ones; else raise the failure."""
+        message = f"upstream {self.target.upstream.name!r} closed the connection"
+        notice = Notice("upstream_resumed", f"{message}; its answer was read on")
+        while (body := await self._resume()) is not None:
+            self._body = body
+            await self.reading.read_on(notice)
+            try:
+                return await self._read(body, sink)
+            except LOST as again:
+                failure = again
+        raise failure
+
+    async def _resume(self) -> Body | None:
+        """Open the rest of an answer whose connection broke; None if the provider has none."""
+        resumption, parser = self.resumption, self.reading.parser
+        if resumption is None or parser.upstream_id is None or parser.ended:
+            return None
+        return await resumption.open(parser.upstream_id)
+
+    async def abandon(self) -> None:
+        """Cancel an answer that its provider would complete without a reader."""
+        resumption, self.resumption = self.resumption, None
+        answer = self.reading.parser.upstream_id
+        if resumption is not None and not self._over and answer:
+            await resumption.cancel(answer)
+
+    async def _close_body(self) -> None:
+        body, self._body = self._body, None
+        if body is not None:
+            await body.aclose()
+
+    @property
+    def answers(self) -> bool:
+        """Whether its answer is the stream's, or a part of that."""
+        return self._first is not None
+
+    def start(self) -> list[Event]:
+        """Begin to answer; return the events before: the target with its input counts, and notices.
+
+        Empty for a replay, whose own events contain them.
+        """
+        self._first = len(self._billing.produced())
+        usage = count_input(self.reading.parser.usage, request=self._billing.request)
+        if self.target.replays:
+            return []
+        upstream, parser = self.target.upstream, self.reading.parser
+        model, answer = parser.model, parser.upstream_id
+        target = StreamTarget(
+            upstream.name,
+            upstream.redact(model) if model else self.target.model,
+            attempt=self.number,
+            upstream_id=upstream.redact(answer) if answer else answer,
+            usage=usage,
+        )
+        if not self.resent:
+            return [target, *self._notices]
+        what = f"upstream {upstream.name!r} closed the connection without an answer"
+        return [Notice("retry", f"{what}; the request was sent again"), target, *self._notices]
+
+    def silent_s(self) -> float:
+        """Return the seconds since the last piece of its answer, or since it began."""
+        now = self._clock()
+        return now - self._called_at if self.deadlines is None else self.deadlines.silent_s(now)
+
+    def note_wait(self, error: RelayError) -> None:
+        """Set the `Retry-After` of the reply's head on a retryable error within an answer."""
+        answered = self.deadlines is not None and self.deadlines.taken
+        if answered and self.head and error.retryable and error.retry_after_s is None:
+            limited = error.code == "upstream_rate_limited"
+            now = time.time()
+            error.retry_after_s = read_wait(self.head.headers, limited=limited, now=now)
+
+    async def _open(self) -> Body:
+        request = self._request
+        call = await self._build_call(request.chat)
+        reasoned = _has_reasoning(request.chat)
+        if self._is_last:
+            request.shrink(len(call.content))
+        self.billable = True
+        try:
+            reply = await open_stream(
+                self._client, call, upstream=self.target.upstream.name, on_head=self._on_head
+            )
+        except RelayError as error:
+            self.billable = False
+            if error.code == "upstream_invalid_request":
+                fields = self.target.upstream.reasoning_fields
+                fields.refused(
+                    self.target.model, error.message, content=call.content, reasoned=reasoned
+                )
+            raise
+        except asyncio.CancelledError as left:
+            self.billable = was_sent(left)
+            raise
+        if self._is_last:
+            request.drop()
+        return reply.body
+
+    def _on_head(self, head: HttpHead) -> None:
+        self.head = head
+
+    def _on_resend(self) -> None:
+        self.resent = True
+
+    def reply_headers(self) -> dict[str, str]:
+        """Return the headers of the reply for a client of the same dialect, as far as known."""
+        if self.head is None or not self._is_same_dialect:
+            return {}
+        return list_reply_headers(self.target.upstream, self.head)
+
+    def reply(self) -> ProviderReply:
+        """Return the facts of the finished call, without the provider's key."""
+        redact, head = self.target.upstream.redact, self.head
+        return ProviderReply(
+            http_status=None if head is None else head.status,
+            request_id="" if head is None or not head.request_id else redact(head.request_id),
+            provider_message=(self._provider_message or self.reading.parser.provider_message)[
+                :MAX_PROVIDER_MESSAGE
+            ],
+            duration_s=self._clock() - self._called_at,
+            code=self.code,
+            reconnects=0 if self.resumption is None else self.resumption.reconnects,
+            resent=self.resent,
+        )
+
+    async def _build_call(self, chat: ChatRequest) -> HttpCall:
+        request = self.target.build_request(chat, last=self._is_last)
+        call = await self.target.build_call(
+            request, connect_timeout_s=self.limits.connect_timeout_s, on_resend=self._on_resend
+        )
+        # After signing: none of these needs a signature.
+        headers: Mapping[str, str] = NO_HEADERS
+        if self._client_headers and self._is_same_dialect:
+            headers = list_request_headers(self.target.upstream, self._client_headers)
+            call.headers.update({n: v for n, v in headers.items() if n not in call.headers})
+        call.headers.update(self._headers)
+        call.headers.update(self._more_headers)
+        self._notices = request.notices
+        if request.resume is not None:
+            new_decoder = partial(
+                self.target.dialect.decoder,
+                max_line=self.limits.max_line,
+                max_event=self.limits.max_event,
+            )
+            names = {*headers, *self._headers, *self._more_headers} - {"idempotency-key"}
+            self.resumption = Resumption(
+                ResumableDecoder(request.resume, new_decoder, request=request.body),
+                target=self.target,
+                client=self._client,
+                headers={name: call.headers[name] for name in names},
+            )
+        return call
+
+    def stop(self, status: Status, error: RelayError | None = None) -> list[Event]:
+        """End the call from outside; return the last events."""
+        self.drop()
+        return self.reading.stop(status, error)
+
+    def drop(self) -> None:
+        """Note that the call is of no use from now on."""
+        if self._stopped_at is None:
+            self._stopped_at = self._clock()
+
+    def _cut(self, error: RelayError) -> list[Event]:
+        self.cut = True
+        return self.reading.cut(error)
+
+    def end(self, end: StreamEnd, last: Sequence[Event] = ()) -> Charge:
+        """End the call by these events after the logged ones; return what it has cost, once.
+
+        `FREE` if the provider refused it before any billable output.
+        """
+        if self.charge is None:
+            self.charge = self._bill(end, last)
+        return self.charge
+
+    def _bill(self, end: StreamEnd, last: Sequence[Event]) -> Charge:
+        parser, deadlines, silence = self.reading.parser, self.deadlines, None
+        reported = end.usage or parser.usage
+        if reported is None and ((parser.refused and not self.answers) or not self.billable):
+            return FREE
+        completed, early = end.status == "completed", parser.counted_early
+        ended_itself = parser.refused or (completed and early)
+        # A client may leave before the head, while the model thinks; a provider without a head by
+        # its deadline has most likely generated nothing.
+        stopped_at = self._stopped_at
+        if deadlines and (deadlines.taken or stopped_at is not None) and not ended_itself:
+            silence = deadlines.silence(self._clock() if stopped_at is None else stopped_at)
+        before = () if self._first is None else self._billing.produced()[self._first :]
+        return self._billing.settlements.charge(
+            self.target.name,
+            reported,
+            request=self._billing.request,
+            written=[*before, *last],
+            complete=completed and not early,
+            silence=silence,
+        )
+
+
+async def _finish_body(pieces: AsyncIterator[bytes]) -> None:
+    """Read to the end of a body whose answer has ended, so that its connection can be reused."""
+    if isinstance(pieces, HttpBody) and pieces.at_end:
+        return
+    with contextlib.suppress(TimeoutError, *FAILURES):
+        async with asyncio.timeout(REUSE_WAIT_S):
+            async for _ in pieces:
+                pass
+
+
+def _has_reasoning(chat: ChatRequest) -> bool:
+    """Return whether a conversation has reasoning that could be sent back."""
+    messages = chat.messages
+    return not chat.is_plain and any(
+        isinstance(one, AssistantMessage) and list_reasoning(one) for one in messages
+    )

@@ -1,0 +1,94 @@
+"""The chain of stages of one run, in their order:
+
+    call > reading > [hedge] > [joined] > commit > retry > [rescue] > [check] > run > log
+
+A stage in brackets is there only if its route has it, and for `hedge` and `joined` only while two
+attempts run, or one continues the answer. This is the only place that knows the order.
+"""
+
+from collections.abc import Sequence
+
+from ..errors import RelayError
+from ..events import Event, Status, StreamEnd
+from ..hooks.window import Window
+from ..upstreams.routes import Route
+from .attempts import Attempts
+from .stages.check import CheckAnswer
+from .stages.commit import Commit
+from .stages.hedge import Race
+from .stages.rescue import Joined, Rescue
+from .stages.retry import Retry
+from .stages.stage import Following
+
+
+class Chain:
+    """The way of one run's answer."""
+
+    _rescue: Rescue | None = None
+    _check: CheckAnswer | None = None
+
+    def __init__(
+        self,
+        attempts: Attempts,
+        log: Following,
+        *,
+        route: Route,
+        window: Window | None,
+        rescues: bool,
+        client_retries_s: float,
+    ) -> None:
+        """Build the stages that a route has, over the `log`."""
+        self._attempts = attempts
+        self._hedges = route.hedge is not None
+        following = log
+        if window is not None:
+            following = self._check = CheckAnswer(window, following)
+        if rescues:
+            following = self._rescue = Rescue(attempts, following)
+        following = Retry(attempts, following, client_retries_s=client_retries_s)
+        self._commit = Commit(attempts, following)
+
+    async def run(self) -> None:
+        """Make attempts until none is due."""
+        await self._attempts.failover.run(self._attempt)
+
+    async def _attempt(self, silence_s: float) -> None:
+        """Make the due attempt, and a second one beside it if it is late."""
+        attempts, sink = self._attempts, self._first()
+        attempts.life.enter("continuation" if attempts.begun else "attempt")
+        delay_s = attempts.failover.hedge_delay_s() if self._hedges else None
+        if delay_s is None:
+            await attempts.make(attempts.call, sink, silence_s)
+        else:
+            await Race(attempts, sink).run(delay_s, silence_s)
+
+    def _first(self) -> Following:
+        """Return the first stage for the events of the due attempt."""
+        rescue = self._rescue
+        if rescue is None or rescue.seam is None:
+            return self._commit
+        return Joined(rescue.seam, self._attempts, self._commit)
+
+    async def stop(self, status: Status, error: RelayError | None) -> bool:
+        """End the current call from outside; pass on what it has received, as the stream's end.
+
+        False, with nothing passed on, if there is nothing, or it would have to be checked: it is
+        billed then, and not shown.
+        """
+        last = self.cut_off(status, error)
+        return bool(last) and await self._first().take(last)
+
+    def cut_off(self, status: Status, error: RelayError | None) -> Sequence[Event]:
+        """End the current call from outside; return what it has received, if it may be shown."""
+        last = self._attempts.call.stop(status, error)
+        if self._check is None:
+            return last
+        self._check.original += last
+        return ()
+
+    def charge(self, events: Sequence[Event], end: StreamEnd) -> None:
+        """Charge the last call, as the stream ends with these events."""
+        if self._check is None:
+            self._attempts.charges.close(self._attempts.call, end, events)
+        else:  # which has the provider's
+            self._attempts.charges.close(self._attempts.call, self._check.ended(end), ())

@@ -1,0 +1,70 @@
+"""The charges of one run: each call adds its own when it ends."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ..eventlog.stream_ended import Charge
+from ..events import Event, StreamEnd
+from ..requests import ChatRequest, OutputCeiling, TranslatedRequest
+from .call import Call
+from .reservation import continue_reservation
+from .settlement import Billing
+
+
+class Charges:
+    """What the calls of a run have cost, in the order of their ends."""
+
+    def __init__(self, billing: Billing, request: ChatRequest) -> None:
+        """Begin without charges; the first calls answer the whole request."""
+        self._reserved = billing.request
+        self.billing = billing
+        """For the next call."""
+        self.ceiling = _ceiling_of(request)
+        """The output ceiling of the next call, if limits of usage set one."""
+        self.followed: list[Charge] = []
+        """Those of calls that another one followed."""
+        self.parts: list[Charge] = []
+        """Those of them whose answer another one continued."""
+        self.last: Charge | None = None
+        """That of the last call."""
+
+    def follow(self, call: Call, end: StreamEnd, last: Sequence[Event]) -> None:
+        """Add a call that another one follows, or outlasts."""
+        self._add_first_sending(call)
+        charge = call.end(end, last)
+        self.followed.append(charge)
+        if call.answers:
+            self.parts.append(charge)
+
+    def continue_with(self, rest: ChatRequest) -> None:
+        """Charge the next calls for the rest of the answer."""
+        request = continue_reservation(self._reserved, rest)
+        self.billing = msgspec.structs.replace(self.billing, request=request)
+        self.ceiling = _ceiling_of(rest)
+
+    def close(self, call: Call, end: StreamEnd, last: Sequence[Event]) -> Charge:
+        """Add the last call, once: a log that refuses an end gets another with less information."""
+        if self.last is None:
+            self._add_first_sending(call)
+            charge = call.end(end, last)
+            self.last = self.billing.settlements.charge_last(charge, self.billing.request)
+        return self.last
+
+    @property
+    def spent_nano_usd(self) -> int | None:
+        """The cost of all calls that another one followed; None if a price is unknown."""
+        spent = [charge.nano_usd for charge in self.followed]
+        return None if None in spent else sum(nano or 0 for nano in spent)
+
+    def _add_first_sending(self, call: Call) -> None:
+        """Charge a request that was sent twice: its provider may have taken the first one too."""
+        if call.resent:
+            billing = self.billing
+            self.followed.append(
+                billing.settlements.charge(call.target.name, None, request=billing.request)
+            )
+
+
+def _ceiling_of(request: ChatRequest) -> OutputCeiling | None:
+    return request.ceiling if isinstance(request, TranslatedRequest) else None

@@ -1,0 +1,34 @@
+"""The check of an answer by hooks, which may hold a part of it back."""
+
+from collections.abc import Sequence
+
+from ...events import Event, Notice, StreamEnd
+from ...hooks.window import Window
+from .stage import Following, Stage, end_of, refuse
+
+
+class CheckAnswer(Stage):
+    """Passes on what hooks leave of the events."""
+
+    def __init__(self, window: Window, following: Following) -> None:
+        super().__init__(following)
+        self.push = refuse
+        self._window = window
+        self.original = window.original
+        """The provider's events, by which it bills, also if a check fails."""
+
+    async def take(self, events: Sequence[Event]) -> bool:
+        """See `EventSink`."""
+        self.original += events
+        checked = await self._window.feed(events)
+        return not checked or await self._next.take(checked)
+
+    async def tell(self, notice: Notice) -> None:
+        """Pass on what hooks leave of a notice, which may quote a provider."""
+        for checked in await self._window.check(notice):
+            assert isinstance(checked, Notice)  # noqa: S101  (for mypy)
+            await self._next.tell(checked)
+
+    def ended(self, end: StreamEnd) -> StreamEnd:
+        """Return the provider's end, if it has ended the answer, else the relay's."""
+        return end_of(self.original) or end
