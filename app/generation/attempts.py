@@ -4,7 +4,7 @@ It has what the stages of a route share: the due call, the failover with its bre
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -57,6 +57,8 @@ class Attempts:
         """The current numbers of the stream's readers."""
         self.request = RetainedRequest(chat, options.memory)
         """Present until no other attempt can follow."""
+        self.begun = False
+        """Whether something of the answer is visible."""
         self.first_event_s: float | None = None
         """Seconds from the start to the first visible event; None before it."""
         self._info = info
@@ -82,11 +84,6 @@ class Attempts:
             tokens=0 if info.reserve is None else info.reserve.input_tokens,
         )
         self.prepare()
-
-    @property
-    def begun(self) -> bool:
-        """Whether something of the answer is visible."""
-        return self.first_event_s is not None
 
     def elapsed_s(self) -> float:
         """Return the seconds from the start."""
@@ -114,7 +111,7 @@ class Attempts:
         )
         return self.call
 
-    async def make(self, call: Call, sink: EventSink, silence_s: float) -> None:
+    async def make(self, call: Call, open_sink: Callable[[], EventSink], silence_s: float) -> None:
         """Make a call with a maximum of seconds until its first event; pass its events on."""
         headers: dict[str, str] = {}
         self._observer.attempt_started(
@@ -132,19 +129,20 @@ class Attempts:
             started_at=self._started_at,
             begin_by=self._started_at + budget_s if budget_s else None,
         )
-        await call.run(sink, deadlines=deadlines, headers=headers)
+        await call.run(open_sink, deadlines=deadlines, headers=headers)
         if call.resumption is not None:
             await call.abandon()
 
     def answer(self) -> list[Event]:
         """Commit to the current call, which answers; return the events before its answer."""
         self.life.enter("visible")
-        if self.first_event_s is None:
-            self.first_event_s = self.elapsed_s()
+        if not self.begun:
+            self.begun, self.first_event_s = True, self.elapsed_s()
             if not self._keeps_request:
                 self.request.drop()
         self.failover.answered()
-        self._note_head()
+        if self._route.counted:
+            self._note_head()
         return self.call.start()
 
     def note_end(self, end: StreamEnd) -> None:
@@ -165,7 +163,7 @@ class Attempts:
 
     def _note_head(self) -> None:
         head = self.call.head
-        if self._route.counted and head is not None:
+        if head is not None:
             self.failover.note_head(head.headers)
 
     def sum_up(self, end: StreamEnd) -> StreamEnd:

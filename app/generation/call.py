@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
@@ -33,11 +33,10 @@ from ..upstreams.http_call import HttpCall
 from ..upstreams.targets import Target
 from .admission import RetainedRequest
 from .deadlines import Deadlines, Limits
-from .reading import Body, EventSink, Reading
+from .reading import Body, EventSink, Reading, Watch
 from .resuming import ResumableDecoder, Resumption
 from .settlement import FREE, Billing
 from .token_usage import count_input
-from .watch import Watch
 
 REUSE_WAIT_S = 0.2
 """The maximum seconds from the end of an answer to that of its body, to reuse the connection."""
@@ -146,22 +145,29 @@ class Call:
         """What it has cost; None until it ends."""
 
     async def run(
-        self, sink: EventSink, *, deadlines: Deadlines, headers: Mapping[str, str] = NO_HEADERS
+        self,
+        open_sink: Callable[[], EventSink],
+        *,
+        deadlines: Deadlines,
+        headers: Mapping[str, str] = NO_HEADERS,
     ) -> None:
-        """Call the target with additional headers; pass its events to the sink as they arrive."""
+        """Call the target with additional headers; pass its events to the sink as they arrive.
+
+        The sink is opened once the provider works.
+        """
         self._more_headers = headers
         self.deadlines, self._called_at = deadlines, self._clock()
         try:
-            events = await self._call(deadlines, sink)
+            events = await self._call(deadlines, open_sink)
             end = events[-1] if events else None
             self._over = isinstance(end, StreamEnd) and end.status != "failed"
-            await sink.take(events)
+            await open_sink().take(events)
             if self._body is not None:
                 await _finish_body(self._body)
         finally:
             await self._close_body()
 
-    async def _call(self, deadlines: Deadlines, sink: EventSink) -> list[Event]:
+    async def _call(self, deadlines: Deadlines, open_sink: Callable[[], EventSink]) -> list[Event]:
         """Call the target and read its answer; return the last events."""
         upstream = self.target.upstream.name
         try:
@@ -172,7 +178,7 @@ class Call:
                     except RelayError as error:
                         self._provider_message = error.provider_message
                         return self.reading.stop("failed", error)
-                    deadlines.taken = True
+                    deadlines.taken, sink = True, open_sink()
                     try:
                         return await self._read(body, sink)
                     except LOST as failure:
@@ -285,9 +291,8 @@ class Call:
             error.retry_after_s = read_wait(self.head.headers, limited=limited, now=now)
 
     async def _open(self) -> Body:
-        request = self._request
-        call = await self._build_call(request.chat)
-        reasoned = _has_reasoning(request.chat)
+        request, chat = self._request, self._request.chat
+        call = await self._build_call(chat)
         if self._is_last:
             request.shrink(len(call.content))
         self.billable = True
@@ -299,6 +304,7 @@ class Call:
             self.billable = False
             if error.code == "upstream_invalid_request":
                 fields = self.target.upstream.reasoning_fields
+                reasoned = _has_reasoning(chat)
                 fields.refused(
                     self.target.model, error.message, content=call.content, reasoned=reasoned
                 )
@@ -384,14 +390,13 @@ class Call:
 
         `FREE` if the provider refused it before any billable output.
         """
-        if self.charge is None:
-            self.charge = self._bill(end, last)
-        return self.charge
-
-    def _bill(self, end: StreamEnd, last: Sequence[Event]) -> Charge:
+        if self.charge is not None:
+            return self.charge
         parser, deadlines, silence = self.reading.parser, self.deadlines, None
         reported = end.usage or parser.usage
-        if reported is None and ((parser.refused and not self.answers) or not self.billable):
+        refused = parser.refused and self._first is None
+        if reported is None and (refused or not self.billable):
+            self.charge = FREE
             return FREE
         completed, early = end.status == "completed", parser.counted_early
         ended_itself = parser.refused or (completed and early)
@@ -401,7 +406,7 @@ class Call:
         if deadlines and (deadlines.taken or stopped_at is not None) and not ended_itself:
             silence = deadlines.silence(self._clock() if stopped_at is None else stopped_at)
         before = () if self._first is None else self._billing.produced()[self._first :]
-        return self._billing.settlements.charge(
+        self.charge = self._billing.settlements.charge(
             self.target.name,
             reported,
             request=self._billing.request,
@@ -409,6 +414,7 @@ class Call:
             complete=completed and not early,
             silence=silence,
         )
+        return self.charge
 
 
 async def _finish_body(pieces: AsyncIterator[bytes]) -> None:

@@ -18,14 +18,11 @@ from .stages.commit import Commit
 from .stages.hedge import Race
 from .stages.rescue import Joined, Rescue
 from .stages.retry import Retry
-from .stages.stage import Following
+from .stages.stage import Following, end_of
 
 
 class Chain:
-    """The way of one run's answer."""
-
-    _rescue: Rescue | None = None
-    _check: CheckAnswer | None = None
+    """The way of one run's answer; its stages are built while the provider works."""
 
     def __init__(
         self,
@@ -37,37 +34,44 @@ class Chain:
         rescues: bool,
         client_retries_s: float,
     ) -> None:
-        """Build the stages that a route has, over the `log`."""
+        """Prepare the stages that a route has, over the `log`."""
         self._attempts = attempts
+        self._log = log
+        self._window = window
+        self._rescues = rescues
         self._hedges = route.hedge is not None
-        following = log
-        if window is not None:
-            following = self._check = CheckAnswer(window, following)
-        if rescues:
-            following = self._rescue = Rescue(attempts, following)
-        following = Retry(attempts, following, client_retries_s=client_retries_s)
-        self._commit = Commit(attempts, following)
+        self._client_retries_s = client_retries_s
+        self._rescue: Rescue | None = None
+        self._commit: Commit | None = None
 
-    async def run(self) -> None:
-        """Make attempts until none is due."""
-        await self._attempts.failover.run(self._attempt)
-
-    async def _attempt(self, silence_s: float) -> None:
+    async def attempt(self, silence_s: float) -> None:
         """Make the due attempt, and a second one beside it if it is late."""
-        attempts, sink = self._attempts, self._first()
+        attempts = self._attempts
         attempts.life.enter("continuation" if attempts.begun else "attempt")
         delay_s = attempts.failover.hedge_delay_s() if self._hedges else None
         if delay_s is None:
-            await attempts.make(attempts.call, sink, silence_s)
+            await attempts.make(attempts.call, self._first, silence_s)
         else:
-            await Race(attempts, sink).run(delay_s, silence_s)
+            await Race(attempts, self._first()).run(delay_s, silence_s)
 
     def _first(self) -> Following:
         """Return the first stage for the events of the due attempt."""
-        rescue = self._rescue
-        if rescue is None or rescue.seam is None:
-            return self._commit
-        return Joined(rescue.seam, self._attempts, self._commit)
+        commit = self._commit
+        if commit is None:
+            commit = self._commit = self._build()
+        if self._rescue is None or self._rescue.seam is None:
+            return commit
+        return Joined(self._rescue.seam, self._attempts, commit)
+
+    def _build(self) -> Commit:
+        """Build the stages, from the last one to the first."""
+        attempts, following = self._attempts, self._log
+        if self._window is not None:
+            following = CheckAnswer(self._window, following)
+        if self._rescues:
+            following = self._rescue = Rescue(attempts, following)
+        following = Retry(attempts, following, client_retries_s=self._client_retries_s)
+        return Commit(attempts, following)
 
     async def stop(self, status: Status, error: RelayError | None) -> bool:
         """End the current call from outside; pass on what it has received, as the stream's end.
@@ -81,14 +85,13 @@ class Chain:
     def cut_off(self, status: Status, error: RelayError | None) -> Sequence[Event]:
         """End the current call from outside; return what it has received, if it may be shown."""
         last = self._attempts.call.stop(status, error)
-        if self._check is None:
+        if self._window is None:
             return last
-        self._check.original += last
+        self._window.original += last
         return ()
 
     def charge(self, events: Sequence[Event], end: StreamEnd) -> None:
         """Charge the last call, as the stream ends with these events."""
-        if self._check is None:
-            self._attempts.charges.close(self._attempts.call, end, events)
-        else:  # which has the provider's
-            self._attempts.charges.close(self._attempts.call, self._check.ended(end), ())
+        if self._window is not None:  # which has the provider's
+            end, events = end_of(self._window.original) or end, ()
+        self._attempts.charges.close(self._attempts.call, end, events)

@@ -12,26 +12,24 @@ from .reservation import continue_reservation
 from .settlement import Billing
 
 
-class Charges:
+class Charges(msgspec.Struct, kw_only=True):
     """What the calls of a run have cost, in the order of their ends."""
 
-    def __init__(self, billing: Billing, request: ChatRequest) -> None:
-        """Begin without charges; the first calls answer the whole request."""
-        self._reserved = billing.request
-        self.billing = billing
-        """For the next call."""
-        self.ceiling = _ceiling_of(request)
-        """The output ceiling of the next call, if limits of usage set one."""
-        self.followed: list[Charge] = []
-        """Those of calls that another one followed."""
-        self.parts: list[Charge] = []
-        """Those of them whose answer another one continued."""
-        self.last: Charge | None = None
-        """That of the last call."""
+    billing: Billing
+    """For the next call."""
+    ceiling: OutputCeiling | None
+    """The output ceiling of the next call, if limits of usage set one."""
+    followed: list[Charge] = []
+    """Those of calls that another one followed."""
+    parts: list[Charge] = []
+    """Those of them whose answer another one continued."""
+    last: Charge | None = None
+    """That of the last call."""
 
     def follow(self, call: Call, end: StreamEnd, last: Sequence[Event]) -> None:
         """Add a call that another one follows, or outlasts."""
-        self._add_first_sending(call)
+        if call.resent:
+            self._add_first_sending(call)
         charge = call.end(end, last)
         self.followed.append(charge)
         if call.answers:
@@ -39,17 +37,20 @@ class Charges:
 
     def continue_with(self, rest: ChatRequest) -> None:
         """Charge the next calls for the rest of the answer."""
-        request = continue_reservation(self._reserved, rest)
+        request = continue_reservation(self.billing.request, rest)
         self.billing = msgspec.structs.replace(self.billing, request=request)
-        self.ceiling = _ceiling_of(rest)
+        self.ceiling = rest.ceiling if isinstance(rest, TranslatedRequest) else None
 
-    def close(self, call: Call, end: StreamEnd, last: Sequence[Event]) -> Charge:
+    def close(self, call: Call, end: StreamEnd, last: Sequence[Event]) -> None:
         """Add the last call, once: a log that refuses an end gets another with less information."""
-        if self.last is None:
+        if self.last is not None:
+            return
+        if call.resent:
             self._add_first_sending(call)
-            charge = call.end(end, last)
-            self.last = self.billing.settlements.charge_last(charge, self.billing.request)
-        return self.last
+        charge = call.end(end, last)
+        if charge.uncertain:
+            charge = self.billing.settlements.charge_last(charge, self.billing.request)
+        self.last = charge
 
     @property
     def spent_nano_usd(self) -> int | None:
@@ -59,12 +60,5 @@ class Charges:
 
     def _add_first_sending(self, call: Call) -> None:
         """Charge a request that was sent twice: its provider may have taken the first one too."""
-        if call.resent:
-            billing = self.billing
-            self.followed.append(
-                billing.settlements.charge(call.target.name, None, request=billing.request)
-            )
-
-
-def _ceiling_of(request: ChatRequest) -> OutputCeiling | None:
-    return request.ceiling if isinstance(request, TranslatedRequest) else None
+        settlements, request = self.billing.settlements, self.billing.request
+        self.followed.append(settlements.charge(call.target.name, None, request=request))

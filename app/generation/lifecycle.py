@@ -125,18 +125,6 @@ class ImpossibleInput(Exception):
     """A bug: an input that is impossible in the state."""
 
 
-def after(state: State, what: Input) -> State:
-    """Return the state that follows an input.
-
-    Raises:
-        ImpossibleInput: it is impossible in the state.
-    """
-    try:
-        return TRANSITIONS[state][what]
-    except KeyError:
-        raise ImpossibleInput(f"{what!r} in state {state!r}") from None
-
-
 class Stopped(NamedTuple):
     """The reason for a generation that its provider did not end."""
 
@@ -155,8 +143,15 @@ class Life:
         self.stopped: Stopped | None = None
 
     def enter(self, what: Input) -> None:
-        """Go on to the state that follows an input; see `after`."""
-        self.state = after(self.state, what)
+        """Go on to the state that follows an input.
+
+        Raises:
+            ImpossibleInput: it is impossible in the state.
+        """
+        try:
+            self.state = TRANSITIONS[self.state][what]
+        except KeyError:
+            raise ImpossibleInput(f"{what!r} in state {self.state!r}") from None
 
     def stop(self, stopped: Stopped) -> bool:
         """Stop from outside; return whether that counts."""

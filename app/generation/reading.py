@@ -1,7 +1,11 @@
-"""The reading of one call: the bytes of its bodies to events, without the provider's secrets."""
+"""The reading of one call: the bytes of its bodies to events, without the provider's secrets.
 
+`Watch` is the timer of the call's deadlines.
+"""
+
+import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from functools import cached_property
 from typing import Final, Protocol
 
@@ -27,11 +31,18 @@ from ..framing.sse import FramingError
 from ..requests import AssistantMessage, ChatRequest
 from ..upstreams.connection import HttpBody
 from ..upstreams.targets import Target
+from .deadlines import Deadlines
 from .redaction import redact_event
-from .watch import Watch
 
 KNOWN_CALLS = 1000
 """The maximum number of a conversation's latest tool call ids that are tracked: 100 KB."""
+
+LATE_S = 0.25
+"""The delay of a timer, in seconds, that indicates a suspended process."""
+
+READ_S = 0.1
+"""Seconds for such a process to read arrived data before the deadline counts: uvloop runs timers
+before it polls sockets."""
 
 NO_CALLS: Final[frozenset[str]] = frozenset()
 
@@ -197,6 +208,64 @@ class Reading:
         redact = self._target.upstream.redact
         kinds = Event if self._quotes else _QUOTING
         return [redact_event(one, redact) if isinstance(one, kinds) else one for one in events]
+
+
+class Watch:
+    """Expires `timeout` at the next of the `deadlines`.
+
+    While tokens arrive, one timer runs and is checked when it fires; it is only set again if the
+    deadline has become earlier.
+    """
+
+    def __init__(self, deadlines: Deadlines, timeout: asyncio.Timeout) -> None:
+        self._deadlines = deadlines
+        self._timeout = timeout
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._stood_still = self._paused = False
+
+    def __enter__(self) -> "Watch":
+        self._check()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._paused = True  # for good
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Check no deadline within the `with`."""
+        self._paused = True
+        self._timeout.reschedule(None)
+        try:
+            yield
+        finally:
+            self._paused = False
+            self._check_again()
+
+    def note_bytes(self, *, events: bool, finished: bool) -> None:
+        """Record the arrival of bytes, and whether they contain events."""
+        self._stood_still = False
+        if self._deadlines.on_bytes(self._loop.time(), events=events, finished=finished):
+            self._check_again()
+
+    def _check_again(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._check()
+
+    def _check(self) -> None:
+        if self._paused:
+            return
+        when, now = self._deadlines.next(), self._loop.time()
+        if when > now:
+            self._timer = self._loop.call_at(when, self._check)
+        elif now - when > LATE_S and not self._stood_still:
+            self._stood_still = True
+            self._timer = self._loop.call_later(READ_S, self._check)
+        else:
+            self._timeout.reschedule(when)
 
 
 def is_visible(event: Event) -> bool:

@@ -19,7 +19,7 @@ from ..eventlog.stream_ended import StreamEnded
 from ..eventlog.stream_info import StreamInfo
 from ..events import EndedBy, Event, Notice, Status, StreamEnd, StreamStart, StreamTarget
 from ..hooks.window import Window
-from ..requests import ChatRequest
+from ..requests import ChatRequest, TranslatedRequest
 from ..telemetry.activity import Progress, ReaderCounts
 from ..telemetry.observer import FirstEvent
 from ..upstreams.routes import Route
@@ -82,7 +82,8 @@ class Run:
             request=info.reserve,
             produced=produced if window is None else lambda: window.original,
         )
-        charges = Charges(billing, request)
+        ceiling = request.ceiling if isinstance(request, TranslatedRequest) else None
+        charges = Charges(billing=billing, ceiling=ceiling)
         self._attempts = attempts = Attempts(
             info,
             request,
@@ -152,7 +153,7 @@ class Run:
             if life.state == "begun":
                 if len(self._route.targets) > 1 and attempts.failover.choose_again():
                     attempts.prepare()
-                await self._chain.run()
+                await attempts.failover.run(self._chain.attempt)
         except asyncio.CancelledError:
             life.stop(Stopped("interrupted", shut_down(), "shutdown"))
         if life.stopped is not None and life.state == "ending":
@@ -313,7 +314,7 @@ class Run:
             if any(map(is_visible, events)):
                 after_s = self._attempts.first_event_s or self._attempts.elapsed_s()
                 self._observer.first_event(FirstEvent(self._info, after_s))
-        elif (end := end_of(events)) is not None:
+        elif isinstance(end := events[-1], StreamEnd):
             self.committed.set_result(outcome_of(end))
 
     def reply_headers(self) -> dict[str, str]:

@@ -84,8 +84,8 @@ class Settlements:
         return self.price(target, counts)._replace(uncertain=uncertain)
 
     def charge_last(self, charge: Charge, request: ReservationRequest | None) -> Charge:
-        """Return the charge of a stream's last attempt, to which its reservation is left."""
-        if not charge.uncertain or request is None or not request.strict:
+        """Return an uncertain charge of a stream's last attempt: the reservation is left to it."""
+        if request is None or not request.strict:
             return charge
         reserved = request.reservation(request.output_tokens)
         return max(charge, _charge_reservation(reserved, request), key=_weight)

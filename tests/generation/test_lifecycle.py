@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from app.generation.lifecycle import ImpossibleInput, Input, State, after
+from app.generation.lifecycle import ImpossibleInput, Input, Life, State
 
 pytestmark = pytest.mark.pure
 
@@ -20,6 +20,14 @@ ending     ending  -       -      ending -            -     ending    placing en
 placing    -       -       -      -      -            -     -         -       placing ending  ended  ended
 ended      -       -       -      -      -            -     -         -       ended   ended   -      -
 """
+
+
+def after(state: State, what: Input) -> State:
+    life = Life()
+    life.state = state
+    life.enter(what)
+    return life.state
+
 
 HEAD, *ROWS = [line.split() for line in GRID.strip().splitlines()]
 PAIRS = [(row[0], what, state) for row in ROWS for what, state in zip(HEAD, row[1:], strict=True)]

@@ -92,7 +92,7 @@ async def ask(
         is_last=True,
     )
     started = clock()
-    await call.run(recorder, deadlines=Deadlines(limits, now=started))
+    await call.run(lambda: recorder, deadlines=Deadlines(limits, now=started))
     duration_s = clock() - started
     end = recorder.events[-1] if recorder.events else None
     if not isinstance(end, StreamEnd):

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from ...events import Event, Notice, StreamEnd
+from ...events import Event, Notice
 from ...hooks.window import Window
-from .stage import Following, Stage, end_of, refuse
+from .stage import Following, Stage, refuse
 
 
 class CheckAnswer(Stage):
@@ -14,12 +14,10 @@ class CheckAnswer(Stage):
         super().__init__(following)
         self.push = refuse
         self._window = window
-        self.original = window.original
-        """The provider's events, by which it bills, also if a check fails."""
 
     async def take(self, events: Sequence[Event]) -> bool:
         """See `EventSink`."""
-        self.original += events
+        self._window.original += events  # which are billed, also if a check fails
         checked = await self._window.feed(events)
         return not checked or await self._next.take(checked)
 
@@ -28,7 +26,3 @@ class CheckAnswer(Stage):
         for checked in await self._window.check(notice):
             assert isinstance(checked, Notice)  # noqa: S101  (for mypy)
             await self._next.tell(checked)
-
-    def ended(self, end: StreamEnd) -> StreamEnd:
-        """Return the provider's end, if it has ended the answer, else the relay's."""
-        return end_of(self.original) or end

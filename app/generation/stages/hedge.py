@@ -34,7 +34,7 @@ class Race:
         `silence_s` is the maximum of seconds until the first event of the first one.
         """
         attempts, first = self._attempts, self._lanes[0]
-        first.task = asyncio.create_task(attempts.make(first.call, first, silence_s))
+        first.task = asyncio.create_task(attempts.make(first.call, lambda: first, silence_s))
         try:
             waiting = {first.task, self._answered}
             done, _ = await asyncio.wait(
@@ -44,7 +44,7 @@ class Race:
                 lane = _Lane(self, second, self._next)
                 self._lanes.append(lane)
                 silence_s = second.limits.first_event_timeout_s
-                lane.task = asyncio.create_task(attempts.make(second, lane, silence_s))
+                lane.task = asyncio.create_task(attempts.make(second, lambda: lane, silence_s))
                 late = f"{first.call.target.name!r} did not answer within {delay_s:.1f} s"
                 message = f"{late}; asking {second.target.name!r} too"
                 await self._next.tell(Notice("hedge", message))
