@@ -7,12 +7,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any, Final, NoReturn
 
 from . import __version__
+from .commands import COMMANDS, GROUP
 from .identity.keys_file import KeysUnusable
 from .settings import SettingsError
 from .settings.convert import fail
@@ -22,15 +24,6 @@ INTERRUPTED = 130
 
 STDIN = 0
 
-COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "key": ("keys", "create, list and revoke the API keys of clients"),
-    "records": ("records", "report usage and cost, list streams, or erase a user"),
-    "prices": ("prices", "show the price of each model"),
-    "check": ("check.command", "call each target once, and report what fails"),
-    "doctor": ("doctor.command", "measure what proxies do to streams"),
-    "why": ("why", "explain why an answer stopped"),
-}
-"""The module and the summary of each subcommand."""
 SETTINGS: Final = ("host", "port", "log", "records", "workers")
 """Options that override a setting."""
 
@@ -38,14 +31,14 @@ SETTINGS: Final = ("host", "port", "log", "records", "workers")
 class _Parser(argparse.ArgumentParser):
     """A parser whose errors are one line; it imports the module of a subcommand if that runs."""
 
-    def __init__(self, *, module: str = "", **fields: Any) -> None:
+    def __init__(self, *, load: Callable[[], Any] | None = None, **fields: Any) -> None:
         super().__init__(**fields)
-        self._module = module
+        self._load = load
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        if self._module:
+        if self._load is not None:
             with _report_errors(), _importing():
-                module = import_module(f".commands.{self._module}", __package__)
+                module = self._load()
             module.add_arguments(self)
             self.set_defaults(run=module.run)
         return super().parse_known_args(args, namespace)
@@ -66,7 +59,8 @@ def _run(arguments: list[str]) -> None:
     # After an option of the relay no command can follow: an unknown option is then named as such.
     first = arguments[0] if arguments else ""
     is_command = first in ("-h", "--help") or not first.startswith("-")
-    options = _build_parser(with_commands=is_command).parse_args(arguments)
+    parser = _build_parser(with_commands=is_command, others=bool(first) and first not in COMMANDS)
+    options = parser.parse_args(arguments)
     if is_command and options.command is not None:
         status = 0
         with _report_errors():
@@ -118,7 +112,8 @@ def _report_errors() -> Iterator[None]:
         sys.stdout = None
 
 
-def _build_parser(*, with_commands: bool) -> _Parser:
+def _build_parser(*, with_commands: bool, others: bool = False) -> _Parser:
+    """Build the parser; with `others`, the commands of installed packages are known too."""
     parser = _Parser(
         prog="seseragi",
         usage="%(prog)s [OPTION ...]\n       %(prog)s COMMAND [OPTION ...]",
@@ -160,7 +155,11 @@ def _build_parser(*, with_commands: bool) -> _Parser:
             dest="command", prog=parser.prog, metavar="COMMAND", title="commands"
         )
         for name, (module, summary) in COMMANDS.items():
-            commands.add_parser(name, help=summary, module=module)
+            load = partial(import_module, f".commands.{module}", __package__)
+            commands.add_parser(name, help=summary, load=load)
+        for entry in entry_points(group=GROUP) if others else ():
+            if entry.name not in COMMANDS:
+                commands.add_parser(entry.name, help=f"of {entry.value}", load=entry.load)
     return parser
 
 

@@ -15,6 +15,7 @@ from .cassettes.folder import Folder
 from .cassettes.transport import CassetteTransport
 from .clock import SYSTEM, Clock
 from .demo import DemoTransport
+from .dialects.client_formats import CLIENT_FORMATS
 from .errors import RequestError
 from .eventlog import EventLog, LogParts, opening
 from .eventlog.stream_ended import StreamEnded
@@ -34,11 +35,12 @@ from .identity.keys import Keys
 from .identity.keys_file import KeysUnusable
 from .ledger.genai import open_catalog
 from .ledger.prices import PriceBook
+from .plugins import PluginError
 from .settings import Settings, SettingsError
 from .settings.load import read_span_limits
 from .settings.upstreams import DEMO
 from .telemetry.metrics import LabelNames, Metrics
-from .telemetry.observer import Observer, Observers
+from .telemetry.observer import OBSERVERS, Observer, Observers
 from .telemetry.shared_counters import SharedCounters
 from .telemetry.stream_log import StreamLog
 from .upstreams.cassettes import CASSETTE
@@ -68,9 +70,22 @@ class Substitutes(NamedTuple):
 NO_SUBSTITUTES = Substitutes()
 
 
-def build_observers(*optional: Observer | None) -> list[Observer]:
+def build_observers(settings: Settings, *optional: Observer | None) -> list[Observer]:
     """List the observers of streams: the log line, and those that the settings turn on."""
-    return [StreamLog(), *(one for one in optional if one is not None)]
+    named = [OBSERVERS.find(name)() for name in settings.observers]
+    return [StreamLog(), *(one for one in optional if one is not None), *named]
+
+
+def load_formats() -> None:
+    """Load the client formats of installed packages, which add routes.
+
+    Raises:
+        SettingsError: one cannot be used.
+    """
+    try:
+        CLIENT_FORMATS.load_all()
+    except PluginError as error:
+        raise SettingsError(str(error)) from error.__cause__
 
 
 def build_metrics(

@@ -27,6 +27,7 @@ from .composition import (
     build_tracing,
     build_upstreams,
     describe_process,
+    load_formats,
     open_cassettes,
 )
 from .eventlog import LogParts
@@ -91,6 +92,7 @@ class Relay:
             SettingsError: a setting cannot be used.
             LogUnusable: the event log cannot be opened.
         """
+        load_formats()
         settings = settle_signing_key(settings)
         folder = open_cassettes(settings)
         upstreams = build_upstreams(settings, folder)
@@ -112,7 +114,7 @@ class Relay:
         tracing = build_tracing(settings)
         if metrics is not None and lines is not None:
             lines.count_by(metrics.logged)
-        observers = build_observers(recorder, history, metrics, tracing)
+        observers = build_observers(settings, recorder, history, metrics, tracing)
         if substitutes.observers is not None:  # in place of the log line
             observers[:1] = substitutes.observers
         parts = build_parts(

@@ -55,6 +55,7 @@ ROWS = {
         "app.events",
         "app.addresses",
         "app.clock",
+        "app.plugins",
     ),
 }
 ORDER = [name for row in ROWS.values() for name in row]
@@ -184,6 +185,7 @@ def test_only_who_works_within_anothers_call_catches_everything():
         "generation.run",
         "hooks.contract",
         "identity.hook",
+        "plugins",
         "records.redaction",
         "telemetry.observer",
         "upstreams.connection",

@@ -1,10 +1,10 @@
 """The client formats, by the values of `?format=`."""
 
 import re
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 from typing import Final
 
+from ..plugins import Registry
 from .ag_ui.client.format import CLIENT_FORMAT as AG_UI
 from .anthropic.client.format import CLIENT_FORMAT as ANTHROPIC
 from .client_format import ClientFormat
@@ -15,7 +15,8 @@ from .openai_completions.client.format import CLIENT_FORMAT as OPENAI_COMPLETION
 from .openai_responses.client.format import CLIENT_FORMAT as OPENAI_RESPONSES
 from .ui.client.format import CLIENT_FORMAT as UI
 
-CLIENT_FORMATS: Final[Mapping[str, ClientFormat]] = MappingProxyType(
+CLIENT_FORMATS: Final[Registry[ClientFormat]] = Registry(
+    "client format",
     {
         client_format.name: client_format
         for client_format in (
@@ -27,7 +28,10 @@ CLIENT_FORMATS: Final[Mapping[str, ClientFormat]] = MappingProxyType(
             UI,
             AG_UI,
         )
-    }
+    },
+    group="seseragi.client_formats",
+    is_part=lambda part: isinstance(part, ClientFormat),
+    wants="an app.dialects.client_format.ClientFormat",
 )
 
 

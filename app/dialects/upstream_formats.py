@@ -1,9 +1,8 @@
 """The upstream formats, by name."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
+from ..plugins import Registry
 from .anthropic.upstream.format import BEDROCK as BEDROCK_ANTHROPIC
 from .anthropic.upstream.format import DIALECT as ANTHROPIC
 from .anthropic.upstream.format import VERTEX as VERTEX_ANTHROPIC
@@ -16,7 +15,8 @@ from .openai_chat.upstream.format import DIALECT as OPENAI_CHAT
 from .openai_responses.upstream.format import DIALECT as OPENAI_RESPONSES
 from .upstream_format import UpstreamFormat
 
-UPSTREAM_FORMATS: Final[Mapping[str, UpstreamFormat]] = MappingProxyType(
+UPSTREAM_FORMATS: Final[Registry[UpstreamFormat]] = Registry(
+    "dialect",
     {
         "openai_chat": OPENAI_CHAT,
         "openai_responses": OPENAI_RESPONSES,
@@ -28,5 +28,8 @@ UPSTREAM_FORMATS: Final[Mapping[str, UpstreamFormat]] = MappingProxyType(
         "gemini_interactions": GEMINI_INTERACTIONS,
         "cohere": COHERE,
         "ollama": OLLAMA,
-    }
+    },
+    group="seseragi.upstream_formats",
+    is_part=lambda part: isinstance(part, UpstreamFormat),
+    wants="an app.dialects.upstream_format.UpstreamFormat",
 )

@@ -1,4 +1,4 @@
-"""Builds the log for a URL: `memory`, `sqlite:///PATH`, or `redis...`.
+"""Builds the log for a URL: `memory`, `sqlite:///PATH`, `redis...`, or one of a package.
 
 The packages of Redis are imported only for a URL of Redis.
 """
@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..clock import SYSTEM, Clock
+from ..plugins import Registry
 from .accounts import MemoryAccounts
 from .contract import LogParts
 from .memory import MemoryLog
@@ -48,25 +49,9 @@ def build_log(
         "max_bytes": max_bytes,
         "max_stream_bytes": max_stream_bytes,
         "max_stream_events": max_stream_events,
-        "wall": clock.wall,
     }
-    kind, _, path = url.partition(":///")
-    if url.startswith("redis"):
-        redis = _redis_at(url)(**options)
-        return LogParts(redis, redis, rows=redis, peers=redis, broadcast=redis)
-    if kind != "sqlite":
-        if workers > 1:
-            raise LogRefused(
-                f"workers: {workers} processes cannot share a log in memory; "
-                "use --log sqlite:///PATH or --log redis://HOST/DB"
-            )
-        accounts = MemoryAccounts(MemoryRows(clock.monotonic))
-        memory = MemoryLog(**options, accounts=accounts, now=clock.monotonic)
-        return LogParts(memory, accounts, accounts.rows)
-    sqlite = SqliteLog(path, **options, shared=workers > 1)
-    if workers > 1:
-        return LogParts(sqlite, sqlite, rows=sqlite, peers=sqlite, broadcast=sqlite)
-    return LogParts(sqlite, sqlite, sqlite)
+    build = LOGS.find(url.partition(":")[0])
+    return build(url, workers=workers, clock=clock, **options)
 
 
 def prepare_log(
@@ -82,6 +67,60 @@ def prepare_log(
     kind, _, path = url.partition(":///")
     if kind == "sqlite":
         prepare(Path(path), now=time.time(), on_orphans=on_orphans, close=close)
+
+
+class BuildLog(Protocol):
+    """Builds the log at a URL of one scheme."""
+
+    def __call__(self, url: str, *, workers: int, clock: Clock, **options: Any) -> LogParts:
+        """Return the log for one of so many workers, unopened.
+
+        `options` are the bounds of `build_log`, which `MemoryLog` describes.
+
+        Raises:
+            LogRefused: the URL cannot be used, or workers cannot share the log.
+        """
+
+
+def _build_memory(url: str, *, workers: int, clock: Clock, **options: Any) -> LogParts:
+    if workers > 1:
+        raise LogRefused(
+            f"workers: {workers} processes cannot share a log in memory; "
+            "use --log sqlite:///PATH or --log redis://HOST/DB"
+        )
+    accounts = MemoryAccounts(MemoryRows(clock.monotonic))
+    memory = MemoryLog(**options, accounts=accounts, now=clock.monotonic, wall=clock.wall)
+    return LogParts(memory, accounts, accounts.rows)
+
+
+def _build_sqlite(url: str, *, workers: int, clock: Clock, **options: Any) -> LogParts:
+    path = url.removeprefix("sqlite:///")
+    sqlite = SqliteLog(path, **options, wall=clock.wall, shared=workers > 1)
+    if workers > 1:
+        return LogParts(sqlite, sqlite, rows=sqlite, peers=sqlite, broadcast=sqlite)
+    return LogParts(sqlite, sqlite, sqlite)
+
+
+def _build_redis(url: str, *, workers: int, clock: Clock, **options: Any) -> LogParts:
+    redis = _redis_at(url)(**options, wall=clock.wall)
+    return LogParts(redis, redis, rows=redis, peers=redis, broadcast=redis)
+
+
+LOGS: Final[Registry[BuildLog]] = Registry(
+    "log",
+    {
+        "memory": _build_memory,
+        "sqlite": _build_sqlite,
+        "redis": _build_redis,
+        "rediss": _build_redis,
+        "redis+sentinel": _build_redis,
+        "rediss+sentinel": _build_redis,
+    },
+    group="seseragi.logs",
+    is_part=callable,
+    wants="a function like app.eventlog.opening.BuildLog",
+)
+"""The logs by the schemes of their URLs."""
 
 
 def _redis_at(url: str) -> "Callable[..., RedisLog]":

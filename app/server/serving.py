@@ -291,7 +291,7 @@ def _prepare_log(
     if tracing is not None:
         tracing.open()
     try:
-        prepare_log(settings, build_observers(metrics, tracing))
+        prepare_log(settings, build_observers(settings, metrics, tracing))
     finally:
         if tracing is not None:  # threads do not survive the fork
             tracing.close()

@@ -7,13 +7,16 @@ a traceback; OpenTelemetry would silently accept some, or request unsupported fe
 import ipaddress
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import httpx2
 import msgspec
 
+from ..eventlog.opening import LOGS
 from ..ledger.config import LedgerConfig
+from ..plugins import PluginError, Registry
+from ..telemetry.observer import OBSERVERS
 from .convert import SettingsError, check_origins, explain, suggest
 from .hooks import build_hooks
 from .identity import CLIENT_KEY, CONFIG, IDENTITY, PREFIX, build_identity, read_sources
@@ -74,11 +77,31 @@ def load_settings(
             upstreams, environ, settings, where, restricted=bool(routes) or identity.configured
         ),
     )
+    _find_parts(settings)
     targets = (*settings.upstreams, *((DEMO,) if settings.demo else ()))
     built = build_routes(routes, targets, attempts=settings.attempts, where=where)
     return msgspec.structs.replace(
         settings, routes=built, hooks=build_hooks(hooks, built, environ, where)
     )
+
+
+def _find_parts(settings: Settings) -> None:
+    """Load the parts of installed packages that the settings name.
+
+    Raises:
+        SettingsError: there is none of this name, or it cannot be loaded.
+    """
+    scheme = settings.log.partition(":")[0]
+    named: tuple[tuple[str, Registry[Any], Sequence[str]], ...] = (
+        ("log", LOGS, (scheme,)),
+        ("observers", OBSERVERS, settings.observers),
+    )
+    for name, registry, parts in named:
+        try:
+            for part in parts:
+                registry.find(part)
+        except PluginError as error:
+            raise SettingsError(f"{name}: {error}") from error.__cause__
 
 
 def load_scalar(name: str, environ: Mapping[str, str], *, config: str | None = None) -> Any:

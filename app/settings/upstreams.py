@@ -15,6 +15,7 @@ from ..demo import EMBEDDING_MODEL, MODELS
 from ..dialects.upstream_format import MODEL, Quirks
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
 from ..errors import UpstreamError
+from ..plugins import PluginError
 from ..upstreams.aws import AwsCredentials
 from ..upstreams.capacity import TargetLimits
 from ..upstreams.cassettes import CASSETTE
@@ -190,12 +191,11 @@ class _Builder(NamedTuple):
         """Build it; `options` and `url_schemes` are the defaults."""
         table, preset, place = self.table, self.preset, self.place
         dialect = table.dialect or preset.dialect
-        if dialect not in UPSTREAM_FORMATS:
-            raise SettingsError(
-                f"{place}.dialect: unknown dialect {dialect!r}"
-                f"{suggest(dialect, UPSTREAM_FORMATS)}; dialects: {', '.join(UPSTREAM_FORMATS)}"
-            )
-        if table.resume and UPSTREAM_FORMATS[dialect].resume is None:
+        try:
+            upstream_format = UPSTREAM_FORMATS.find(dialect)
+        except PluginError as error:
+            raise SettingsError(f"{place}.dialect: {error}") from error.__cause__
+        if table.resume and upstream_format.resume is None:
             known = ", ".join(sorted(name for name, one in UPSTREAM_FORMATS.items() if one.resume))
             raise SettingsError(
                 f"{place}.resume: {dialect!r} cannot read an answer on; dialects that can: {known}"

@@ -23,7 +23,8 @@ Level = Literal["debug", "info", "warning", "error"]
 LogUrl = Annotated[
     str,
     Meta(
-        pattern=r"^(memory|sqlite:///(?!:|file:).+|rediss?(\+sentinel)?://.+)$",
+        pattern=r"^(memory|sqlite:///(?!:|file:).+|rediss?(\+sentinel)?://.+"
+        r"|(?!sqlite|redis)[a-z][a-z0-9+.-]*://.+)$",
         description="use 'memory', 'sqlite:///PATH' or 'redis://HOST/DB'",
     ),
 ]
@@ -86,6 +87,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     records_retention_days: Annotated[int, Meta(ge=0, le=36_500)] = 400
     record_content_hook: str | None = None
     workers: Annotated[int, Meta(ge=1, le=1000)] = 1
+    observers: tuple[str, ...] = ()
     log_format: Literal["auto", "console", "json"] = "auto"
     log_level: Level = "info"
     access_log: bool = False
@@ -153,5 +155,5 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 TABLES = ("upstreams", "routes", "hooks", "identity", "ledger")
 SCALARS = tuple(name for name in Settings.__struct_fields__ if name not in TABLES)
-LISTS = ("allowed_hosts", "cors_origins", "trusted_proxies", "url_schemes")
+LISTS = ("allowed_hosts", "cors_origins", "observers", "trusted_proxies", "url_schemes")
 """List settings: a list in the file, comma-separated in a variable."""

@@ -17,6 +17,7 @@ from ..errors import RelayError
 from ..eventlog.stream_ended import ProviderReply, StreamEnded
 from ..eventlog.stream_info import StreamInfo
 from ..events import TokenCounts
+from ..plugins import Registry
 from ..upstreams.targets import Target
 
 TRACEPARENT: Final[ContextVar[str]] = ContextVar("seseragi_traceparent", default="")
@@ -156,6 +157,16 @@ class Observer(Protocol):
     def reader_joined(self, joined: ReaderJoined) -> None:
         """Receive a new reader of a stream."""
         return
+
+
+OBSERVERS: Final[Registry[Callable[[], Observer]]] = Registry(
+    "observer",
+    {},
+    group="seseragi.observers",
+    is_part=callable,
+    wants="a function or class that returns an app.telemetry.observer.Observer",
+)
+"""Those that settings name. The log line, metrics, traces and records have their own settings."""
 
 
 class Observers(Observer):
