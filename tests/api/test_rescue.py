@@ -245,6 +245,41 @@ async def test_an_answer_that_nobody_continues_ends_as_failed(tmp_path):
     assert "'c'" in message
 
 
+async def test_who_refuses_to_continue_is_not_the_reason_of_the_failure(tmp_path):
+    async with serve_targets(tmp_path, attempts=1) as targets:
+        targets.a.script = begin(9)
+        refusal = '{"error":{"message":"no prefix here","type":"invalid_request_error"}}'
+        targets.b.script = reply("400 Bad", refusal)
+        events = await chat(targets.relay)
+
+    end = events[-1]
+    assert (end["status"], end["error"]["code"]) == ("failed", "upstream_truncated")
+    assert "'a' ended its answer early" in end["error"]["message"]
+    assert "'b/m-b' did not continue it: " in end["error"]["message"]
+    assert "no prefix here" in end["error"]["message"]
+
+
+@pytest.mark.parametrize(("attempts", "status"), [(1, "failed"), (2, "completed")])
+async def test_a_target_continues_its_own_answer_if_its_attempts_allow_it(
+    attempts, status, tmp_path
+):
+    path = tmp_path / "seseragi.toml"
+    async with serve_upstream() as upstream:
+        path.write_text(
+            f'[upstream.a]\nbase_url = "{upstream.base_url}"\n{PREFIX}\n'
+            '[[route]]\nname = "fast"\ntargets = ["a/m-a"]\nrescue = true\n'
+        )
+        upstream.choose = lambda call: (
+            begin(9) if len(call.json["messages"]) == 1 else rest_of(call)
+        )
+        settings: dict[str, Any] = {"config": path, "default_model": "fast", **TIMES}
+        async with serve_relay(**settings, attempts=attempts) as relay:
+            events = await chat(relay)
+
+    assert events[-1]["status"] == status
+    assert (text_of(events) == ANSWER) == (status == "completed")
+
+
 TOOL = {"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": "{"}}
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
 OBJECT = {"type": "json_object"}

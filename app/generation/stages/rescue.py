@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from ...errors import RelayError
 from ...events import Event, Notice, StreamEnd, TextDelta
 from ..attempts import Attempts
@@ -16,6 +18,8 @@ class Rescue(Stage):
 
     seam: Seam | None = None
     """Where the due attempt continues; None if it begins the answer."""
+    _failure: RelayError | None = None
+    """Why the answer has to be continued."""
 
     def __init__(self, attempts: Attempts, following: Following) -> None:
         super().__init__(following)
@@ -28,8 +32,21 @@ class Rescue(Stage):
             if await self._continue(end, events):
                 return True
             if self.seam is not None and not attempts.call.answers:
-                events = [*events[:-1], attempts.sum_up(end)]
+                events = [*events[:-1], self._sum_up(end)]
         return await self._next.take(events)
+
+    def _sum_up(self, end: StreamEnd) -> StreamEnd:
+        """Return the end of an answer that nobody continued.
+
+        Who refuses to continue it is not why it failed.
+        """
+        first, last = self._failure, end.error
+        if first is None or last is None or end.status != "failed" or last.code in FAULTS:
+            return self._attempts.sum_up(end)
+        target = self._attempts.call.target.name
+        message = f"{first.message}; {target!r} did not continue it: {last.message}"
+        error = type(first)(first.code, message, retry_after_s=first.retry_after_s)
+        return msgspec.structs.replace(end, error=error.info())
 
     async def _continue(self, end: StreamEnd, events: Sequence[Event]) -> bool:
         """Prepare an attempt that continues the answer; False if it ends here."""
@@ -50,6 +67,7 @@ class Rescue(Stage):
         rest = continue_request(chat, answer.text, exact=exact)
         charges.follow(failed, end, events)
         charges.continue_with(rest)
+        self._failure = self._failure or error
         reply, self.seam = failed.reply(), Seam(answer, exact=exact)
         attempts.prepare(rest)
         then = f"{target.name!r} continues the answer"
