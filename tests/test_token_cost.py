@@ -7,8 +7,10 @@ run in one loop, so only what is called in the relay's own parts counts.
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -18,6 +20,7 @@ from app.api.event_stream import EventStream
 from app.generation.run import Run
 from app.server.direct_writer import DirectWriter
 from app.testing.upstream import DONE, FINISH, chunk, chunked_head, text
+from app.upstreams.target_stats import MIN_SAMPLES
 from tests.serving import serve_relay
 
 TOKENS = 50
@@ -62,18 +65,66 @@ class Client(NamedTuple):
         return cls(reader, writer)
 
 
-async def count_calls(readers: int = 1, **settings: Any) -> Counter[CodeType]:
-    """Relay tokens one by one; count the Python calls, and resumptions, in the relay's parts."""
+Begin = Callable[[Lockstep], Awaitable[asyncio.StreamWriter]]
+"""Returns the connection of the answer, which has begun with "~0~"."""
+
+
+async def begin(upstream: Lockstep) -> asyncio.StreamWriter:
+    source = await upstream.ready.get()
+    source.write(chunked_head().data + chunk(text("~0~")).data)
+    return source
+
+
+async def begin_again(upstream: Lockstep) -> asyncio.StreamWriter:
+    """Begin, break off, and go on over another connection."""
+    first = await upstream.ready.get()
+    first.write(chunked_head().data + chunk(text("It was a very long")).data)
+    await first.drain()
+    first.close()
+    second = await upstream.ready.get()
+    second.write(chunked_head().data + chunk(text(" and slow ~0~")).data)
+    return second
+
+
+async def begin_late(upstream: Lockstep) -> asyncio.StreamWriter:
+    """Answer the second of two requests, since the first one is late."""
+    late = await upstream.ready.get()
+    source = await begin(upstream)
+    late.close()
+    return source
+
+
+async def count_calls(
+    readers: int = 1, *, begin: Begin = begin, tables: str = "", warm: int = 0, **settings: Any
+) -> Counter[CodeType]:
+    """Relay tokens one by one; count the Python calls, and resumptions, in the relay's parts.
+
+    `tables` are those of a settings file, in which `{url}` is the upstream; `warm` answers come
+    before.
+    """
     calls: Counter[CodeType] = Counter()
 
     def profile(frame: FrameType, event: str, _: object) -> None:
         if event == "call" and any(part in frame.f_code.co_filename for part in PARTS):
             calls[frame.f_code] += 1
 
-    async with open_upstream() as upstream, serve_relay(upstream, **settings) as relay:  # type: ignore[arg-type]
+    async with AsyncExitStack() as stack:
+        upstream = await stack.enter_async_context(open_upstream())
+        script: Any = upstream
+        if tables:
+            config = Path(stack.enter_context(TemporaryDirectory())) / "seseragi.toml"
+            config.write_text(tables.replace("{url}", upstream.base_url))
+            script, settings = None, {"config": config, "default_model": "fast", **settings}
+        relay = await stack.enter_async_context(serve_relay(script, **settings))
+        for _ in range(warm):
+            client = await Client.open(relay.port, POST)
+            source = await upstream.ready.get()
+            source.write(chunked_head().data + chunk(text("a") + FINISH + DONE).data + b"0\r\n\r\n")
+            await client.reader.readuntil(b"stream.end")
+            client.writer.close()
+            source.close()
         first = await Client.open(relay.port, POST)
-        source = await upstream.ready.get()
-        source.write(chunked_head().data + chunk(text("~0~")).data)
+        source = await begin(upstream)
         head = await first.reader.readuntil(b"~0~")
         stream = head.partition(b"stream-id: ")[2].partition(b"\r\n")[0]
         clients = [
@@ -105,6 +156,39 @@ async def test_a_token_takes_few_calls_and_wakes_no_task() -> None:
     assert 0 == calls[Run.run.__code__] + calls[EventStream.__call__.__code__]
     # 31 when this was written, all of our own.
     assert 20 < calls.total() / TOKENS < 36
+
+
+ROUTE = """
+[upstream.a]
+base_url = "{url}"
+[upstream.b]
+base_url = "{url}"
+[[route]]
+name = "fast"
+targets = ["a/m-a", "b/m-b"]
+"""
+WAYS: dict[str, tuple[str, Begin, int, int]] = {
+    "of a route": (ROUTE, begin, 0, 28),
+    "after a seam": (f"{ROUTE}rescue = true", begin_again, 0, 32),
+    "of a hedge's winner": (
+        f"{ROUTE}hedge_percentile = 90\nhedge_share = 1",
+        begin_late,
+        MIN_SAMPLES,
+        30,
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_token_of_each_way_is_taken_within_its_read(way: str) -> None:
+    tables, begin, warm, most = WAYS[way]
+
+    calls = await count_calls(tables=tables, begin=begin, warm=warm)
+
+    shown = "\n".join(f"{n / TOKENS:.1f} {code.co_qualname}" for code, n in calls.most_common(50))
+    own = sum(n for code, n in calls.items() if "/app/testing/" not in code.co_filename)
+    assert 0 == calls[Run.take.__code__], shown
+    assert 20 < own / TOKENS < most + 1, shown
 
 
 async def test_a_further_reader_takes_a_part_of_what_the_first_took() -> None:
