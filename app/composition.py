@@ -20,12 +20,9 @@ from .errors import RequestError
 from .eventlog import EventLog, LogParts, opening
 from .eventlog.stream_ended import StreamEnded
 from .eventlog.waiting_rows import WaitingRows
-from .generation.admission import Admission, Shares
 from .generation.cassette_recorder import CassetteRecorder
-from .generation.deadlines import Limits
 from .generation.parts import Parts
 from .generation.reservation import Reservations
-from .generation.retry import Rules
 from .generation.settlement import Settlements
 from .generation.via import ViaName
 from .hooks.contract import Hook, Hooks
@@ -36,6 +33,9 @@ from .identity.keys_file import KeysUnusable
 from .ledger.genai import open_catalog
 from .ledger.prices import PriceBook
 from .plugins import PluginError
+from .policies.admission import Admission, Shares
+from .policies.deadlines import Limits
+from .policies.retry import Rules
 from .settings import Settings, SettingsError
 from .settings.load import read_span_limits
 from .settings.upstreams import DEMO

@@ -8,9 +8,9 @@ sends all that was said before.
 import random
 from typing import NamedTuple
 
-from app.generation.retry import Breaker, TargetPolicy, arrange
+from app.policies.affinity import draw, hash_conversation
+from app.policies.retry import Breaker, TargetPolicy, arrange
 from app.requests import AssistantMessage, ChatRequest, Message, SystemMessage, UserMessage
-from app.upstreams.affinity import draw, hash_conversation
 
 TARGETS = (2, 4, 8)
 CONVERSATIONS = 1000

@@ -45,10 +45,8 @@ ROWS = {
         "app.cassettes",
         "app.dialects",
         "app.ledger",
+        "app.policies",
         "app.framing",
-        "app.generation.admission",
-        "app.generation.deadlines",
-        "app.generation.retry",
         "app.requests",
         "app.bounds",
         "app.errors",
@@ -67,12 +65,10 @@ PURE = (
     "errors.py",
     "events.py",
     "framing",
-    "generation/admission.py",
-    "generation/deadlines.py",
     "generation/lifecycle.py",
-    "generation/retry.py",
     "identity/principal.py",
     "ledger",
+    "policies",
     "requests.py",
     "server/connection_limits.py",
     "upstreams/redaction.py",
@@ -147,6 +143,11 @@ def test_imports_point_down():
                 wrong.append(f"{name} imports {target}")
 
     assert [] == wrong
+
+
+def test_a_package_has_one_place():
+    """Except the module that puts the protocols together to one app."""
+    assert ["app.api.application"] == [name for name in ORDER if name.count(".") > 1]
 
 
 def test_no_modules_import_each_other():

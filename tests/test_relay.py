@@ -17,8 +17,6 @@ from app.eventlog.peers import NoPeers
 from app.eventlog.stream_ended import StreamEnded
 from app.eventlog.stream_info import StreamInfo
 from app.events import Event, StreamEnd
-from app.generation.admission import Admission, Shares
-from app.generation.deadlines import Limits
 from app.generation.parts import Parts
 from app.generation.reservation import Reservations
 from app.generation.run import Run
@@ -28,6 +26,8 @@ from app.generation.via import ViaName
 from app.ledger.accounts import Settlement
 from app.ledger.config import LimitsConfig
 from app.ledger.prices import PriceBook
+from app.policies.admission import Admission, Shares
+from app.policies.deadlines import Limits
 from app.requests import parse_chat_request
 from app.telemetry.observer import FirstEvent, Observer, Observers
 from app.testing.upstream import DONE, FINISH, text

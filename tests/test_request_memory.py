@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.dialects.client_formats import CLIENT_FORMATS
-from app.generation.admission import (
+from app.policies.admission import (
     estimate_memory,
 )
 

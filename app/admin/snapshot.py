@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from ..eventlog.stream_info import StreamInfo
-from ..generation.retry import State
+from ..policies.retry import State
 
 MAX_STREAMS: Final = 500
 """Running streams in a snapshot, and in a summary: the oldest."""

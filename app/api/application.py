@@ -15,12 +15,12 @@ from ..addresses import is_loopback
 from ..admin.service import AdminService
 from ..errors import RelayError
 from ..generation.account_reader import AccountReader
-from ..generation.deadlines import Limits
 from ..generation.hub import Hub
 from ..identity.authenticator import Authenticator
 from ..identity.hook import IdentifyHook
 from ..identity.principal import Principal
 from ..identity.tokens import Tokens
+from ..policies.deadlines import Limits
 from ..settings import Settings
 from ..telemetry.metrics import Metrics
 from ..upstreams.client_headers import REQUEST_ID

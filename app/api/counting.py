@@ -12,9 +12,9 @@ from ..dialects.anthropic.client.format import CLIENT_FORMAT as ANTHROPIC
 from ..dialects.anthropic.client.request import parse_request as parse_messages
 from ..dialects.client_format import ParsedRequest
 from ..dialects.openai_responses.client.format import CLIENT_FORMAT as RESPONSES
-from ..generation.admission import RequestMemory
 from ..generation.metered_call import CallContext
 from ..generation.single_call import count_tokens
+from ..policies.admission import RequestMemory
 from ..requests import parse_body
 from .endpoints import HttpParts, document
 from .single_call import ESTIMATED, SingleCall, Work

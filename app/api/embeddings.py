@@ -5,9 +5,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..dialects.embeddings import estimate, parse_request, render_answer
-from ..generation.admission import RequestMemory
 from ..generation.metered_call import CallContext
 from ..generation.single_call import embed
+from ..policies.admission import RequestMemory
 from .endpoints import HttpParts, document
 from .single_call import ESTIMATED, SingleCall, Work, ignored_header
 

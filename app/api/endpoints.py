@@ -11,10 +11,10 @@ from starlette.responses import Response
 
 from ..dialects.client_format import ClientFormat
 from ..errors import RequestError, shutting_down
-from ..generation.admission import RequestMemory, address_of
 from ..generation.hub import Hub
 from ..generation.owned_streams import OwnedStream, OwnedStreams
 from ..identity.tokens import Tokens
+from ..policies.admission import RequestMemory, address_of
 from ..requests import parse_body
 from .event_stream import read_from
 from .http_settings import HttpSettings

@@ -12,9 +12,9 @@ from starlette.types import Receive, Scope, Send
 
 from ..dialects.forwarded import CALLS, Call, parse_json, parse_upload
 from ..errors import RelayError
-from ..generation.admission import RequestMemory
 from ..generation.forwarded_call import forward
 from ..generation.metered_call import CallContext
+from ..policies.admission import RequestMemory
 from .endpoints import HttpParts
 from .event_stream import ReaderDropped
 from .request import connection_of

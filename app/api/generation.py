@@ -21,12 +21,12 @@ from ..dialects.native.client.format import JSON_LINES
 from ..errors import RelayError, RequestError
 from ..eventlog import cursor_after
 from ..events import Event, StreamEnd, StreamTarget
-from ..generation.admission import RequestMemory
 from ..generation.owned_streams import OwnedStreams
 from ..generation.readers import Reader
 from ..generation.runs import Opened
 from ..generation.start_options import StartOptions
 from ..generation.via import RequestSource, source_of
+from ..policies.admission import RequestMemory
 from ..requests import ChatRequest
 from ..upstreams.client_headers import REQUEST_NAMES, read_request_headers
 from .endpoints import Endpoints, HttpParts, document

@@ -30,9 +30,9 @@ from ..dialects.openai_responses.client.stored import (
 )
 from ..errors import RequestError
 from ..events import Event, StreamStart
-from ..generation.admission import RequestMemory
 from ..generation.owned_streams import OwnedStream, OwnedStreams
 from ..generation.runs import Opened
+from ..policies.admission import RequestMemory
 from .endpoints import Endpoints, HttpParts, document
 from .generation import Generation, StoredRequest
 from .request import read_limit, read_query

@@ -17,11 +17,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..dialects.client_formats import CLIENT_FORMATS
 from ..errors import RelayError, RequestError
 from ..framing import sse
-from ..generation.admission import RequestMemory, address_of
 from ..generation.hub import Hub
 from ..generation.metered_call import CallContext, count_request
 from ..generation.via import source_of
 from ..identity.principal import Principal
+from ..policies.admission import RequestMemory, address_of
 from ..requests import convert_body, parse_body, parse_part
 from .event_stream import ReaderDropped
 from .request import PRINCIPAL, REQUEST_HEADERS, SOCKET, SocketMemory

@@ -7,9 +7,9 @@ from typing import Any, Final, TypeVar
 from starlette.requests import ClientDisconnect, Request
 
 from ..errors import RequestError
-from ..generation.admission import RequestMemory
 from ..generation.metered_call import CallContext
 from ..generation.via import source_of
+from ..policies.admission import RequestMemory
 from .endpoints import Endpoints, HttpParts
 from .request import REQUEST_HEADERS, client_of, principal_of
 

@@ -32,8 +32,8 @@ from ..dialects.openai_responses.client.stored import (
 )
 from ..dialects.openai_responses.item_ids import token_of
 from ..errors import RequestError
-from ..generation.admission import RequestMemory, estimate_memory
 from ..generation.owned_streams import OwnedStream, OwnedStreams
+from ..policies.admission import RequestMemory, estimate_memory
 from .http_settings import HttpSettings
 
 MAX_LINKS = 32

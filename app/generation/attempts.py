@@ -12,14 +12,14 @@ from ..errors import RelayError
 from ..eventlog.stream_ended import ProviderReply
 from ..eventlog.stream_info import StreamInfo
 from ..events import Event, Notice, StreamEnd
+from ..policies.admission import RetainedRequest
+from ..policies.deadlines import Deadlines
 from ..requests import ChatRequest
 from ..telemetry.activity import ReaderCounts
 from ..telemetry.observer import AttemptDropped, AttemptFailed, AttemptStarted
 from ..upstreams.routes import Route
-from .admission import RetainedRequest
 from .call import Call
 from .charges import Charges
-from .deadlines import Deadlines
 from .failover import Failover
 from .lifecycle import Life
 from .parts import Parts

@@ -16,6 +16,8 @@ from ..dialects.writing.conversation import list_reasoning
 from ..errors import RelayError, UpstreamError
 from ..eventlog.stream_ended import Charge, ProviderReply
 from ..events import Event, Notice, Status, StreamEnd, StreamTarget
+from ..policies.admission import RetainedRequest
+from ..policies.deadlines import Deadlines, Limits
 from ..requests import AssistantMessage, ChatRequest
 from ..upstreams.client_headers import list_reply_headers, list_request_headers
 from ..upstreams.connection import HttpBody
@@ -31,8 +33,6 @@ from ..upstreams.http import (
 )
 from ..upstreams.http_call import HttpCall
 from ..upstreams.targets import Target
-from .admission import RetainedRequest
-from .deadlines import Deadlines, Limits
 from .reading import Body, EventSink, Reading, Watch
 from .resuming import ResumableDecoder, Resumption
 from .settlement import FREE, Billing

@@ -11,12 +11,12 @@ from typing import NamedTuple, TypeVar
 
 from ..dialects.reading.rate_limits import read_remaining
 from ..errors import RelayError
+from ..policies.capacity import CountedRequest
+from ..policies.deadlines import Limits
+from ..policies.retry import Breaker, Plan, Step
 from ..requests import ChatRequest
-from ..upstreams.capacity import CountedRequest
 from ..upstreams.routes import Route, Upstreams
 from ..upstreams.targets import Target
-from .deadlines import Limits
-from .retry import Breaker, Plan, Step
 
 T = TypeVar("T")
 

@@ -7,10 +7,10 @@ from typing import Final, Protocol
 from ..dialects.forwarded import ForwardedRequest, UsageReader
 from ..errors import RequestError, UpstreamError
 from ..hooks.request import check_values
+from ..policies.deadlines import Limits
 from ..upstreams.http import open_stream
 from ..upstreams.http_call import HttpCall, HttpReply
 from ..upstreams.targets import Target
-from .deadlines import Limits
 from .metered_call import CallAttempt, CallContext, MeteredCall
 from .single_call import explained, hooks_of, prepare, try_targets
 

@@ -7,11 +7,11 @@ from ..eventlog import EventLog
 from ..eventlog.accounts import Accounts
 from ..eventlog.peers import Peers
 from ..hooks.contract import Hooks
+from ..policies.admission import Admission
+from ..policies.deadlines import Limits
 from ..telemetry.observer import Observer
 from ..upstreams.http import HttpClient
 from ..upstreams.routes import Upstreams
-from .admission import Admission
-from .deadlines import Limits
 from .reservation import Reservations
 from .settlement import Settlements
 from .via import ViaName

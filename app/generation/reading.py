@@ -28,10 +28,10 @@ from ..events import (
     Usage,
 )
 from ..framing.sse import FramingError
+from ..policies.deadlines import Deadlines
 from ..requests import AssistantMessage, ChatRequest
 from ..upstreams.connection import HttpBody
 from ..upstreams.targets import Target
-from .deadlines import Deadlines
 from .redaction import redact_event
 
 KNOWN_CALLS = 1000

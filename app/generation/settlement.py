@@ -17,8 +17,8 @@ from ..ledger.accounts import Reservation, ReservationRequest, Settlement
 from ..ledger.hidden_output import HiddenRates
 from ..ledger.money import to_nano, to_usd
 from ..ledger.prices import PriceBook
+from ..policies.deadlines import Silence
 from ..telemetry.row import pack_row, row_of
-from .deadlines import Silence
 from .token_usage import add_counts, bound_usage, count_usage, estimate_answer
 
 log = structlog.get_logger("seseragi.accounting")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from .admission import RequestMemory
+from ..policies.admission import RequestMemory
 from .via import RequestSource
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ..errors import RequestError
-from .admission import LOCAL, address_of
+from ..policies.admission import LOCAL, address_of
 
 VIA_NAME = r"seseragi-[0-9a-f]{8}"
 """The name of a process in `Via` (RFC 9110, 7.6.3)."""

@@ -15,7 +15,7 @@ completely:
 from typing import NamedTuple
 
 from ..events import TokenCounts
-from ..generation.deadlines import Silence
+from ..policies.deadlines import Silence
 
 DEFAULT_RATE = 100.0
 """Tokens per second of a target without measurements: hosted models are mostly slower, so that

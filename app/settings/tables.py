@@ -6,11 +6,11 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from ..generation.retry import TargetPolicy
 from ..identity.principal import is_visible
 from ..ledger.config import LimitsConfig, PriceConfig
 from ..ledger.limits import UNLIMITED, UsageLimits
-from ..upstreams.capacity import TargetLimits
+from ..policies.capacity import TargetLimits
+from ..policies.retry import TargetPolicy
 from ..upstreams.endpoints import Upstream
 from ..upstreams.routes import Balance, Hedge, Route, Spent
 from ..upstreams.targets import Target

@@ -16,8 +16,8 @@ from ..dialects.upstream_format import MODEL, Quirks
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
 from ..errors import UpstreamError
 from ..plugins import PluginError
+from ..policies.capacity import TargetLimits
 from ..upstreams.aws import AwsCredentials
-from ..upstreams.capacity import TargetLimits
 from ..upstreams.cassettes import CASSETTE
 from ..upstreams.credentials import (
     Auth,

@@ -9,7 +9,7 @@ import msgspec
 
 from ..eventlog.stream_info import StreamInfo
 from ..events import Event, TokenCounts
-from ..generation.retry import State
+from ..policies.retry import State
 
 
 class Load(msgspec.Struct, frozen=True):

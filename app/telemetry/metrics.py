@@ -29,9 +29,9 @@ from ..errors import CODES
 from ..eventlog.stream_ended import ProviderReply, StreamEnded
 from ..eventlog.stream_info import StreamInfo
 from ..events import Status, TokenCounts
-from ..generation.retry import State
 from ..ledger.accounts import Account, AccountState
 from ..ledger.money import NANO
+from ..policies.retry import State
 from ..upstreams.routes import Upstreams
 from . import families as f
 from .activity import Load

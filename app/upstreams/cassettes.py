@@ -10,7 +10,7 @@ from ..cassettes.player import encode_options
 from ..dialects.native.upstream.format import FORMAT
 from ..dialects.upstream_format import UpstreamFormat
 from ..errors import RequestError
-from ..generation.retry import TargetPolicy
+from ..policies.retry import TargetPolicy
 from ..requests import ChatRequest
 from .endpoints import Upstream
 from .http_call import CallUrl, HttpCall

@@ -7,7 +7,7 @@ from functools import cached_property
 import msgspec
 
 from ..dialects.upstream_format import Quirks
-from .capacity import TargetLimits
+from ..policies.capacity import TargetLimits
 from .credentials import CredentialsSource, Key, NoCredentials, UpstreamCredentials
 from .reasoning_fields import ReasoningFields
 from .redaction import MIN_ENCODED, Redactor

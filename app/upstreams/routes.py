@@ -17,18 +17,18 @@ import msgspec
 from ..dialects.model_facts import NOTHING, ModelFacts, least
 from ..errors import RequestError, UpstreamError
 from ..events import Notice
-from ..generation.deadlines import Limits
-from ..generation.retry import Breaker, Plan, Rules, State, TargetPolicy, arrange
 from ..identity.principal import Principal
+from ..policies.affinity import draw, hash_conversation
+from ..policies.capacity import Capacity
+from ..policies.deadlines import Limits
+from ..policies.retry import Breaker, Plan, Rules, State, TargetPolicy, arrange
+from ..policies.target_stats import TargetStats
 from ..requests import ChatRequest
-from .affinity import draw, hash_conversation
-from .capacity import Capacity
 from .cassettes import CASSETTE, PREFIX, find_cassette
 from .cassettes import public_name as cassette_name
 from .endpoints import Upstream
 from .http import HttpClient
 from .models import ModelLists, look_up
-from .target_stats import TargetStats
 from .targets import Target
 from .transforms import RequestChanges
 

@@ -12,10 +12,10 @@ from ..dialects.upstream_format import MODEL, Quirks, UpstreamFormat
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
 from ..dialects.writing.token_counts import Count
 from ..errors import RequestError
-from ..generation.deadlines import Limits
-from ..generation.retry import TargetPolicy
+from ..policies.capacity import TargetLimits
+from ..policies.deadlines import Limits
+from ..policies.retry import TargetPolicy
 from ..requests import ChatRequest
-from .capacity import TargetLimits
 from .endpoints import Upstream
 from .http_call import CallUrl, HttpCall
 from .request_builder import RequestBuilder, TargetRequest

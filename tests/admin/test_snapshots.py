@@ -31,11 +31,11 @@ from app.eventlog.stream_info import StreamInfo
 from app.events import ErrorInfo, Status, StreamEnd
 from app.generation.account_reader import MAX_ACCOUNTS, list_named
 from app.generation.reservation import Reservations
-from app.generation.retry import State
 from app.identity.principal import Principal
 from app.ledger.config import LimitsConfig
 from app.ledger.limits import UsageLimits
 from app.ledger.prices import PriceBook
+from app.policies.retry import State
 from app.telemetry.observer import AttemptFailed, Refused
 from tests.clock import StoppedClock
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 
 from app.dialects.client_formats import CLIENT_FORMATS, client_format_of
-from app.generation.admission import Taken
+from app.policies.admission import Taken
 from app.requests import ChatRequest, parse_chat_request
 from app.testing.upstream import (
     DONE,

@@ -19,6 +19,7 @@ from app.hooks.contract import Check, Verdict
 from app.identity.principal import Principal
 from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig
 from app.ledger.limits import UsageLimits
+from app.policies.target_stats import MIN_SAMPLES
 from app.telemetry.observer import Observer
 from app.testing.upstream import (
     DONE,
@@ -37,7 +38,6 @@ from app.testing.upstream import (
     text,
     wait,
 )
-from app.upstreams.target_stats import MIN_SAMPLES
 from tests.identities import bearer, known
 from tests.serving import HELLO, Relay, serve_relay
 from tests.suspensions import Suspensions, suspensions

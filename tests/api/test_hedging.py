@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app.ledger.config import PriceConfig
+from app.policies.target_stats import MAX_SAVED, MIN_SAMPLES, TargetStats
 from app.testing.upstream import (
     DONE,
     FINISH,
@@ -22,7 +23,6 @@ from app.testing.upstream import (
     text,
     wait,
 )
-from app.upstreams.target_stats import MAX_SAVED, MIN_SAMPLES, TargetStats
 from tests.serving import HELLO, Relay, chat, serve_relay, text_of
 
 ROUTE = """

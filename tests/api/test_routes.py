@@ -91,9 +91,9 @@ class Routed:
 def routed(tmp_path, monkeypatch):
     """Serve a relay with the upstreams `a` and `b`, and the routes given.
 
-    Between two attempts it waits for a short time; tests/generation/test_retry.py says how long it would.
+    Between two attempts it waits for a short time; tests/policies/test_retry.py says how long it would.
     """
-    monkeypatch.setattr("app.generation.retry.FIRST_PAUSE_S", 0.02)
+    monkeypatch.setattr("app.policies.retry.FIRST_PAUSE_S", 0.02)
 
     @contextlib.asynccontextmanager
     async def serve(routes: str = ROUTE, **settings: Any) -> AsyncIterator[Routed]:
@@ -201,7 +201,7 @@ async def test_targets_that_all_fail_are_tried_all_the_same(routed):
 
 
 async def test_cancel_in_the_pause_ends_the_stream(routed, monkeypatch):
-    monkeypatch.setattr("app.generation.retry.PATIENCE_S", 30)
+    monkeypatch.setattr("app.policies.retry.PATIENCE_S", 30)
     async with routed(status_wait_s=0) as served:
         served.a.script = reply("429 Slow", "{}", retry_after="25")
         async with served.relay.client.stream(

@@ -4,11 +4,11 @@ import pytest
 
 from app.eventlog.stream_ended import Charge
 from app.events import TokenCounts
-from app.generation.deadlines import Silence
 from app.generation.settlement import Settlements
 from app.ledger.accounts import ReservationRequest
 from app.ledger.hidden_output import DEFAULT_RATE, MAX_RATE, MAX_TARGETS, HiddenRates
 from app.ledger.prices import PriceBook
+from app.policies.deadlines import Silence
 
 pytestmark = pytest.mark.pure
 

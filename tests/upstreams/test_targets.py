@@ -8,7 +8,7 @@ import pytest
 
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.dialects.writing.exchange import arrange
-from app.generation.deadlines import Limits
+from app.policies.deadlines import Limits
 from app.requests import parse_chat_request
 from app.upstreams.endpoints import Upstream
 from app.upstreams.targets import Target

@@ -10,12 +10,12 @@ from ...dialects.writing.token_estimate import estimate_tokens
 from ...errors import ServiceError
 from ...eventlog.stream_ended import ProviderReply
 from ...events import Event, StreamEnd
-from ...generation.admission import RetainedRequest
 from ...generation.call import Call
-from ...generation.deadlines import Deadlines, Limits
 from ...generation.reading import is_visible
 from ...generation.settlement import Billing, Settlements
 from ...ledger.accounts import ReservationRequest
+from ...policies.admission import RetainedRequest
+from ...policies.deadlines import Deadlines, Limits
 from ...requests import ChatRequest, UserMessage
 from ...upstreams.http import HttpClient
 from ...upstreams.targets import Target

@@ -14,12 +14,12 @@ from ...composition import build_price_book
 from ...demo import DemoTransport
 from ...dialects.writing.token_estimate import estimate_tokens
 from ...errors import RequestError
-from ...generation.deadlines import Limits
 from ...generation.reservation import Reservations
 from ...generation.settlement import Settlements
 from ...identity.principal import ANYONE
 from ...ledger.money import to_nano, to_usd
 from ...ledger.prices import PriceBook
+from ...policies.deadlines import Limits
 from ...server.serving import loop_factory
 from ...settings import Settings, SettingsError, load_settings
 from ...telemetry.logs import configure_logs

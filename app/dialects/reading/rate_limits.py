@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import Final, NamedTuple
+from typing import Final
+
+from ...policies.capacity import Remaining
 
 MAX_WAIT_S: Final = 3600.0
 
@@ -25,16 +27,6 @@ _REMAINING: Final = (
     ),
 )
 """What is counted, and the headers with the number that remains and the time of its reset."""
-
-
-class Remaining(NamedTuple):
-    """What remains of a rate limit."""
-
-    counts: str
-    """"requests" or "tokens"."""
-    left: int
-    reset_s: float
-    """Seconds until the limit is reset; 0 if unknown."""
 
 
 def read_remaining(headers: Mapping[str, str], *, now: float) -> list[Remaining]:

@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Sequence
 
 from ...events import Event, Notice, StreamEnd
+from ...policies.retry import FINAL
 from ..attempts import Attempts
 from ..call import Call
 from ..reading import is_visible
-from ..retry import FINAL
 from .stage import Following, Stage, end_of, refuse
 
 

@@ -6,10 +6,10 @@ import msgspec
 
 from ...errors import RelayError
 from ...events import Event, Notice, StreamEnd, TextDelta
+from ...policies.retry import FAULTS
 from ..attempts import Attempts
 from ..continuation import Seam, continue_request, find_unfinished, has_room, without_closing
 from ..reading import is_visible
-from ..retry import FAULTS
 from .stage import Following, Stage, end_of
 
 

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from app.dialects.client_formats import CLIENT_FORMATS
-from app.generation.retry import FAILURES, Breaker, Rules, TargetPolicy, arrange
+from app.policies.affinity import MAX_HASHED, draw, hash_conversation
+from app.policies.retry import FAILURES, Breaker, Rules, TargetPolicy, arrange
 from app.requests import ChatRequest, parse_chat_request
-from app.upstreams.affinity import MAX_HASHED, draw, hash_conversation
-from tests.generation.test_retry import BUSY
+from tests.policies.test_retry import BUSY
 
 pytestmark = pytest.mark.pure
 

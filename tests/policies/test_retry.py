@@ -6,7 +6,7 @@ import random
 import pytest
 
 from app.errors import CODES, RelayError, UpstreamError
-from app.generation.retry import (
+from app.policies.retry import (
     CLAIM_S,
     FAILURES,
     FAULTS,

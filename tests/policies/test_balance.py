@@ -5,10 +5,10 @@ from collections import Counter
 
 import pytest
 
-from app.generation.deadlines import Limits
+from app.policies.deadlines import Limits
+from app.policies.target_stats import RECENT_S
 from app.upstreams.endpoints import Upstream
 from app.upstreams.routes import Route, Upstreams
-from app.upstreams.target_stats import RECENT_S
 from app.upstreams.targets import Target
 
 pytestmark = pytest.mark.pure

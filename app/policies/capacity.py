@@ -6,11 +6,9 @@ No I/O: the time is passed in. The state is of this process.
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
-
-from ..dialects.reading.rate_limits import Remaining
 
 MINUTE_S: Final = 60.0
 SPAN_S: Final = 2.0
@@ -28,6 +26,16 @@ class TargetLimits(msgspec.Struct, frozen=True):
     max_streams: int | None = None
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
+
+
+class Remaining(NamedTuple):
+    """What remains of a rate limit, as a reply reports it."""
+
+    counts: str
+    """"requests" or "tokens"."""
+    left: int
+    reset_s: float
+    """Seconds until the limit is reset; 0 if unknown."""
 
 
 class _Reported:

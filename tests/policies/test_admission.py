@@ -3,7 +3,7 @@
 import pytest
 
 from app.errors import RequestError, ServiceError
-from app.generation.admission import (
+from app.policies.admission import (
     KEPT_S,
     LOCAL,
     MAX_ADDRESSES,

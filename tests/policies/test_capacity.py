@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.dialects.reading.rate_limits import Remaining, read_remaining
-from app.upstreams.capacity import MAX_RESET_S, Capacity, TargetLimits
+from app.dialects.reading.rate_limits import read_remaining
+from app.policies.capacity import MAX_RESET_S, Capacity, Remaining, TargetLimits
 
 pytestmark = pytest.mark.pure
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.generation.deadlines import FINISHED_WAIT_S, Deadlines, Timeouts
+from app.policies.deadlines import FINISHED_WAIT_S, Deadlines, Timeouts
 
 pytestmark = pytest.mark.pure
 
