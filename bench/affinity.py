@@ -9,7 +9,7 @@ import random
 from typing import NamedTuple
 
 from app.policies.affinity import draw, hash_conversation
-from app.policies.retry import Breaker, TargetPolicy, arrange
+from app.policies.balance import BALANCES, Candidate
 from app.requests import AssistantMessage, ChatRequest, Message, SystemMessage, UserMessage
 
 TARGETS = (2, 4, 8)
@@ -37,14 +37,14 @@ def simulate(targets: int, *, affinity: bool, seed: int = 1) -> Outcome:
     """Send all requests to so many equal targets, each with its own cache."""
     chance = random.Random(seed)
     names = [f"account-{number}/model" for number in range(targets)]
-    choices, breakers = [TargetPolicy()] * targets, [Breaker() for _ in names]
     cached: dict[tuple[int, int, int], float] = {}
     """The end of each prefix by target, conversation and turns; 0 turns: the system prompt."""
     hits = full = 0
     for at, conversation, turn in _requests(random.Random(seed)):
         key = hash_conversation(_chat(conversation, turn))
         numbers = [draw(key, name) if affinity else chance.random() for name in names]
-        target = arrange(choices, breakers, now=at, draw=numbers.__getitem__)[0]
+        found = [Candidate(one, names[one], 1, numbers[one]) for one in range(targets)]
+        target = next(iter(BALANCES["affinity"].order(found))).position
         full += SYSTEM + TURN * turn + TURN // 2
         for turns in range(turn, -1, -1):
             prefix = (target, conversation if turns else -1, turns)

@@ -106,9 +106,9 @@ class Failover:
             return False
         now, before = self._clock(), self.target
         breaker = self._breakers.of(before)
-        busy = self._route.balance == "least_busy"
         if breaker.state(now) == "closed" and (
-            busy or self._upstreams.is_full(before, tokens=self._tokens, now=now)
+            self._route.balance.by_load
+            or self._upstreams.is_full(before, tokens=self._tokens, now=now)
         ):
             self._plan = plan(now=now)
             self._follow(self._plan.first())

@@ -1,4 +1,4 @@
-"""Retry policy: order of targets, waits, and circuit breakers. Pure: time and chance are passed in.
+"""Retry policy: waits and circuit breakers. Pure: time and chance are passed in.
 
 Until an answer has begun, another attempt can follow a failure:
 
@@ -15,7 +15,6 @@ others, until one request succeeds there. Failures that a request may cause do n
 target, and each stream counts once.
 """
 
-import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final, Literal
@@ -228,35 +227,6 @@ class Breaker:
         outcomes = self._outcomes
         while outcomes and next(iter(outcomes.values()))[0] <= now - self._rules.window_s:
             outcomes.popitem(last=False)
-
-
-def arrange(
-    choices: Sequence[TargetPolicy],
-    breakers: Sequence[Breaker],
-    *,
-    now: float,
-    draw: Callable[[int], float],
-    is_full: Callable[[int], bool] = lambda index: False,
-    load: Callable[[int], float] | None = None,
-) -> list[int]:
-    """Return the order in which to try the targets of a route, as their indices.
-
-    Equal orders are drawn by weight, from a number of each target that is at least 0 and below 1,
-    or the lowest `load` of a weight comes first. Full targets come after them, and skipped ones
-    last, the one that is open for the shortest time first.
-    """
-
-    def key(index: int) -> tuple[bool, float, bool, int, float]:
-        choice, breaker = choices[index], breakers[index]
-        passed_over = not breaker.passes(now)
-        # The smallest of -ln(u) / weight comes first: each with its weight's share
-        # (Efraimidis and Spirakis, weighted random sampling).
-        number = -math.log(1 - draw(index)) if load is None else load(index)
-        place = number / choice.weight if choice.weight > 0 else math.inf
-        wait_s = breaker.open_for(now) if passed_over else 0.0
-        return passed_over, wait_s, is_full(index), choice.order, place
-
-    return sorted(range(len(choices)), key=key)
 
 
 class Step(msgspec.Struct, frozen=True):

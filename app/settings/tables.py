@@ -9,13 +9,15 @@ from msgspec import Meta
 from ..identity.principal import is_visible
 from ..ledger.config import LimitsConfig, PriceConfig
 from ..ledger.limits import UNLIMITED, UsageLimits
+from ..policies.balance import BALANCES, Balance
 from ..policies.capacity import TargetLimits
 from ..policies.retry import TargetPolicy
 from ..upstreams.endpoints import Upstream
-from ..upstreams.routes import Balance, Hedge, Route, Spent
+from ..upstreams.routes import Hedge, Route, Spent
 from ..upstreams.targets import Target
 from ..upstreams.transforms import NO_CHANGES
 from .convert import SettingsError, convert, convert_rows, suggest
+from .plugins import find_part
 from .transforms import build_changes, build_transform
 from .upstreams import how_to_add
 from .values import Attempts, Count, Seconds
@@ -69,7 +71,7 @@ class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     targets: Annotated[list[str | TargetTable], Meta(min_length=1, max_length=100)]
     attempts: Attempts | None = None
     budget_s: Seconds | None = None
-    balance: Balance = "affinity"
+    balance: str = "affinity"
     when_spent: Annotated[float, Meta(gt=0, le=1)] | None = None
     spent_target: str | None = None
     record_content: bool = False
@@ -198,7 +200,13 @@ def build_routes(
             table.name,
             tuple(targets),
             budget_s=table.budget_s,
-            balance=table.balance,
+            balance=find_part(
+                table.balance,
+                BALANCES,
+                Balance,
+                group="seseragi.balances",
+                place=f"{place}.balance",
+            ),
             spent=spent,
             record_content=table.record_content,
             rescue=table.rescue,

@@ -9,19 +9,21 @@ import math
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Container, Mapping, Sequence
-from functools import lru_cache
-from typing import Literal, NamedTuple
+from functools import lru_cache, partial
+from typing import NamedTuple
 
 import msgspec
+import structlog
 
 from ..dialects.model_facts import NOTHING, ModelFacts, least
 from ..errors import RequestError, UpstreamError
 from ..events import Notice
 from ..identity.principal import Principal
 from ..policies.affinity import draw, hash_conversation
+from ..policies.balance import BALANCES, Balance, Candidate, arrange
 from ..policies.capacity import Capacity
 from ..policies.deadlines import Limits
-from ..policies.retry import Breaker, Plan, Rules, State, TargetPolicy, arrange
+from ..policies.retry import Breaker, Plan, Rules, State, TargetPolicy
 from ..policies.target_stats import TargetStats
 from ..requests import ChatRequest
 from .cassettes import CASSETTE, PREFIX, find_cassette
@@ -47,6 +49,8 @@ REMEMBERED = 512
 OWNER = "seseragi"
 """The owner of routes in the list of models."""
 
+log = structlog.get_logger("seseragi.routes")
+
 
 class Hedge(msgspec.Struct, frozen=True):
     """The condition of a second attempt."""
@@ -55,10 +59,6 @@ class Hedge(msgspec.Struct, frozen=True):
     """Of the target's recent times until the first event: then the first attempt is late."""
     share: float
     """The maximum share of requests with a second attempt."""
-
-
-Balance = Literal["affinity", "random", "least_busy", "latency"]
-"""By the conversation, by chance, by running streams, or the faster one of two."""
 
 
 class Spent(msgspec.Struct, frozen=True):
@@ -75,7 +75,7 @@ class Route(msgspec.Struct, frozen=True):
     targets: tuple[Target, ...]
     budget_s: float | None = None
     """The time until an answer begins, over all attempts."""
-    balance: Balance = "affinity"
+    balance: Balance = BALANCES["affinity"]
     """How a target is chosen among those of the same order."""
     record_content: bool = False
     """Whether the records store the request and the answer."""
@@ -98,12 +98,7 @@ class Route(msgspec.Struct, frozen=True):
     @property
     def is_timed(self) -> bool:
         """Whether it needs the times of its targets until the first event."""
-        return self.hedge is not None or self.balance == "latency"
-
-    @property
-    def has_equal_orders(self) -> bool:
-        """Whether several targets have the same order."""
-        return len({target.policy.order for target in self.targets}) < len(self.targets)
+        return self.hedge is not None or self.balance.by_time
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -219,6 +214,7 @@ class Upstreams:
         self.breakers = Breakers(rules)
         self.stats = TargetStats()
         self._capacities: dict[str, Capacity] = {}
+        self._failed: set[str] = set()
         self._passthrough = passthrough
         self._choice = TargetPolicy(attempts=attempts)
         self._chance = chance
@@ -340,12 +336,11 @@ class Upstreams:
                 choices,
                 breakers,
                 now=now,
-                draw=self._draw_for(route, chat, metadata, owner),
+                order=partial(self._order, route, now, chat, metadata, owner),
                 is_full=lambda index: self.is_full(route.targets[index], tokens=tokens, now=now),
-                load=self._load_of(route) if route.balance == "least_busy" else None,
             )
-            if route.balance == "latency":
-                self._prefer_faster(route, order, breakers, tokens=tokens, now=now)
+            if route.balance.by_time:
+                self.stats.tried(route.targets[order[0]].name, now=now)
 
         def rests(index: int, now: float) -> bool:
             return self.breakers.rests_for(route.targets[index].name, now) > 0
@@ -378,39 +373,40 @@ class Upstreams:
         """Return whether a target of a route with several ones lacks room for so many tokens."""
         return not self.capacity_of(target).has_room(target.capacity, tokens=tokens, now=now)
 
-    def _load_of(self, route: Route) -> Callable[[int], float]:
-        """Return the load of a route's targets: the running streams; chance decides equal ones."""
-        return lambda index: (
-            self.capacity_of(route.targets[index]).running + 1 + self._chance() / 100
-        )
-
-    def _prefer_faster(
+    def _order(
         self,
         route: Route,
-        order: list[int],
-        breakers: Sequence[Breaker],
-        *,
-        tokens: int,
         now: float,
-    ) -> None:
-        """Put the faster one of the first two equal targets first."""
-        first, second = (route.targets[index] for index in order[:2])
-        usable = breakers[order[1]].passes(now) and second.policy.weight > 0
-        equal = first.policy.order == second.policy.order
-        if usable and equal and not self.is_full(second, tokens=tokens, now=now):
-            times = [self.stats.expect(target.name, now=now) for target in (first, second)]
-            if times[1] < times[0]:
-                order[:2] = reversed(order[:2])
-            self.stats.tried(route.targets[order[0]].name, now=now)
-
-    def _draw_for(
-        self, route: Route, chat: ChatRequest | None, metadata: Mapping[str, str] | None, owner: str
-    ) -> Callable[[int], float]:
-        """Return the numbers of a route's targets: random ones, or those of a conversation."""
-        if chat is None or not route.has_equal_orders or route.balance != "affinity":
-            return lambda index: self._chance()
-        key = hash_conversation(chat, metadata, owner=owner, secret=self._affinity_secret)
-        return lambda index: draw(key, route.targets[index].name)
+        chat: ChatRequest | None,
+        metadata: Mapping[str, str] | None,
+        owner: str,
+        equal: Sequence[int],
+    ) -> list[int]:
+        """Order equal targets by the route's balance, for a conversation if it is one."""
+        key = None
+        if chat is not None and route.balance.by_conversation:
+            key = hash_conversation(chat, metadata, owner=owner, secret=self._affinity_secret)
+        candidates = [
+            Candidate(
+                index,
+                target.name,
+                target.policy.weight,
+                draw=self._chance() if key is None else draw(key, target.name),
+                running=self.capacity_of(target).running,
+                expected_s=self.stats.expect(target.name, now=now),
+            )
+            for index in equal
+            for target in (route.targets[index],)
+        ]
+        try:
+            order = [*route.balance.order(candidates), *candidates]
+            return [one.position for one in dict.fromkeys(order)]
+        except Exception:  # it may be another package's; the stream is in the log already
+            name = type(route.balance).__name__
+            if name not in self._failed:
+                self._failed.add(name)
+                log.exception("balance failed; its targets are tried by chance", balance=name)
+            return [one.position for one in BALANCES["random"].order(candidates)]
 
     def health(self, *, now: float) -> list[Health]:
         """Return the health of the routes' targets, and of failing configured models.

@@ -27,6 +27,8 @@ from app.testing.upstream import (
     wait,
 )
 from tests.serving import HELLO, Relay, chat, serve_relay, text_of
+from tests.settings.test_plugins import install
+from tests.waiting import until
 
 ROUTE = """
 [upstream.a]
@@ -201,6 +203,57 @@ async def test_a_silent_target_is_known_to_be_slow(tmp_path):
         for _ in range(10):
             assert (await chat(relay))[-1]["status"] == "completed"
     assert (len(a.calls), len(b.calls)) == (1, 10)
+
+
+LAST = """
+from app.policies.balance import Balance
+
+class Last(Balance):
+    by_load = True
+
+    def order(self, candidates):
+        return [max(candidates, key=lambda one: (-one.running, one.name))]
+"""
+BROKEN = """
+from app.policies.balance import Balance
+
+class Last(Balance):
+    def order(self, candidates):
+        return candidates[len(candidates)]
+"""
+
+
+async def test_a_balance_of_another_package_chooses(tmp_path, monkeypatch):
+    install(tmp_path, monkeypatch, LAST)
+    targets = f'{BOTH}, {{ model = "a/n", order = 1 }}'
+    async with serve_two(tmp_path, targets, route="balance = 'last'") as (relay, a, b):
+        assert [text_of(await chat(relay)) for _ in range(3)] == ["b"] * 3
+        b.script = [head(), send(text("b")), Hold()]
+        asking = asyncio.create_task(relay.client.post("/v1/chat", json=HELLO))
+        await asyncio.wait_for(b.called.wait(), 10)
+        await until(lambda: len(b.calls) == 4)
+        assert text_of(await chat(relay)) == "a"
+        assert a.calls[-1].json["model"] == "n"
+        asking.cancel()
+        await asyncio.wait([asking])
+
+
+async def test_targets_that_a_balance_leaves_out_follow(tmp_path, monkeypatch):
+    install(tmp_path, monkeypatch, LAST)
+    async with serve_two(tmp_path, route="balance = 'last'") as (relay, a, b):
+        b.script = TOO_MANY
+        assert text_of(await chat(relay)) == "a"
+    assert (len(a.calls), len(b.calls)) == (1, 1)
+
+
+async def test_a_balance_that_fails_is_replaced_by_chance(tmp_path, monkeypatch, capsys):
+    install(tmp_path, monkeypatch, BROKEN)
+    async with serve_two(tmp_path, route="balance = 'last'") as (relay, a, b):
+        for _ in range(20):
+            assert (await chat(relay))[-1]["status"] == "completed"
+    assert a.calls
+    assert b.calls
+    assert 1 == capsys.readouterr().out.count("balance failed")
 
 
 PRICES = [

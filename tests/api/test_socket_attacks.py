@@ -12,9 +12,9 @@ import websockets
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from app.api import responses_socket
-from app.generation import admission
 from app.identity.principal import Principal
 from app.ledger.limits import UsageLimits
+from app.policies import admission
 from app.server import socket_protocol
 from app.testing.upstream import DONE, FINISH, Hold, Step, answer, head, send, text, wait
 from tests.identities import bearer, known

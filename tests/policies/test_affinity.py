@@ -9,7 +9,8 @@ import pytest
 
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.policies.affinity import MAX_HASHED, draw, hash_conversation
-from app.policies.retry import FAILURES, Breaker, Rules, TargetPolicy, arrange
+from app.policies.balance import BALANCES, Candidate, arrange
+from app.policies.retry import FAILURES, Breaker, Rules, TargetPolicy
 from app.requests import ChatRequest, parse_chat_request
 from tests.policies.test_retry import BUSY
 
@@ -34,7 +35,13 @@ def order_of(
     names = list(targets)
     given = [*breakers, *(Breaker() for _ in names[len(breakers) :])]
     choices = [TargetPolicy(weight=weight) for weight in targets.values()]
-    found = arrange(choices, given, now=now, draw=lambda index: draw(key, names[index]))
+
+    def order(equal: Sequence[int]) -> list[int]:
+        weights = [(one, names[one], choices[one].weight) for one in equal]
+        found = [Candidate(*weight, draw(key, weight[1])) for weight in weights]
+        return [one.position for one in BALANCES["affinity"].order(found)]
+
+    found = arrange(choices, given, now=now, order=order)
     return [names[index] for index in found]
 
 

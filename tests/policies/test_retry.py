@@ -2,10 +2,12 @@
 
 import itertools
 import random
+from collections.abc import Sequence
 
 import pytest
 
 from app.errors import CODES, RelayError, UpstreamError
+from app.policies.balance import BALANCES, Candidate, arrange
 from app.policies.retry import (
     CLAIM_S,
     FAILURES,
@@ -19,7 +21,6 @@ from app.policies.retry import (
     Rules,
     Step,
     TargetPolicy,
-    arrange,
     pause,
 )
 
@@ -411,7 +412,12 @@ def arranged(
 ) -> list[int]:
     given = [*breakers, *(Breaker() for _ in choices[len(breakers) :])]
     chance = random.Random(seed)
-    return arrange(choices, given, now=now, draw=lambda index: chance.random())
+
+    def order(equal: Sequence[int]) -> list[int]:
+        found = [Candidate(one, f"{one}/m", choices[one].weight, chance.random()) for one in equal]
+        return [one.position for one in BALANCES["random"].order(found)]
+
+    return arrange(choices, given, now=now, order=order)
 
 
 def test_lower_orders_come_first():

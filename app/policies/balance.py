@@ -1,0 +1,120 @@
+"""The choice among the targets of a route that have the same order.
+
+Pure: what is known of the targets, and a number by chance, is in each `Candidate`.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol, runtime_checkable
+
+from .retry import Breaker, TargetPolicy
+
+
+class Candidate(NamedTuple):
+    """One of several targets between which only the balance decides."""
+
+    position: int
+    """Among the targets of the route."""
+    name: str
+    weight: float
+    draw: float
+    """Uniform in [0, 1): the target's for this conversation, if that decides, else by chance."""
+    running: int = 0
+    """Its running requests."""
+    expected_s: float = 0.0
+    """The mean of its recent times until the first event, if they are measured; see
+    `TargetStats.expect` for an unknown one."""
+
+
+@runtime_checkable
+class Balance(Protocol):
+    """A rule that orders candidates."""
+
+    by_conversation: bool = False
+    """Whether the numbers drawn are the same for all turns of a conversation."""
+    by_load: bool = False
+    """Whether running requests decide. Then a request that had to wait chooses again."""
+    by_time: bool = False
+    """Whether the times until the first event are measured."""
+
+    def order(self, candidates: Sequence[Candidate]) -> Iterable[Candidate]:
+        """Return the candidates, at least two, in the order in which to try them.
+
+        Those left out follow. It is called once or twice for a request, and must not wait.
+        """
+
+
+class Random(Balance):
+    """By chance, each with the share of its weight."""
+
+    def order(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        # The smallest of -ln(u) / weight comes first (Efraimidis and Spirakis, weighted random
+        # sampling).
+        return _rank(candidates, lambda one: -math.log(1 - one.draw))
+
+
+class Affinity(Random):
+    """A conversation keeps its target."""
+
+    by_conversation = True
+
+
+class LeastBusy(Balance):
+    """The fewest running requests of a weight; chance decides between equal ones."""
+
+    by_load = True
+
+    def order(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        return _rank(candidates, lambda one: one.running + 1 + one.draw / 100)
+
+
+class Latency(Random):
+    """Of two by chance the faster one: with the fastest of all, all requests would go there."""
+
+    by_time = True
+
+    def order(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        first, second, *others = super().order(candidates)
+        if second.weight > 0 and second.expected_s < first.expected_s:
+            first, second = second, first
+        return [first, second, *others]
+
+
+BALANCES: Final[Mapping[str, Balance]] = {
+    "affinity": Affinity(),
+    "random": Random(),
+    "least_busy": LeastBusy(),
+    "latency": Latency(),
+}
+"""The built-in ones, the default first."""
+
+
+def arrange(
+    policies: Sequence[TargetPolicy],
+    breakers: Sequence[Breaker],
+    *,
+    now: float,
+    order: Callable[[list[int]], list[int]],
+    is_full: Callable[[int], bool] = lambda index: False,
+) -> list[int]:
+    """Return the order in which to try the targets of a route, as their indices.
+
+    `order` decides between equal ones. Full targets come after all others, and skipped ones last,
+    the one that is open for the shortest time first.
+    """
+    equal: defaultdict[tuple[bool, float, bool, int], list[int]] = defaultdict(list)
+    for index, (policy, breaker) in enumerate(zip(policies, breakers, strict=True)):
+        passed_over = not breaker.passes(now)
+        wait_s = breaker.open_for(now) if passed_over else 0.0
+        key = passed_over, wait_s, is_full(index), policy.order
+        equal[key].append(index)
+    groups = [equal[key] for key in sorted(equal)]
+    return [index for group in groups for index in (order(group) if len(group) > 1 else group)]
+
+
+def _rank(candidates: Sequence[Candidate], number: Callable[[Candidate], float]) -> list[Candidate]:
+    """Sort by a number of each weight; those without a weight are last."""
+    return sorted(
+        candidates, key=lambda one: number(one) / one.weight if one.weight > 0 else math.inf
+    )
