@@ -35,10 +35,12 @@ class Registry(dict[str, T]):
         group: str,
         is_part: Callable[[Any], bool],
         wants: str,
+        make: Callable[[Any], Any] = lambda loaded: loaded,
     ) -> None:
         """Begin with the built-in parts.
 
-        `is_part` checks what an entry point loads, `wants` says what it has to be.
+        `make` returns the part for what an entry point loads; `is_part` checks it, and `wants`
+        says what it has to be.
         """
         super().__init__(built_in)
         self.kind = kind
@@ -46,6 +48,7 @@ class Registry(dict[str, T]):
         self.wants = wants
         self.built_in = tuple(built_in)
         self._is_part = is_part
+        self._make = make
 
     def installed(self) -> dict[str, EntryPoint]:
         """Return the parts of installed packages; a built-in name is never replaced."""
@@ -83,7 +86,7 @@ class Registry(dict[str, T]):
     def _load(self, entry: EntryPoint) -> T:
         what = f"{self.kind} {entry.name!r} ({entry.value})"
         try:
-            part: T = entry.load()
+            part: T = self._make(entry.load())
         except Exception as error:
             raise PluginError(f"{what} cannot be loaded: {error!r}") from error
         if not self._is_part(part):

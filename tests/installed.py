@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from app.commands.plugins import REGISTRIES
+
 
 def install(
     folder: Path,
@@ -14,7 +16,10 @@ def install(
     code: str,
     groups: Mapping[str, Mapping[str, str]],
 ) -> None:
-    """Install a module `extension` with this code; its objects by name, by group, are plugged in."""
+    """Install a module `extension` with this code for one test.
+
+    Its objects by name, by group, are plugged in.
+    """
     (folder / "extension.py").write_text(code, encoding="utf-8")
     info = folder / "extension-1.0.dist-info"
     info.mkdir()
@@ -27,3 +32,8 @@ def install(
     monkeypatch.syspath_prepend(folder)
     monkeypatch.delitem(sys.modules, "extension", raising=False)
     importlib.invalidate_caches()
+    for registry in REGISTRIES:
+        for name in groups.get(registry.group, {}).keys() - {*registry.built_in}:
+            # Removed at the end of the test.
+            monkeypatch.setitem(registry, name, None)
+            del registry[name]

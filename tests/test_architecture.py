@@ -189,7 +189,6 @@ def test_only_who_works_within_anothers_call_catches_everything():
         "identity.hook",
         "plugins",
         "records.redaction",
-        "settings.plugins",
         "telemetry.observer",
         "upstreams.connection",
         "upstreams.routes",

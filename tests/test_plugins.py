@@ -3,17 +3,13 @@
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from app.__main__ import main
-from app.dialects.client_formats import CLIENT_FORMATS
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
-from app.eventlog.opening import LOGS
-from app.plugins import PluginError, Registry
+from app.plugins import PluginError
 from app.settings import SettingsError, load_settings
-from app.telemetry.observer import OBSERVERS
 from app.testing.upstream import DONE, FINISH, head, send, serve_upstream, text
 from tests.installed import install
 from tests.serving import HELLO, serve_relay
@@ -49,23 +45,22 @@ def run(options, environ):
     return 0
 """
 GROUPS = {
-    "seseragi.upstream_formats": {"mine": "mine", "seven": "number", "lost": "nothing"},
+    "seseragi.upstream_formats": {
+        "mine": "mine",
+        "seven": "number",
+        "lost": "nothing",
+        "openai_chat": "number",
+    },
     "seseragi.client_formats": {"native2": "native2"},
     "seseragi.logs": {"twin": "build_log"},
     "seseragi.observers": {"ends": "Ends"},
     "seseragi.commands": {"say": ""},
 }
-REGISTRIES: tuple[Registry[Any], ...] = (UPSTREAM_FORMATS, CLIENT_FORMATS, LOGS, OBSERVERS)
 
 
 @pytest.fixture(autouse=True)
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    kept = [dict(one) for one in REGISTRIES]
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, monkeypatch, CODE, GROUPS)
-    yield
-    for registry, before in zip(REGISTRIES, kept, strict=True):
-        registry.clear()
-        registry.update(before)
 
 
 async def test_parts_of_a_package_are_used_by_a_relay(tmp_path: Path) -> None:
@@ -85,6 +80,7 @@ async def test_parts_of_a_package_are_used_by_a_relay(tmp_path: Path) -> None:
 
 
 def test_a_part_that_cannot_be_used_is_named_with_its_package() -> None:
+    assert UPSTREAM_FORMATS["openai_chat"] is UPSTREAM_FORMATS.find("openai_chat")
     for name, wants in {
         "nothing": "unknown dialect 'nothing'; known: openai_chat,",
         "openai_chatt": "did you mean 'openai_chat'?",

@@ -15,10 +15,10 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import pytest
-from app.upstreams.target_stats import MIN_SAMPLES
 
 from app.api.event_stream import EventStream
 from app.generation.run import Run
+from app.policies.target_stats import MIN_SAMPLES
 from app.server.direct_writer import DirectWriter
 from app.testing.upstream import DONE, FINISH, chunk, chunked_head, text
 from tests.serving import serve_relay

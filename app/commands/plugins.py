@@ -9,7 +9,9 @@ from typing import Any, Final, NamedTuple
 from ..dialects.client_formats import CLIENT_FORMATS
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
 from ..eventlog.opening import LOGS
+from ..generation.stages.plugged import STAGES
 from ..plugins import Registry
+from ..policies.balance import BALANCES
 from ..telemetry.observer import OBSERVERS
 from . import COMMANDS, GROUP
 from .terminal import print_table
@@ -18,6 +20,8 @@ REGISTRIES: Final[tuple[Registry[Any], ...]] = (
     UPSTREAM_FORMATS,
     CLIENT_FORMATS,
     LOGS,
+    STAGES,
+    BALANCES,
     OBSERVERS,
 )
 COLUMNS: Final = ("kind", "name", "from")

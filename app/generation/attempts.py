@@ -145,6 +145,13 @@ class Attempts:
             self._note_head()
         return self.call.start()
 
+    def recall(self) -> list[Event]:
+        """Answer without a call; return the events before the answer."""
+        self.life.enter("visible")
+        self.begun, self.first_event_s = True, self.elapsed_s()
+        self.request.drop()
+        return self.call.start()
+
     def note_end(self, end: StreamEnd) -> None:
         """Report the end of an answer that had begun to the breaker."""
         if end.status == "completed":

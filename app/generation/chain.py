@@ -1,24 +1,32 @@
 """The chain of stages of one run, in their order:
 
-    call > reading > [hedge] > [joined] > commit > retry > [rescue] > [check] > run > log
+    call > reading > [hedge] > [joined] > commit > retry > [rescue] > [plugged] > [check] > run
 
 A stage in brackets is there only if its route has it, and for `hedge` and `joined` only while two
-attempts run, or one continues the answer. This is the only place that knows the order.
+attempts run, or one continues the answer. This is the only place that knows the order. The run
+appends to the log.
 """
 
 from collections.abc import Sequence
 
+import msgspec
+
 from ..errors import RelayError
-from ..events import Event, Status, StreamEnd
+from ..eventlog.stream_info import StreamInfo
+from ..events import Event, Status, StreamEnd, StreamStart, StreamTarget, Usage
 from ..hooks.window import Window
 from ..upstreams.routes import Route
 from .attempts import Attempts
 from .stages.check import CheckAnswer
 from .stages.commit import Commit
 from .stages.hedge import Race
+from .stages.plugged import STAGES, AnswerStage, StageContext
 from .stages.rescue import Joined, Rescue
 from .stages.retry import Retry
-from .stages.stage import Following, end_of
+from .stages.stage import Following, Stage, end_of
+
+_OF_ITS_CALL = (StreamStart, StreamTarget, Usage)
+"""Events that are of the call that an answer came from."""
 
 
 class Chain:
@@ -29,6 +37,7 @@ class Chain:
         attempts: Attempts,
         log: Following,
         *,
+        info: StreamInfo,
         route: Route,
         window: Window | None,
         rescues: bool,
@@ -39,8 +48,11 @@ class Chain:
         self._log = log
         self._window = window
         self._rescues = rescues
+        self._info = info
+        self._names = route.stages
         self._hedges = route.hedge is not None
         self._client_retries_s = client_retries_s
+        self._plugged: list[AnswerStage] = []
         self._rescue: Rescue | None = None
         self._commit: Commit | None = None
 
@@ -48,11 +60,36 @@ class Chain:
         """Make the due attempt, and a second one beside it if it is late."""
         attempts = self._attempts
         attempts.life.enter("continuation" if attempts.begun else "attempt")
+        if self._names and await self._recall():
+            return
         delay_s = attempts.failover.hedge_delay_s() if self._hedges else None
         if delay_s is None:
             await attempts.make(attempts.call, self._first, silence_s)
         else:
             await Race(attempts, self._first()).run(delay_s, silence_s)
+
+    async def _recall(self) -> bool:
+        """Pass on the answer of a stage that needs no call; return whether there is one."""
+        self._first()  # while the request is there, which they receive
+        for stage in self._plugged if self._attempts.call.number == 1 else ():
+            if (answer := await stage.recall()) is not None:
+                *events, end = answer
+                if not isinstance(end, StreamEnd):
+                    raise ValueError(f"{type(stage).__name__} recalls an answer without an end")
+                events = [one for one in events if not isinstance(one, _OF_ITS_CALL)]
+                end = msgspec.structs.replace(end, usage=None, cost=None)
+                # Past the stage itself, which has this answer.
+                return await Stage.take(stage, [*self._attempts.recall(), *events, end])
+        return False
+
+    def _context(self) -> StageContext:
+        info = self._info
+        return StageContext(
+            stream=info.id,
+            owner=info.owner,
+            route=info.route,
+            request=self._attempts.request.chat,
+        )
 
     def _first(self) -> Following:
         """Return the first stage for the events of the due attempt."""
@@ -68,6 +105,9 @@ class Chain:
         attempts, following = self._attempts, self._log
         if self._window is not None:
             following = CheckAnswer(self._window, following)
+        for name in reversed(self._names):
+            following = stage = STAGES[name](self._context(), following)
+            self._plugged.insert(0, stage)
         if self._rescues:
             following = self._rescue = Rescue(attempts, following)
         following = Retry(attempts, following, client_retries_s=self._client_retries_s)

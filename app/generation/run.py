@@ -99,6 +99,7 @@ class Run:
         self._chain = Chain(
             attempts,
             self,
+            info=info,
             route=route,
             window=window,
             rescues=rescues,

@@ -5,9 +5,10 @@ Pure: what is known of the targets, and a number by chance, is in each `Candidat
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
+from ..plugins import Registry
 from .retry import Breaker, TargetPolicy
 
 
@@ -81,12 +82,19 @@ class Latency(Random):
         return [first, second, *others]
 
 
-BALANCES: Final[Mapping[str, Balance]] = {
-    "affinity": Affinity(),
-    "random": Random(),
-    "least_busy": LeastBusy(),
-    "latency": Latency(),
-}
+BALANCES: Final[Registry[Balance]] = Registry(
+    "balance",
+    {
+        "affinity": Affinity(),
+        "random": Random(),
+        "least_busy": LeastBusy(),
+        "latency": Latency(),
+    },
+    group="seseragi.balances",
+    make=lambda loaded: loaded(),
+    is_part=lambda part: isinstance(part, Balance),
+    wants="a Balance: make it a subclass of app.policies.balance.Balance",
+)
 """The built-in ones, the default first."""
 
 

@@ -4,11 +4,14 @@ import difflib
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
 from ..addresses import write_origin
+from ..plugins import PluginError, Registry
+
+T = TypeVar("T")
 
 
 class SettingsError(Exception):
@@ -65,6 +68,18 @@ def explain(error: msgspec.ValidationError, form: Any) -> tuple[str, str]:
     if values:  # not msgspec's message, which has the value: maybe a key, by mistake
         return path, f"use {' or '.join(map(repr, values))}"
     return path, _simplify(message)
+
+
+def find_part(registry: Registry[T], name: str, place: str) -> T:
+    """Return the part that a setting names, loaded if it is of an installed package.
+
+    Raises:
+        SettingsError: there is none of this name, or it cannot be loaded.
+    """
+    try:
+        return registry.find(name)
+    except PluginError as error:
+        raise SettingsError(f"{place}: {error}") from error.__cause__
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ a traceback; OpenTelemetry would silently accept some, or request unsupported fe
 import ipaddress
 import re
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import httpx2
@@ -15,9 +15,8 @@ import msgspec
 
 from ..eventlog.opening import LOGS
 from ..ledger.config import LedgerConfig
-from ..plugins import PluginError, Registry
 from ..telemetry.observer import OBSERVERS
-from .convert import SettingsError, check_origins, explain, suggest
+from .convert import SettingsError, check_origins, explain, find_part, suggest
 from .hooks import build_hooks
 from .identity import CLIENT_KEY, CONFIG, IDENTITY, PREFIX, build_identity, read_sources
 from .tables import build_limits, build_prices, build_routes
@@ -91,17 +90,9 @@ def _find_parts(settings: Settings) -> None:
     Raises:
         SettingsError: there is none of this name, or it cannot be loaded.
     """
-    scheme = settings.log.partition(":")[0]
-    named: tuple[tuple[str, Registry[Any], Sequence[str]], ...] = (
-        ("log", LOGS, (scheme,)),
-        ("observers", OBSERVERS, settings.observers),
-    )
-    for name, registry, parts in named:
-        try:
-            for part in parts:
-                registry.find(part)
-        except PluginError as error:
-            raise SettingsError(f"{name}: {error}") from error.__cause__
+    find_part(LOGS, settings.log.partition(":")[0], "log")
+    for name in settings.observers:
+        find_part(OBSERVERS, name, "observers")
 
 
 def load_scalar(name: str, environ: Mapping[str, str], *, config: str | None = None) -> Any:

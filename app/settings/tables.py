@@ -6,18 +6,18 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from ..generation.stages.plugged import STAGES
 from ..identity.principal import is_visible
 from ..ledger.config import LimitsConfig, PriceConfig
 from ..ledger.limits import UNLIMITED, UsageLimits
-from ..policies.balance import BALANCES, Balance
+from ..policies.balance import BALANCES
 from ..policies.capacity import TargetLimits
 from ..policies.retry import TargetPolicy
 from ..upstreams.endpoints import Upstream
 from ..upstreams.routes import Hedge, Route, Spent
 from ..upstreams.targets import Target
 from ..upstreams.transforms import NO_CHANGES
-from .convert import SettingsError, convert, convert_rows, suggest
-from .plugins import find_part
+from .convert import SettingsError, convert, convert_rows, find_part, suggest
 from .transforms import build_changes, build_transform
 from .upstreams import how_to_add
 from .values import Attempts, Count, Seconds
@@ -80,6 +80,7 @@ class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     system_prefix: str = ""
     cache_prompt: bool = False
     rescue: bool = False
+    stages: tuple[str, ...] = ()
     hedge_percentile: Annotated[float, Meta(ge=50, lt=100)] | None = None
     hedge_share: Annotated[float, Meta(gt=0, le=1)] = 0.05
 
@@ -196,21 +197,18 @@ def build_routes(
             if len(targets) < 2:
                 raise SettingsError(f"{place}: hedge_percentile needs a second target")
             hedge = Hedge(table.hedge_percentile, table.hedge_share)
+        for name in table.stages:
+            find_part(STAGES, name, f"{place}.stages")
         routes[table.name] = Route(
             table.name,
             tuple(targets),
             budget_s=table.budget_s,
-            balance=find_part(
-                table.balance,
-                BALANCES,
-                Balance,
-                group="seseragi.balances",
-                place=f"{place}.balance",
-            ),
+            balance=find_part(BALANCES, table.balance, f"{place}.balance"),
             spent=spent,
             record_content=table.record_content,
             rescue=table.rescue,
             hedge=hedge,
+            stages=table.stages,
             aliases=table.aliases,
             changes=changes,
         )

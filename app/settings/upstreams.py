@@ -15,7 +15,6 @@ from ..demo import EMBEDDING_MODEL, MODELS
 from ..dialects.upstream_format import MODEL, Quirks
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
 from ..errors import UpstreamError
-from ..plugins import PluginError
 from ..policies.capacity import TargetLimits
 from ..upstreams.aws import AwsCredentials
 from ..upstreams.cassettes import CASSETTE
@@ -34,7 +33,7 @@ from ..upstreams.endpoints import Upstream
 from ..upstreams.google import GoogleCredentials
 from ..upstreams.options import SAFE_WORD
 from ..upstreams.presets import PLACES, PRESETS, UNKNOWN, Preset
-from .convert import SettingsError, convert, suggest
+from .convert import SettingsError, convert, find_part, suggest
 from .transforms import build_transform
 from .values import Count, Scheme, Settings
 
@@ -191,10 +190,7 @@ class _Builder(NamedTuple):
         """Build it; `options` and `url_schemes` are the defaults."""
         table, preset, place = self.table, self.preset, self.place
         dialect = table.dialect or preset.dialect
-        try:
-            upstream_format = UPSTREAM_FORMATS.find(dialect)
-        except PluginError as error:
-            raise SettingsError(f"{place}.dialect: {error}") from error.__cause__
+        upstream_format = find_part(UPSTREAM_FORMATS, dialect, f"{place}.dialect")
         if table.resume and upstream_format.resume is None:
             known = ", ".join(sorted(name for name, one in UPSTREAM_FORMATS.items() if one.resume))
             raise SettingsError(

@@ -87,6 +87,8 @@ class Route(msgspec.Struct, frozen=True):
     """When a second attempt is made beside a late one; None: never."""
     rescue: bool = False
     """Whether another target continues an answer whose upstream died."""
+    stages: tuple[str, ...] = ()
+    """The stages of installed packages that its answers pass, in their order."""
     spent: Spent | None = None
     counted: bool = False
     """Whether its requests are counted, since some route chooses by their target's capacity."""

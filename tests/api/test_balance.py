@@ -26,8 +26,8 @@ from app.testing.upstream import (
     text,
     wait,
 )
+from tests.installed import install
 from tests.serving import HELLO, Relay, chat, serve_relay, text_of
-from tests.settings.test_plugins import install
 from tests.waiting import until
 
 ROUTE = """
@@ -224,7 +224,7 @@ class Last(Balance):
 
 
 async def test_a_balance_of_another_package_chooses(tmp_path, monkeypatch):
-    install(tmp_path, monkeypatch, LAST)
+    install(tmp_path, monkeypatch, LAST, {"seseragi.balances": {"last": "Last"}})
     targets = f'{BOTH}, {{ model = "a/n", order = 1 }}'
     async with serve_two(tmp_path, targets, route="balance = 'last'") as (relay, a, b):
         assert [text_of(await chat(relay)) for _ in range(3)] == ["b"] * 3
@@ -239,7 +239,7 @@ async def test_a_balance_of_another_package_chooses(tmp_path, monkeypatch):
 
 
 async def test_targets_that_a_balance_leaves_out_follow(tmp_path, monkeypatch):
-    install(tmp_path, monkeypatch, LAST)
+    install(tmp_path, monkeypatch, LAST, {"seseragi.balances": {"last": "Last"}})
     async with serve_two(tmp_path, route="balance = 'last'") as (relay, a, b):
         b.script = TOO_MANY
         assert text_of(await chat(relay)) == "a"
@@ -247,7 +247,7 @@ async def test_targets_that_a_balance_leaves_out_follow(tmp_path, monkeypatch):
 
 
 async def test_a_balance_that_fails_is_replaced_by_chance(tmp_path, monkeypatch, capsys):
-    install(tmp_path, monkeypatch, BROKEN)
+    install(tmp_path, monkeypatch, BROKEN, {"seseragi.balances": {"last": "Last"}})
     async with serve_two(tmp_path, route="balance = 'last'") as (relay, a, b):
         for _ in range(20):
             assert (await chat(relay))[-1]["status"] == "completed"

@@ -96,7 +96,7 @@ ROUTES = [
     ("[[route]]\nname='r'\ntargets=['a/x']\nhedge_percentile = 95", "route 'r': hedge_percentile needs a second target"),
     ("[[route]]\nname='r'\ntargets=['a/x']\nwhen_spent = 0.5", "route 'r': set both when_spent and spent_target, or neither"),
     ("[[route]]\nname='r'\ntargets=['a/x']\nwhen_spent = 0.5\nspent_target = 'c/x'", "route 'r': spent_target: 'c/x': unknown upstream"),
-    ("[[route]]\nname='r'\ntargets=['a/x']\nbalance = 'latncy'", "route 'r'.balance: unknown name 'latncy'; did you mean 'latency'?; known: affinity, random, least_busy, latency; packages add others by the entry point group 'seseragi.balances'"),
+    ("[[route]]\nname='r'\ntargets=['a/x']\nbalance = 'latncy'", "route 'r'.balance: unknown balance 'latncy'; did you mean 'latency'?; known: affinity, random, least_busy, latency; packages add others by the entry point group 'seseragi.balances'"),
     ("[[route]]\nname='r'\ntargets=['a/x']\ndefaults = { temprature = 1 }", "route 'r'.defaults: 'temprature' cannot have a default; did you mean 'temperature'?"),
     ("[[route]]\nname='r'\ntargets=['a/x']\ndefaults = { temperature = 3 }", "route 'r'.defaults.temperature: give a number, 2 or less"),
     ("[[route]]\nname='r'\ntargets=[{ model = 'a/x', set = { model = 'y' } }]", "targets[0].set: 'model' cannot be changed: the relay sets it"),
