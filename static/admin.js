@@ -18,9 +18,9 @@ const { body } = document;
 const [main, status, banner, forget] = ['main', 'status', 'banner', 'forget-key'].map((id) => byId(id));
 const dialog = byId('dialog');
 
-async function call(url, { order, ...init } = {}, key = storedKey()) {
-  const headers = { accept: 'application/json', ...(order && { 'content-type': 'application/json' }), ...showing(key) };
-  const response = await fetch(url, { ...init, headers, body: order && JSON.stringify(order), cache: 'no-store', signal: AbortSignal.timeout(PATIENCE_MS) });
+async function call(url, init = {}, key = storedKey()) {
+  const headers = { accept: 'application/json', ...showing(key) };
+  const response = await fetch(url, { ...init, headers, cache: 'no-store', signal: AbortSignal.timeout(PATIENCE_MS) });
   const answer = await response.json().catch(() => null);
   if (response.ok && answer) return answer;
   throw Object.assign(new Error(plain(answer?.detail ?? `the relay answered ${response.status}`)), { code: response.status });
@@ -155,9 +155,8 @@ byId('open-stream').onsubmit = () => {
 // ---- Actions ----
 
 /** Ask for confirmation; Enter alone does nothing. */
-function sure(title, text, yes, choice = false) {
+function sure(title, text, yes) {
   for (const [name, words] of Object.entries({ title, text, yes })) byId(`dialog-${name}`).textContent = words;
-  byId('dialog-choice').hidden = !choice;
   dialog.returnValue = '';
   dialog.showModal();
   byId('dialog-no').focus();
@@ -165,8 +164,8 @@ function sure(title, text, yes, choice = false) {
 }
 
 /** Run an action and show its result. */
-async function perform(done, url, order) {
-  status.textContent = await call(url, { method: 'POST', order }).then(() => done, (error) => `Not done: ${reason(error)}.`);
+async function perform(done, url) {
+  status.textContent = await call(url, { method: 'POST' }).then(() => done, (error) => `Not done: ${reason(error)}.`);
   ask();
 }
 
@@ -174,20 +173,10 @@ async function act(what, row) {
   if (what === 'open') {
     const id = row.stream ?? row.id;
     if (id?.startsWith('st_')) goTo(id);
-  } else if (what === 'stop') {
+  } else {
     const told = row.readers ? `Its readers (${row.readers}) will see it cancelled.` : '';
     if (!await sure('Stop this stream?', `${plain(row.id)}, ${owner(row)}. ${told} Usage so far is billed.`, 'Stop it')) return;
     await perform(`Stopped ${plain(row.id)}.`, `${V1}streams/${encodeURIComponent(row.id)}/cancel?operator`);
-  } else {
-    const target = plain(row.target);
-    const order = { target: row.target, action: what };
-    if (what === 'rest') {
-      const text = `It receives no requests until then; running streams continue. Its routes: ${plain(row.routes?.join(', '))}.`;
-      if (!await sure(`Rest ${target}?`, text, 'Rest it', true)) return;
-      order.for_s = Number(byId('rest-for').value);
-    }
-    const done = { try: `The next request may go to ${target}`, wake: `${target} is awake`, rest: `${target} rests` }[what];
-    await perform(`${done}. Applies in all processes within 3 s.`, `${V1}admin/targets`, order);
   }
 }
 

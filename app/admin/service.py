@@ -1,8 +1,8 @@
-"""The admin service: a summary of all processes that share a log, and commands to them.
+"""The admin service: a summary of all processes that share a log.
 
 Each process has a `History`, updated once a stream. All else is collected on demand: a process
 that makes a summary broadcasts `WATCH`, and until it expires the others broadcast snapshots. Each
-process polls the broadcast for `WATCH` and for commands every second.
+process polls the broadcast for `WATCH` every second.
 """
 
 import asyncio
@@ -10,16 +10,15 @@ import contextlib
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
-import structlog
 
 from .. import __version__
-from ..errors import RelayError, RequestError
+from ..errors import RelayError
 from ..eventlog.broadcast import MAX_MESSAGE_BYTES, Broadcast
 from ..eventlog.supervision import Supervisor
 from ..generation.account_reader import AccountReader
@@ -28,13 +27,13 @@ from ..generation.parts import Parts
 from ..ledger.usage import overview
 from ..upstreams.routes import Upstreams
 from .history import History
-from .sampling import Sampler
 from .snapshot import (
     MAX_STREAMS,
     Process,
     Share,
     Snapshot,
     TargetHealth,
+    describe_running,
     pack_snapshot,
     unpack_snapshot,
 )
@@ -44,7 +43,7 @@ FRESH_S: Final = 0.5
 """How long a summary is reused."""
 
 INTERVAL_S: Final = 1.0
-"""The interval of polling for commands, and of snapshots while somebody watches."""
+"""The interval of polling for `WATCH`, and of snapshots while somebody watches."""
 
 SNAPSHOT_S: Final = 5.0
 """The expiry of a snapshot, after which a dead process is no longer shown."""
@@ -58,15 +57,10 @@ WATCH_AGAIN_S: Final = 4.0
 FIRST_S: Final = 1.5
 """The wait of the first summary for the snapshots of others."""
 
-COMMAND_S: Final = 60.0
-"""The minimum expiry of a command, for processes that are unreachable meanwhile."""
-
 MAX_SNAPSHOTS: Final = 200
 
 WATCH: Final = "watch"
 """The name of the broadcast that requests snapshots."""
-
-Action = Literal["try", "rest", "wake"]
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,25 +74,11 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     rows_waiting: Callable[[], int] = int
 
 
-class Command(msgspec.Struct, frozen=True):
-    """A command to a target, as the broadcast and the response have it."""
-
-    target: str
-    action: Action
-    until: float | None
-    at: float
-    """When it was issued: distinguishes it from earlier ones."""
-
-
-_encode_command = msgspec.msgpack.Encoder().encode
-_decode_command = msgspec.msgpack.Decoder(Command).decode
 _encode_summary = msgspec.json.Encoder().encode
-
-log = structlog.get_logger("seseragi.admin")
 
 
 class AdminService:
-    """Makes summaries, and sends and applies commands; `history` observes streams and refusals."""
+    """Makes summaries; `history` observes streams and refusals."""
 
     def __init__(
         self,
@@ -126,21 +106,18 @@ class AdminService:
         """The expiry of the last known `WATCH`, of any process."""
         self._watch_sent_at = -math.inf
         """When this process last broadcast `WATCH`; both by the loop's clock."""
-        self._applied: dict[str, Command] = {}
-        """The last applied command of each name."""
         self._tasks = Supervisor()
 
     def reconfigure(self) -> None:
-        """Use the current routes and prices."""
+        """Use the current routes."""
         upstreams = self._parts.upstreams
         self._routes = _routes_of(upstreams)
         names = {*upstreams.routes, *self._routes, *(one.name for one in upstreams.all)}
         names |= {one.public_name(model) for one in upstreams.all for model in one.models}
         self._history.rename(frozenset(names), frozenset(self._routes))
-        self._sampler = Sampler(self._parts.settlements, process=self._id)
 
     async def open(self) -> None:
-        """Start polling for commands of other processes."""
+        """Start polling for requests of other processes."""
         if self._broadcast is not None:
             self._tasks.keep("admin service", partial(self._run, self._broadcast))
 
@@ -158,27 +135,11 @@ class AdminService:
         loop = asyncio.get_running_loop()
         while True:
             with contextlib.suppress(RelayError):  # the log reports its own failures
-                commands = await broadcast.messages("commands")
-                if commands:
-                    self._receive(commands)
-                if WATCH in commands:
+                if WATCH in await broadcast.messages("commands"):
                     self._watched_until = loop.time() + WATCH_S
-                    snapshot = pack_snapshot(await self._snapshot(), most=MAX_MESSAGE_BYTES)
+                    snapshot = pack_snapshot(self._snapshot(), most=MAX_MESSAGE_BYTES)
                     await broadcast.publish("snapshots", self._id, snapshot, for_s=SNAPSHOT_S)
             await asyncio.sleep(INTERVAL_S)
-
-    def _receive(self, commands: Mapping[str, bytes]) -> None:
-        """Apply new commands of other processes."""
-        for name, text in commands.items():
-            if name == WATCH:
-                continue
-            try:
-                command = _decode_command(text)
-            except (ValueError, msgspec.MsgspecError):  # of another version
-                continue
-            if command.target in self._routes and self._applied.get(name) != command:
-                self._applied[name] = command
-                self._apply(command)
 
     # Summary
 
@@ -195,7 +156,7 @@ class AdminService:
             if self._broadcast is not None:
                 with contextlib.suppress(RelayError):  # only this process is shown then
                     others = await self._read_others(self._broadcast)
-            merged = await self._snapshot()
+            merged = self._snapshot()
             for text in others:
                 with contextlib.suppress(ValueError, msgspec.MsgspecError):  # of another version
                     merged = merge(merged, unpack_snapshot(text))
@@ -239,9 +200,8 @@ class AdminService:
             return Money([], more + len(accounts), known=False)
         return Money([overview(*each) for each in found], more, known=True)
 
-    async def _snapshot(self) -> Snapshot:
+    def _snapshot(self) -> Snapshot:
         hub, history, about = self._hub, self._history, self._about
-        live = await self._sampler.look(hub.progress(most=MAX_STREAMS))
         load = hub.load()
         process = Process(
             id=self._id,
@@ -258,7 +218,10 @@ class AdminService:
         )
         return Snapshot(
             processes=[process],
-            live=live,
+            live=[
+                describe_running(progress, process=self._id)
+                for progress in hub.progress(most=MAX_STREAMS)
+            ],
             readers=hub.readers(most=2 * MAX_STREAMS),
             targets=[self._health(name) for name in self._routes],
             counts=history.counts(),
@@ -271,61 +234,16 @@ class AdminService:
         breakers = self._parts.upstreams.breakers
         now, wall = asyncio.get_running_loop().time(), time.time()
         breaker, state = breakers.named(target), breakers.state(target, now)
-        rests_s, open_s = breakers.rests_for(target, now), breaker.open_for(now)
+        open_s = breaker.open_for(now)
         return TargetHealth(
             target=target,
             routes=self._routes[target],
             state=state,
             failures=breaker.failures(now),
             retry_at=round(wall + open_s, 3) if open_s else None,
-            rests_until=round(wall + rests_s, 3) if rests_s else None,
             last_error=self._history.last_error(target),
-            processes=Share(int(state in ("open", "resting")), 1),
+            processes=Share(int(state == "open"), 1),
         )
-
-    # Commands
-
-    async def command(
-        self, target: str, action: Action, *, for_s: float = 0, by: str = ""
-    ) -> Command:
-        """Make all processes try a target now, rest it, or end its rest.
-
-        `by` is the name of the key or the user, for the log.
-
-        Raises:
-            RequestError: `not_found`, the target is not configured.
-        """
-        if target not in self._routes:
-            raise RequestError(
-                "not_found",
-                f"unknown target {target[:120]!r}; GET /v1/admin/summary lists the targets",
-            )
-        breakers, now = self._parts.upstreams.breakers, asyncio.get_running_loop().time()
-        at = round(time.time(), 3)
-        until = round(at + for_s, 3) if action == "rest" else None
-        command = Command(target, action, until=until, at=at)
-        # A wake replaces the rest that it ends, for as long as that would have lasted.
-        name = f"{'try' if action == 'try' else 'rest'} {target}"
-        expires_s = for_s if action == "rest" else breakers.rests_for(target, now) + COMMAND_S
-        if self._broadcast is not None:
-            await self._broadcast.publish(
-                "commands", name, _encode_command(command), for_s=expires_s
-            )
-        self._applied[name] = command
-        self._apply(command)
-        log.info("target command", target=target, action=action, until=until, by=by or None)
-        return command
-
-    def _apply(self, command: Command) -> None:
-        breakers, now = self._parts.upstreams.breakers, asyncio.get_running_loop().time()
-        target, until = command.target, command.until
-        match command.action:
-            case "try":
-                breakers.named(target).try_now(now)
-            case "rest":
-                breakers.rest(target, now + (until or 0) - time.time())
-            case "wake":
-                breakers.wake(target)
 
 
 def _routes_of(upstreams: Upstreams) -> dict[str, list[str]]:

@@ -10,6 +10,7 @@ import msgspec
 
 from ..eventlog.stream_info import StreamInfo
 from ..policies.retry import State
+from ..telemetry.activity import Progress
 
 MAX_STREAMS: Final = 500
 """Running streams in a snapshot, and in a summary: the oldest."""
@@ -63,8 +64,6 @@ class Stream(Value, frozen=True, kw_only=True):
     user: str | None
     route: str
     target: str | None
-    output_tokens: int | None
-    cost: str | None
 
 
 class LiveStream(Stream, frozen=True, kw_only=True):
@@ -75,7 +74,6 @@ class LiveStream(Stream, frozen=True, kw_only=True):
     started_at: float
     first_event_s: float | None
     events: int
-    events_per_s: float
     gap_s: float
     longest_gap_s: float | None
 
@@ -83,6 +81,8 @@ class LiveStream(Stream, frozen=True, kw_only=True):
 class EndedStream(Stream, frozen=True, kw_only=True):
     """An ended stream."""
 
+    output_tokens: int | None
+    cost: str | None
     ended_at: float
     status: str
     code: str | None
@@ -126,7 +126,6 @@ class TargetHealth(Value, frozen=True, kw_only=True):
     """The worst of all processes."""
     failures: int
     retry_at: float | None
-    rests_until: float | None
     last_error: LastError | None
     processes: Share
 
@@ -174,6 +173,22 @@ def unpack_snapshot(data: bytes) -> Snapshot:
     return _decode(data)
 
 
+def describe_running(progress: Progress, *, process: str) -> LiveStream:
+    """Return the row of a running stream of a process."""
+    longest, gap_s = progress.longest_gap_s, progress.silent_s
+    return LiveStream(
+        **describe_stream(progress.info),
+        process=process,
+        target=cut(progress.target) or None,
+        attempt=progress.attempt,
+        started_at=round(progress.info.created_at, 3),
+        first_event_s=_rounded(progress.first_event_s),
+        events=progress.events,
+        gap_s=round(gap_s, 3),
+        longest_gap_s=_rounded(None if longest is None else max(longest, gap_s)),
+    )
+
+
 def describe_stream(info: StreamInfo) -> dict[str, Any]:
     """Return the fields of a `Stream` that are known from its start."""
     return {
@@ -190,3 +205,7 @@ def describe_stream(info: StreamInfo) -> dict[str, Any]:
 def cut(text: str, most: int = MAX_TEXT) -> str:
     """Truncate a text."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)

@@ -12,7 +12,7 @@ from .snapshot import MAX_LAST, MAX_STREAMS, Minutes, Share, Snapshot, TargetHea
 
 T = TypeVar("T")
 
-WORST: Final = ("resting", "open", "half-open", "closed")
+WORST: Final = ("open", "half-open", "closed")
 """The states of a target, worst first: the worst of all processes is shown."""
 
 
@@ -65,7 +65,6 @@ def _merge_target(own: TargetHealth, other: TargetHealth | None) -> TargetHealth
         state=min(own.state, other.state, key=WORST.index),
         failures=own.failures + other.failures,
         retry_at=max(own.retry_at or 0, other.retry_at or 0) or None,
-        rests_until=max(own.rests_until or 0, other.rests_until or 0) or None,
         last_error=max(errors, key=attrgetter("at"), default=None),
         processes=Share(
             own.processes.open + other.processes.open, own.processes.of + other.processes.of

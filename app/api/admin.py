@@ -1,39 +1,22 @@
-"""`/admin`, and its API: `GET /v1/admin/summary` and `POST /v1/admin/targets`."""
+"""`/admin`, and its API: `GET /v1/admin/summary`."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
-import msgspec
-from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 
-from ..admin.service import Action, AdminService
+from ..admin.service import AdminService
 from ..errors import RequestError
-from ..requests import Body
 from .authentication import ADMIN_PAGE
-from .endpoints import Endpoints, HttpParts, document
+from .endpoints import Endpoints, HttpParts
 from .page import COMPRESSED, HEADERS
-from .request import check_admin, principal_of
-
-EXAMPLE: Final = '{"target": "openai/gpt-6", "action": "rest", "for_s": 300}'
-
+from .request import check_admin
 
 KEY: Final = b'data-credential="key"'
 SESSION: Final = b'data-credential="session"'
 """Attributes of the page: it asks for a key, or the host application identifies the user."""
-
-
-class TargetCommand(Body, frozen=True):
-    """A command for a target."""
-
-    target: Annotated[str, Meta(min_length=1, max_length=3000)]
-    action: Action
-    for_s: Annotated[float, Meta(ge=1, le=86_400)] = 300
-
-
-_command = msgspec.json.Decoder(TargetCommand)
 
 
 class Admin(Endpoints):
@@ -56,17 +39,6 @@ class Admin(Endpoints):
             await self._service.summary(), headers=headers, media_type="application/json"
         )
 
-    async def targets(self, request: Request) -> Response:
-        """Send a command for a target to all processes."""
-        check_admin(request, "this call requires")
-        command = await self._read_options(request, _command, example=EXAMPLE)
-        principal = principal_of(request)
-        by = principal.key or principal.user
-        ordered = await self._service.command(
-            command.target, command.action, for_s=command.for_s, by=by
-        )
-        return document(ordered, status_code=202)
-
     async def page(self, request: Request) -> Response:
         """Send the page, which has no data of its own."""
         if not self._page.is_file():
@@ -84,5 +56,4 @@ def routes(
     return [
         Route(ADMIN_PAGE, admin.page, methods=["GET"], middleware=[COMPRESSED]),
         Route("/v1/admin/summary", admin.summary, methods=["GET"]),
-        Route("/v1/admin/targets", admin.targets, methods=["POST"]),
     ]

@@ -15,7 +15,6 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from .. import __version__
-from ..admin.service import Command
 from ..admin.summary import Summary
 from ..cassettes.cassette import CassetteHead
 from ..dialects.client_formats import CLIENT_FORMATS, client_format_of
@@ -25,7 +24,6 @@ from ..dialects.native.client.format import Problem
 from ..dialects.native.client.renderer import Result
 from ..events import Event
 from ..ledger.usage import AccountUsage
-from .admin import TargetCommand
 from .client_secrets import ClientSecret, SecretOptions
 from .counting import TokenCount
 from .endpoints import FORM, JSON
@@ -183,9 +181,6 @@ _OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/admin"): Operation("Get the operator's page", answers=_HTML),
     ("GET", "/v1/admin/summary"): Operation(
         "Get the state of all processes", answers={"200": Summary}
-    ),
-    ("POST", "/v1/admin/targets"): Operation(
-        "Send a command for a target", TargetCommand, {"202": Command}
     ),
     ("GET", "/openapi.json"): Operation("Get this document"),
     ("GET", "/docs"): Operation("Get this document as a page", answers=_HTML),

@@ -52,12 +52,6 @@ class Charges(msgspec.Struct, kw_only=True):
             charge = self.billing.settlements.charge_last(charge, self.billing.request)
         self.last = charge
 
-    @property
-    def spent_nano_usd(self) -> int | None:
-        """The cost of all calls that another one followed; None if a price is unknown."""
-        spent = [charge.nano_usd for charge in self.followed]
-        return None if None in spent else sum(nano or 0 for nano in spent)
-
     def _add_first_sending(self, call: Call) -> None:
         """Charge a request that was sent twice: its provider may have taken the first one too."""
         settlements, request = self.billing.settlements, self.billing.request

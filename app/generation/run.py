@@ -324,20 +324,16 @@ class Run:
 
     def progress(self) -> Progress:
         """Return the current progress."""
-        attempts, call, age_s = self._attempts, self._attempts.call, self._attempts.elapsed_s()
+        attempts, call = self._attempts, self._attempts.call
         deadlines = call.deadlines
         return Progress(
             info=self._info,
             target=call.target.name,
             attempt=call.number,
-            age_s=age_s,
             first_event_s=attempts.first_event_s,
             events=self._count,
-            silent_s=age_s if deadlines is None else call.silent_s(),
+            silent_s=attempts.elapsed_s() if deadlines is None else call.silent_s(),
             longest_gap_s=deadlines.longest_gap_s if attempts.begun and deadlines else None,
-            usage=call.reading.parser.usage,
-            spent_nano_usd=attempts.charges.spent_nano_usd,
-            written=self._produced,
         )
 
 

@@ -119,18 +119,6 @@ class Settlements:
             )
         return bounded
 
-    def estimate(
-        self,
-        target: str,
-        reported: TokenCounts | None,
-        *,
-        request: ReservationRequest | None,
-        output_tokens: int,
-    ) -> Charge:
-        """Return the cost so far of an attempt whose answer has so many tokens."""
-        counts = count_usage(reported, request=request, answer=output_tokens, complete=False)
-        return self.price(target, counts)
-
     def price(self, target: str, counts: TokenCounts) -> Charge:
         """Price counts; without a known price, use the provider's own cost."""
         price = self._prices.price_of(target)

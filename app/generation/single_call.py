@@ -108,13 +108,11 @@ async def _count(context: CallContext, route: Route, chat: ChatRequest) -> int |
     Breakers do not learn of failures: servers without this call answer with any error.
     """
     failover = _failover(context, msgspec.structs.replace(route, budget_s=COUNT_S), chat)
-    clock = asyncio.get_running_loop().time
 
     async def attempt(silence_s: float) -> int | None:
         target = failover.target
         upstream, count = target.upstream, COUNTS.get(target.upstream.dialect)
-        rests_s = context.parts.upstreams.breakers.rests_for(target.name, clock())
-        if count is None or rests_s:  # all targets rest
+        if count is None:
             return None
         try:
             async with _attempt(
@@ -182,7 +180,6 @@ async def try_targets(
         RelayError: no target succeeded.
     """
     context = metered.context
-    context.parts.upstreams.check_awake(route, now=asyncio.get_running_loop().time())
     failover = _failover(context, route, tokens=metered.input_tokens)
 
     async def try_target(silence_s: float) -> T | None:

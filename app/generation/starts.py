@@ -98,7 +98,6 @@ class Starts:
             route = choice.route
             if route.spent is not None:
                 route = await self._spend_less(principal, route, route.spent)
-            self._upstreams.check_awake(route, now=asyncio.get_running_loop().time())
             if route.changes is not None:
                 request = route.changes.prepare(request)
             if self._parts.hooks is not None:

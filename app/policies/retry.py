@@ -90,8 +90,8 @@ class TargetPolicy(msgspec.Struct, frozen=True):
     """The maximum number of attempts for one request."""
 
 
-State = Literal["closed", "open", "half-open", "resting"]
-"""The state of a target: the first three are its breaker's; `resting` is paused by an operator."""
+State = Literal["closed", "open", "half-open"]
+"""The state of a target's breaker."""
 
 
 class Breaker:
@@ -135,13 +135,6 @@ class Breaker:
         """Return the number of recently failed streams."""
         self._forget(now)
         return sum(failed for _, failed in self._outcomes.values())
-
-    def try_now(self, now: float) -> None:
-        """Let the next request through, as if the open time were over."""
-        if self._open_until is not None:
-            self._open_until = min(self._open_until, now)
-            self._trying = False
-            self._claimed_until = 0.0
 
     def open_for(self, now: float) -> float:
         """Return the seconds for which it is still skipped."""
@@ -244,8 +237,7 @@ class Plan:
     `order` are the targets' indices from `arrange`, `each_s` is the maximum silence of each target.
     No attempt begins after `deadline`. A target that another one follows has `each_s` for all its
     attempts, is not retried in the second half of it, and never after a silence, which may have
-    been billed. The last one is not retried later than `each_s` after its first attempt. A target
-    for which `rests` is true by then is left out.
+    been billed. The last one is not retried later than `each_s` after its first attempt.
     """
 
     def __init__(
@@ -257,10 +249,8 @@ class Plan:
         deadline: float,
         each_s: Sequence[float],
         chance: Callable[[], float],
-        rests: Callable[[int, float], bool] = lambda target, now: False,
     ) -> None:
         self._choices = choices
-        self._rests = rests
         self._left = list(order)
         self._deadline = deadline
         self._each_s = each_s
@@ -293,13 +283,11 @@ class Plan:
             return None
         last = len(self._left) == 1
         again = not client_retries if last else again and error.code != "upstream_timeout"
-        again = again and not self._rests(self._left[0], now)
         wait_s = self._wait_here(error) if again else None
         each_s = self._each_s[self._left[0]]
         until = min(self._deadline, self._here_since + (each_s if last else each_s / 2))
         if wait_s is None or now + wait_s >= until:
             self._left.pop(0)
-            self._left = [target for target in self._left if not self._rests(target, now)]
             self._here_since, self._tries, wait_s = now, 0, 0.0
         if not self._left or now >= self._deadline:
             return None

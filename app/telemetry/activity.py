@@ -3,12 +3,9 @@
 The hub makes these values on request. Nothing is stored.
 """
 
-from collections.abc import Callable, Sequence
-
 import msgspec
 
 from ..eventlog.stream_info import StreamInfo
-from ..events import Event, TokenCounts
 from ..policies.retry import State
 
 
@@ -47,15 +44,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     """`upstream/model` of the current or next attempt."""
     attempt: int
-    age_s: float
     first_event_s: float | None
     events: int
     silent_s: float
     """Since the last piece of the answer, or since the attempt began."""
     longest_gap_s: float | None
-    usage: TokenCounts | None
-    """The provider's counts so far."""
-    spent_nano_usd: int | None
-    """The cost of earlier attempts; None: a price is unknown."""
-    written: Callable[[], Sequence[Event]]
-    """Returns all events so far."""

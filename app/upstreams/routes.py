@@ -5,7 +5,6 @@ accepts any model, any name of that upstream. All but routes require passthrough
 """
 
 import asyncio
-import math
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -16,7 +15,7 @@ import msgspec
 import structlog
 
 from ..dialects.model_facts import NOTHING, ModelFacts, least
-from ..errors import RequestError, UpstreamError
+from ..errors import RequestError
 from ..events import Notice
 from ..identity.principal import Principal
 from ..policies.affinity import draw, hash_conversation
@@ -139,8 +138,6 @@ class Breakers:
         self._rules = rules
         self._max_breakers = max_breakers
         self._breakers: OrderedDict[str, Breaker] = OrderedDict()
-        self.resting: dict[str, float] = {}
-        """The ends of pauses by target; apart from the breakers, which may be evicted."""
 
     def __len__(self) -> int:
         return len(self._breakers)
@@ -161,21 +158,9 @@ class Breakers:
         """Return the breaker of `upstream/model`, a new one for an unknown target."""
         return self._breakers.get(name) or Breaker()
 
-    def rest(self, name: str, until: float) -> None:
-        """Pause a target until then, independent of its breaker."""
-        self.resting[name] = until
-
-    def wake(self, name: str) -> None:
-        """End the pause of a target, if any."""
-        self.resting.pop(name, None)
-
-    def rests_for(self, name: str, now: float) -> float:
-        """Return the remaining seconds of a target's pause."""
-        return max(0.0, self.resting.get(name, now) - now)
-
     def state(self, name: str, now: float) -> State:
         """Return the state of a target."""
-        return "resting" if self.rests_for(name, now) else self.named(name).state(now)
+        return self.named(name).state(now)
 
     def failing(self, among: Container[str], now: float) -> list[str]:
         """List the given targets that failed recently, at most the last used."""
@@ -297,23 +282,6 @@ class Upstreams:
         target = route.targets[0]
         return target.upstream.public_name(target.model)
 
-    def check_awake(self, route: Route, *, now: float) -> None:
-        """Refuse a request for a route whose targets are all paused.
-
-        Raises:
-            UpstreamError: `upstream_unavailable`.
-        """
-        if not self.breakers.resting:
-            return
-        rests_s = [self.breakers.rests_for(target.name, now) for target in route.targets]
-        if all(rests_s):
-            raise UpstreamError(
-                "upstream_unavailable",
-                f"model {self.public_name(route)[:120]!r}: an operator paused all its targets; "
-                "try again later",
-                retry_after_s=math.ceil(min(rests_s)),
-            )
-
     def plan(
         self,
         route: Route,
@@ -326,10 +294,7 @@ class Upstreams:
         owner: str = "",
         tokens: int = 0,
     ) -> Plan:
-        """Return the order in which to try a route's targets, for a conversation if it is one.
-
-        Paused targets are left out, unless all are paused: see `check_awake`.
-        """
+        """Return the order in which to try a route's targets, for a conversation if it is one."""
         choices = [target.policy for target in route.targets]
         breakers = [self.breakers.of(target) for target in route.targets]
         order = [0]
@@ -343,12 +308,6 @@ class Upstreams:
             )
             if route.balance.by_time:
                 self.stats.tried(route.targets[order[0]].name, now=now)
-
-        def rests(index: int, now: float) -> bool:
-            return self.breakers.rests_for(route.targets[index].name, now) > 0
-
-        if self.breakers.resting:
-            order = [index for index in order if not rests(index, now)] or order
         breakers[order[0]].claim(now)
         each_s = [
             target.silence_s(limits, last=index == order[-1])
@@ -361,7 +320,6 @@ class Upstreams:
             deadline=deadline,
             each_s=each_s,
             chance=self._chance,
-            rests=rests,
         )
 
     def capacity_of(self, target: Target) -> Capacity:
@@ -418,11 +376,7 @@ class Upstreams:
         names = self._targets_of_routes()
         failing = self.breakers.failing(self.configured_targets(), now)
         return [
-            Health(
-                name,
-                self.breakers.state(name, now),
-                round(self.breakers.rests_for(name, now) or breaker.open_for(now), 1) or None,
-            )
+            Health(name, breaker.state(now), round(breaker.open_for(now), 1) or None)
             for name in dict.fromkeys([*names, *failing])
             for breaker in (self.breakers.named(name),)
         ]

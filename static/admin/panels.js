@@ -2,7 +2,7 @@
 
 import { byId, element } from '../dom.js';
 import { Table, put } from './table.js';
-import { DASH, clock, count, owner, plain, rate, seconds, usd } from './words.js';
+import { DASH, clock, count, owner, plain, seconds, usd } from './words.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
 
@@ -24,21 +24,14 @@ const state = (title, width, of, name) => text(title, width, of, {
   },
 });
 
-const LABELS = { stop: 'Stop…', try: 'Try now', rest: 'Rest…', wake: 'Wake' };
-
-/** Buttons: `which(row)` returns the possible actions. */
-const buttons = (width, which, about) => ({
+const stop = {
   title: 'Actions',
-  width,
-  of: which,
-  paint: (cell, actions, row) => {
-    const held = cell.contains(document.activeElement);
-    cell.replaceChildren(...actions.split(' ').map((action) => element('button', {
-      type: 'button', className: `quiet ${action}`, ariaLabel: `${LABELS[action]} ${row[about]}`, data: { do: action },
-    }, LABELS[action])));
-    if (held) cell.lastChild.focus();
-  },
-});
+  width: 4,
+  of: () => 'stop',
+  paint: (cell, action, row) => cell.replaceChildren(element('button', {
+    type: 'button', className: `quiet ${action}`, ariaLabel: `Stop… ${row.id}`, data: { do: action },
+  }, 'Stop…')),
+};
 
 /** Used (full) and reserved (striped) money, against its limit. */
 const money = (title, name) => ({
@@ -78,11 +71,11 @@ const minutes = {
   },
 };
 
-const STATES = { closed: '● healthy', open: '▲ skipped', 'half-open': '◐ on trial', resting: '☾ resting' };
+const STATES = { closed: '● healthy', open: '▲ skipped', 'half-open': '◐ on trial' };
 const age = (value) => seconds(value).replace(/\.\d+/, '');
 
-function stateOf({ state: name, rests_until: until, wait, processes: { open, of } = {} }) {
-  const when = name === 'resting' ? ` until ${clock(until)}` : name === 'open' && wait > 0 ? ` for ${wait} s` : '';
+function stateOf({ state: name, wait, processes: { open, of } = {} }) {
+  const when = name === 'open' && wait > 0 ? ` for ${wait} s` : '';
   return `${STATES[name] ?? plain(name)}${when}${open && open < of ? `, in ${open} of ${of}` : ''}`;
 }
 
@@ -100,12 +93,11 @@ const PANELS = [
   ['live', 'Live streams', id, [
     stream('id'), text('Owner', 10, owner), route, number('Age', 5, 'age', age),
     number('Attempt', 6, 'attempt', (n, row) => `${count(n)}${row.attempt > 1 ? `, ${row.attempt - 1} failed` : ''}`),
-    number('Events', 4.5, 'events'), number('Per second', 5.5, 'events_per_s', rate), number('Gap', 5, 'gap_s', seconds),
-    number('Readers', 4.5, 'readers'), number('Tokens', 4.5, 'output_tokens'), cost, buttons(4, () => 'stop', 'id'),
+    number('Events', 4.5, 'events'), number('Gap', 5, 'gap_s', seconds),
+    number('Readers', 4.5, 'readers'), stop,
   ], 'No running streams.', ({ live, processes }) => (sum(processes, 'streams') > live.length ? `the oldest ${live.length} of ${count(sum(processes, 'streams'))}` : '')],
   ['targets', 'Targets', (row) => row.target, [
     field('Target', 10, 'target'), state('State', 11, stateOf, 'state'),
-    buttons(10.5, (row) => (row.state === 'resting' ? 'wake' : row.state === 'closed' && !row.processes?.open ? 'rest' : 'try rest'), 'target'),
     number('Failures', 4.5, 'failures'), text('Last error', 11, ({ last_error: error }) => (error ? `${plain(error.code)}, ${clock(error.at)}` : DASH)),
     text('Routes', 7, (row) => plain(row.routes?.join(', '))),
   ], 'No targets.'],
@@ -158,12 +150,12 @@ export function overview(act) {
   const updates = PANELS.map((panel) => build(panel, act));
   const figures = byId('figures').querySelectorAll('dd');
   return (summary) => {
-    const { live, processes, money: { accounts } } = summary;
+    const { processes, money: { accounts } } = summary;
     const rows = rowsOf(summary);
     const total = (kind) => count(sum(rows.codes.filter((row) => row.kind === kind), 'count'));
     const relay = accounts.find(({ kind }) => kind === 'relay');
     const values = [
-      count(sum(processes, 'streams')), count(sum(processes, 'readers')), rate(sum(live, 'events_per_s')),
+      count(sum(processes, 'streams')), count(sum(processes, 'readers')),
       usd(relay?.day.used), usd(relay?.month.used), total('refused'), total('failed'),
     ];
     for (const [at, value] of values.entries()) put(figures[at], value);

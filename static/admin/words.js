@@ -17,8 +17,6 @@ export function plain(value) {
 
 export const count = (value) => (known(value) ? NUMBERS[0].format(value) : DASH);
 
-export const rate = (value) => (known(value) ? NUMBERS[value < 10 ? 1 : 0].format(value) : DASH);
-
 export function seconds(value) {
   if (!known(value)) return DASH;
   const s = Math.max(0, value);

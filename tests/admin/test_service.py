@@ -1,6 +1,5 @@
 """What a process leaves in the log for others, and when: nothing while nobody looks."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Spied:
-    """The log of a process, which notes what it posts and when it polls for commands."""
+    """The log of a process, which notes what it posts and when it polls."""
 
     def __init__(self) -> None:
         self.posted: list[tuple[str, str]] = []
@@ -121,7 +120,7 @@ async def test_what_others_leave_that_cannot_be_read_harms_nobody(tmp_path, spie
         log = relay.log
         for text in (b"", b"\xc1", b"\x81\xa2id\xa1\xff", b"x" * 1000):
             for place in ("commands", "snapshots"):
-                await log.publish(place, f"rest {len(text)}", text, for_s=60)
+                await log.publish(place, f"other {len(text)}", text, for_s=60)
         with structlog.testing.capture_logs() as lines:
             assert 1 == len((await look(relay))["processes"])
             await spied.beats()
@@ -137,27 +136,3 @@ async def test_log_that_is_away_leaves_the_process_in_sight(tmp_path, spied):
         assert (False, []) == (found["money"]["known"], found["money"]["accounts"])
         spied.fails = False
         await spied.beats()
-
-
-async def test_command_is_applied_once_and_a_later_one_too(tmp_path, spied):
-    async with shared(tmp_path, spied) as relay, shared(tmp_path) as other:
-        breakers = relay.hub.upstreams.breakers
-        clock = asyncio.get_running_loop().time
-
-        async def order(**what: Any) -> None:
-            body = {"target": "demo/demo", **what}
-            answer = await other.client.post("/v1/admin/targets", json=body, headers=other.operator)
-            assert 202 == answer.status_code, answer.text
-
-        await order(action="rest", for_s=100)
-        await until(lambda: breakers.rests_for("demo/demo", clock()) > 90)
-        breakers.wake("demo/demo")
-        await spied.beats()
-        assert 0 == breakers.rests_for("demo/demo", clock())
-        await order(action="rest", for_s=100)
-        await until(lambda: breakers.rests_for("demo/demo", clock()) > 90)
-        await order(action="wake")
-        await until(lambda: breakers.rests_for("demo/demo", clock()) == 0)
-        # A process that begins now is told of the wake, and no more of the rest.
-        names = {name.split()[0] for name in await relay.log.messages("commands")}
-        assert {"rest"} == names

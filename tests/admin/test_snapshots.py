@@ -54,14 +54,11 @@ def live(number: int, *, text: str = "") -> LiveStream:
         user=text,
         route=text,
         target=None,
-        output_tokens=None,
-        cost=None,
         process="a",
         attempt=1,
         started_at=NOW + number,
         first_event_s=None,
         events=0,
-        events_per_s=0.0,
         gap_s=0.0,
         longest_gap_s=None,
     )
@@ -99,7 +96,6 @@ def health(
         state=state,
         failures=failures,
         retry_at=retry_at,
-        rests_until=None,
         last_error=last_error,
         processes=Share(int(state == "open"), 1),
     )

@@ -24,8 +24,6 @@ def body_of(path: str, *, streams: bool = True) -> dict[str, Any]:
         case "/v1/ui/chat":
             parts = [{"type": "text", "text": "hello"}]
             return {"id": CHAT, "messages": [{"id": "1", "role": "user", "parts": parts}]}
-        case "/v1/admin/targets":
-            return {"target": M, "action": "wake"}
         case "/v1/embeddings" | "/v1/responses/input_tokens" | "/v1/responses/compact":
             return {"model": M, "input": "hello"}
         case "/v1/messages":

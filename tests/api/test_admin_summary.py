@@ -1,4 +1,4 @@
-"""`GET /v1/admin/summary`, `POST /v1/admin/targets` and `/admin`, as clients of one process."""
+"""`GET /v1/admin/summary` and `/admin`, as clients of one process."""
 
 import asyncio
 import json
@@ -130,12 +130,10 @@ async def test_streams_and_money_are_what_the_client_knows(tmp_path):
             )
             assert {stream: 1} == found["readers"]
             assert 1 == found["processes"][0]["readers"]
-            assert (4, 16) == (live["output_tokens"], len("abcdefgh" * 2))
+            assert 5 == live["events"]
             assert started - 1 < live["started_at"] < time.time() + 1
             assert 0 < live["gap_s"] < 20
             assert live["gap_s"] == pytest.approx(live["longest_gap_s"], abs=1)
-            # What goes in is estimated as it is for the reservation: some tokens of 1e-6 USD each.
-            assert 8e-6 < float(live["cost"]) < 5e-5
         assert 1 == found["processes"][0]["streams"]
 
         await world.ask("boss", f"/v1/streams/{stream}/cancel", {})
@@ -188,99 +186,6 @@ async def test_refusals_and_failures_of_the_hour_are_counted(tmp_path):
     }
     (target,) = (target for target in found["targets"] if target["target"] == M)
     assert target["last_error"]["code"] == "upstream_invalid_request"
-
-
-TWO = f"""
-{CONFIG}
-[[route]]
-name = "fast"
-targets = ["openai/m", "openai/spare"]
-"""
-
-
-async def test_target_that_rests_is_not_asked(tmp_path):
-    def asked(world: World) -> list[str]:
-        models = [call.json["model"] for call in world.upstream.calls]
-        world.upstream.calls.clear()
-        return models
-
-    async def order(target: str, action: str, **more: Any) -> httpx2.Response:
-        body = {"target": target, "action": action, **more}
-        return await world.ask("boss", "/v1/admin/targets", body)
-
-    async def ask(**fields: Any) -> httpx2.Response:
-        return await world.ask("app", "/v1/chat", {**HELLO, "model": "fast", **fields})
-
-    async with serve(tmp_path, TWO) as world:
-        world.upstream.script = ENDS
-        ordered = await order("openai/m", "rest", for_s=600)
-        assert 202 == ordered.status_code
-        until = ordered.json()["until"]
-        assert until == pytest.approx(time.time() + 600, abs=20)
-        assert 200 == (await ask()).status_code
-        assert ["spare"] == asked(world)
-
-        state = next(t for t in (await world.look())["targets"] if t["target"] == "openai/m")
-        assert ("resting", ["fast"]) == (state["state"], state["routes"])
-        assert until == pytest.approx(state["rests_until"], abs=1)
-        health = (await world.ask("boss", "/readyz?verbose")).json()["targets"]
-        assert "resting" == next(t["state"] for t in health if t["target"] == "openai/m")
-        metrics = (await world.ask("boss", "/metrics")).text
-        assert 'seseragi_breakers{state="resting",target="openai/m"} 1.0' in metrics
-        assert 'seseragi_breakers{state="open",target="openai/m"} 0.0' in metrics
-
-        # Nor is it asked after a failure of the other one, nor by itself, nor to embed or count.
-        world.upstream.script = reply("503 Service Unavailable", "{}")
-        assert 503 == (await ask()).status_code
-        assert {"spare"} == set(asked(world))
-        await order("openai/spare", "rest")
-        refused = await ask()
-        assert (502, "upstream_unavailable") == (refused.status_code, refused.json()["code"])
-        assert 1 <= int(refused.headers["retry-after"]) <= 300
-        embedding = {"model": "fast", "input": "a"}
-        assert 502 == (await world.ask("app", "/v1/embeddings", embedding)).status_code
-        assert [] == asked(world)
-
-        world.upstream.script = ENDS
-        await order("openai/m", "wake")
-        assert 200 == (await ask()).status_code
-        assert ["m"] == asked(world)
-
-        for body, status in (
-            ({"target": "openai/nothing", "action": "rest"}, 404),
-            ({"target": "openai/m", "action": "stop"}, 400),
-            ({"target": "openai/m", "action": "rest", "for_s": 0.5}, 400),
-            ({"target": "openai/m", "action": "rest", "for_s": 86_401}, 400),
-            ({"target": "openai/m"}, 400),
-            ([], 400),
-        ):
-            answer = await world.ask("boss", "/v1/admin/targets", body)
-            assert (body, status) == (body, answer.status_code)
-
-
-async def test_try_lets_the_next_request_through(tmp_path):
-    config, long = f"{TWO}", {"breaker_pause_s": 900, "breaker_max_pause_s": 900}
-    async with serve(tmp_path, config, attempts=1, **long) as world:
-
-        def choose(call: Any) -> Any:
-            return reply("503 Service Unavailable", "{}") if call.json["model"] == "m" else ENDS
-
-        def state(found: Any) -> str:
-            return next(str(t["state"]) for t in found["targets"] if t["target"] == "openai/m")
-
-        world.upstream.choose = choose
-        body = {**HELLO, "model": "fast"}
-        for _ in range(4):
-            assert 200 == (await world.ask("app", "/v1/chat", body)).status_code
-        assert "open" == state(await world.look())
-        world.upstream.choose, world.upstream.script = None, ENDS
-        world.upstream.calls.clear()
-        await world.ask("app", "/v1/chat", body)
-        await world.ask("boss", "/v1/admin/targets", {"target": "openai/m", "action": "try"})
-        assert "half-open" == state(await world.look())
-        await world.ask("app", "/v1/chat", body)
-        assert ["spare", "m"] == [call.json["model"] for call in world.upstream.calls]
-        await world.until(lambda s: state(s) == "closed")
 
 
 async def test_look_of_an_operator_leaves_the_life_of_a_stream_alone(tmp_path, monkeypatch):
@@ -346,9 +251,8 @@ async def test_many_who_look_cost_one_look(tmp_path, monkeypatch):
 
 async def test_who_may_look(tmp_path):
     async with serve(tmp_path) as world:
-        for path, body in (("/v1/admin/summary", None), ("/v1/admin/targets", {})):
-            for who, status in (("", 401), ("nobody", 401), ("app", 403)):
-                assert status == (await world.ask(who, path, body)).status_code
+        for who, status in (("", 401), ("nobody", 401), ("app", 403)):
+            assert status == (await world.ask(who, "/v1/admin/summary")).status_code
 
 
 FORWARDED: tuple[dict[str, str], ...] = (
@@ -371,7 +275,6 @@ async def test_without_keys_operators_need_the_one_for_this_run(tmp_path, monkey
         begun = await relay.client.post("/v1/chat", json=HELLO, headers={"prefer": "respond-async"})
         asked: list[tuple[str, Any, int]] = [
             ("/v1/admin/summary", None, 200),
-            ("/v1/admin/targets", {"target": "demo/demo", "action": "rest"}, 202),
             (f"/v1/streams/{begun.json()['id']}/events?uncounted", None, 200),
         ]
         wrong = {"authorization": "Bearer ssk_wrong"}
@@ -388,12 +291,8 @@ async def test_without_keys_operators_need_the_one_for_this_run(tmp_path, monkey
 
 async def test_without_admin_there_is_nothing(tmp_path):
     async with serve(tmp_path, admin=False) as world:
-        for path, body in (
-            ("/v1/admin/summary", None),
-            ("/v1/admin/targets", {}),
-            ("/admin", None),
-        ):
-            assert 404 == (await world.ask("boss", path, body)).status_code
+        for path in ("/v1/admin/summary", "/admin"):
+            assert 404 == (await world.ask("boss", path)).status_code
 
 
 async def test_records_and_log_are_named(tmp_path):
@@ -402,17 +301,3 @@ async def test_records_and_log_are_named(tmp_path):
         found = await world.look()
     assert ("sqlite", 0) == (found["records"], found["rows_waiting"])
     assert "sqlite" == found["log"]
-
-
-async def test_target_that_begins_to_rest_meanwhile_is_no_fallback(tmp_path):
-    async with serve(tmp_path, TWO, attempts=1) as world:
-        breakers, now = world.relay.hub.upstreams.breakers, asyncio.get_running_loop().time()
-
-        def choose(call: Any) -> list[Step]:
-            breakers.rest("openai/spare", now + 600)
-            return reply("503 Service Unavailable", "{}")
-
-        world.upstream.choose = choose
-        answer = await world.ask("app", "/v1/chat", {**HELLO, "model": "fast"})
-        asked = [call.json["model"] for call in world.upstream.calls]
-    assert (503, ["m"]) == (answer.status_code, asked)

@@ -280,21 +280,6 @@ async def test_an_account_that_has_spent_a_share_gets_the_cheaper_target(log, tm
     assert (len(a.calls), len(b.calls)) == (3, 2)
 
 
-async def test_paused_targets_do_not_matter_once_another_one_answers(tmp_path):
-    limits = "[limits]\nusd_per_day = 0.01"
-    async with serve_two(tmp_path, '"a/m"', route=SPENT, more=limits, prices=PRICES) as one:
-        relay, a, b = one
-        for _ in range(3):
-            await chat(relay, max_tokens=2)
-        breakers, now = relay.hub.upstreams.breakers, asyncio.get_running_loop().time()
-        breakers.rest("a/m", now + 60)
-        assert (await chat(relay, max_tokens=2))[-1]["status"] == "completed"
-        breakers.rest("b/m", now + 60)
-        refused = await relay.client.post("/v1/chat", json=HELLO)
-        assert "paused" in refused.text
-    assert (len(a.calls), len(b.calls)) == (3, 1)
-
-
 class Caching:
     """A provider that caches the prompts that it has seen, and charges a tenth for them."""
 

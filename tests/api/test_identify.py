@@ -15,7 +15,7 @@ from app.dialects.client_formats import CLIENT_FORMATS
 from app.settings import SettingsError, load_settings
 from app.settings.access import settle_hook
 from tests.api.bodies import body_of
-from tests.api.test_ownership_matrix import CALLS, CLOSED, ORDERS, STARTS
+from tests.api.test_ownership_matrix import CALLS, CLOSED, STARTS
 from tests.serving import HELLO
 
 SHORT = {**HELLO, "max_tokens": 3}
@@ -84,7 +84,7 @@ def host() -> Iterator[Host]:
 
 def test_every_call_needs_a_caller_and_asks_once(host):
     for method, path in CLOSED:
-        how = {"json": body_of(path)} if path in STARTS | CALLS | ORDERS else {}
+        how = {"json": body_of(path)} if path in STARTS | CALLS else {}
         host.asked.clear()
         answer = host.ask(None, method, path, headers={"authorization": "Bearer ssk_x"}, **how)
         assert (401, [f"/llm{path}"]) == (answer.status_code, host.asked), path
@@ -118,12 +118,9 @@ def test_streams_belong_to_their_user(host):
 
 
 def test_operators_calls_are_for_administrators(host):
-    order = {"target": "demo/demo", "action": "rest"}
     for user, status in (("ada", 403), ("admin", 200)):
         for path in ("/v1/admin/summary", "/metrics"):
             assert status == host.ask(user, "GET", path).status_code
-    assert 403 == host.ask("ada", "POST", "/v1/admin/targets", json=order).status_code
-    assert 202 == host.ask("admin", "POST", "/v1/admin/targets", json=order).status_code
     assert 403 == host.ask("admin", "POST", "/v1/client_secrets", json={}).status_code
 
 

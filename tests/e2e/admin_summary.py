@@ -22,11 +22,8 @@ def stream(number: int, *, step: int) -> dict[str, Any]:
         "started_at": NOW - 3000 + number,
         "first_event_s": None if number % 11 == 10 else 0.31,
         "events": 40 + (number * 37 + step * 13) % 900,
-        "events_per_s": (number * 7 + step) % 60 + 0.5,
         "gap_s": 0.04 + (number + step) % 3,
         "longest_gap_s": 3,
-        "output_tokens": number * 3 + step,
-        "cost": None if number % 4 == 3 else f"{number * 0.000123:.6f}",
         "process": "p1",
     }
 
@@ -51,7 +48,6 @@ def target(name: str, state: str, **more: Any) -> dict[str, Any]:
         "state": state,
         "failures": 0,
         "retry_at": None,
-        "rests_until": None,
         "last_error": None,
         "processes": {"open": 0, "of": 3},
         **more,
@@ -127,7 +123,6 @@ def summary(*, step: int) -> dict[str, Any]:
                 "anthropic/claude", "open", failures=5, retry_at=NOW + 17, last_error=last_error
             ),
             target("gemini/pro", "half-open"),
-            target("local/llama", "resting", rests_until=NOW + 280),
         ],
         "counts": {
             "refused": {"rate_limited": {f"{minute - 59 + n}": n % 7 for n in range(60)}},

@@ -1,7 +1,6 @@
 """The operator's page in a real Chromium."""
 
 import asyncio
-import json
 
 import pytest
 import uvicorn
@@ -197,34 +196,11 @@ async def test_a_running_stream_is_followed_and_left_alone(page: Page, upstream,
     await page.wait_for_selector(f"#recent .row:has-text('{stream}')")
 
 
-async def test_targets_rest_and_wake(page: Page):
-    async with serve_relay() as relay:
-        await page.goto(relay.admin_page)
-        row = page.locator("#targets .body .row:has([aria-label='Rest… demo/demo-slow'])")
-        await row.get_by_role("button", name="Rest").click()
-        await page.select_option("#rest-for", "3600")
-        await page.click("#dialog-yes")
-        row = page.locator("#targets .body .row:has([aria-label='Wake demo/demo-slow'])")
-        await page.evaluate(ASK)
-        await row.wait_for()
-        assert "resting until" in await row.inner_text()
-        refused = await relay.client.post("/v1/chat", json={**HELLO, "model": "demo-slow"})
-        assert 502 == refused.status_code
-        await page.evaluate(ASK)
-        await page.wait_for_selector("#last .row:has-text('upstream_unavailable')")
-        await row.get_by_role("button").focus()
-        await page.keyboard.press("Enter")
-        await page.evaluate(ASK)
-        await page.wait_for_selector("#targets [aria-label='Rest… demo/demo-slow']")
-        await page.wait_for_selector("#status:has-text('awake')")
-
-
 ASK = "dispatchEvent(new Event('online'))"  # at once, instead of after two seconds
 UPDATES = "performance.getEntriesByName('seseragi.update').map((it) => it.duration)"
 
 
 async def test_a_busy_relay_is_shown_as_text_and_used_by_keyboard(page: Page):
-    orders = []
     told = {"away": False, "step": 0}
     asked = {"now": 0, "most": 0}
 
@@ -238,10 +214,6 @@ async def test_a_busy_relay_is_shown_as_text_and_used_by_keyboard(page: Page):
             await route.fulfill(json=summary(step=told["step"]))
         asked["now"] -= 1
 
-    async def order(route) -> None:
-        orders.append(json.loads(route.request.post_data))
-        await route.fulfill(status=202, json={**orders[-1], "until": None})
-
     async def next_update() -> None:
         """Wait for one that was asked for from now on."""
         begun = told["step"]  # the last of them may be on its way
@@ -250,7 +222,6 @@ async def test_a_busy_relay_is_shown_as_text_and_used_by_keyboard(page: Page):
 
     async with serve_relay() as relay:
         await page.route("**/v1/admin/summary", tell)
-        await page.route("**/v1/admin/targets", order)
         broken = await watch_policy(page)
         await page.emulate_media(reduced_motion="reduce")
         await page.goto(relay.admin_page)
@@ -285,10 +256,6 @@ async def test_a_busy_relay_is_shown_as_text_and_used_by_keyboard(page: Page):
         await next_update()
         assert name == await first.get_attribute("data-key")
         assert await first.get_by_role("button").evaluate("(it) => it === document.activeElement")
-
-        await page.click("#targets [aria-label='Try now anthropic/claude']")
-        await page.wait_for_selector("#status:has-text('may go to anthropic/claude')")
-        assert [{"target": "anthropic/claude", "action": "try"}] == orders
 
         await page.fill("#live [type=search]", "user-49")  # and axe has less to look at
         assert 10 == await page.locator("#live .body .row").count()

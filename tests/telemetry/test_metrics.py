@@ -314,7 +314,7 @@ async def test_breakers_are_told_of_configured_targets_alone():
         for (name, labels), value in found.items()
         if name == "seseragi_breakers" and dict(labels)["target"] == "openai/m"
     }
-    assert {"open": 1, "closed": 0, "half-open": 0, "resting": 0} == state
+    assert {"open": 1, "closed": 0, "half-open": 0} == state
     assert "typed" not in repr(found)
 
 

@@ -29,16 +29,3 @@ def test_names_that_clients_make_up_are_forgotten(failing: bool) -> None:
     assert breakers.failing(names, 0) == [f"u/{n}" for n in last] + ["u/used"]
     assert "open" == breakers.named("u/used").state(0)
     assert breakers.named("u/0").is_well(0)
-
-
-def test_rest_holds_whatever_clients_ask_for() -> None:
-    breakers = Breakers(max_breakers=10)
-    breakers.rest("u/used", 60)
-    for number in range(100):
-        breakers.of(Target(UPSTREAM, str(number)))
-
-    assert ("resting", 50.0) == (breakers.state("u/used", 10), breakers.rests_for("u/used", 10))
-    assert "closed" == breakers.state("u/used", 60)
-    breakers.wake("u/used")
-    assert "closed" == breakers.state("u/used", 10)
-    breakers.wake("u/never")
