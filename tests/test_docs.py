@@ -13,6 +13,7 @@ from app.dialects.native.client.renderer import Writer
 from app.errors import CODES
 from app.events import Event, TextDelta
 from app.identity.config import AuthConfig, KeyConfig
+from app.ledger.limits import LIMITS, UsageLimits
 from app.settings import load_settings
 from app.settings.tables import RouteTable, TargetTable
 from app.settings.upstreams import UpstreamTable
@@ -85,6 +86,15 @@ def test_every_key_of_identity_is_documented():
 
     assert {"auth", *keys} == set(told)
     assert f"| `{keys['client_secret_s'].default}` |" in told["client_secret_s"]
+
+
+def test_every_limit_is_documented_for_accounts_and_for_client_secrets():
+    names = UsageLimits.__struct_fields__
+    secret = rows(section("Client secrets", PROTOCOL))["limits"]
+
+    assert set(names) <= set(rows(section("Limits and budgets", CONFIGURATION)))
+    assert set(names) <= set(re.findall(r"`(\w+)`", secret))
+    assert {limit.name for limit in LIMITS} == set(names) - {"strict"}
 
 
 def test_commands_of_guides_run_in_the_environment_that_the_readme_activates():

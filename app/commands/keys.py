@@ -21,7 +21,7 @@ from ..identity.config import Identity, KeyConfig, parse_time
 from ..identity.keys import digest, make_key
 from ..identity.keys_file import KeysFile, KeysUnusable, change_keys_file, read_keys_file, row_of
 from ..identity.principal import Role
-from ..ledger.limits import UsageLimits
+from ..ledger.limits import LIMITS, UsageLimits
 from ..settings import SettingsError, load_identity
 from ..settings.convert import check_origins, explain, suggest
 from .terminal import add_config, print_table
@@ -33,14 +33,6 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 LONGEST_S = 100 * 365 * 86_400
 
 COLUMNS = ("name", "tenant", "user", "models", "origins", "roles", "limits", "expires", "created")
-
-LIMITS = {
-    "--requests-per-minute": "requests per minute",
-    "--tokens-per-minute": "tokens per minute, input and output together",
-    "--streams": "concurrent streams",
-    "--usd-per-day": "US dollars per day (UTC)",
-    "--usd-per-month": "US dollars per month (UTC)",
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,8 +73,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="client_secrets: create short-lived secrets for browsers; metrics: read /metrics; "
         "admin: read, stop and delete the streams of all owners, and read /metrics",
     )
-    for option, what in LIMITS.items():
-        new.add_argument(option, metavar="N", help=f"limit of {what}")
+    limits = new.add_argument_group(
+        "limits", "Tokens are those of input and output; days and months are in UTC."
+    )
+    for limit in LIMITS:
+        limits.add_argument(f"--{limit.name.replace('_', '-')}", metavar="N")
     ends = new.add_mutually_exclusive_group()
     ends.add_argument("--expires-in", metavar="TIME", help="lifetime, such as 30d, 12h or 90m")
     ends.add_argument("--expires-at", metavar="TIME", help="end, such as 2027-01-31T00:00:00Z")
@@ -180,8 +175,8 @@ def _read_options(options: argparse.Namespace, key: str) -> KeyConfig:
 
 
 def _read_limits(options: argparse.Namespace) -> UsageLimits:
-    names = [option.removeprefix("--").replace("-", "_") for option in LIMITS]
-    fields = {name: text for name in names if (text := getattr(options, name)) is not None}
+    found = {limit.name: getattr(options, limit.name) for limit in LIMITS}
+    fields = {name: text for name, text in found.items() if text is not None}
     try:
         limits = msgspec.convert(fields, UsageLimits, strict=False)
     except msgspec.ValidationError as error:

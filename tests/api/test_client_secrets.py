@@ -9,6 +9,7 @@ import pytest
 
 from app.clock import Clock
 from app.identity.principal import Principal
+from app.ledger.limits import LIMITS, UsageLimits
 from tests.api.asking import Asked, serve_asked
 from tests.clock import StoppedClock
 from tests.serving import HELLO, cut_off, serve_relay
@@ -48,6 +49,15 @@ async def test_secret_says_what_it_is_narrowed_to(asked):
     }
     assert expected == made
     assert ("acme", "ann", "narrow") == (shown.tenant, shown.user, shown.key)
+
+
+async def test_every_limit_narrows_a_secret(asked):
+    limits = {limit.name: number for number, limit in enumerate(LIMITS, start=2)}
+    made = await make(asked, {"limits": limits})
+    shown = await asked.tokens.verify(made["value"])
+
+    assert limits == made["limits"]
+    assert UsageLimits(**limits) == shown.user_limits
 
 
 async def test_openais_form_is_understood(asked):

@@ -10,7 +10,7 @@ import pytest
 from app.__main__ import main
 from app.identity.keys import Keys, digest
 from app.identity.keys_file import read_keys_file
-from app.ledger.limits import UNLIMITED, UsageLimits
+from app.ledger.limits import LIMITS, UNLIMITED, UsageLimits
 from app.settings import load_settings
 
 pytestmark = pytest.mark.pure
@@ -96,31 +96,32 @@ def test_all_that_can_be_said_of_a_key(capsys, tmp_path):
     assert "sha256" not in row
 
 
-LIMITED = ("--usd-per-day", "0.5", "--usd-per-month", "10", "--requests-per-minute", "60")
+def test_every_limit_is_an_option_and_is_kept_listed_and_shown_as_toml(capsys, tmp_path):
+    values = {limit.name: number for number, limit in enumerate(LIMITS, start=2)}
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in values.items()]
+    expected = UsageLimits(**values)
 
-
-async def test_limits_of_a_key_are_kept_listed_and_shown_as_toml(capsys, tmp_path):
-    out, _ = key(capsys, "new", "app", *LIMITED, "--tokens-per-minute", "9", "--streams", "3")
+    key(capsys, "new", "app", *options)
     [made] = read_keys_file(tmp_path / "keys.json").file.keys
-    expected = UsageLimits(
-        requests_per_minute=60, tokens_per_minute=9, streams=3, usd_per_day=0.5, usd_per_month=10
-    )
     assert expected == made.limits
-    found = await Keys([], tmp_path / "keys.json").verify(out.strip())
-    assert found is not None
-    assert (expected, UNLIMITED) == (found.key_limits, found.user_limits)
 
     listed, _ = key(capsys, "list")
-    told = "requests_per_minute=60 tokens_per_minute=9 streams=3 usd_per_day=0.5 usd_per_month=10"
-    assert told in listed
+    assert all(f"{name}={value}" in listed for name, value in values.items())
     [row] = json.loads(key(capsys, "list", "--json")[0])
-    assert 0.5 == row["limits"]["usd_per_day"]
+    assert values == row["limits"]
 
-    _, table = key(capsys, "new", "other", *LIMITED, "--print-toml")
+    _, table = key(capsys, "new", "other", *options, "--print-toml")
     (tmp_path / "seseragi.toml").write_text(table)
     [shown] = load_settings({}).identity.keys
-    limits = shown.limits
-    assert (60, 0.5, None) == (limits.requests_per_minute, limits.usd_per_day, limits.streams)
+    assert expected == shown.limits
+
+
+async def test_limits_of_a_key_are_the_keys_and_not_its_users(capsys, tmp_path):
+    out, _ = key(capsys, "new", "app", "--usd-per-day", "0.5")
+    found = await Keys([], tmp_path / "keys.json").verify(out.strip())
+
+    assert found is not None
+    assert (UsageLimits(usd_per_day=0.5), UNLIMITED) == (found.key_limits, found.user_limits)
 
 
 @pytest.mark.parametrize(
