@@ -4,7 +4,7 @@ wire          HTTP/1.1 client with the time of every piece of a body
 frames        event stream frames, and lines that the relay does not send
 path          proxies on the path
 session       one examination: measurements and findings
-reachability, requests, streaming, reading, idle     the probes
+reachability, requests, streaming, reading     the probes
 report        the report as text and as JSON; `advice.toml` by finding and proxy
 command       the command
 """

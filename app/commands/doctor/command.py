@@ -12,9 +12,8 @@ import certifi
 
 from ...settings import SettingsError
 from ...settings.identity import CLIENT_KEY
-from .idle import look_at_idle
 from .reachability import count_failures, reach
-from .reading import look_at_many, look_at_reading, look_at_stops
+from .reading import look_at_idle, look_at_reading, look_at_stops
 from .report import render_json, render_text
 from .requests import look_at_requests, send_large_body
 from .session import GivenUp, Session
@@ -40,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--model",
-        help="use this model instead of the demo's; its tokens may cost money, and silence, "
-        "stops and concurrent streams are not tested",
+        help="use this model instead of the demo's; its tokens may cost money, and silence "
+        "and stops are not tested",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
@@ -126,7 +125,6 @@ async def examine(session: Session) -> str:
         await look_at_reading(session)
         await look_at_stops(session)
         await send_large_body(session)
-        await look_at_many(session)
         await look_at_idle(session)
         count_failures(session)
     except GivenUp as reason:

@@ -41,17 +41,10 @@ NAMES: Sequence[tuple[str, str]] = (
     ("apache", r"apache(?!-coyote)"),
     ("varnish", r"varnish"),
 )
-"""Names in `server`, `via` and error pages."""
+"""Names in headers and error pages."""
 
-MARKS: Sequence[tuple[str, str]] = (
-    ("cf-ray", "cloudflare"),
-    ("x-amz-cf-id", "cloudfront"),
-    ("x-amz-apigw-id", "api_gateway"),
-    ("x-vercel-id", "vercel"),
-    ("x-envoy-upstream-service-time", "envoy"),
-    ("x-varnish", "varnish"),
-)
-"""Headers of answers that one program alone adds."""
+NAMING = ("server", "via", "x-served-by", "x-powered-by", "x-cache", "server-timing")
+"""Headers of answers whose values name programs; of others the name may."""
 
 HAPROXY_PAGE = (
     r"<h1>4\d\d [\w -]+</h1>\s*Your browser sent an invalid request"
@@ -63,10 +56,11 @@ HAPROXY_PAGE = (
 def from_reply(reply: Reply) -> list[Hop]:
     """Return the programs that an answer names."""
     hops: list[Hop] = []
-    for name in ("server", "via", "x-served-by", "x-powered-by", "x-cache", "server-timing"):
+    for name in NAMING:
         value = reply.header(name)
         hops += _named(value, f"the header {name}: {value[:80]}")
-    hops += [Hop(p, p, f"the header {mark}") for mark, p in MARKS if reply.header(mark)]
+    for name in reply.headers:
+        hops += _named(name, f"the header {name}")
     if reply.is_page:
         hops += from_page(reply.body)
     return join(hops)

@@ -123,7 +123,7 @@ def count_failures(session: Session) -> None:
     """Look for limits on the rate of requests, and for requests that fail now and then."""
     replies = session.client.replies
     limited = [reply for reply in replies if reply.limited]
-    if limited and not session.found("concurrency", "errors", "page"):
+    if limited and not session.found("errors", "page"):
         before = sum(limited[0].began - 1 <= reply.began <= limited[0].began for reply in replies)
         session.wrong(
             "rate_limit",
@@ -138,7 +138,7 @@ def count_failures(session: Session) -> None:
         or (not reply.status and reply.ended and reply.ending == "cut")
     ]
     if failed and not session.found(
-        *("idle_cut", "total_cut", "json_cut", "concurrency", "rate_limit", "body_size"),
+        *("idle_cut", "total_cut", "json_cut", "rate_limit", "body_size"),
         *("page", "errors", "truncated", "methods", "redirect"),
     ):
         session.wrong(

@@ -1,22 +1,22 @@
-"""Streams that are read by id, stopped, left, or open at the same time."""
+"""Streams that are read by id, stopped or left; idle streams and slow JSON answers."""
 
 import asyncio
 import time
 
 from .frames import read_frames
+from .reachability import judge_redirect
 from .requests import find_everywhere, judge_twins
 from .session import PAUSE, PLAIN, Session, within
 from .wire import Reply
 
 TOKENS = 6
 END_S = 5.0
-AT_ONCE = 8
-"""Streams: more than the six connections that a browser opens to a host."""
-START_S = 6.0
 LEAVE_S = 1.5
 """The ten tokens of `demo-pause` have come by then."""
 SEEN_S = 4.0
 """Seconds within which the relay has to see that a client left."""
+SLACK = 1.5
+"""Of the heartbeat's interval: a silence up to that was not too long."""
 
 
 async def look_at_reading(session: Session) -> None:
@@ -102,32 +102,77 @@ async def _leave(session: Session) -> None:
     await session.stop(stream)
 
 
-async def look_at_many(session: Session) -> None:
-    """Open more streams at once than a browser does over HTTP/1.1."""
-    # A limit on the rate refuses so many at once in any case.
-    if session.found("buffered") or not session.has(PAUSE) or session.client.limited:
+async def look_at_idle(session: Session) -> None:
+    """Watch a silent stream and a JSON answer that takes long, at the same time."""
+    if not session.has(PAUSE) or session.idle_s <= 0:
         return
-    session.progress(f"opening {AT_ONCE} streams at once")
-    running: set[int] = set()
-
-    def all_run(reply: Reply) -> bool:
-        if b"text.delta" in reply.body:
-            running.add(id(reply))
-        return len(running) == AT_ONCE
-
-    body = session.chat(model=PAUSE, on_disconnect="cancel")
-    replies = await asyncio.gather(
-        *(
-            session.client.ask(
-                "POST", "/v1/chat", body=body, headers=PLAIN, until=all_run, within_s=START_S
-            )
-            for _ in range(AT_ONCE)
-        )
+    session.progress(f"watching silent streams for {session.idle_s:g} s")
+    stream = session.chat(model=PAUSE, on_disconnect="cancel")
+    ask, within_s = session.client.ask, session.idle_s
+    silent, json = await asyncio.gather(
+        ask("POST", "/v1/chat", body=stream, headers=PLAIN, within_s=within_s),
+        ask("POST", "/v1/chat", body={**stream, "stream": False}, within_s=within_s),
     )
-    session.measure("at once", f"{len(running)} of {AT_ONCE} streams", streams=len(running))
-    if len(running) < AT_ONCE:
-        other = next(reply for reply in replies if id(reply) not in running)
+    judge_silence(session, silent)
+    _judge_json(session, json)
+
+
+def judge_silence(session: Session, reply: Reply) -> None:
+    """Judge a stream of which only heartbeats should have come for as long as it was watched."""
+    if reply.limited:
+        return
+    if reply.status not in (0, 200):
+        if not session.found("buffered"):
+            session.wrong("idle_cut", f"a silent stream gets {reply.describe()}")
+        return
+    frames = read_frames(reply.pieces)
+    begun = frames.frames[-1].at if frames.frames else reply.headed or reply.began
+    beats = frames.comments
+    lasted, silent = reply.ended - begun, reply.ended - max([begun, *beats])
+    cut = reply.ending != "silent"
+    session.measure(
+        "silence",
+        f"{'cut' if cut else 'open'} after {within(lasted)} without an event, "
+        f"{len(beats)} heartbeats (one every {session.heartbeat_s:g} s)",
+        seconds=round(lasted, 2),
+        heartbeats=len(beats),
+        cut=cut,
+    )
+    if frames.ended or session.found("truncated"):  # one reason cuts both
+        return
+    alive = silent < SLACK * session.heartbeat_s
+    if not cut and not alive and not session.found("buffered"):
         session.wrong(
-            "concurrency",
-            f"of {AT_ONCE} streams at once {len(running)} run: the others get {other.describe()}",
+            "idle_cut",
+            f"a silent stream is dead, but its connection stays open: nothing came for "
+            f"{within(silent)} (the relay sends a heartbeat every {session.heartbeat_s:g} s)",
+        )
+    elif cut and beats and alive:
+        session.wrong(
+            "total_cut",
+            f"a stream is cut {within(reply.ended - reply.began)} after its start, although "
+            "heartbeats arrive: the limit is on the whole, not on silence",
+        )
+    elif cut:
+        session.wrong(
+            "idle_cut",
+            f"a stream is cut after {within(silent)} of silence (the relay sends a heartbeat "
+            f"every {session.heartbeat_s:g} s)",
+        )
+
+
+def _judge_json(session: Session, reply: Reply) -> None:
+    if reply.ending == "silent":
+        session.measure("JSON answer", f"not cut within {within(session.idle_s)}")
+        return
+    after = reply.ended - reply.began
+    session.measure("JSON answer", f"{reply.describe()} after {within(after)}", seconds=after)
+    # One reason cuts streams too; and an error with the relay's code is the relay's.
+    if reply.code or reply.limited or session.found("idle_cut", "total_cut"):
+        return
+    if not judge_redirect(session, reply):
+        session.wrong(
+            "json_cut",
+            f'a JSON answer ("stream": false), which is silent until its end, is cut after '
+            f"{within(after)}: {reply.describe()}",
         )

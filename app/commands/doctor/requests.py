@@ -1,7 +1,4 @@
-"""Requests and plain answers: headers, methods, bodies, errors, caches, retries."""
-
-import asyncio
-import random
+"""Requests and plain answers: headers, methods, bodies, errors, caches."""
 
 from . import path
 from .reachability import judge_redirect
@@ -11,9 +8,6 @@ from .wire import Reply
 LOOKS = 6
 """GETs of one stream, to meet every relay behind a load balancer."""
 MARGIN = 4096
-SURE = 3
-QUIET_S = 0.5
-"""Time in which no request of other clients may arrive."""
 BODY_S = 30.0
 
 
@@ -77,7 +71,7 @@ async def _provoke_errors(session: Session) -> None:
     ]
     if session.has(FAILING):
         body = {"model": FAILING, "messages": [{"role": "user", "content": "-"}]}
-        tries.append((await count_starts(session, body), 503, "upstream_overloaded"))
+        tries.append((await client.ask("POST", "/v1/chat", body=body), 503, "upstream_overloaded"))
     session.refusal = tries[1][0].describe()
     for reply, status, code in tries:
         if reply.code or (reply.status == 204 and not reply.pieces):
@@ -94,38 +88,6 @@ async def _provoke_errors(session: Session) -> None:
                 f"the relay's error {status} {code} becomes {reply.describe()}: clients cannot "
                 "see the reason, nor whether to try again",
             )
-
-
-async def count_starts(session: Session, body: object) -> Reply:
-    """Send a request that fails, and see in the relay's own count whether a proxy repeats it.
-
-    Other clients may send requests meanwhile: a proxy repeats each time, and never without a POST.
-    """
-    counts: list[int] = []
-    for _ in range(SURE):
-        before = await _requests_of_today(session)
-        reply = await session.client.ask("POST", "/v1/chat", body=body, once=True)
-        after = await _requests_of_today(session)
-        if after - before <= 1:
-            return reply
-        # Not in step with another doctor, whose tries this one would count each time.
-        await asyncio.sleep(QUIET_S * random.uniform(1, 2))  # noqa: S311  (no secret)
-        if after != await _requests_of_today(session):
-            return reply
-        counts.append(after - before)
-    session.wrong(
-        "repeated",
-        f"a POST that fails with {reply.status} reaches the relay {min(counts)} times, and each "
-        "may be paid for",
-    )
-    return reply
-
-
-async def _requests_of_today(session: Session) -> int:
-    reply = await session.client.ask("GET", "/v1/usage")
-    today = reply.json().get("today")
-    count = today.get("requests") if isinstance(today, dict) else None
-    return count if isinstance(count, int) else 0
 
 
 async def _send_origin(session: Session) -> None:

@@ -181,13 +181,12 @@ class Client:
         until: Callable[[Reply], bool] | None = None,
         within_s: float | None = None,
         anonymous: bool = False,
-        once: bool = False,
     ) -> Reply:
         """Send a request over a new connection and read to the end, `until`, or `within_s`.
 
         A `body` that is not bytes is sent as JSON. `until` is called after each piece. A request
-        is sent again if a limit on the rate refuses it and, unless `once`, if a gateway fails or
-        the connection closes at once: such failures are findings of their own.
+        is sent again if a limit on the rate refuses it, a gateway fails, or the connection closes
+        at once: such failures are findings of their own.
         """
         content = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
         fields = {"user-agent": "seseragi-doctor", "accept-encoding": "identity"}
@@ -201,7 +200,7 @@ class Client:
         within_s = within_s or self.timeout_s
         reply = await self._send(request, until=until, within_s=within_s)
         for number in range(self._repetitions):
-            if not reply.limited and (once or not reply.fails_at_once):
+            if not (reply.limited or reply.fails_at_once):
                 return reply
             await asyncio.sleep(PAUSE_S * 2**number)
             reply = await self._send(request, until=until, within_s=within_s)

@@ -9,11 +9,10 @@ import msgspec
 import pytest
 
 from app.commands.doctor.frames import read_frames
-from app.commands.doctor.idle import judge_silence
 from app.commands.doctor.path import Hop
 from app.commands.doctor.reachability import count_failures, judge_redirect
+from app.commands.doctor.reading import judge_silence
 from app.commands.doctor.report import render_text
-from app.commands.doctor.requests import count_starts
 from app.commands.doctor.session import Session
 from app.commands.doctor.streaming import Stream, judge_frames, judge_timing
 from app.commands.doctor.wire import Client, Ending, Reply, parse_url
@@ -127,30 +126,6 @@ def test_requests_that_fail_are_counted_by_whose_failure_it_is(name):
     session.client.replies = replies
 
     count_failures(session)
-
-    assert expected == codes(session)
-
-
-@pytest.mark.parametrize(
-    ("each_post", "each_look", "expected"),
-    [(1, 0, {}), (3, 0, {"repeated": True}), (1, 2, {}), (3, 1, {})],
-)
-async def test_requests_of_others_are_not_taken_for_a_second_try(each_post, each_look, expected):
-    """The relay counts `each_look` more between any two requests: those of others."""
-    session = make_session()
-    count = 0
-
-    async def ask(method: str, path: str, **fields: object) -> Reply:
-        nonlocal count
-        count += each_post if method == "POST" else each_look
-        body = msgspec.json.encode({"today": {"requests": count}})
-        reply = Reply(f"{method} {path}", 0.0, status=503 if method == "POST" else 200)
-        reply.pieces = [(0.0, body)]
-        session.client.replies.append(reply)
-        return reply
-
-    with patch.object(session.client, "ask", ask):
-        await count_starts(session, {})
 
     assert expected == codes(session)
 

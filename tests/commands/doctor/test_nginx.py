@@ -101,22 +101,6 @@ CASES = {
         "503",
         options={"idle_s": 0},
     ),
-    "sends a POST twice": Case(
-        nginx(
-            "proxy_next_upstream error http_503 non_idempotent;",
-            http="upstream twice {{ server 127.0.0.1:{relay} max_fails=0; "
-            "server localhost:{relay} max_fails=0; }}",
-            upstream="twice",
-        ),
-        {"repeated"},
-        "times",
-        options={"idle_s": 0},
-    ),
-    "limits streams": Case(
-        nginx("limit_conn a 6;", http="limit_conn_zone $binary_remote_addr zone=a:1m;"),
-        {"concurrency"},
-        "503",
-    ),
 }
 
 

@@ -156,7 +156,6 @@ CASES = {
         haproxy(usual="option http-no-delay"), {"disconnect"}, relay=IMPATIENT
     ),
     "haproxy is impatient": Case(haproxy("timeout server 1s"), {"idle_cut"}, relay=IMPATIENT),
-    "haproxy queues": Case(haproxy(server="maxconn 4"), {"concurrency"}, "4 run"),
     "caddy as documented": Case(documented_caddy),
     "caddy compresses": Case(caddy("encode gzip"), {"compressed"}, "gzip"),
     "caddy takes small bodies": Case(caddy("request_body {\nmax_size 300KB\n}"), {"body_size"}),
