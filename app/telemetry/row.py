@@ -1,13 +1,14 @@
 """The row of an ended stream in the records: a projection of `StreamEnded`. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Final, Literal
 
 import msgspec
 
 from ..eventlog.stream_ended import StreamEnded
-from ..events import TokenCounts
+from ..eventlog.stream_info import StreamInfo
+from ..events import StreamEnd, TokenCounts
 
 MAX_VERSION: Final = 256
 """Characters of the column."""
@@ -65,49 +66,35 @@ class StreamRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """JSON, if the route records content."""
 
 
-_OF_STREAM = (
-    "target",
-    "answered_model",
-    "started_at",
-    "ended_at",
-    "first_event_s",
-    "longest_gap_s",
-    "attempts",
-    "readers",
-    "resumes",
-    "events",
-    "nano_usd",
-    "lost",
-    "content",
-)
-_OF_INFO = ("request_id", "tenant", "user", "route", "model", "client_format", "trace_id")
-_OF_END = ("status", "finish_reason", "ended_by")
+_COUNTS: Final = tuple(name for name in StreamRow.__struct_fields__ if name.endswith("_tokens"))
+_RENAMED: Final = {"stream": "info.id", "key": "info.key_name"}
 
-_stream_values = attrgetter(*_OF_STREAM)
-_info_values = attrgetter(*_OF_INFO)
-_end_values = attrgetter(*_OF_END)
+
+def _find_paths() -> Iterator[tuple[str, str]]:
+    """Yield the fields that a row has by name from an ended stream, its info or its end."""
+    sources = (("", StreamEnded), ("info.", StreamInfo), ("end.", StreamEnd))
+    for name in StreamRow.__struct_fields__:
+        found = (f"{path}{name}" for path, source in sources if hasattr(source, name))
+        if path := _RENAMED.get(name) or next(found, ""):
+            yield name, path
+
+
+_NAMES, _PATHS = zip(*_find_paths(), strict=True)
+_values = attrgetter(*_PATHS)
 
 
 def row_of(ended: StreamEnded) -> StreamRow:
     """Return the row of a stream, with the token counts of all attempts."""
-    info, end, charges = ended.info, ended.end, ended.charges
+    end, charges = ended.end, ended.charges
     counted = [charge.counts for charge in charges if charge.counts is not None]
     versions = sorted({charge.price_version for charge in charges} - {""})
     estimated = any(counts.estimated for counts in counted)
     return StreamRow(
-        stream=info.id,
-        key=info.key_name,
         code=end.error.code if end.error else None,
-        input_tokens=_sum(counted, "input_tokens"),
-        output_tokens=_sum(counted, "output_tokens"),
-        cached_input_tokens=_sum(counted, "cached_input_tokens"),
-        cache_write_tokens=_sum(counted, "cache_write_tokens"),
-        reasoning_tokens=_sum(counted, "reasoning_tokens"),
         usage_from="estimate" if estimated else "provider" if counted else "none",
         price_version=", ".join(versions)[:MAX_VERSION],
-        **dict(zip(_OF_STREAM, _stream_values(ended), strict=True)),
-        **dict(zip(_OF_INFO, _info_values(info), strict=True)),
-        **dict(zip(_OF_END, _end_values(end), strict=True)),
+        **{name: _sum(counted, name) for name in _COUNTS},
+        **dict(zip(_NAMES, _values(ended), strict=True)),
     )
 
 
