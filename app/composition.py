@@ -37,6 +37,7 @@ from .policies.admission import Admission, Shares
 from .policies.deadlines import Limits
 from .policies.retry import Rules
 from .settings import Settings, SettingsError
+from .settings.convert import same_fields
 from .settings.load import read_span_limits
 from .settings.upstreams import DEMO
 from .telemetry.metrics import LabelNames, Metrics
@@ -288,26 +289,16 @@ def build_parts(
         accounts=log_parts.accounts,
         peers=log_parts.peers,
         limits=Limits(
-            connect_timeout_s=settings.connect_timeout_s,
-            first_event_timeout_s=settings.first_event_timeout_s,
-            fallback_after_s=settings.fallback_after_s,
-            event_gap_timeout_s=settings.event_gap_timeout_s,
-            idle_timeout_s=settings.idle_timeout_s,
-            total_timeout_s=settings.total_timeout_s,
             max_line=settings.max_line_bytes,
             max_event=settings.max_event_bytes,
+            **same_fields(settings, Limits),
         ),
         reservations=Reservations(settings.ledger.limits, prices, wall=clock.wall),
         settlements=build_settlements(
             settings, prices, recorder, keeps_rows=substitutes.keeps_rows
         ),
         admission=Admission(
-            Shares(
-                max_streams_per_address=settings.max_streams_per_address,
-                max_starts_per_minute_per_address=settings.max_starts_per_minute_per_address,
-                max_readers_per_address=settings.max_readers_per_address,
-                max_request_memory_bytes=settings.max_request_memory_bytes,
-            ),
+            Shares(**same_fields(settings, Shares)),
             max_streams=settings.max_streams,
             clock=clock.monotonic,
         ),
@@ -323,13 +314,8 @@ def build_hooks(settings: Settings, client: HttpClient) -> Hooks | None:
     """Build the hooks; None without any."""
     hooks = [
         Hook(
-            name=one.name,
             call=one.function or Endpoint(one.name, one.url, client, secret=one.secret),
-            stages=one.stages,
-            routes=one.routes,
-            hold=one.hold,
-            timeout_s=one.timeout_s,
-            fails_open=one.fails_open,
+            **same_fields(one, Hook),
         )
         for one in settings.hooks
     ]

@@ -6,9 +6,10 @@ No I/O: the time is passed in. The state is of this process.
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 MINUTE_S: Final = 60.0
 SPAN_S: Final = 2.0
@@ -20,12 +21,15 @@ UNKNOWN_RESET_S: Final = 10.0
 MAX_RESET_S: Final = 300.0
 
 
+Count = Annotated[int, Meta(ge=1)]
+
+
 class TargetLimits(msgspec.Struct, frozen=True):
     """The limits of one target in the settings; None: no limit."""
 
-    max_streams: int | None = None
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
+    max_streams: Count | None = None
+    requests_per_minute: Count | None = None
+    tokens_per_minute: Count | None = None
 
 
 class Remaining(NamedTuple):

@@ -37,6 +37,11 @@ def convert(value: Any, form: Any, place: str) -> Any:
         raise SettingsError(f"{place}{path}: {message}") from None
 
 
+def same_fields(source: object, form: Any) -> dict[str, Any]:
+    """Return the fields of a struct type that another object has by the same names."""
+    return {name: getattr(source, name) for name in form.__struct_fields__ if hasattr(source, name)}
+
+
 def convert_rows(rows: Any, form: Any, place: str, *, label: str = "") -> tuple[Any, ...]:
     """Convert the tables of an array; their places have the value of the key `label`."""
     if not isinstance(rows, list):

@@ -17,7 +17,7 @@ from ..upstreams.endpoints import Upstream
 from ..upstreams.routes import Hedge, Route, Spent
 from ..upstreams.targets import Target
 from ..upstreams.transforms import NO_CHANGES
-from .convert import SettingsError, convert, convert_rows, find_part, suggest
+from .convert import SettingsError, convert, convert_rows, find_part, same_fields, suggest
 from .transforms import build_changes, build_transform
 from .upstreams import how_to_add
 from .values import Attempts, Count, Seconds
@@ -36,7 +36,7 @@ class LimitsTable(UsageLimits, frozen=True):
     max_output_tokens: Annotated[int, Meta(ge=1, le=10**7)] = LimitsConfig().max_output_tokens
 
 
-class TargetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TargetTable(TargetLimits, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One target: `model` is `upstream/model`. Missing fields default to the route's."""
 
     model: str
@@ -48,12 +48,9 @@ class TargetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     event_gap_timeout_s: Seconds | None = None
     idle_timeout_s: Seconds | None = None
     total_timeout_s: Seconds | None = None
-    max_streams: Count | None = None
-    requests_per_minute: Count | None = None
-    tokens_per_minute: Count | None = None
-    rename: dict[str, str] = {}
+    rename: Mapping[str, str] = {}
     drop: tuple[str, ...] = ()
-    set: dict[str, Any] = {}
+    set: Mapping[str, Any] = {}
 
 
 TIMEOUTS: Final = tuple(name for name in TargetTable.__struct_fields__ if name.endswith("_s"))
@@ -101,14 +98,11 @@ def build_limits(tables: dict[str, Any], where: str) -> LimitsConfig:
                 "visible characters"
             )
     return LimitsConfig(
-        relay=UsageLimits(**{name: getattr(table, name) for name in UsageLimits.__struct_fields__}),
-        tenant=table.tenant,
-        key=table.key,
-        user=table.user,
+        relay=UsageLimits(**same_fields(table, UsageLimits)),
         tenants={
             name: convert(own, UsageLimits, f"{place}.{name}") for name, own in tenants.items()
         },
-        max_output_tokens=table.max_output_tokens,
+        **same_fields(table, LimitsConfig),
     )
 
 
@@ -161,7 +155,7 @@ def build_routes(
         )
         targets = []
         for index, row in enumerate(table.targets):
-            target = TargetTable(row) if isinstance(row, str) else row
+            target = TargetTable(model=row) if isinstance(row, str) else row
             here = f"{place}: targets[{index}]"
             upstream, model = _find_upstream(target.model, by_name, here)
             # Targets with a weight share the first place; the others follow in list order.
@@ -199,19 +193,14 @@ def build_routes(
             hedge = Hedge(table.hedge_percentile, table.hedge_share)
         for name in table.stages:
             find_part(STAGES, name, f"{place}.stages")
-        routes[table.name] = Route(
-            table.name,
-            tuple(targets),
-            budget_s=table.budget_s,
-            balance=find_part(BALANCES, table.balance, f"{place}.balance"),
-            spent=spent,
-            record_content=table.record_content,
-            rescue=table.rescue,
-            hedge=hedge,
-            stages=table.stages,
-            aliases=table.aliases,
-            changes=changes,
-        )
+        own = {
+            "targets": tuple(targets),
+            "balance": find_part(BALANCES, table.balance, f"{place}.balance"),
+            "spent": spent,
+            "hedge": hedge,
+            "changes": changes,
+        }
+        routes[table.name] = Route(**{**same_fields(table, Route), **own})
     for alias, name in aliases.items():
         if alias in routes:
             raise SettingsError(f"{where}route {name!r}: the alias {alias!r} is a route's name")
@@ -220,12 +209,8 @@ def build_routes(
 
 def _build_capacity(target: TargetTable, default: TargetLimits) -> TargetLimits | None:
     """Return the limits of a target, with missing ones from its upstream; None without any."""
-    own = {
-        name: value
-        for name in TargetLimits.__struct_fields__
-        if (value := getattr(target, name)) is not None
-    }
-    limits = msgspec.structs.replace(default, **own)
+    own = same_fields(target, TargetLimits).items()
+    limits = msgspec.structs.replace(default, **{name: one for name, one in own if one is not None})
     return None if limits == TargetLimits() else limits
 
 

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx2
-import msgspec
 from msgspec import Meta
 
 from ..cassettes.folder import Folder
@@ -33,9 +32,9 @@ from ..upstreams.endpoints import Upstream
 from ..upstreams.google import GoogleCredentials
 from ..upstreams.options import SAFE_WORD
 from ..upstreams.presets import PLACES, PRESETS, UNKNOWN, Preset
-from .convert import SettingsError, convert, find_part, suggest
+from .convert import SettingsError, convert, find_part, same_fields, suggest
 from .transforms import build_transform
-from .values import Count, Scheme, Settings
+from .values import Scheme, Settings
 
 KEY_HEADERS = ("authorization", "api-key", "x-api-key", "x-goog-api-key")
 OWN_HEADERS = ("content-length", "transfer-encoding", "expect")
@@ -56,7 +55,7 @@ Text = Annotated[str, Meta(min_length=1)]
 """For values where an empty string would be mistaken for absence."""
 
 
-class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class UpstreamTable(TargetLimits, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`[upstream.NAME]`: a name of a preset, or `preset`, provides the defaults."""
 
     preset: str | None = None
@@ -72,11 +71,11 @@ class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     account: str | None = None
     profile: str | None = None
     """Of Amazon's shared files."""
-    query: dict[str, str] = {}
-    headers: dict[str, str] = {}
+    query: Mapping[str, str] = {}
+    headers: Mapping[str, str] = {}
     models: tuple[Text, ...] = ()
     default_model: Text | None = None
-    quirks: dict[str, Any] = {}
+    quirks: Mapping[str, Any] = {}
     """Of the dialect's own type."""
     options: tuple[Text, ...] | None = None
     url_schemes: tuple[Scheme, ...] | None = None
@@ -84,12 +83,9 @@ class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     trace_context: bool = False
     resume: bool = False
     keepalive: bool = True
-    max_streams: Count | None = None
-    requests_per_minute: Count | None = None
-    tokens_per_minute: Count | None = None
-    rename: dict[str, Text] = {}
+    rename: Mapping[str, Text] = {}
     drop: tuple[Text, ...] = ()
-    set: dict[str, Any] = {}
+    set: Mapping[str, Any] = {}
 
 
 def build_upstreams(
@@ -201,30 +197,26 @@ class _Builder(NamedTuple):
         needed = own_host and (preset.base_url or "").startswith("https:")
         credentials, credentials_source = self._find_credentials(needed=needed)
         base_url, base_url_source = self._find_base_url()
-        return Upstream(
-            name=self.name,
-            base_url=base_url,
-            dialect=dialect,
-            credentials=credentials,
-            query=check_query({**preset.query, **table.query}, f"{place}.query"),
-            headers={**preset.headers, **check_headers(table.headers, f"{place}.headers")},
-            quirks=self._convert_quirks(dialect, own_host=own_host),
-            models=table.models,
-            default_model=table.default_model or (None if table.models else preset.default_model),
-            lists_models=preset.lists_models,
-            options=options if table.options is None else table.options,
-            url_schemes=url_schemes if table.url_schemes is None else table.url_schemes,
-            credentials_source=credentials_source,
-            base_url_source=base_url_source,
-            max_output_tokens=table.max_output_tokens,
-            trace_context=table.trace_context,
-            resume=table.resume,
-            keepalive=table.keepalive,
-            target_limits=TargetLimits(
-                table.max_streams, table.requests_per_minute, table.tokens_per_minute
-            ),
-            transform=build_transform(table.rename, table.drop, table.set, place),
-        )
+        fields = {
+            **same_fields(table, Upstream),
+            "name": self.name,
+            "base_url": base_url,
+            "dialect": dialect,
+            "credentials": credentials,
+            "query": check_query({**preset.query, **table.query}, f"{place}.query"),
+            "headers": {**preset.headers, **check_headers(table.headers, f"{place}.headers")},
+            "quirks": self._convert_quirks(dialect, own_host=own_host),
+            "default_model": table.default_model
+            or (None if table.models else preset.default_model),
+            "lists_models": preset.lists_models,
+            "options": options if table.options is None else table.options,
+            "url_schemes": url_schemes if table.url_schemes is None else table.url_schemes,
+            "credentials_source": credentials_source,
+            "base_url_source": base_url_source,
+            "target_limits": TargetLimits(**same_fields(table, TargetLimits)),
+            "transform": build_transform(table.rename, table.drop, table.set, place),
+        }
+        return Upstream(**fields)
 
     def _find_base_url(self) -> tuple[str, str]:
         """Return the base URL, and its setting or variable; "" for the preset's."""

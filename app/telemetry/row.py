@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -89,12 +89,13 @@ def row_of(ended: StreamEnded) -> StreamRow:
     counted = [charge.counts for charge in charges if charge.counts is not None]
     versions = sorted({charge.price_version for charge in charges} - {""})
     estimated = any(counts.estimated for counts in counted)
+    fields: dict[str, Any] = dict(zip(_NAMES, _values(ended), strict=True))
+    fields |= {name: _sum(counted, name) for name in _COUNTS}
     return StreamRow(
         code=end.error.code if end.error else None,
         usage_from="estimate" if estimated else "provider" if counted else "none",
         price_version=", ".join(versions)[:MAX_VERSION],
-        **{name: _sum(counted, name) for name in _COUNTS},
-        **dict(zip(_NAMES, _values(ended), strict=True)),
+        **fields,
     )
 
 
