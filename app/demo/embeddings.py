@@ -1,17 +1,16 @@
-"""The demo's vectors: texts that share words, or pieces of words, lie near each other.
+"""The demo's vectors: texts that share words lie near each other.
 
-A vector is the sum of a fixed direction for each word and each run of three letters, at unit
-length. The same text always has the same one.
+A vector is the sum of a fixed direction for each word, at unit length. The same text always has
+the same one.
 """
 
-import base64
 import hashlib
 import math
 import re
 from array import array
 from collections import Counter
 from collections.abc import Iterator
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
@@ -23,8 +22,8 @@ MODEL: Final = "demo-embedding"
 
 DIMENSIONS: Final = 256
 MAX_TEXTS: Final = 1_000
-MAX_FEATURES: Final = 300
-"""Distinct words and pieces of a text that count: each takes some microseconds."""
+MAX_WORDS: Final = 300
+"""Distinct words of a text that count: each takes some microseconds."""
 
 MAX_TOKENS: Final = 10_000
 """Limit on one text that comes as tokens."""
@@ -40,7 +39,6 @@ class _Request(msgspec.Struct, frozen=True):
     model: str
     input: str | Annotated[list[str | int | list[int]], Meta(min_length=1, max_length=MAX_TOKENS)]
     dimensions: Annotated[int, Meta(ge=1, le=1024)] = DIMENSIONS
-    encoding_format: Literal["float", "base64"] = "float"
 
 
 _decoder = msgspec.json.Decoder(_Request)
@@ -70,7 +68,7 @@ def render_embeddings(body: bytes) -> Iterator[Step]:
 def _steps(texts: list[str], request: _Request) -> Iterator[Step]:
     yield Step(0, b'{"object":"list","data":[')
     for index, text in enumerate(texts):
-        vector = _form(embed(text, dimensions=request.dimensions), request)
+        vector = embed(text, dimensions=request.dimensions)
         row = {"object": "embedding", "index": index, "embedding": vector}
         yield Step(_MOMENT, b"," * bool(index) + msgspec.json.encode(row))
     tokens = sum(-(-len(text.encode(errors="replace")) // 4) for text in texts)
@@ -84,28 +82,17 @@ def _text(item: Any) -> str:
     return item if isinstance(item, str) else " ".join(map(str, item))
 
 
-def _form(vector: "array[float]", request: _Request) -> object:
-    if request.encoding_format == "base64":
-        return base64.b64encode(vector.tobytes()).decode()
-    return vector.tolist()
-
-
-def embed(text: str, *, dimensions: int = DIMENSIONS) -> "array[float]":
+def embed(text: str, *, dimensions: int = DIMENSIONS) -> list[float]:
     """Return the vector of a text, of length 1."""
-    words = _WORD.findall(text[:_LONG].casefold()) or [text[:_LONG] or " "]
-    features: Counter[str] = Counter()
-    for word in words:
-        features[word] += 3  # the whole says more than its pieces
-        padded = f"<{word}>"
-        features.update(padded[at : at + 3] for at in range(len(padded) - 2))
+    words = Counter(_WORD.findall(text[:_LONG].casefold()) or [text[:_LONG]])
     sums = [0.0] * dimensions
-    for feature, times in list(features.items())[:MAX_FEATURES]:
+    for word, times in words.most_common(MAX_WORDS):
         weight = math.sqrt(times)
-        digest = hashlib.shake_128(feature.encode(errors="replace")).digest(16)
+        digest = hashlib.shake_128(word.encode(errors="replace")).digest(16)
         for at in range(0, 16, 2):
             place = int.from_bytes(digest[at : at + 2])
             sums[(place >> 1) % dimensions] += weight if place & 1 else -weight
-    length = math.sqrt(sum(value * value for value in sums))
+    length = math.hypot(*sums)
     if not length:
         sums[0] = length = 1.0
-    return array("f", [value / length for value in sums])
+    return array("f", (value / length for value in sums)).tolist()  # as base64 has them
