@@ -12,7 +12,7 @@ import httpx2
 
 from .admin.service import About
 from .cassettes.folder import Folder
-from .cassettes.transport import CassetteTransport
+from .cassettes.player import CassetteTransport
 from .clock import SYSTEM, Clock
 from .demo import DemoTransport
 from .dialects.client_formats import CLIENT_FORMATS

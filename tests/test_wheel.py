@@ -216,7 +216,7 @@ def test_wheel_has_the_package_and_nothing_else(installed):
         assert f"seseragi/{name}" in names, name
     assert {
         f"seseragi/{name}.toml"
-        for name in ("commands/doctor/advice", "demo/texts", "upstreams/presets")
+        for name in ("commands/doctor/advice", "commands/why", "demo/texts", "upstreams/presets")
     } == {name for name in names if "node_modules" in name or name.endswith((".pyc", ".toml"))}
     for line in ("Name: seseragi", "License-Expression: MIT", "Requires-Python: >=3.11"):
         assert f"{line}\n" in said

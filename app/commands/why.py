@@ -7,9 +7,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import IO, Any, Final
 
 import httpx2
+import msgspec
 
 from ..errors import CODES
 from ..ledger.money import to_usd
@@ -31,40 +33,13 @@ NOTICE: Final = b'data: {"type":"notice"'
 STREAM: Final = re.compile(r"st_[\w-]{1,100}", re.ASCII)
 ID: Final = re.compile(r"[!-~]{1,128}")
 
-ADVICE: Final = {
-    "user": "Its owner stopped it. Nothing needs to be fixed.",
-    "operator": "An operator stopped it, on /admin or with an admin's key.",
-    "reader_gone": "No client was reading it. If its client did not mean to leave, run `seseragi "
-    "doctor URL`, and raise `linger_s`.",
-    "budget": "A usage limit was reached. Raise the limit of the account, or `max_output_tokens` "
-    "of [limits].",
-    "deadline": "The provider was slower than a timeout of the relay. Raise that timeout for the "
-    "target, or add a target to its route.",
-    "relay": "The relay failed. See its log at this time.",
-    "relay_lost": "Its process died: killed, out of memory, or cut off from the log. See the "
-    "system's log; the answer cannot be resumed, so send the request again.",
-    "shutdown": "The relay was stopped before the answer was complete. Raise `drain_s` and the "
-    "supervisor's grace period.",
-}
-REMEDIES: Final = {
-    **dict.fromkeys(("upstream_auth", "upstream_billing"), "Fix the account or the key."),
-    **dict.fromkeys(
-        ("upstream_invalid_request", "context_length_exceeded", "content_filtered"),
-        "Change the request.",
-    ),
-    "upstream_not_found": "Correct the model's name or the base URL, and run `seseragi check`.",
-}
+_FILE: Final = Path(__file__).with_name("why.toml").read_bytes()
+ADVICE: Final = msgspec.toml.decode(_FILE, type=dict[str, dict[str, str]])
+"""Advice by the fact that it is for, and its value."""
 OTHERWISE: Final = "Try again, or add a target to the route, or raise its attempts."
 LEFT: Final = " But its client left, or was cut off, before the end: run `seseragi doctor URL`."
 _NOT_OURS: Final = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """Errors of parsing the reply of a server that is not a relay."""
-FINISHES: Final = {
-    "length": "It reached the request's limit of tokens: raise `max_tokens`.",
-    "content_filter": "The provider's content filter ended it.",
-    "tool_calls": "The model calls tools and waits for their results.",
-    "refusal": "The model refused to go on.",
-    "pause": "The provider paused a long turn: send the answer back to continue.",
-}
 
 
 class Story:
@@ -178,15 +153,16 @@ def conclude(facts: Mapping[str, Any]) -> str:
         if status:
             return "It is still running."
         return f"The request was refused: {title} ({code})." if code else "Its end is not known."
-    if by in ADVICE:
-        return ADVICE[by]
+    if by in ADVICE["ended_by"]:
+        return ADVICE["ended_by"][by]
     if status == "completed":
-        more = FINISHES.get(str(facts.get("finish_reason")), "It did not stop early.")
+        reason = str(facts.get("finish_reason"))
+        more = ADVICE["finish_reason"].get(reason, "It did not stop early.")
         return f"The answer is complete. {more}{LEFT if facts.get('cut') else ''}"
     cause = f"The provider failed: {title} ({code})." if code else f"It is {status}."
     known = facts.get("upstream_request_id")
     call = f" The provider's request id is {known}." if known else ""
-    return f"{cause} {REMEDIES.get(code, OTHERWISE)}{call}"
+    return f"{cause} {ADVICE['code'].get(code, OTHERWISE)}{call}"
 
 
 def _read_log(story: Story, path: str) -> None:

@@ -5,11 +5,10 @@ a browser can be tried without a key and without a network. The same request alw
 the same bytes: nothing here reads a clock or a random number.
 
     request     the JSON body as a provider reads it, and error responses
-    tools       which of a request's tools are called
+    tools       which of a request's tools are called, and values for a JSON Schema
     answers     requests to tokens; the list of models
     embeddings  the vectors of `demo-embedding`
     texts       the texts, in English and Japanese
-    samples     values for a JSON Schema
     wire        answers to bytes, with their pauses
     transport   the httpx2 transport: mount it and use the client as with any provider
 """

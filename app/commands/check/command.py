@@ -4,8 +4,8 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -22,30 +22,42 @@ from ...ledger.prices import PriceBook
 from ...policies.deadlines import Limits
 from ...server.serving import loop_factory
 from ...settings import Settings, SettingsError, load_settings
+from ...settings.upstreams import DEMO
 from ...telemetry.logs import configure_logs
 from ...upstreams.endpoints import Upstream
 from ...upstreams.http import open_client
-from ...upstreams.routes import Route
+from ...upstreams.routes import Route, Upstreams
 from ...upstreams.targets import Target
 from ..terminal import add_config, escape
 from .calls import ANSWER, MAX_TOKENS, ask
-from .hints import explain, find_defects
 from .report import (
     CheckReport,
     PlannedCalls,
     Status,
     TargetProblem,
     TargetReport,
+    explain,
+    find_defects,
     lines,
     plan_lines,
 )
-from .selection import Selection, select
 
 AT_ONCE: Final = 8
 """Targets called at once."""
 
+DEMO_MODEL: Final = "demo"
+"""Checked if there is no provider."""
+
 TIMEOUT_S: Final = 60.0
 MAX_TIMEOUT_S: Final = 3600.0
+
+
+class Selection(NamedTuple):
+    """Targets and upstreams to check."""
+
+    targets: Sequence[Target]
+    unnamed: Sequence[Upstream] = ()
+    """Upstreams without a known model."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -230,3 +242,47 @@ def _row(upstream: Upstream, model: str | None) -> TargetReport:
         base_url_from=upstream.base_url_source or None,
         credentials=None if source.kind == "none" else str(source),
     )
+
+
+def select(names: Sequence[str], settings: Settings) -> Selection:
+    """Return the targets of these routes, targets and upstreams; all if `names` is empty.
+
+    Raises:
+        SettingsError: a name is unknown, or has no model.
+    """
+    demo = (DEMO,) if settings.demo or not settings.upstreams else ()
+    upstreams = Upstreams(
+        (*demo, *settings.upstreams), routes=settings.routes, default_model=settings.default_model
+    )
+    known = [target for route in settings.routes for target in route.targets]
+    if settings.default_model is not None:
+        known += upstreams.resolve(None).targets
+    for upstream in settings.upstreams:
+        default = (upstream.default_model,) if upstream.default_model else ()
+        known += [Target(upstream, model) for model in (*upstream.models, *default)]
+    if names:
+        return Selection(_unique(one for name in names for one in _find(name, upstreams, known)))
+    reached = {target.upstream.name for target in known}
+    unnamed = [upstream for upstream in settings.upstreams if upstream.name not in reached]
+    if not known and not unnamed:
+        known = [Target(DEMO, DEMO_MODEL)]
+    return Selection(_unique(known), unnamed)
+
+
+def _find(name: str, upstreams: Upstreams, known: Sequence[Target]) -> Sequence[Target]:
+    """Return the targets of a name on the command line."""
+    # Targets of routes may be checked even if clients may not name them.
+    own = [target for target in known if name in (target.name, target.upstream.name)]
+    if own and name not in upstreams.routes:
+        return own
+    if any(name == upstream.name for upstream in upstreams.all if upstream is not DEMO):
+        raise SettingsError(f"{name}: no model is known; name one, such as '{name}/MODEL'")
+    try:
+        return upstreams.resolve(name.removeprefix(f"{DEMO.name}/")).targets
+    except RequestError as error:
+        raise SettingsError(str(error)) from None
+
+
+def _unique(targets: Iterable[Target]) -> list[Target]:
+    """Return the targets without duplicate names."""
+    return list({target.name: target for target in targets}.values())
