@@ -24,7 +24,7 @@ from ..eventlog.supervision import Supervisor
 from ..generation.account_reader import AccountReader
 from ..generation.hub import Hub
 from ..generation.parts import Parts
-from ..ledger.usage import overview
+from ..ledger.usage import usage_of
 from ..upstreams.routes import Upstreams
 from .history import History
 from .snapshot import (
@@ -198,7 +198,9 @@ class AdminService:
             found = await self._accounts.read(accounts)
         except RelayError:
             return Money([], more + len(accounts), known=False)
-        return Money([overview(*each) for each in found], more, known=True)
+        at = self._parts.clock.wall()
+        usage = [usage_of([account], [state], at) for account, state in found]
+        return Money(usage, more, known=True)
 
     def _snapshot(self) -> Snapshot:
         hub, history, about = self._hub, self._history, self._about

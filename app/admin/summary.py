@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from ..ledger.usage import Overview
+from ..ledger.usage import AccountUsage
 from .snapshot import MAX_LAST, MAX_STREAMS, Minutes, Share, Snapshot, TargetHealth
 
 T = TypeVar("T")
@@ -17,7 +17,7 @@ WORST: Final = ("open", "half-open", "closed")
 
 
 class Money(msgspec.Struct, frozen=True):
-    accounts: list[Overview]
+    accounts: list[AccountUsage]
     more: int
     """Further accounts that are not listed."""
     known: bool

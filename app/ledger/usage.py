@@ -67,59 +67,6 @@ class AccountUsage(msgspec.Struct, frozen=True):
     binding: Binding | None
 
 
-class Use(msgspec.Struct, frozen=True):
-    """Usage and limit; None: no limit, or not counted."""
-
-    used: int | None
-    limit: int | None
-
-
-class Spending(msgspec.Struct, frozen=True):
-    """Spending in a day or a month, in decimal US dollars."""
-
-    used: str
-    held: str
-    limit: str | None
-
-
-class Overview(msgspec.Struct, frozen=True):
-    """Short view of one account."""
-
-    kind: str
-    name: str | None
-    day: Spending
-    month: Spending
-    streams: Use
-    requests_per_minute: Use
-    tokens_per_minute: Use
-
-
-def overview(account: Account, state: AccountState) -> Overview:
-    """Return the short view of an account, from its current state."""
-    described = describe(account)
-    kind = described["kind"]
-    requests, tokens = state.last_minute()
-    per_minute = (account.requests_per_minute, account.tokens_per_minute)
-    counted = per_minute != (None, None)  # otherwise they are not counted
-    return Overview(
-        kind,
-        described.get(kind),
-        day=_money(state.day, account.nano_usd_per_day),
-        month=_money(state.month, account.nano_usd_per_month),
-        streams=Use(state.running, account.streams),
-        requests_per_minute=Use(requests if counted else None, per_minute[0]),
-        tokens_per_minute=Use(tokens if counted else None, per_minute[1]),
-    )
-
-
-def _money(period: Period, limit: int | None) -> Spending:
-    return Spending(
-        to_usd(period.nano_usd),
-        to_usd(period.held_nano_usd),
-        None if limit is None else to_usd(limit),
-    )
-
-
 class _Limit(NamedTuple):
     """A limit of an account and what is left of it, with money in nano-USD."""
 

@@ -88,6 +88,21 @@ const sum = (rows, name) => rows.reduce((all, row) => all + (row[name] ?? 0), 0)
 const id = (row) => row.id;
 const named = (row) => `${row.kind} ${row.name}`;
 
+/** The row of an account, from its usage. */
+function accountOf({ account, today, month, streams, limits }) {
+  const spent = ({ cost: used, held }, limit) => ({ used, held, limit: limit?.limit ?? null });
+  const rate = (limit) => ({ used: limit ? limit.limit - limit.remaining : null, limit: limit?.limit ?? null });
+  return {
+    kind: account.kind,
+    name: account[account.kind] ?? null,
+    day: spent(today, limits.usd_per_day),
+    month: spent(month, limits.usd_per_month),
+    streams: { ...rate(limits.streams), used: streams },
+    requests_per_minute: rate(limits.requests_per_minute),
+    tokens_per_minute: rate(limits.tokens_per_minute),
+  };
+}
+
 /** Name, title, key of a row, columns, text without rows, note on the summary. */
 const PANELS = [
   ['live', 'Live streams', id, [
@@ -129,7 +144,7 @@ function rowsOf({ at, live, targets, money: { accounts }, counts, last, recent, 
     const all = Array.from({ length: 60 }, (_, n) => by[first + n] ?? 0);
     return { kind, code, minutes: all, count: all.reduce((a, b) => a + b) };
   }).sort((a, b) => b.count - a.count));
-  return { live: timed(live), targets: timed(targets), money: accounts, codes, last, recent, processes: timed(processes) };
+  return { live: timed(live), targets: timed(targets), money: accounts.map(accountOf), codes, last, recent, processes: timed(processes) };
 }
 
 /** Build a panel; return its update. */
@@ -150,10 +165,10 @@ export function overview(act) {
   const updates = PANELS.map((panel) => build(panel, act));
   const figures = byId('figures').querySelectorAll('dd');
   return (summary) => {
-    const { processes, money: { accounts } } = summary;
+    const { processes } = summary;
     const rows = rowsOf(summary);
     const total = (kind) => count(sum(rows.codes.filter((row) => row.kind === kind), 'count'));
-    const relay = accounts.find(({ kind }) => kind === 'relay');
+    const relay = rows.money.find(({ kind }) => kind === 'relay');
     const values = [
       count(sum(processes, 'streams')), count(sum(processes, 'readers')),
       usd(relay?.day.used), usd(relay?.month.used), total('refused'), total('failed'),

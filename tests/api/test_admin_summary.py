@@ -148,15 +148,23 @@ async def test_streams_and_money_are_what_the_client_knows(tmp_path):
         usage = (await world.ask("boss", "/v1/usage?tenant=acme")).json()
 
     assert [] == found["live"]
-    accounts = {(one["kind"], one["name"]): one for one in found["money"]["accounts"]}
-    assert [("relay", None), ("tenant", "acme"), ("key", "app"), ("key", "boss")] == list(accounts)
-    acme, app = accounts["tenant", "acme"], accounts["key", "app"]
-    assert {"used": usage["today"]["cost"], "held": "0", "limit": None} == acme["day"]
-    assert {"used": usage["month"]["cost"], "held": "0", "limit": "100"} == acme["month"]
-    assert {"used": 0, "limit": 7} == acme["streams"]
-    assert "1.5" == app["day"]["limit"]
-    assert {"used": 2, "limit": 50} == app["requests_per_minute"]
-    assert {"used": None, "limit": None} == accounts["relay", None]["tokens_per_minute"]
+    relay, acme, app, boss = found["money"]["accounts"]
+    assert [{"kind": "relay"}, {"kind": "tenant", "tenant": "acme"}] == [
+        relay["account"],
+        acme["account"],
+    ]
+    assert ["app", "boss"] == [one["account"]["key"] for one in (app, boss)]
+    assert {name: usage[name] for name in ("today", "month", "streams")} == {
+        name: acme[name] for name in ("today", "month", "streams")
+    }
+    assert {"streams": 7, "usd_per_month": "100"} == {
+        name: limit["limit"] for name, limit in acme["limits"].items()
+    }
+    assert "1.5" == app["limits"]["usd_per_day"]["limit"]
+    assert (50, 48) == tuple(
+        app["limits"]["requests_per_minute"][name] for name in ("limit", "remaining")
+    )
+    assert {} == relay["limits"]
     assert (0, True) == (found["money"]["more"], found["money"]["known"])
 
 

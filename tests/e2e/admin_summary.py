@@ -29,15 +29,17 @@ def stream(number: int, *, step: int) -> dict[str, Any]:
 
 
 def account(kind: str, name: str | None, used: str, limit: str | None) -> dict[str, Any]:
-    day = {"used": used, "held": "0.10", "limit": limit}
+    day = {"cost": used, "held": "0.10"}
+    limits: dict[str, Any] = {"streams": {"limit": 10, "remaining": 8}}
+    limits["tokens_per_minute"] = {"limit": 20_000, "remaining": 19_700}
+    if limit is not None:
+        limits["usd_per_day"] = {"limit": limit, "remaining": "0"}
     return {
-        "kind": kind,
-        "name": name,
-        "day": day,
-        "month": {**day, "limit": None},
-        "streams": {"used": 2, "limit": 10},
-        "requests_per_minute": {"used": None, "limit": None},
-        "tokens_per_minute": {"used": 300, "limit": 20_000},
+        "account": {"kind": kind} if name is None else {"kind": kind, kind: name},
+        "today": day,
+        "month": day,
+        "streams": 2,
+        "limits": limits,
     }
 
 
