@@ -8,10 +8,8 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.request
 from collections import deque
 from collections.abc import Iterator, Mapping
-from http.client import HTTPException
 from itertools import takewhile
 from pathlib import Path
 from typing import Final, Literal
@@ -29,26 +27,12 @@ REPORTED_CALLS: Final = 20
 REPORTED_BYTES: Final = 500
 """Limits of the report of a failed test: log lines, calls, and bytes of each body."""
 
-LATE_S: Final = 5.0
-"""How long a report waits for the relay's pending log lines."""
+LATE_S: Final = 0.5
+"""How long a report waits for the relay's last log lines, which follow the end of an answer."""
 
 Record = Literal["off", "new", "replay"]
 
 PACKAGE: Final = __name__.partition(".")[0]
-
-
-class Log:
-    """The log of a relay."""
-
-    def __init__(self) -> None:
-        self.lines: deque[str] = deque(maxlen=LINES)
-        self.ends = 0
-        """The number of logged ends of streams."""
-
-    def add(self, line: str) -> None:
-        """Append a line."""
-        self.lines.append(line)
-        self.ends += '"event":"stream ended"' in line
 
 
 class Relay:
@@ -58,7 +42,7 @@ class Relay:
     another script.
     """
 
-    def __init__(self, url: str, *, upstream: Upstream, cassettes: Path, log: Log) -> None:
+    def __init__(self, url: str, *, upstream: Upstream, cassettes: Path, log: deque[str]) -> None:
         self.url = url
         self.api_url = f"{url}/v1"
         """The base URL for SDKs."""
@@ -72,12 +56,12 @@ class Relay:
     @property
     def log(self) -> list[str]:
         """Return the last lines of the relay's log, JSON each."""
-        return list(self._log.lines)
+        return list(self._log)
 
     def reset(self) -> None:
         """Reset the provider's script, and clear its calls."""
         self.upstream.reset(*answer("Hello", "!"))
-        self._latest = self._log.lines[-1] if self._log.lines else ""
+        self._latest = self._log[-1] if self._log else ""
 
     def report(self) -> list[tuple[str, str]]:
         """Return the calls and log lines since the last `reset`, with titles.
@@ -88,29 +72,12 @@ class Relay:
             f"{call.method} {call.path} {call.body[:REPORTED_BYTES].decode(errors='replace')}"
             for call in self.upstream.calls[-REPORTED_CALLS:]
         ]
-        self._catch_up()
+        time.sleep(LATE_S)
         lines = list(takewhile(lambda line: line is not self._latest, reversed(self.log)))
         return [
             ("what the scripted provider was sent", "\n".join(calls) or "nothing"),
             ("log of the relay", "\n".join(lines[REPORTED_LINES - 1 :: -1])),
         ]
-
-    def _catch_up(self) -> None:
-        """Wait for the log line of each ended stream, which follows its last event."""
-        until = time.monotonic() + LATE_S
-        while self._log.ends < self._ended() and time.monotonic() < until:
-            time.sleep(0.01)
-
-    def _ended(self) -> float:
-        """Read the number of ended streams from the metrics; 0 without metrics."""
-        fetch = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
-        try:
-            with fetch(f"{self.url}/metrics", timeout=LATE_S) as reply:
-                lines = reply.read().decode().splitlines()
-        except (OSError, HTTPException):
-            return 0
-        counts = (line for line in lines if line.startswith("seseragi_streams_ended_total"))
-        return sum(float(count.rpartition(" ")[2]) for count in counts)
 
 
 @contextlib.contextmanager
@@ -146,7 +113,7 @@ def start_relay(
         chosen = {"default_model": "demo", "drain_s": 0, "record_cassettes": record}
         chosen |= {**(settings or {}), "cassettes": folder, "log_format": "json"}
         environ = _environ(chosen, providers=providers)
-        log = Log()
+        log: deque[str] = deque(maxlen=LINES)
         url = stack.enter_context(_run(own, config, environ, log, timeout_s=timeout_s))
         relay = Relay(url, upstream=upstream, cassettes=folder, log=log)
         relay.reset()
@@ -189,7 +156,7 @@ def _variables() -> set[str]:
 
 @contextlib.contextmanager
 def _run(
-    own: Path, config: Path, environ: dict[str, str], log: Log, *, timeout_s: float
+    own: Path, config: Path, environ: dict[str, str], log: deque[str], *, timeout_s: float
 ) -> Iterator[str]:
     command = [sys.executable, "-m", PACKAGE, "--port", "0", "--config", str(config)]
     # Its stdin closes when this process ends, even if killed, and then the command ends too.
@@ -210,7 +177,7 @@ def _run(
         assert process.stdout is not None  # noqa: S101  (for mypy: it is a pipe)
         with process.stdout as lines:
             for line in lines:
-                log.add(line.rstrip("\n"))
+                log.append(line.rstrip("\n"))
                 if not urls and (url := _url_of(line)):
                     urls.append(url)
                     listening.set()
@@ -222,7 +189,7 @@ def _run(
         in_time = listening.wait(timeout_s)
         if not urls:
             why = "has exited" if in_time else f"does not listen after {timeout_s:g} s"
-            raise RuntimeError("\n".join([f"the relay {why}:", *list(log.lines)[-20:]]))
+            raise RuntimeError("\n".join([f"the relay {why}:", *list(log)[-20:]]))
         yield urls[0]
     finally:
         process.terminate()

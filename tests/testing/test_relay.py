@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections import deque
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,6 @@ from app.testing import (
     start_upstream,
     text,
 )
-from app.testing.relay import Log
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -141,13 +141,12 @@ def test_failed_test_shows_what_was_asked_and_logged_and_a_bad_setting_no_traceb
 
 @pytest.mark.proving
 def test_report_waits_for_what_is_logged_after_an_answer(monkeypatch):
-    add = Log.add
+    class Late(deque[str]):
+        def append(self, line: str) -> None:
+            time.sleep(0.3 if "stream ended" in line else 0)
+            super().append(line)
 
-    def add_late(log: Log, line: str) -> None:
-        time.sleep(0.3 if "stream ended" in line else 0)
-        add(log, line)
-
-    monkeypatch.setattr(Log, "add", add_late)
+    monkeypatch.setattr("app.testing.relay.deque", Late)
     with start_relay() as relay:
         assert 200 == post(f"{relay.url}/v1/chat", said("scripted/any"))[0]
         told = dict(relay.report())

@@ -29,7 +29,7 @@ async def reach(session: Session) -> None:
     reply = await client.ask("GET", "/healthz", anonymous=True)
     if not reply.status:
         raise GivenUp(f"{client.url} does not answer: {reply.describe()}")
-    session.measure("reached", f"{reply.asked} answers in HTTP/{reply.version}", http=reply.version)
+    session.measures["reached"] = f"{reply.asked} answers in HTTP/{reply.version}"
     session.hops = path.join(path.from_reply(reply), session.hops)
     if judge_redirect(session, reply):
         raise GivenUp

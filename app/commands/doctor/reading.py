@@ -35,9 +35,8 @@ async def look_at_reading(session: Session) -> None:
     headers = {**PLAIN, "last-event-id": f"{stream}.{cursor}"}
     resumed = await session.client.ask("GET", path, headers=headers)
     count = len(read_frames(resumed.pieces).frames)
-    session.measure(
-        "resume", f"after event {cursor} of {total}: {count} events by Last-Event-ID", events=count
-    )
+    message = f"after event {cursor} of {total}: {count} events by Last-Event-ID"
+    session.measures["resume"] = message
     if resumed.status == 200 and count == total:
         session.wrong(
             "last_event_id",
@@ -89,8 +88,8 @@ async def _leave(session: Session) -> None:
     left = time.monotonic()
     while time.monotonic() < left + SEEN_S:
         if (await session.state(stream)).get("status") == "cancelled":
-            seen = time.monotonic() - left
-            session.measure("leaving", f"seen by the relay within {within(seen)}", seconds=seen)
+            seen = within(time.monotonic() - left)
+            session.measures["leaving"] = f"seen by the relay within {seen}"
             return
         await asyncio.sleep(0.15)
     session.wrong(
@@ -130,13 +129,9 @@ def judge_silence(session: Session, reply: Reply) -> None:
     beats = frames.comments
     lasted, silent = reply.ended - begun, reply.ended - max([begun, *beats])
     cut = reply.ending != "silent"
-    session.measure(
-        "silence",
+    session.measures["silence"] = (
         f"{'cut' if cut else 'open'} after {within(lasted)} without an event, "
-        f"{len(beats)} heartbeats (one every {session.heartbeat_s:g} s)",
-        seconds=round(lasted, 2),
-        heartbeats=len(beats),
-        cut=cut,
+        f"{len(beats)} heartbeats (one every {session.heartbeat_s:g} s)"
     )
     if frames.ended or session.found("truncated"):  # one reason cuts both
         return
@@ -163,10 +158,10 @@ def judge_silence(session: Session, reply: Reply) -> None:
 
 def _judge_json(session: Session, reply: Reply) -> None:
     if reply.ending == "silent":
-        session.measure("JSON answer", f"not cut within {within(session.idle_s)}")
+        session.measures["JSON answer"] = f"not cut within {within(session.idle_s)}"
         return
     after = reply.ended - reply.began
-    session.measure("JSON answer", f"{reply.describe()} after {within(after)}", seconds=after)
+    session.measures["JSON answer"] = f"{reply.describe()} after {within(after)}"
     # One reason cuts streams too; and an error with the relay's code is the relay's.
     if reply.code or reply.limited or session.found("idle_cut", "total_cut"):
         return

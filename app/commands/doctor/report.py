@@ -61,7 +61,7 @@ def render_text(session: Session, failure: str = "") -> str:
     """Return the report for people."""
     width = max(map(len, session.measures), default=0)
     lines = [f"seseragi doctor {session.client.url}", ""]
-    lines += [f"  {name:<{width}}  {one['message']}" for name, one in session.measures.items()]
+    lines += [f"  {name:<{width}}  {message}" for name, message in session.measures.items()]
     lines += ["", "In between:"]
     lines += [f"  {hop.shown} ({hop.evidence})" for hop in session.hops]
     if not session.hops:

@@ -33,11 +33,9 @@ async def _read_echo(session: Session) -> None:
         if isinstance(pair, list) and len(pair) == 2
     ]
     arrived = dict(headers)
-    session.measure(
-        "arrives",
+    session.measures["arrives"] = (
         f"in HTTP/{echo['http_version']}, as {arrived.get('host', 'no host')}, "
-        f"from {echo.get('client')}; seseragi {echo.get('version')}",
-        **echo,
+        f"from {echo.get('client')}; seseragi {echo.get('version')}"
     )
     if echo["http_version"] == "1.0":
         session.wrong(
@@ -133,15 +131,11 @@ async def send_large_body(session: Session) -> None:
     within_s = max(session.client.timeout_s, BODY_S)
     reply = await session.client.ask("POST", "/v1/chat", body=body, within_s=within_s)
     passes = reply.code or reply.limited or reply.describe() == session.refusal
-    session.measure(
-        "request body",
-        f"{length / 2**20:.1f} MiB {'passes' if passes else 'does not pass'}",
-        bytes=length,
-    )
+    size = f"{length / 2**20:.1f} MiB"
+    session.measures["request body"] = f"{size} {'passes' if passes else 'does not pass'}"
     if not passes:
         session.hops = path.join(session.hops, path.from_reply(reply))
         session.wrong(
             "body_size",
-            f"a request of {length / 2**20:.1f} MiB, which the relay takes, is refused before it: "
-            f"{reply.describe()}",
+            f"a request of {size}, which the relay takes, is refused before it: {reply.describe()}",
         )

@@ -44,7 +44,7 @@ class Session:
     """Replaces the demo's models."""
     progress: Callable[[str], None] = lambda text: None
 
-    measures: dict[str, dict[str, object]] = field(default_factory=dict)
+    measures: dict[str, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     hops: list[Hop] = field(default_factory=list)
     echo: dict[str, Any] = field(default_factory=dict)
@@ -52,9 +52,6 @@ class Session:
     models: frozenset[str] = frozenset()
     refusal: str = ""
     """The description of the relay's answer to a small invalid request."""
-
-    def measure(self, name: str, message: str, **values: object) -> None:
-        self.measures[name] = {"message": message, **values}
 
     def wrong(self, code: str, message: str) -> None:
         """Add a fault, once for each code."""

@@ -109,7 +109,7 @@ def judge_timing(session: Session, seen: Stream) -> None:
     times = [frame.at for frame in seen.frames.deltas]
     spread, groups = times[-1] - times[0] if times else 0.0, count_groups(times)
     tokens = f"{len(times)} tokens came within {within(spread)}, in {groups} groups"
-    session.measure("timing", tokens, tokens=len(times), spread_s=round(spread, 3), groups=groups)
+    session.measures["timing"] = tokens
     if seen.reply.header("content-length"):
         session.wrong(
             "buffered",
@@ -120,7 +120,7 @@ def judge_timing(session: Session, seen: Stream) -> None:
 
 
 def _judge_coding(session: Session, coding: str) -> None:
-    session.measure("compression", coding or "none", coding=coding)
+    session.measures["compression"] = coding or "none"
     if not coding:
         return
     session.wrong(

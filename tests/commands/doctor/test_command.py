@@ -88,7 +88,7 @@ async def test_reports_for_people_and_for_programs_with_a_key_and_without():
     report: dict[str, Any] = json.loads(data[1])
     assert "well" == report["status"]
     assert [] == report["findings"]
-    assert report["measures"]["timing"]["tokens"] == 80
+    assert report["measures"]["timing"].startswith("80 tokens came within")
     assert "" == data[2]
     assert (2, True) == (without[0], "--key" in without[1]), without
     assert (2, True) == (wrong[0], "refuses the credential" in wrong[1]), wrong
