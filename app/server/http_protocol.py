@@ -14,9 +14,11 @@ from typing import Any
 
 import httptools
 import structlog
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from ..api.middleware import NON_HTML_SECURITY
 from ..api.request import CONNECTION, RESPONSES
+from ..dialects.client_formats import client_format_of
 from ..errors import RelayError, RequestError
 from .connection_limits import ConnectionLimits
 from .direct_writer import (
@@ -27,7 +29,6 @@ from .direct_writer import (
     UnchunkedWriter,
 )
 from .flow import Flow
-from .refusals import render_error, too_large, too_slow
 
 MAX_HEAD_BYTES = 128 * 1024
 MAX_HEADERS = 256
@@ -194,7 +195,7 @@ class Protocol(HttpToolsProtocol):
             if count := self._limits.refusals(self.loop.time()):
                 log.warning("connections refused", count=count, latest=error.message)
             self._last = True
-            transport.write(render_error(error))
+            transport.write(_render_error(error))
             transport.close()
         self._update_wait()
 
@@ -317,7 +318,7 @@ class Protocol(HttpToolsProtocol):
         protocol.data_received(b"\r\n".join((*lines, b"\r\n")) + rest)
         if not protocol.handshake_initiated:  # without an answer, or a deadline
             lines_at_most = "the head of a WebSocket handshake has at most 128 lines of 8192 bytes"
-            self.transport.write(render_error(RequestError("invalid_request", lines_at_most)))
+            self.transport.write(_render_error(RequestError("invalid_request", lines_at_most)))
             self.transport.close()
 
     def _head_without_upgrade(self) -> bytes:
@@ -335,10 +336,10 @@ class Protocol(HttpToolsProtocol):
         """Bound the input that the parser consumes without a callback."""
         if self._state is not _ParseState.BODY:
             if self._overhead > MAX_HEAD_BYTES:
-                self._refuse(too_large("the head of the request is", MAX_HEAD_BYTES))
+                self._refuse(_too_large("the head of the request is", MAX_HEAD_BYTES))
         elif self._overhead > MAX_OVERHEAD_BYTES:
             what = "the extension of a chunk, or the fields after the body, are"
-            self._refuse(too_large(what, MAX_OVERHEAD_BYTES))
+            self._refuse(_too_large(what, MAX_OVERHEAD_BYTES))
 
     # Callbacks of the parser
 
@@ -357,7 +358,7 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         url = self.url
         if len(url) > MAX_PATH_BYTES and len(url.partition(b"?")[0]) > MAX_PATH_BYTES:
-            raise too_large("the path of the request is", MAX_PATH_BYTES)
+            raise _too_large("the path of the request is", MAX_PATH_BYTES)
         if self.parser.should_upgrade():
             if self.parser.get_method() == b"CONNECT":
                 raise RequestError("method_not_allowed", "CONNECT is not supported")
@@ -417,7 +418,7 @@ class Protocol(HttpToolsProtocol):
         else:
             if within:
                 self._responses[-1].lose()
-            self.transport.write(render_error(error))
+            self.transport.write(_render_error(error))
             self.finish()
 
     def finish(self) -> None:
@@ -501,9 +502,9 @@ class Protocol(HttpToolsProtocol):
 
     def _expire(self) -> None:
         if self._wait is _Wait.HEAD:
-            self._refuse(too_slow("head", HEAD_S))
+            self._refuse(_too_slow("head", HEAD_S))
         elif self._wait is _Wait.BODY:
-            self._refuse(too_slow("body", BODY_S))
+            self._refuse(_too_slow("body", BODY_S))
         else:
             self.transport.close()
         self._update_wait()
@@ -532,3 +533,26 @@ def _check_head(headers: list[tuple[bytes, bytes]], version: str) -> None:
             "invalid_request",
             f"the transfer-encoding {coding[:100]!r} is not supported; use 'chunked'",
         )
+
+
+def _too_large(what: str, limit: int) -> RequestError:
+    """Return the error for input above a limit in bytes."""
+    return RequestError("invalid_request", f"{what} larger than the limit of {limit} bytes")
+
+
+def _too_slow(what: str, seconds: float) -> RequestError:
+    """Return the error for input that is not complete in time."""
+    return RequestError("invalid_request", f"the {what} did not come within {seconds:g} s")
+
+
+def _render_error(error: RelayError) -> bytes:
+    """Render an error as a whole HTTP response."""
+    status, body, media_type = client_format_of("/").render_failure(error, "")
+    head = (
+        f"content-type: {media_type}\r\ncontent-length: {len(body)}\r\ncache-control: no-store\r\n"
+        "connection: close\r\n"
+    )
+    if error.retry_after_s is not None:
+        head += f"retry-after: {error.retry_after_s:.0f}\r\n"
+    safe = b"".join([b"%b: %b\r\n" % header for header in NON_HTML_SECURITY])
+    return b"%b%b%b\r\n%b" % (STATUS_LINE[status], head.encode(), safe, body)

@@ -52,7 +52,7 @@ async def test_secret_says_what_it_is_narrowed_to(asked):
 
 
 async def test_every_limit_narrows_a_secret(asked):
-    limits = {limit.name: number for number, limit in enumerate(LIMITS, start=2)}
+    limits: dict[str, Any] = {limit.name: n for n, limit in enumerate(LIMITS, start=2)}
     made = await make(asked, {"limits": limits})
     shown = await asked.tokens.verify(made["value"])
 

@@ -4,6 +4,7 @@ import json
 import re
 import time
 import tomllib
+from typing import Any
 
 import pytest
 
@@ -97,7 +98,7 @@ def test_all_that_can_be_said_of_a_key(capsys, tmp_path):
 
 
 def test_every_limit_is_an_option_and_is_kept_listed_and_shown_as_toml(capsys, tmp_path):
-    values = {limit.name: number for number, limit in enumerate(LIMITS, start=2)}
+    values: dict[str, Any] = {limit.name: n for n, limit in enumerate(LIMITS, start=2)}
     options = [f"--{name.replace('_', '-')}={value}" for name, value in values.items()]
     expected = UsageLimits(**values)
 

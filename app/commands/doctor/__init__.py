@@ -1,7 +1,6 @@
 """`seseragi doctor`: finds what proxies do to streams, through the relay's public URL alone.
 
-wire          HTTP/1.1 client with the time of every piece of a body
-frames        event stream frames, and lines that the relay does not send
+wire          HTTP/1.1 client with the time of every piece and frame of a body
 path          proxies on the path
 session       one examination: measurements and findings
 reachability, requests, streaming, reading     the probes

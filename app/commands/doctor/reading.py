@@ -3,11 +3,10 @@
 import asyncio
 import time
 
-from .frames import read_frames
 from .reachability import judge_redirect
 from .requests import find_everywhere, judge_twins
 from .session import PAUSE, PLAIN, Session, within
-from .wire import Reply
+from .wire import Reply, read_frames
 
 TOKENS = 6
 END_S = 5.0

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from .frames import Frames, read_frames
 from .reachability import judge_redirect
 from .session import BROWSER, PLAIN, TOKEN_S, GivenUp, Session, within
-from .wire import Reply
+from .wire import Frames, Reply, read_frames
 
 TOKENS = 80
 TRIES = 3

@@ -7,11 +7,10 @@ import httpx2
 import pytest
 
 from app.commands import doctor
-from app.commands.doctor.frames import read_frames
 from app.commands.doctor.path import Hop, from_page, from_reply
 from app.commands.doctor.report import ADVICE, advise
 from app.commands.doctor.streaming import are_held
-from app.commands.doctor.wire import Reply, parse_url
+from app.commands.doctor.wire import Reply, parse_url, read_frames
 
 pytestmark = pytest.mark.pure
 
