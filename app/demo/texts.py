@@ -1,4 +1,4 @@
-"""The texts of the demo; `texts.toml` has them in English and Japanese."""
+"""The texts of the demo in English and Japanese, and words of tools: `texts.toml` has them."""
 
 from pathlib import Path
 from typing import Final
@@ -19,6 +19,19 @@ class Texts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cities: tuple[str, str]
 
 
-_FILE: Final = Path(__file__).with_name("texts.toml").read_bytes()
-_TEXTS: Final = msgspec.toml.decode(_FILE, type=dict[str, Texts])
-ENGLISH, JAPANESE = _TEXTS["english"], _TEXTS["japanese"]
+class ToolWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Words in the names of tools that read, that change something, and that end a task."""
+
+    reading: frozenset[str]
+    changing: frozenset[str]
+    final: frozenset[str]
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    english: Texts
+    japanese: Texts
+    tools: ToolWords
+
+
+_FILE: Final = msgspec.toml.decode(Path(__file__).with_name("texts.toml").read_bytes(), type=_File)
+ENGLISH, JAPANESE, TOOLS = _FILE.english, _FILE.japanese, _FILE.tools

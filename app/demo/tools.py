@@ -12,34 +12,11 @@ from typing import Any, Final
 import msgspec
 
 from .request import DemoRequest, Tool
+from .texts import TOOLS
 
 MOST: Final = 2
 """Tools called at once."""
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_READING: Final = _words("""
-    calc calculate calculator cat check convert count describe echo fetch find forecast get glob
-    grep inspect list lookup ls measure now ping query read retrieve search show stat status time
-    translate tree view weather
-""")
-_CHANGING: Final = _words("""
-    agent append apply bash browser buy call cancel chmod click close code command commit computer
-    console copy create cron delete deploy destroy download drop edit email enter erase eval exec
-    execute exit fill form insert install interpreter invoke kill launch mail merge message mkdir
-    mode modify move mv navigate notify order overwrite patch pay plan post press prompt publish
-    purchase push put python question remove rename replace reset restart revert rm rollback run
-    save schedule script send set shell skill sleep spawn start stop subagent submit swarm switch
-    task terminal todo todos type undo uninstall unlink update upload wait workflow write
-""")
-_FINAL: Final = _words("""
-    answer attempt_completion complete completion done final_answer final_result finish finish_task
-    respond task_complete
-""")
-"""Tools that end a task, for agents that require a call in every turn."""
 
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
@@ -55,13 +32,13 @@ def chosen(request: DemoRequest) -> list[Tool]:
         return []
     forced = choice == "required"
     if request.results:
-        final = [tool for tool in tools if tool.function.name.lower() in _FINAL]
+        final = [tool for tool in tools if tool.function.name.lower() in TOOLS.final]
         return final[:1] if forced else []
     if not forced and request.model != "demo-tools":
         return []
     most = 1 if request.parallel_tool_calls is False else MOST
-    harmless = [tool for tool in tools if _words_of(tool.function.name).isdisjoint(_CHANGING)]
-    reading = [t for t in harmless if not _words_of(t.function.name).isdisjoint(_READING)]
+    harmless = [tool for tool in tools if _words_of(tool.function.name).isdisjoint(TOOLS.changing)]
+    reading = [t for t in harmless if not _words_of(t.function.name).isdisjoint(TOOLS.reading)]
     return (reading or harmless)[:most] or (tools[:1] if forced else [])
 
 

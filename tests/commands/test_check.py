@@ -359,8 +359,7 @@ def test_costs_are_known_where_prices_are(all_of_them):
     assert "estimate" == all_of_them.row("uncounted")["answer"]["usage_from"]
     assert "0" == all_of_them.row("wrong-key")["answer"]["cost_usd"]
     assert report["cost_complete"] is False
-    assert ["unpriced/m"] == report["plan"]["unpriced"]
-    assert 0 < float(report["cost_usd"]) < float(report["plan"]["ceiling_usd"])
+    assert 0 < float(report["cost_usd"]) < 0.1
 
 
 def test_a_model_of_embeddings_is_not_asked(all_of_them):
@@ -393,7 +392,7 @@ async def test_people_are_told_the_same_in_lines(tmp_path, by):
 
     lines = done.out.splitlines()
     assert 1 == done.status
-    assert lines[0].startswith("3 calls, at most 0.0")
+    assert lines[0].startswith("3 calls of at most 1024 tokens")
     assert lines[1].startswith("ok      good/m ")
     assert "first event" in lines[1]
     assert any(line.startswith("FAILED  wrong-key/m") for line in lines)
@@ -430,15 +429,12 @@ async def test_an_upstream_without_a_model_says_how_to_name_one(tmp_path):
     assert [] == upstream.calls
 
 
-async def test_a_dry_run_says_the_most_that_it_may_cost_and_asks_nobody(tmp_path):
+async def test_a_dry_run_lists_the_targets_and_asks_nobody(tmp_path):
     chosen = {name: PROVIDERS[name] for name in ("good", "unpriced")}
-    done = await check(chosen, "--dry-run", "--json", folder=tmp_path, more=PRICES)
+    done = await check(chosen, "--dry-run", folder=tmp_path, more=PRICES)
 
-    plan = done.report
     assert (0, 0) == (done.status, done.calls)
-    assert ["good/m", "unpriced/m"] == plan["targets"]
-    assert 1024 * 2e-6 < float(plan["ceiling_usd"]) < 2048 * 2e-6
-    assert ["unpriced/m"] == plan["unpriced"]
+    assert ["good/m", "unpriced/m"] == [line.split()[0] for line in done.out.splitlines()]
 
 
 async def test_failure_stands_before_the_warning_of_a_price(tmp_path):
@@ -549,5 +545,5 @@ def test_every_field_is_documented():
                 if isinstance(part, type) and issubclass(part, msgspec.Struct):
                     kinds.append(part)
 
-    assert {"first_event_s", "advice", "unpriced", "code"} < fields
+    assert {"first_event_s", "advice", "cost_complete", "code"} < fields
     assert [] == [name for name in fields if f"`{name}`" not in document]

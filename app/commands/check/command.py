@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from ...composition import build_price_book
 from ...demo import DemoTransport
-from ...dialects.writing.token_estimate import estimate_tokens
 from ...errors import RequestError
 from ...generation.reservation import Reservations
 from ...generation.settlement import Settlements
@@ -32,14 +31,13 @@ from ..terminal import add_config, escape
 from .calls import ANSWER, MAX_TOKENS, ask
 from .report import (
     CheckReport,
-    PlannedCalls,
     Status,
     TargetProblem,
     TargetReport,
+    count,
     explain,
     find_defects,
     lines,
-    plan_lines,
 )
 
 AT_ONCE: Final = 8
@@ -82,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"time limit of a call in seconds (default: {TIMEOUT_S:g})",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="print the calls and their highest cost only"
+        "--dry-run", action="store_true", help="print the targets and their URLs only"
     )
     add_config(parser)
 
@@ -108,40 +106,20 @@ async def check(options: argparse.Namespace, settings: Settings, book: PriceBook
         SettingsError: there is nothing to call.
     """
     selection = select(options.names, settings)
-    plan = _plan(selection, book)
-    if not options.json or sys.stderr.isatty():
-        for line in plan_lines(plan):
-            print(line, file=sys.stderr if options.json else sys.stdout, flush=True)
     if options.dry_run:
-        if options.json:
-            _print_json(plan)
-            return 0
         for target in selection.targets:
             print(f"{escape(target.name)}  {escape(target.upstream.base_url)}")
         return 0
-    report = await Check(settings, book, timeout_s=options.timeout).run(selection, plan)
+    called = count(sum(not _embeds(target) for target in selection.targets), "call")
+    message = f"{called} of at most {MAX_TOKENS} tokens."
+    if not options.json or sys.stderr.isatty():
+        print(message, file=sys.stderr if options.json else sys.stdout, flush=True)
+    report = await Check(settings, book, timeout_s=options.timeout).run(selection)
     if options.json:
-        _print_json(report)
+        print(json.dumps(msgspec.to_builtins(report), indent=2))
     else:
         print("\n".join(lines(report)))
     return 0 if report.ok else 1
-
-
-def _print_json(document: PlannedCalls | CheckReport) -> None:
-    print(json.dumps(msgspec.to_builtins(document), indent=2))
-
-
-def _plan(selection: Selection, book: PriceBook) -> PlannedCalls:
-    """Return the calls to make, and an upper bound for their cost."""
-    names = [target.name for target in selection.targets if not _embeds(target)]
-    prices = [price for name in names if (price := book.price_of(name)) is not None]
-    ceilings = [price.ceiling(estimate_tokens(ANSWER)) for price in prices]
-    total = sum(ceiling.input + ceiling.output * MAX_TOKENS for ceiling in ceilings)
-    return PlannedCalls(
-        targets=names,
-        ceiling_usd=to_usd(total) if prices else None,
-        unpriced=[name for name in names if book.price_of(name) is None],
-    )
 
 
 def _embeds(target: Target) -> bool:
@@ -171,7 +149,7 @@ class Check:
         )
         self._gate = asyncio.Semaphore(AT_ONCE)
 
-    async def run(self, selection: Selection, plan: PlannedCalls) -> CheckReport:
+    async def run(self, selection: Selection) -> CheckReport:
         """Call all targets, some at once, and return the report."""
         async with self._client:
             rows = await asyncio.gather(*map(self._check, selection.targets))
@@ -181,7 +159,6 @@ class Check:
         called = [row.status for row in rows if row.status != "skipped"]
         return CheckReport(
             ok=bool(called) and "failed" not in called,
-            plan=plan,
             calls=len(costs),
             cost_usd=to_usd(sum(known)) if known else None,
             cost_complete=len(known) == len(costs),

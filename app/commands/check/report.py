@@ -46,37 +46,18 @@ class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
     problems: Sequence[TargetProblem] = ()
 
 
-class PlannedCalls(msgspec.Struct, frozen=True):
-    """The calls of a check, and their cost."""
-
-    targets: Sequence[str]
-    ceiling_usd: str | None
-    """Upper bound for the calls with a known price; None if there are none."""
-    unpriced: Sequence[str]
-    """The targets without a known price."""
-
-
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
     """The report of one check."""
 
     version: int = VERSION
     ok: bool
     """Whether no target has failed, and at least one was called."""
-    plan: PlannedCalls
     calls: int
     cost_usd: str | None
     """Cost of the calls with a known price; None if there are none."""
     cost_complete: bool
     """Whether all prices are known."""
     targets: Sequence[TargetReport]
-
-
-def plan_lines(plan: PlannedCalls) -> Iterator[str]:
-    """Yield the lines before the first call."""
-    most = f", at most {plan.ceiling_usd} USD" if plan.ceiling_usd is not None else ""
-    yield f"{_count(len(plan.targets), 'call')}{most}."
-    if plan.unpriced:
-        yield f"The price is unknown of {', '.join(map(escape, plan.unpriced))}."
 
 
 def lines(report: CheckReport) -> Iterator[str]:
@@ -91,7 +72,7 @@ def lines(report: CheckReport) -> Iterator[str]:
     counts = [f"{n} {status}" for status in _MARKS if (n := statuses.count(status))]
     more = "" if report.cost_complete else " and what has no known price"
     cost = f"{report.cost_usd or '0'} USD{more}"
-    yield f"{', '.join(counts)}; {_count(report.calls, 'call')}, {cost}"
+    yield f"{', '.join(counts)}; {count(report.calls, 'call')}, {cost}"
 
 
 _MARKS: Final[dict[Status, str]] = {
@@ -109,7 +90,8 @@ def _summary(call: CallReport | None) -> str:
     return f"{call.duration_s:.2f} s{first}; {call.cost_usd or 'unknown'} USD"
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

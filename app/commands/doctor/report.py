@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
 
@@ -42,19 +43,15 @@ def render_json(session: Session, failure: str = "") -> dict[str, Any]:
             for hop in session.hops
         ],
         "findings": [
-            {
-                "code": finding.code,
-                "wrong": finding.wrong,
-                "message": finding.message,
-                "advice": [
-                    {"program": hop.program if hop else None, "message": message}
-                    for hop, message in advice
-                ],
-            }
+            {**asdict(finding), "advice": [_to_json(*one) for one in advice]}
             for finding, advice in _sorted(session)
         ],
         "measures": session.measures,
     }
+
+
+def _to_json(hop: Hop | None, message: str) -> dict[str, str | None]:
+    return {"program": hop.program if hop else None, "message": message}
 
 
 def render_text(session: Session, failure: str = "") -> str:
