@@ -22,13 +22,14 @@ T = TypeVar("T")
 
 
 class _Try(NamedTuple):
-    """An attempt that runs beside the current one."""
+    """An attempt that has begun."""
 
     target: Target
     number: int
     breaker: Breaker
     since: float
     request: CountedRequest | None
+    """What it takes of the capacity of its target, if that is counted."""
 
 
 class Failover:
@@ -41,13 +42,9 @@ class Failover:
     _plan: Plan
     _due: Step | None
     """The step to run: None while an attempt runs, and if no other follows."""
-    _breaker: Breaker
-    _since: float
-    """When the attempt began."""
+    _current: _Try
     _second: _Try | None = None
-    """The attempt beside it."""
-    _request: CountedRequest | None = None
-    """The attempt's, if the capacity of its target is counted."""
+    """The attempt beside the current one."""
     _again: Callable[..., Plan] | None = None
     """Plans again at the time of the first attempt, if the route has several targets."""
 
@@ -134,59 +131,56 @@ class Failover:
             if self._due is not None and self._due.wait_s:
                 await asyncio.sleep(self._due.wait_s)
             self._due = None
-            self._breaker = breaker = self._breakers.of(self.target)
-            now = self._since = self._clock()
+            breaker, now = self._breakers.of(self.target), self._clock()
             silence_s = self._plan.silence_s(now, trial=breaker.begin(self._name, now))
-            if self._route.counted:
-                self._request = self._begin(self.target)
+            request = self._count(self.target, now) if self._route.counted else None
+            self._current = _Try(self.target, self.number, breaker, now, request)
             try:
                 result = await attempt(silence_s)
             finally:
-                self._breaker.end(self._name)
-                if self._request is not None:
-                    self._request.end()
+                self._current.breaker.end(self._name)
+                if self._current.request is not None:
+                    self._current.request.end()
             if self._due is None:
                 return result
 
-    def _begin(self, target: Target) -> CountedRequest:
-        """Count an attempt."""
-        return self._upstreams.capacity_of(target).begin(self._tokens, now=self._clock())
+    def _count(self, target: Target, now: float) -> CountedRequest:
+        return self._upstreams.capacity_of(target).begin(self._tokens, now=now)
 
     def note_head(self, headers: Mapping[str, str]) -> None:
         """Apply the rate limits in the head of a reply."""
-        if self._request is not None:
-            remaining = read_remaining(headers, now=time.time())
-            self._request.report(remaining, now=self._clock())
+        if (request := self._current.request) is not None:
+            request.report(read_remaining(headers, now=time.time()), now=self._clock())
 
     def count_tokens(self, tokens: int) -> None:
         """Correct the estimated tokens of an attempt by its provider's count."""
-        if self._request is not None:
-            self._request.count_tokens(tokens, now=self._clock())
+        if (request := self._current.request) is not None:
+            request.count_tokens(tokens, now=self._clock())
 
     def answered(self) -> None:
         """Record that an answer has begun."""
-        now = self._clock()
-        self._breaker.answered(self._name, now)
-        if self._request is not None:
-            self._request.answered()
+        now, current = self._clock(), self._current
+        current.breaker.answered(self._name, now)
+        if current.request is not None:
+            current.request.answered()
             if self._route.is_timed:
-                self._upstreams.stats.note(self.target.name, now - self._since, now=now)
+                self._upstreams.stats.note(self.target.name, now - current.since, now=now)
         if not self._route.rescue:
             del self._plan  # no other attempt follows
 
     def completed(self) -> None:
         """Record that an answer is complete."""
-        self._breaker.completed(self._name, self._clock())
+        self._current.breaker.completed(self._name, self._clock())
 
     def failed(self, error: RelayError, *, fair: bool = True) -> None:
         """Count a failure against the target, but not a timeout that was not `fair`."""
-        now, late = self._clock(), error.code == "upstream_timeout"
-        if self._request is not None:
-            self._request.failed(now=now)
-            if late and fair and self._route.is_timed and not self._request.has_answered:
-                self._upstreams.stats.note(self.target.name, now - self._since, now=now)
+        now, current, late = self._clock(), self._current, error.code == "upstream_timeout"
+        if current.request is not None:
+            current.request.failed(now=now)
+            if late and fair and self._route.is_timed and not current.request.has_answered:
+                self._upstreams.stats.note(self.target.name, now - current.since, now=now)
         if fair or not late:
-            self._breaker.failed(self._name, error, now)
+            current.breaker.failed(self._name, error, now)
 
     def next(self, error: RelayError, *, client_retries: bool) -> float | None:
         """Prepare the attempt that follows a failed one; return the seconds until it begins.
@@ -194,7 +188,7 @@ class Failover:
         None if no other attempt follows; see `Plan.next`.
         """
         now = self._clock()
-        again = self._breaker.passes(now)
+        again = self._current.breaker.passes(now)
         step = self._plan.next(error, now, again=again, client_retries=client_retries)
         if step is None:
             return None
@@ -223,37 +217,40 @@ class Failover:
             return False
         breaker.begin(self._name, now)
         number = self._plan.add_second()
-        self._second = _Try(target, number, breaker, now, self._begin(target))
+        self._second = _Try(target, number, breaker, now, self._count(target, now))
         self.swap()
         return True
 
     def swap(self) -> None:
         """Exchange the current attempt and the one beside it."""
-        second = self._second
-        assert second is not None  # noqa: S101  (see `hedge`)
-        self._second = _Try(self.target, self.number, self._breaker, self._since, self._request)
-        self.target, self.number, self._breaker, self._since, self._request = second
+        current = self._current
+        self._continue_second()
+        self._second = current
         self._plan.swap(self._clock())
 
     def leave(self, error: RelayError) -> None:
         """Leave the current target after a failure for the one beside it."""
-        second, self._second = self._second, None
-        assert second is not None  # noqa: S101  (see `hedge`)
-        self._breaker.end(self._name)
-        if self._request is not None:
-            self._request.end()
-        self.target, self.number, self._breaker, self._since, self._request = second
+        self._end(self._current)
+        self._continue_second()
         self._plan.leave(error, self._clock())
+
+    def _continue_second(self) -> None:
+        assert self._second is not None  # noqa: S101  (see `hedge`)
+        self._current, self._second = self._second, None
+        self.target, self.number = self._current.target, self._current.number
 
     def drop_second(self) -> None:
         """Forget the attempt beside the current one, which is cancelled."""
         second, self._second = self._second, None
         if second is not None:
-            second.breaker.end(self._name)
-            if second.request is not None:
-                second.request.end()
+            self._end(second)
             now = self._clock()
             self._upstreams.stats.note(second.target.name, now - second.since, now=now)
+
+    def _end(self, ended: _Try) -> None:
+        ended.breaker.end(self._name)
+        if ended.request is not None:
+            ended.request.end()
 
     def next_part(self, error: RelayError) -> float | None:
         """Prepare an attempt that continues the answer, at another target if one is left.
