@@ -15,10 +15,11 @@ from ..dialects.writing.token_estimate import estimate_tokens, has_media, has_un
 from ..errors import RequestError
 from ..eventlog.stream_info import StreamInfo
 from ..identity.principal import Principal
-from ..ledger.accounts import Account, Grant, Reservation, ReservationRequest
+from ..ledger.accounts import Account, Grant, ReservationRequest
 from ..ledger.config import LimitsConfig
 from ..ledger.limits import UNLIMITED, UsageLimits, over, smaller
 from ..ledger.prices import PriceBook
+from ..ledger.rates import Ceiling
 from ..requests import ChatRequest, OutputCeiling, TranslatedRequest
 from ..telemetry.observer import TRACEPARENT
 from ..upstreams.routes import Route
@@ -32,18 +33,6 @@ LEAST_OUTPUT: Final = 16
 
 REMEMBERED: Final = 4096
 """The maximum number of principals whose accounts are cached: about 1 KiB each."""
-
-
-_NO_CALL: Final = Reservation(0, 0)
-
-
-class _Dearest(msgspec.Struct, frozen=True):
-    """The prices of the most expensive target of a route, in nano-USD; see `rates.Ceiling`."""
-
-    input: int
-    output: int
-    unpriced: bool
-    """Whether the price of a target is unknown."""
 
 
 class Reservations:
@@ -81,13 +70,13 @@ class Reservations:
         budgeted = _limit_money(accounts)
         if budgeted and has_unsized(chat):
             longest = max(input_tokens, self._context(route))
-        ceiling = self._ceiling(route, longest, budgeted=budgeted, service_tier=chat.tier)
-        again = _NO_CALL
+        dearest, unpriced = self._ceiling(route, longest, budgeted=budgeted, tier=chat.tier)
+        again_tokens = again_nano_usd = 0
         if route.rescue or route.hedge:
             # The input of another call, and the text so far of an answer that it continues.
-            tokens = longest + output if route.rescue else longest
-            found = self._ceiling(route, tokens, budgeted=budgeted, service_tier=chat.tier)
-            again = Reservation(tokens, found.input)
+            again_tokens = longest + output if route.rescue else longest
+            again, _ = self._ceiling(route, again_tokens, budgeted=budgeted, tier=chat.tier)
+            again_nano_usd = again.input
         return ReservationRequest(
             accounts,
             self._wall(),
@@ -95,9 +84,9 @@ class Reservations:
             output_tokens=output,
             least_output_tokens=min(output, LEAST_OUTPUT),
             choices=chat.n or 1,
-            input_nano_usd=ceiling.input,
-            output_nano_usd=ceiling.output,
-            unpriced=ceiling.unpriced,
+            input_nano_usd=dearest.input,
+            output_nano_usd=dearest.output,
+            unpriced=unpriced,
             unsized=not chat.is_plain
             and (
                 has_media(chat)
@@ -105,8 +94,8 @@ class Reservations:
                 or (isinstance(chat, TranslatedRequest) and chat.client_body is not None)
             ),
             limited=_limit_output(accounts) or (limit is not None and not _has_options(chat)),
-            again_tokens=again.tokens,
-            again_nano_usd=again.nano_usd,
+            again_tokens=again_tokens,
+            again_nano_usd=again_nano_usd,
         )
 
     def request_call(
@@ -120,15 +109,14 @@ class Reservations:
             RequestError: `budget_exceeded`, there is a budget and a price is unknown.
         """
         accounts = self.accounts_of(principal)
-        budgeted = _limit_money(accounts)
-        ceiling = self._ceiling(route, input_tokens, budgeted=budgeted)
+        dearest, unpriced = self._ceiling(route, input_tokens, budgeted=_limit_money(accounts))
         return ReservationRequest(
             accounts,
             self._wall(),
             input_tokens,
             least_output_tokens=0,
-            input_nano_usd=ceiling.input + output_tokens * ceiling.output,
-            unpriced=ceiling.unpriced,
+            input_nano_usd=dearest.input + output_tokens * dearest.output,
+            unpriced=unpriced,
         )
 
     def stream_info(
@@ -236,19 +224,17 @@ class Reservations:
         return largest or UNKNOWN_CONTEXT
 
     def _ceiling(
-        self,
-        route: Route,
-        input_tokens: int,
-        *,
-        budgeted: bool,
-        service_tier: str | None = None,
-    ) -> _Dearest:
-        """Return the prices of the most expensive target, which a budget requires to be known."""
+        self, route: Route, input_tokens: int, *, budgeted: bool, tier: str | None = None
+    ) -> tuple[Ceiling, bool]:
+        """Return the prices of the most expensive target, and whether one is unknown.
+
+        A budget requires all to be known.
+        """
         input_nano, output_nano, unpriced = 0, 0, False
         for target in route.targets:
             price = self._prices.price_of(target.name)
             if price is not None:
-                found = price.ceiling(input_tokens, service_tier=service_tier)
+                found = price.ceiling(input_tokens, service_tier=tier)
                 input_nano = max(input_nano, found.input)
                 output_nano = max(output_nano, found.output)
             elif budgeted:
@@ -259,7 +245,7 @@ class Reservations:
                 )
             else:
                 unpriced = True
-        return _Dearest(input_nano, output_nano, unpriced)
+        return Ceiling(input_nano, output_nano), unpriced
 
     def clamp(
         self, chat: ChatRequest, request: ReservationRequest, grant: Grant | None

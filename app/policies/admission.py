@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
 from types import TracebackType
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -93,16 +93,6 @@ def estimate_memory(body: bytes) -> int:
     return len(body) * (WIDE_FACTOR if wide else NARROW_FACTOR) + VALUE_BYTES * values
 
 
-class Taken(NamedTuple):
-    """The open streams, readers and requests of one address."""
-
-    bodies: int
-    """The bodies that are being received."""
-    bytes: int
-    readers: int
-    streams: int
-
-
 class _Share:
     """The open items of one address or owner, and an address's recent starts."""
 
@@ -162,11 +152,6 @@ class Admission:
 
     def __len__(self) -> int:
         return len(self._table)
-
-    def taken_by(self, address: str) -> Taken:
-        """Return the numbers of an address."""
-        share = self._table.get(address) or _Share()
-        return Taken(share.bodies, share.bytes, readers=share.readers, streams=share.streams)
 
     # Starts
 

@@ -6,11 +6,11 @@ import gc
 import json
 import tracemalloc
 from collections.abc import AsyncIterator, Mapping
+from typing import NamedTuple
 
 import pytest
 
 from app.dialects.client_formats import CLIENT_FORMATS, client_format_of
-from app.policies.admission import Taken
 from app.requests import ChatRequest, parse_chat_request
 from app.testing.upstream import (
     DONE,
@@ -80,9 +80,17 @@ def code_of(path: str, body: bytes) -> str:
     return "rate_limited" if "your address" in message else "overloaded"
 
 
+class Taken(NamedTuple):
+    bodies: int
+    bytes: int
+    readers: int
+    streams: int
+
+
 def taken(relay: Relay, headers: Mapping[str, str]) -> Taken:
     """Return what a client that sends these headers has open."""
-    return relay.hub.admission.taken_by(headers["x-forwarded-for"])
+    share = relay.hub.admission._table.get(headers["x-forwarded-for"])
+    return Taken(*(getattr(share, name, 0) for name in Taken._fields))
 
 
 # Before the body
