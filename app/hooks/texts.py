@@ -1,4 +1,4 @@
-"""The table of all texts of requests and answers, and the walk over them.
+"""The walk over all texts of requests and answers, and the fields that hooks may not replace.
 
 JSON is walked string by string, decoded, and long numbers in it: hooks do not see its escapes, and
 what they leave is encoded again.
@@ -36,24 +36,17 @@ def _fields(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
-CHECKED: Final = _fields(
-    "messages content text refusal reasoning_content tool_calls function arguments input inputs"
-    " output tools tool_choice description parameters schema response_format json_schema stop"
-    " stop_sequence image_url url file filename input_audio document title categories error message"
-    " metadata user safety_identifier prompt_cache_key provider_options extras left_out"
-    " cache_control provider_code param finish_reason_raw"
-)
-"""The fields of events and requests whose texts hooks may replace."""
 REFUSED: Final = _fields(
     "id name tool_call_id file_id allowed_tools type ttl media_type service_tier truncation"
     " reasoning_effort reasoning_summary verbosity prompt_cache_retention"
 )
-"""Those that hooks see but that have to stay: another name means another thing."""
+"""The fields that hooks see but that have to stay: another name means another thing."""
 OPAQUE: Final = _fields(
     "data file_data signature encrypted format opaque stream upstream upstream_id model code"
-    " usage cost labels"
+    " usage cost labels status finish_reason ended_by scope cost_from detail on_disconnect"
+    " ceiling"
 )
-"""Those that hooks do not see: binary, signed, known to the relay, or checked with the request."""
+"""Those that hooks do not see: binary, signed, the relay's words, or checked with the request."""
 LEFT_OUT: Final = frozenset(("raw", "cited_text", "client_body"))
 """Those that repeat other texts, and are removed."""
 
@@ -107,13 +100,14 @@ class Texts:
             old = getattr(value, name)
             if name in LEFT_OUT:
                 changes[name] = None
-            elif name in CHECKED and not (name == "url" and (old or "").startswith("data:")):
+            elif name in REFUSED:
+                if self.walk(old, NAME) != old:
+                    what = f"{type(value).__name__}.{name}"
+                    raise RequestError(
+                        "content_filtered", f"{what}: hooks replace a part of it; remove that part"
+                    )
+            elif name not in OPAQUE and not (name == "url" and (old or "").startswith("data:")):
                 changes[name] = self.walk(old, kind)
-            elif name in REFUSED and self.walk(old, NAME) != old:
-                what = f"{type(value).__name__}.{name}"
-                raise RequestError(
-                    "content_filtered", f"{what}: hooks replace a part of it; remove that part"
-                )
         if isinstance(value, ReasoningPart) and changes["text"] != value.text:
             changes["signature"] = None  # it is of the original text
         return msgspec.structs.replace(value, **changes)

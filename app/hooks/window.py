@@ -7,15 +7,18 @@ waits until the text after it is known.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, assert_never
 
 import msgspec
 
 from ..events import (
     ChoiceEnd,
+    ContentFilter,
     Event,
     LogProbs,
+    Media,
     Notice,
+    Opaque,
     ProviderData,
     ProviderTool,
     ReasoningDelta,
@@ -26,12 +29,15 @@ from ..events import (
     RefusalStart,
     Source,
     StreamEnd,
+    StreamStart,
+    StreamTarget,
     TextDelta,
     TextEnd,
     TextStart,
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
+    Usage,
     type_of,
 )
 from .contract import Check, Hook, Passed, Text, apply
@@ -148,6 +154,14 @@ class Window:
                 event = _without_place(event, self._blocks)
             case ChoiceEnd(stop_sequence=None) if len(event.finish_reason_raw or "") <= SHORT:
                 return [msgspec.structs.replace(event, raw=None)]
+            case (
+                (TextStart() | ReasoningStart() | RefusalStart() | Media() | Opaque() | Notice())
+                | (StreamStart() | StreamTarget() | StreamEnd() | Usage())
+                | (ChoiceEnd() | ContentFilter())
+            ):
+                pass
+            case _:
+                assert_never(event)
         return await self._check_event(event, type_of(event))
 
     async def _check_event(self, event: Event, kind: str) -> list[Event]:
