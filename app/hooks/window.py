@@ -57,10 +57,10 @@ SHORT = 18
 """Characters of a finish reason that cannot be a key."""
 
 _SENTENCE = re.compile(r"[.!?](?=\s)|[\n。！？]")
-_STARTS = (TextStart, ReasoningStart, RefusalStart)
-_QUIET = (*_STARTS, Notice)
+_QUIET = (TextStart, ReasoningStart, RefusalStart, Notice)
 
 _Delta = TextDelta | ReasoningDelta | RefusalDelta
+_Dropped = ToolCallDelta | LogProbs | ProviderData
 
 
 class _Held:
@@ -96,6 +96,28 @@ class Window:
         self._notes: set[str] = set()
         self.original: list[Event] = []
         """The provider's events, by which it bills."""
+
+    def hold(self, events: Sequence[Event]) -> bool:
+        """Hold deltas within the read that received them: the path of nearly every token.
+
+        Return False, with nothing held, if one begins its block, or a text is due for a check.
+        """
+        blocks, texts = self._blocks, dict[int, str]()
+        for event in events:
+            if isinstance(event, _Delta):
+                block = event.block
+                if block not in blocks:
+                    return False
+                texts[block] = texts.get(block, blocks[block].text) + event.text
+            elif not isinstance(event, _Dropped):
+                return False
+        for block, held in blocks.items():
+            if self._is_due(texts.get(block, held.text), held.due):
+                return False
+        for block, text in texts.items():
+            blocks[block].text = text
+        self.original += events
+        return True
 
     async def feed(self, events: Sequence[Event]) -> list[Event]:
         """Return the events to log now.
@@ -136,7 +158,7 @@ class Window:
                 return []
             case TextEnd() | ReasoningEnd() | RefusalEnd():
                 return await self._end(event)
-            case ToolCallDelta() | LogProbs() | ProviderData():
+            case ToolCallDelta() | LogProbs() | ProviderData():  # `_Dropped`
                 return []  # the end has the arguments; the others repeat the text
             case ToolCallEnd() if event.block not in self._calls:
                 return []
@@ -188,10 +210,10 @@ class Window:
     async def _release(self, held: _Held, *, whole: bool) -> list[Event]:
         """Return the text of a block that need not wait."""
         text = held.text
-        cut = len(text) if whole else self._find_cut(text)
-        if not cut or (not whole and len(text) < held.due):
+        if not (text if whole else self._is_due(text, held.due)):
             return []
-        kind, texts = _kind_of(held.delta), Texts()
+        cut = len(text) if whole else self._find_cut(text)
+        kind, texts = type_of(held.delta).removesuffix(".delta"), Texts()
         if whole and not held.before:  # it may be JSON
             texts.walk(text, kind)
         walked = texts.collected()
@@ -219,12 +241,19 @@ class Window:
             found.append(msgspec.structs.replace(held.delta, text=passed))
         return found
 
-    def _find_cut(self, text: str) -> int:
-        """Return how many characters may be passed on."""
+    def _is_due(self, text: str, due: int) -> bool:
+        """Return whether a text that goes on has to be checked; `due` is that of its block."""
+        if len(text) < due:
+            return False
         if self._hold:
-            return len(text) - self._hold if len(text) >= 2 * self._hold else 0
-        last = max((found.end() for found in _SENTENCE.finditer(text)), default=0)
-        return last if last or len(text) < MAX_SENTENCE else len(text)
+            return len(text) >= 2 * self._hold
+        return len(text) >= MAX_SENTENCE or _SENTENCE.search(text) is not None
+
+    def _find_cut(self, text: str) -> int:
+        """Return how many characters of a text that is due may be passed on."""
+        if self._hold:
+            return len(text) - self._hold
+        return max((found.end() for found in _SENTENCE.finditer(text)), default=len(text))
 
     async def _check(self, texts: Sequence[Text]) -> tuple[Passed, list[Event]]:
         """Return what the hooks leave of texts, and their notes as notices, each once."""
@@ -267,11 +296,6 @@ def _without_place(source: Source, blocks: Mapping[int, _Held]) -> Source:
 
 def _is_target(event: Event) -> bool:
     return getattr(event, "block", None) is None and not isinstance(event, StreamEnd)
-
-
-def _kind_of(delta: _Delta) -> str:
-    kinds = {TextDelta: "text", ReasoningDelta: "reasoning", RefusalDelta: "refusal"}
-    return kinds[type(delta)]
 
 
 def _common(first: str, second: str) -> int:

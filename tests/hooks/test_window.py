@@ -2,22 +2,34 @@
 
 import random
 import re
+import sys
+from collections import Counter
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from app.events import (
     Event,
+    LogProbs,
+    Notice,
+    ProviderData,
     ProviderTool,
     Raw,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
+    RefusalDelta,
+    RefusalEnd,
+    RefusalStart,
     Source,
     StreamEnd,
     StreamTarget,
     TextDelta,
     TextEnd,
     TextStart,
+    ToolCallDelta,
+    ToolCallEnd,
     ToolCallStart,
 )
 from app.hooks.contract import Check, Function, Hook, Text, Verdict
@@ -26,6 +38,7 @@ from app.hooks.window import BEFORE, MAX_HELD, Window
 
 pytestmark = pytest.mark.pure
 
+Delta = ReasoningDelta | RefusalDelta | TextDelta | ToolCallDelta
 WORD = re.compile(r"<[a-z]{1,30}>")
 
 
@@ -129,3 +142,93 @@ async def test_a_tool_of_the_provider_and_citations_are_no_way_around():
 async def test_sentences_are_passed_on_at_their_ends():
     pieces = await passed(window_of(redact, hold=0), list("One. a.b@c.de is gone! 猫。x"))
     assert pieces == ["One.", " [email] is gone!", " 猫。", "x"]
+
+
+async def wait_for_bracket(check: Check) -> Verdict:
+    text = check.texts[-1].text
+    return Verdict(hold=len(text) - text.index("<") if "<" in text and ">" not in text else 0)
+
+
+HOOKS: dict[str, dict[str, Any]] = {
+    "characters": {"call": cross_out, "hold": 40},
+    "few characters": {"call": cross_out, "hold": 3},
+    "sentence": {"call": cross_out, "hold": 0},
+    "as the hook says": {"call": wait_for_bracket, "hold": 5},
+    "a sentence or as the hook says": {"call": wait_for_bracket, "hold": 0},
+}
+
+
+def answer_of(chance: random.Random) -> list[Event]:
+    """Return an answer of two choices: reasoning and a text, a text, a call, and a refusal."""
+    words = ["<secret>", "and ", "a. ", "< ", "> ", "\n", "。", "b! ", "many more words of it "]
+    texts = ["".join(chance.choices(words, k=chance.choice((5, 50, 150)))) for _ in range(4)]
+    reasoning, first, second, refusal = (cut(text, chance) for text in texts)
+    one: list[Event] = [ReasoningStart(0), *(ReasoningDelta(0, piece) for piece in reasoning)]
+    one += [ReasoningEnd(0, signature="s"), TextStart(1)]
+    for piece in first:
+        one += [TextDelta(1, piece), LogProbs(1, [piece])]
+    one += [TextEnd(1), ToolCallStart(2, "c", "f")]
+    one += [ToolCallDelta(2, '"<secret>"')] * 9 + [ToolCallEnd(2, '"<secret>"')]
+    two: list[Event] = [TextStart(3, 1), *(TextDelta(3, piece, 1) for piece in second)]
+    two += [TextEnd(3, 1), RefusalStart(4, 1), *(RefusalDelta(4, piece, 1) for piece in refusal)]
+    two += [ProviderData(Raw("x", "{}"), 4, 1), RefusalEnd(4, 1)]
+    events: list[Event] = [StreamTarget("u", "m", 1)]
+    while one or two:
+        part = one if not two or (one and chance.random() < 0.5) else two
+        events.append(part.pop(0))
+    return [*events, StreamEnd("completed", "stop")]
+
+
+@pytest.mark.parametrize("rule", HOOKS)
+@pytest.mark.parametrize("seed", range(10))
+async def test_tokens_held_without_a_wait_release_the_same(rule, seed):
+    chance, count = random.Random(seed), 0
+    events = answer_of(chance)
+    fed, held = window_of(**HOOKS[rule]), window_of(**HOOKS[rule])
+    while events:
+        size = chance.choice((1, 1, 2, 5))
+        batch, events = events[:size], events[size:]
+        expected = await fed.feed(batch)
+        if held.hold(batch):
+            count += 1
+            found, held.original[-len(batch) :] = [], []
+            assert all(isinstance(e, Delta | LogProbs | ProviderData) for e in batch)
+        else:
+            assert held.original == []
+            found = await held.feed(batch)
+        assert expected == found
+    assert count > 9
+
+
+async def test_what_is_held_without_a_wait_is_billed_and_nothing_else():
+    window = window_of()
+    first, few, end = TextDelta(0, "a"), [TextDelta(0, "b"), TextDelta(0, "c")], TextEnd(0)
+    refused: list[list[Event]] = [
+        *([first], [*few, end], [*few, TextDelta(1, "d")], [*few, TextDelta(0, "e" * 99)]),
+        [Notice("retry", "m")],
+    ]
+    assert not window.hold([first])
+    await window.feed([TextStart(0), first])
+    for batch in refused[1:]:
+        assert not window.hold(batch)
+    assert window.hold(few)
+    assert window.original == few
+    assert [TextDelta(0, "abc"), end] == (await window.feed([end]))[1:]
+
+
+@pytest.mark.parametrize("rule", HOOKS)
+async def test_a_held_token_takes_few_calls(rule):
+    window, token = window_of(**HOOKS[rule]), [TextDelta(0, "a")]
+    await window.feed([TextStart(0), *token])
+    calls: Counter[str] = Counter()
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            calls[frame.f_code.co_name] += 1
+
+    sys.setprofile(profile)
+    try:
+        window.hold(token)
+    finally:
+        sys.setprofile(None)
+    assert {"hold": 1, "_is_due": 1} == calls
