@@ -5,21 +5,24 @@ run in one loop, so only what is called in the relay's own parts counts.
 """
 
 import asyncio
+import json
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import pytest
+import websockets
 
 from app.api.event_stream import EventStream
 from app.generation.run import Run
 from app.policies.target_stats import MIN_SAMPLES
 from app.server.direct_writer import DirectWriter
+from app.server.socket_protocol import SocketProtocol
 from app.testing.upstream import DONE, FINISH, chunk, chunked_head, text
 from tests.serving import serve_relay
 
@@ -94,20 +97,30 @@ async def begin_late(upstream: Lockstep) -> asyncio.StreamWriter:
     return source
 
 
-async def count_calls(
-    readers: int = 1, *, begin: Begin = begin, tables: str = "", warm: int = 0, **settings: Any
-) -> Counter[CodeType]:
-    """Relay tokens one by one; count the Python calls, and resumptions, in the relay's parts.
-
-    `tables` are those of a settings file, in which `{url}` is the upstream; `warm` answers come
-    before.
-    """
-    calls: Counter[CodeType] = Counter()
+@contextmanager
+def count(calls: Counter[CodeType]) -> Iterator[None]:
+    """Count the Python calls, and resumptions, in the relay's parts."""
 
     def profile(frame: FrameType, event: str, _: object) -> None:
         if event == "call" and any(part in frame.f_code.co_filename for part in PARTS):
             calls[frame.f_code] += 1
 
+    sys.setprofile(profile)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+async def count_calls(
+    readers: int = 1, *, begin: Begin = begin, tables: str = "", warm: int = 0, **settings: Any
+) -> Counter[CodeType]:
+    """Relay tokens one by one, and count their calls.
+
+    `tables` are those of a settings file, in which `{url}` is the upstream; `warm` answers come
+    before.
+    """
+    calls: Counter[CodeType] = Counter()
     async with AsyncExitStack() as stack:
         upstream = await stack.enter_async_context(open_upstream())
         script: Any = upstream
@@ -134,13 +147,11 @@ async def count_calls(
         for client in clients[1:]:
             await client.reader.readuntil(b"~0~")
         for number in range(1, TOKENS + 1):
-            sys.setprofile(profile)
-            try:
-                source.write(chunk(text(f"~{number}~")).data)
+            token = chunk(text(f"~{number}~")).data
+            with count(calls):
+                source.write(token)
                 for client in clients:
                     await client.reader.readuntil(b"~%d~" % number)
-            finally:
-                sys.setprofile(None)
         source.write(chunk(FINISH + DONE).data + b"0\r\n\r\n")
         for client in clients:
             await client.reader.readuntil(b"stream.end")
@@ -189,6 +200,33 @@ async def test_a_token_of_each_way_is_taken_within_its_read(way: str) -> None:
     own = sum(n for code, n in calls.items() if "/app/testing/" not in code.co_filename)
     assert 0 == calls[Run.take.__code__], shown
     assert 20 < own / TOKENS < most + 1, shown
+
+
+async def test_a_token_over_websocket_takes_few_more() -> None:
+    calls: Counter[CodeType] = Counter()
+    create = {"type": "response.create", "model": "openai/m", "input": "hello"}
+    async with open_upstream() as upstream, serve_relay(upstream) as relay:  # type: ignore[arg-type]
+        url = f"ws://127.0.0.1:{relay.port}/v1/responses"
+        async with websockets.connect(url, proxy=None) as client:
+            await client.send(json.dumps(create))
+            source = await upstream.ready.get()
+            source.write(chunked_head().data + chunk(text("~0~")).data)
+            while "~0~" not in str(await client.recv()):
+                pass
+            for number in range(1, TOKENS + 1):
+                token = chunk(text(f"~{number}~")).data
+                with count(calls):
+                    source.write(token)
+                    assert f"~{number}~" in str(await client.recv())
+            source.write(chunk(FINISH + DONE).data + b"0\r\n\r\n")
+            while "response.completed" not in str(await client.recv()):
+                pass
+        source.close()
+
+    assert 1 == calls[SocketProtocol.push.__code__] / TOKENS
+    assert 0 == calls[Run.run.__code__] + calls[EventStream.__call__.__code__]
+    # 35 when this was written; by HTTP 34 in this format.
+    assert 20 < calls.total() / TOKENS <= 36
 
 
 async def test_a_further_reader_takes_a_part_of_what_the_first_took() -> None:

@@ -5,7 +5,7 @@ import hashlib
 import math
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -125,41 +125,25 @@ class Generation(Endpoints):
             request.scope[MODEL] = parsed.chat.model
             mode = _delivery_mode(request, parsed.chat, key)
             sent = request.scope[REQUEST_HEADERS]
-            headers = {} if REQUEST_NAMES.isdisjoint(sent) else read_request_headers(sent)
-            options = self._options(
-                parsed, stored, mode, key=key, origin=origin, headers=headers, memory=memory
+            leaves = mode.respond_async or self._answers_at_once(parsed)
+            can_return = mode.streams or mode.respond_async or bool(key)
+            names_of = (self._client_format.name_of, stored and stored.name_of)
+            options = StartOptions(
+                self._linger_s(parsed, can_return=can_return),
+                labels=parsed.labels,
+                metadata=parsed.metadata,
+                name=parsed.name,
+                names_of=tuple(filter(None, names_of)),
+                request=stored.request if stored else b"",
+                client_format=self._client_format.name,
+                headers={} if REQUEST_NAMES.isdisjoint(sent) else read_request_headers(sent),
+                leaves=leaves,
+                client_retries_s=0 if leaves else self._client_retries_s(mode),
+                origin=origin,
+                memory=memory,
             )
             digest = self._digest(request, body) if key else ""
             return await streams.start(parsed.chat, options, key=key, digest=digest), mode
-
-    def _options(
-        self,
-        parsed: ParsedRequest,
-        stored: StoredRequest | None,
-        mode: DeliveryMode,
-        *,
-        key: str | None,
-        origin: RequestSource,
-        headers: Mapping[str, str],
-        memory: RequestMemory,
-    ) -> StartOptions:
-        leaves = mode.respond_async or self._answers_at_once(parsed)
-        can_return = mode.streams or mode.respond_async or bool(key)
-        names_of = (self._client_format.name_of, stored and stored.name_of)
-        return StartOptions(
-            self._linger_s(parsed, can_return=can_return),
-            labels=parsed.labels,
-            metadata=parsed.metadata,
-            name=parsed.name,
-            names_of=tuple(filter(None, names_of)),
-            request=stored.request if stored else b"",
-            client_format=self._client_format.name,
-            headers=headers,
-            leaves=leaves,
-            client_retries_s=0 if leaves else self._client_retries_s(mode),
-            origin=origin,
-            memory=memory,
-        )
 
     async def _parse(
         self, streams: OwnedStreams, body: bytes, *, memory: RequestMemory

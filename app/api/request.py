@@ -32,7 +32,10 @@ CONNECTION: Final = "seseragi.connection"
 """The ASGI extension by which our own server offers a `ClientConnection`."""
 
 SOCKET: Final = "seseragi.socket"
-"""The ASGI extension by which our own server offers a `SocketMemory`."""
+"""The ASGI extension by which our own server offers a `ClientSocket`."""
+
+AS_MESSAGES: Final = "seseragi.messages"
+"""The key in the scope of a request whose answer is written by a `MessageWriter`."""
 
 PAGE: Final = 20
 MAX_PAGE: Final = 100
@@ -228,14 +231,18 @@ class ClientConnection(RequestClient, Protocol):
         """
 
 
-class SocketMemory(Protocol):
-    """The memory of a WebSocket connection of our own server."""
+class ClientSocket(Protocol):
+    """A WebSocket connection of our own server."""
 
+    send: Send
     reserve: Callable[[int], object]
     """Called with the bytes of a message that is not complete yet, if they are many.
 
     Its `RelayError` closes the connection.
     """
+
+    def push(self, text: bytes) -> bool:
+        """Send a message now; return False, with nothing sent, if ASGI's `send` has to wait."""
 
 
 def connection_of(scope: Scope) -> ClientConnection | None:
@@ -247,6 +254,18 @@ def connection_of(scope: Scope) -> ClientConnection | None:
 def client_of(request: Request) -> RequestClient:
     """Return the client of a request, under any server."""
     return connection_of(request.scope) or AsgiClient(request.receive)
+
+
+@contextlib.contextmanager
+def watch_connection(connection: ClientConnection, on_lost: Callable[[], object]) -> Iterator[None]:
+    """See `RequestClient.watch`."""
+    if connection.lost:
+        on_lost()
+    connection.on_lost = on_lost
+    try:
+        yield
+    finally:
+        connection.on_lost = None
 
 
 class AsgiClient:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..dialects.client_format import ParsedRequest
+from ..dialects.client_format import ClientFormat, MessageWriter, ParsedRequest
 from ..dialects.openai_responses.client.compaction import (
     parse_compaction,
     read_compaction,
@@ -35,8 +35,10 @@ from ..generation.runs import Opened
 from ..policies.admission import RequestMemory
 from .endpoints import Endpoints, HttpParts, document
 from .generation import Generation, StoredRequest
-from .request import read_limit, read_query
+from .request import AS_MESSAGES, read_limit, read_query
 from .stored_responses import StoredResponses
+
+_MESSAGES = CLIENT_FORMAT._replace(numbered_writer=MessageWriter)
 
 
 class Create(Generation):
@@ -54,6 +56,9 @@ class Create(Generation):
         if resolved.previous is not None:
             parsed = _echo_previous(parsed, resolved.previous)
         return parsed, StoredRequest(resolved.stored, name_of_items) if resolved.stored else None
+
+    def _accepted_format(self, request: Request) -> ClientFormat:
+        return _MESSAGES if AS_MESSAGES in request.scope else self._client_format
 
     def _answers_at_once(self, parsed: ParsedRequest) -> bool:
         return BACKGROUND in parsed.labels and not parsed.chat.streams

@@ -1,30 +1,38 @@
 """Responses over WebSocket: each `response.create` is a `POST /v1/responses`, in its own right.
 
 Its events are the messages of the connection instead of frames of SSE
-(developers.openai.com/api/docs/guides/websocket-mode). So each response has an owner, limits and a
-record, and can be read and resumed by `GET`, also after the connection is lost.
+(developers.openai.com/api/docs/guides/websocket-mode): a `MessageWriter` writes them as lines, and
+the `ClientConnection` of the request sends each line as a message. So each response has an owner,
+limits and a record, and can be read and resumed by `GET`, also after the connection is lost.
 """
 
 import asyncio
 import contextlib
 import secrets
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..dialects.client_formats import CLIENT_FORMATS
+from ..dialects.openai_responses.client.format import CLIENT_FORMAT
 from ..errors import RelayError, RequestError
-from ..framing import sse
 from ..generation.hub import Hub
 from ..generation.metered_call import CallContext, count_request
 from ..generation.via import source_of
 from ..identity.principal import Principal
 from ..policies.admission import RequestMemory, address_of
 from ..requests import convert_body, parse_body, parse_part
-from .event_stream import ReaderDropped
-from .request import PRINCIPAL, REQUEST_HEADERS, SOCKET, SocketMemory
+from .request import (
+    AS_MESSAGES,
+    CONNECTION,
+    PRINCIPAL,
+    REQUEST_HEADERS,
+    SOCKET,
+    ClientSocket,
+    watch_connection,
+)
 
 LONGEST_S: Final = 3600
 """How long OpenAI keeps a connection open."""
@@ -52,7 +60,7 @@ _OWN: Final = (b"idempotency-key", b"last-event-id", b"prefer", b"x-request-id",
 
 _HANDSHAKE: Final = (b"connection", b"upgrade", b"content-length", b"transfer-encoding")
 
-_ENDS: Final = ("response.completed", "response.incomplete")
+_ENDS: Final = (msgspec.Raw(b'"response.completed"'), msgspec.Raw(b'"response.incomplete"'))
 
 log = structlog.get_logger("seseragi.api")
 
@@ -62,20 +70,14 @@ _encode = msgspec.json.encode
 _NOTHING: Final = b"[]"
 
 
-class _Ended(msgspec.Struct):
-    id: str
-    output: msgspec.Raw = msgspec.Raw(_NOTHING)
-
-
-class _LastEvent(msgspec.Struct):
-    response: _Ended
-
-
 class _Lane:
     """The responses with one `stream_id`, one after another."""
 
-    def __init__(self, hub: Hub, names: tuple[str, ...]) -> None:
+    def __init__(self, stream_id: str, hub: Hub, names: tuple[str, ...]) -> None:
+        self.stream_id = stream_id
         self.free = asyncio.Lock()
+        self.answer: _Answer | None = None
+        """The answer that is being sent."""
         self.last: str | None = None
         """The last response that is not stored: the next may continue it."""
         self.items = b""
@@ -98,14 +100,13 @@ class _Lane:
         self.last, self.items, self._asked = None, b"", b""
 
 
-class ResponsesSocket:
+class ResponsesSocket(msgspec.Struct, frozen=True):
     """The connections of one relay."""
 
-    def __init__(self, hub: Hub, *, send_timeout_s: float, max_bytes: int) -> None:
-        """Prepare them; `max_bytes` is the limit of a request, also of one that continues."""
-        self._hub = hub
-        self._send_timeout_s = send_timeout_s
-        self._max_bytes = max_bytes
+    hub: Hub
+    send_timeout_s: float
+    max_bytes: int
+    """The limit of a request, also of one that continues."""
 
     async def __call__(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a connection whose handshake has been checked; `app` answers its requests.
@@ -114,13 +115,13 @@ class ResponsesSocket:
             ServiceError: `rate_limited`, the client has too many; nothing was received.
         """
         address, owner = address_of(scope["client"]), scope[PRINCIPAL].owner
-        with self._hub.admission.receive(address, owner, socket=True) as memory:
-            connection = _Connection(
-                app, scope, send, memory, self._hub, self._send_timeout_s, max_bytes=self._max_bytes
-            )
-            server: SocketMemory | None = (scope.get("extensions") or {}).get(SOCKET)
+        with self.hub.admission.receive(address, owner, socket=True) as memory:
+            connection = _Connection(self, memory, app, scope, send)
+            server: ClientSocket | None = (scope.get("extensions") or {}).get(SOCKET)
             if server is not None:
                 server.reserve = connection.expect
+                if send == server.send:  # no other app wraps this one
+                    connection.push = server.push
             await receive()  # websocket.connect
             await send({"type": "websocket.accept"})
             try:
@@ -138,38 +139,32 @@ class ResponsesSocket:
 
 class _Connection:
     def __init__(
-        self,
-        app: ASGIApp,
-        scope: Scope,
-        send: Send,
-        memory: RequestMemory,
-        hub: Hub,
-        send_timeout_s: float,
-        *,
-        max_bytes: int,
+        self, bounds: ResponsesSocket, memory: RequestMemory, app: ASGIApp, scope: Scope, send: Send
     ) -> None:
         self._ends_at = asyncio.get_running_loop().time() + LONGEST_S
         self.deadline = asyncio.timeout(min(LONGEST_S, IDLE_S))
-        self._hub = hub
+        self._hub = bounds.hub
+        self._send_timeout_s, self._max_bytes = bounds.send_timeout_s, bounds.max_bytes
         self._app = app
         self._scope = scope
         self._send = send
+        self.push: Callable[[bytes], bool] = lambda event: False
+        """See `ClientSocket`."""
         self._memory = memory
-        self._send_timeout_s = send_timeout_s
-        self._max_bytes = max_bytes
         self._lanes: dict[str, _Lane] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._waiting = 0
         """Bytes of messages whose responses have not begun."""
         self._expected = 0
         """Bytes of a message that is not complete yet."""
-        self._left = asyncio.Event()
+        self.lost = False
+        """Whether the client has left."""
         self._closed = False
 
     def extend(self, ended: "asyncio.Task[None] | None" = None) -> None:
         """Move the deadline after a message, or a response that has `ended`."""
         self._running -= {ended}
-        if not (self._left.is_set() or self.deadline.expired()):
+        if not (self.lost or self.deadline.expired()):
             idle_at = asyncio.get_running_loop().time() + (LONGEST_S if self._running else IDLE_S)
             self.deadline.reschedule(min(idle_at, self._ends_at))
 
@@ -199,7 +194,7 @@ class _Connection:
             if lane is None:
                 if len(self._lanes) >= MAX_LANES:
                     raise _invalid(f"stream_id: a connection has at most {MAX_LANES}")
-                lane = self._lanes[stream_id] = _Lane(self._hub, self._memory.names)
+                lane = self._lanes[stream_id] = _Lane(name, self._hub, self._memory.names)
             if len(self._running) >= MAX_RUNNING:
                 raise _invalid(f"{MAX_RUNNING} responses run or wait; send fewer at once")
             self._memory.add(len(body))
@@ -207,7 +202,7 @@ class _Connection:
             await self.refuse(error, stream_id)
             return True
         self._waiting += len(body)
-        running = asyncio.create_task(self._respond(lane, stream_id, fields, len(body)))
+        running = asyncio.create_task(self._respond(lane, fields, len(body)))
         self._running.add(running)
         running.add_done_callback(self.extend)
         return True
@@ -221,12 +216,12 @@ class _Connection:
             "param": None,
         }
         with contextlib.suppress(OSError):
-            await self.write(_encode({"type": "error", "status": 400, "error": error}), "")
+            await self.write(_encode({"type": "error", "status": 400, "error": error}))
         await self._close(1000)
 
     async def leave(self) -> None:
         """Let the responses go on without this reader, as their requests say."""
-        self._left.set()
+        self._lose()
         if self._running:
             await asyncio.wait(self._running, timeout=LEAVING_S)
         for running in self._running:
@@ -235,43 +230,43 @@ class _Connection:
             lane.memory.drop()
 
     async def refuse(self, error: RelayError, stream_id: str) -> None:
-        status, body, _ = CLIENT_FORMATS["openai_responses"].render_failure(error, "")
+        status, body, _ = CLIENT_FORMAT.render_failure(error, "")
         retry_after = b"" if error.retry_after_s is None else b"%.0f" % error.retry_after_s
         await self.write(_error_event(status, body, retry_after=retry_after), stream_id)
 
-    async def write(self, event: bytes, stream_id: str) -> None:
-        """Send an event, in the name of its lane."""
+    async def write(self, event: bytes, stream_id: str = "") -> None:
+        """Send an event, in the name of a lane."""
         if self._closed:
             raise ConnectionError("the relay has closed the connection")
-        if stream_id:
-            event = b'{"stream_id":%b,%b' % (_encode(stream_id), event[1:])
+        event = _begin(stream_id) + event[1:]
         async with asyncio.timeout(self._send_timeout_s):
             await self._send({"type": "websocket.send", "text": event.decode()})
+
+    def _lose(self) -> None:
+        self.lost = True
+        for lane in self._lanes.values():
+            if lane.answer is not None and lane.answer.on_lost is not None:
+                lane.answer.on_lost()
 
     async def _close(self, code: int) -> None:
         if not self._closed:
             self._closed = True
-            self._left.set()
+            self._lose()
             with contextlib.suppress(OSError):
                 await self._send({"type": "websocket.close", "code": code})
 
-    async def _respond(
-        self, lane: _Lane, stream_id: str, fields: dict[str, msgspec.Raw], size: int
-    ) -> None:
+    async def _respond(self, lane: _Lane, fields: dict[str, msgspec.Raw], size: int) -> None:
         try:
             async with lane.free:
-                if not self._left.is_set():
-                    await self._answer(lane, stream_id, fields, size)
+                if not self.lost:
+                    await self._answer(lane, fields, size)
         except OSError:  # the client has left, or takes nothing (TimeoutError)
-            self._left.set()
-        except Exception as error:
-            if not isinstance(error, ReaderDropped):
-                log.exception("a response over WebSocket failed")
+            self._lose()
+        except Exception:
+            log.exception("a response over WebSocket failed")
             await self._close(1011)
 
-    async def _answer(
-        self, lane: _Lane, stream_id: str, fields: dict[str, msgspec.Raw], size: int
-    ) -> None:
+    async def _answer(self, lane: _Lane, fields: dict[str, msgspec.Raw], size: int) -> None:
         self._waiting -= size
         try:
             self._memory.resize(self._expected + self._waiting)
@@ -282,18 +277,26 @@ class _Connection:
             del asked
             if not generates:
                 fields.clear()
-                await self._warm_up(lane, stream_id)
+                await self._warm_up(lane)
                 return
-            answer = _Answer(self, stream_id, keeps=keeps)
-            request = _Request(_encode(fields | {"stream": True}), self._left)
+            body = _encode(fields | {"stream": True})
             fields.clear()
-            await self._app(self._request_scope(request.size), request, answer.send)
-            await answer.close()
-            if answer.ended is not None:
-                lane.remember(answer.ended.id, bytes(answer.ended.output))
+            scope = self._request_scope(len(body))
+            answer = lane.answer = scope["extensions"][CONNECTION] = _Answer(
+                self, body, lane.stream_id
+            )
+            del body
+            await self._app(scope, answer.receive, answer.send)
+            last = _fields.decode(answer.last)
+            if keeps and last.get("type") in _ENDS:
+                response = _fields.decode(last["response"])
+                lane.remember(msgspec.json.decode(response["id"]), bytes(response["output"]))
+            if answer.aborted and not self.lost:
+                await self._close(1011)
         except RelayError as error:
-            await self.refuse(error, stream_id)
+            await self.refuse(error, lane.stream_id)
         finally:
+            lane.answer = None
             lane.ask(b"")
 
     async def _count_warm_up(self) -> None:
@@ -312,7 +315,7 @@ class _Connection:
         await self._hub.streams_of(principal).admit(origin, key=None)
         await self._hub.calls.ask(count, principal, origin=origin, kind="warm_up")
 
-    async def _warm_up(self, lane: _Lane, stream_id: str) -> None:
+    async def _warm_up(self, lane: _Lane) -> None:
         """Answer a request that is not to generate: the next continues it."""
         await self._count_warm_up()
         response = f"resp_{secrets.token_urlsafe(16)}"
@@ -320,8 +323,9 @@ class _Connection:
         state: dict[str, Any] = {"id": response, "object": "response", "output": []}
         for number, kind in enumerate(("created", "completed")):
             status = "in_progress" if kind == "created" else kind
-            event = {"type": f"response.{kind}", "sequence_number": number}
-            await self.write(_encode(event | {"response": state | {"status": status}}), stream_id)
+            event: dict[str, Any] = {"type": f"response.{kind}", "sequence_number": number}
+            event["response"] = state | {"status": status}
+            await self.write(_encode(event), lane.stream_id)
 
     def _continue(self, fields: dict[str, msgspec.Raw]) -> bytes:
         """Complete a request that continues the last response of a lane; return its input.
@@ -360,62 +364,75 @@ class _Connection:
             "scheme": "https" if scope.get("scheme") in ("wss", "https") else "http",
             "headers": headers,
             "state": {**(scope.get("state") or {})},
+            "extensions": {},
+            AS_MESSAGES: True,
         }
 
 
-class _Request:
-    """The `receive` of one request."""
-
-    def __init__(self, body: bytes, left: asyncio.Event) -> None:
-        self.size = len(body)
-        self._body: bytes | None = body
-        self._left = left
-
-    async def __call__(self) -> Message:
-        body, self._body = self._body, None
-        if body is not None:
-            return {"type": "http.request", "body": body, "more_body": False}
-        await self._left.wait()
-        return {"type": "http.disconnect"}
-
-
 class _Answer:
-    """The `send` of one request: its events become messages."""
+    """The `ClientConnection` of one request: the lines of its answer become messages."""
 
-    def __init__(self, connection: _Connection, stream_id: str, *, keeps: bool) -> None:
+    def __init__(self, connection: _Connection, body: bytes, stream_id: str) -> None:
         self._connection = connection
-        self._stream_id = stream_id
-        self.keeps = keeps
-        self._status = 0
-        self._retry_after = b""
-        self._decoder: sse.Decoder | None = None
-        self._body = b""
-        self.ended: _Ended | None = None
-        """The response as of its end, if it `keeps` that."""
+        self._request: bytes | None = body
+        self._begin = _begin(stream_id)
+        self._head: Message = {}
+        self._waiting: list[bytes] = []
+        self.last = b"{}"
+        self.on_lost: Callable[[], object] | None = None
+        self.sent = 0
+        self.joins_head = False
+        self.aborted = False
+
+    @property
+    def lost(self) -> bool:
+        return self._connection.lost
+
+    def take_body(self) -> bytes | None:
+        body, self._request = self._request, None
+        return body
+
+    watch = watch_connection
+
+    def begin(self, *_: object) -> bool:
+        return False
+
+    def write(self, piece: bytes) -> bool:
+        self.sent += len(piece)
+        for line in filter(bytes.strip, piece.splitlines()):  # heartbeats are white space
+            self.last = event = self._begin + line[1:]
+            if self._waiting or not self._connection.push(event):
+                self._waiting.append(event)
+        return not self._waiting
+
+    async def drain(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for event in waiting:
+            await self._connection.write(event)
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    break_off = abort
+
+    async def receive(self) -> Message:
+        """Return the end of a request whose body is taken by `take_body`."""
+        return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = dict(message["headers"])
-            self._status = message["status"]
-            self._retry_after = headers.get(b"retry-after", b"")
-            if headers.get(b"content-type", b"").startswith(b"text/event-stream"):
-                self._decoder = sse.Decoder()
-            return
-        if self._decoder is None:
-            self._body += message.get("body", b"")
-            return
-        for event in self._decoder.feed(message.get("body", b"")):
-            data = event.data.encode()
-            if self.keeps and event.event in _ENDS:
-                self.ended = msgspec.json.decode(data, type=_LastEvent).response
-            await self._connection.write(data, self._stream_id)
+            self._head = message
+        elif body := message.get("body"):
+            if self._head["status"] != 200:  # no stream
+                retry_after = dict(self._head["headers"]).get(b"retry-after", b"")
+                body = _error_event(self._head["status"], body, retry_after=retry_after)
+            self.write(body)
+            await self.drain()
 
-    async def close(self) -> None:
-        """Send the error of a request that has no stream."""
-        if self._decoder is not None or not self._body:  # without one, the client has left
-            return
-        event = _error_event(self._status, self._body, retry_after=self._retry_after)
-        await self._connection.write(event, self._stream_id)
+
+def _begin(stream_id: str) -> bytes:
+    """Return the begin of the events of a lane."""
+    return b'{"stream_id":%b,' % _encode(stream_id) if stream_id else b"{"
 
 
 def _error_event(status: int, body: bytes, *, retry_after: bytes = b"") -> bytes:

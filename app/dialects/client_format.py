@@ -13,6 +13,7 @@ that line, and would skip a frame that was cut after it.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -122,6 +123,18 @@ class NumberedWriter:
         return self._skipped + self.count
 
 
+class MessageWriter(NumberedWriter):
+    """Writes all frames of a renderer as JSON lines without ids: the messages of a connection."""
+
+    form = JSON_LINES
+
+    def feed(self, *events: Event) -> bytes:
+        """Return the lines of the next events' frames, or an empty line."""
+        frames = chain.from_iterable(map(self._renderer.feed, events))
+        lines = b"%b\n" % b"\n".join(map(attrgetter("data"), frames))
+        return lines if lines.isascii() else escape_line_ends(lines)
+
+
 MAX_PAIRS: Final = 16
 MAX_KEY: Final = 64
 MAX_VALUE: Final = 512
@@ -216,15 +229,17 @@ class ClientFormat(NamedTuple):
     """Derives a stream's public name from its id."""
     asking_headers: Sequence[str] = ()
     """Request headers that are part of the request's meaning."""
+    numbered_writer: type[NumberedWriter] = NumberedWriter
     own_writer: Callable[..., FrameWriter] | None = None
-    """A faster writer than `NumberedWriter`, with the same bytes."""
+    """A faster writer than that, with the same bytes."""
 
     def writer(self, stream: str, *, after: int, retry_ms: int) -> FrameWriter:
         """Write the frames of a stream after a cursor."""
         if self.own_writer is not None:
             return self.own_writer(stream, after=after, retry_ms=retry_ms)
-        renderer = self.renderer(stream)
-        return NumberedWriter(renderer, stream, letter=self.letter, after=after, retry_ms=retry_ms)
+        return self.numbered_writer(
+            self.renderer(stream), stream, letter=self.letter, after=after, retry_ms=retry_ms
+        )
 
 
 def frame_id(stream: str, letter: str, number: int) -> str:

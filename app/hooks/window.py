@@ -223,9 +223,8 @@ class Window:
         checked = texts.walk(text, kind) if walked else left[0]
         passed, rest = checked, ""
         if checked != text and not whole and len(text) < self._most:
-            after = len(text) - cut
-            if _common(text[::-1], checked[::-1]) >= after:
-                passed, rest = checked[: len(checked) - after], text[cut:]
+            if checked.endswith(text[cut:]):
+                passed, rest = checked.removesuffix(text[cut:]), text[cut:]
             else:
                 cut = min(cut, _common(text, checked))
                 passed, rest = text[:cut], text[cut:]
@@ -300,9 +299,5 @@ def _is_target(event: Event) -> bool:
 
 def _common(first: str, second: str) -> int:
     """Return the number of equal characters at the begin of two texts."""
-    count = 0
-    for one, other in zip(first, second, strict=False):
-        if one != other:
-            break
-        count += 1
-    return count
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((n for n, (one, other) in pairs if one != other), min(len(first), len(second)))

@@ -4,14 +4,15 @@ Also the `Event` that uvicorn sets for tasks that wait for the connection.
 """
 
 import asyncio
-import contextlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 from starlette.types import Send
 from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+
+from ..api.request import watch_connection
 
 _FIELDS: Final = re.compile(
     rb"(?:(?!connection:|content-length:|transfer-encoding:)"
@@ -129,15 +130,7 @@ class DirectWriter:
         cycle.body = bytearray()
         return body
 
-    @contextlib.contextmanager
-    def watch(self, on_lost: Callable[[], object]) -> Iterator[None]:
-        if self.lost:
-            on_lost()
-        self.on_lost = on_lost
-        try:
-            yield
-        finally:
-            self.on_lost = None
+    watch = watch_connection
 
     def lose(self) -> None:
         # uvicorn notifies only the latest of pipelined requests; the one that is being

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.protocol import State
 
 from ..api.request import SOCKET
 from ..errors import RelayError
@@ -44,7 +45,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._received = 0
         """Bytes since the last frame that completed a message, or was outside of one."""
         self.reserve: Callable[[int], object] = ignore
-        """See `SocketMemory`."""
+        """See `ClientSocket`."""
         self._begun_at = 0.0
         """When the first of them came."""
         self._frames, self._frames_until = 0, 0.0
@@ -139,6 +140,15 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         await super().run_asgi()
         if not self.disconnected:
             self._flow.watch_reader()
+
+    def push(self, text: bytes) -> bool:
+        """See `ClientSocket`."""
+        if self.conn.state is State.OPEN:  # else the client leaves, or nothing may follow
+            if not self.writable.is_set():
+                return False
+            self.conn.send_text(text)
+            self.transport.write(b"".join(self.conn.data_to_send()))
+        return True
 
     async def send(self, message: Any) -> None:
         await super().send(message)

@@ -63,6 +63,25 @@ async def test_events_are_those_of_a_post_and_the_response_can_be_read_again():
         assert "ab" == again.output_text
 
 
+@pytest.mark.parametrize("stream_id", ["", "x"])
+async def test_messages_are_the_data_of_the_frames_byte_for_byte(stream_id):
+    async with (
+        serve_script(answer("a\u2028", "\u00e9 b")) as (relay, _),
+        connect(relay) as connection,
+    ):
+        await ask(connection, **({"stream_id": stream_id} if stream_id else {}))
+        messages: list[str] = []
+        while not messages or json.loads(messages[-1])["type"] not in ENDS:
+            messages.append(cast(str, await connection.recv()))
+        response = json.loads(messages[-1])["response"]["id"]
+        frames = await relay.client.get(f"/v1/responses/{response}?stream=true")
+
+    begin = f'{{"stream_id":"{stream_id}",' if stream_id else "{"
+    lines = [line for line in frames.text.split("\n") if line.startswith("data: ")]
+    assert messages == [begin + line.removeprefix("data: {") for line in lines]
+    assert "\\u2028" in messages[-1]
+
+
 async def test_answer_that_is_not_stored_is_continued_on_its_connection():
     async with serve_script(answer("a")) as (relay, upstream), connect(relay) as connection:
         await ask(connection, store=False)

@@ -202,15 +202,12 @@ async def test_tokens_held_without_a_wait_release_the_same(rule, seed):
 
 async def test_what_is_held_without_a_wait_is_billed_and_nothing_else():
     window = window_of()
-    first, few, end = TextDelta(0, "a"), [TextDelta(0, "b"), TextDelta(0, "c")], TextEnd(0)
-    refused: list[list[Event]] = [
-        *([first], [*few, end], [*few, TextDelta(1, "d")], [*few, TextDelta(0, "e" * 99)]),
-        [Notice("retry", "m")],
-    ]
+    few: list[Event] = [TextDelta(0, "b"), TextDelta(0, "c")]
+    first, end = TextDelta(0, "a"), TextEnd(0)
     assert not window.hold([first])
     await window.feed([TextStart(0), first])
-    for batch in refused[1:]:
-        assert not window.hold(batch)
+    for last in (end, TextDelta(1, "d"), TextDelta(0, "e" * 99), Notice("retry", "m")):
+        assert not window.hold([*few, last])
     assert window.hold(few)
     assert window.original == few
     assert [TextDelta(0, "abc"), end] == (await window.feed([end]))[1:]
