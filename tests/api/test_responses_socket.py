@@ -263,6 +263,23 @@ async def test_connection_ends_after_an_hour(monkeypatch, caplog):
     assert 1000 == closed.value.rcvd.code
 
 
+@pytest.mark.proving
+async def test_slow_client_gets_all_and_holds_little():
+    pieces = [f"{number} ".ljust(50_000, "x") for number in range(200)]
+    async with (
+        serve_script(answer(*pieces)) as (relay, _),
+        connect(relay, max_queue=1, max_size=None) as connection,
+    ):
+        await ask(connection)
+        await until(lambda: relay.hub.load().log_bytes > 9_000_000)
+        (served,) = [one for one in relay.server.server_state.connections if hasattr(one, "push")]
+        assert cast(Any, served).transport.get_write_buffer_size() < 500_000
+        events = await read(connection)
+
+    deltas = [e["delta"] for e in events if e["type"] == "response.output_text.delta"]
+    assert pieces == deltas
+
+
 async def test_message_that_is_too_large_closes_the_connection():
     async with serve_relay(max_request_bytes=2000) as relay, connect(relay) as connection:
         await ask(connection, input="x" * 3000)
