@@ -67,8 +67,6 @@ log = structlog.get_logger("seseragi.api")
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encode = msgspec.json.encode
 
-_NOTHING: Final = b"[]"
-
 
 class _Lane:
     """The responses with one `stream_id`, one after another."""
@@ -467,7 +465,7 @@ def _invalid(message: str) -> RequestError:
 
 def _list_input(data: msgspec.Raw | None) -> bytes:
     """Return an input, which may be a string, as a JSON list."""
-    text = bytes(data or _NOTHING)
+    text = bytes(data or b"[]")
     if text.startswith(b"["):
         return text
     if text.startswith(b'"'):
