@@ -7,7 +7,7 @@ waits until the text after it is known.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Protocol, assert_never
+from typing import assert_never
 
 import msgspec
 
@@ -261,28 +261,6 @@ class Window:
         notes = notes[: 100 - len(self._notes)]
         self._notes.update(notes)
         return passed, [Notice("hook", note) for note in notes]
-
-
-class Receiver(Protocol):
-    """The receiver of all events of a stream."""
-
-    async def take(self, events: Sequence[Event]) -> bool:
-        """See `EventSink`."""
-
-
-class Waiting:
-    """The sink of a stream with a window, which has to wait for its hooks."""
-
-    def __init__(self, receiver: Receiver) -> None:
-        self._receiver = receiver
-
-    def push(self, events: Sequence[Event]) -> bool:
-        """Take nothing: `take` follows."""
-        return False
-
-    async def take(self, events: Sequence[Event]) -> bool:
-        """See `EventSink`."""
-        return await self._receiver.take(events)
 
 
 def _without_place(source: Source, blocks: Mapping[int, _Held]) -> Source:

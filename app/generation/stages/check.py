@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ...events import Event, Notice
 from ...hooks.window import Window
-from .stage import Following, Stage, refuse
+from .stage import Following, Stage
 
 
 class CheckAnswer(Stage):
@@ -12,7 +12,7 @@ class CheckAnswer(Stage):
 
     def __init__(self, window: Window, following: Following) -> None:
         super().__init__(following)
-        self.push = refuse
+        self.push = window.hold
         self._window = window
 
     async def take(self, events: Sequence[Event]) -> bool:
