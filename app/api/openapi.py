@@ -24,6 +24,7 @@ from ..dialects.native.client.format import Problem
 from ..dialects.native.client.renderer import Result
 from ..events import Event
 from ..ledger.usage import AccountUsage
+from ..requests import ChatBody
 from .client_secrets import ClientSecret, SecretOptions
 from .counting import TokenCount
 from .endpoints import FORM, JSON
@@ -344,6 +345,8 @@ def _word(name: str) -> str:
     Types of one name have their module's name before it, or their dialect's.
     """
     *modules, last = name.split(".")
+    if last == ChatBody.__name__:
+        return "ChatRequest"  # its public name, that of the npm package's type too
     prefix = modules[2] if "dialects" in modules else modules[-1] if modules else ""
     return f"{prefix.title()}{last}".replace("_", "")
 

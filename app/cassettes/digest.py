@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ..requests import ChatRequest, TranslatedRequest
+from ..requests import ChatRequest
 
 EXCLUDED: Final = frozenset(
     (
@@ -66,7 +66,7 @@ def digest_of(model: str, chat: ChatRequest, *, formats: Collection[str] = ()) -
     the translated parts count.
     """
     content: dict[str, Any] = {"model": model, "chat": _select(msgspec.to_builtins(chat))}
-    own = chat.client_body if isinstance(chat, TranslatedRequest) else None
+    own = chat.client_body
     if own is not None and own.client_format in formats:
         content["format"] = own.client_format
         content["body"] = _select(own.body)

@@ -6,7 +6,7 @@ import msgspec
 
 from ..eventlog.stream_ended import Charge
 from ..events import Event, StreamEnd
-from ..requests import ChatRequest, OutputCeiling, TranslatedRequest
+from ..requests import ChatRequest, OutputCeiling
 from .call import Call
 from .reservation import continue_reservation
 from .settlement import Billing
@@ -39,7 +39,7 @@ class Charges(msgspec.Struct, kw_only=True):
         """Charge the next calls for the rest of the answer."""
         request = continue_reservation(self.billing.request, rest)
         self.billing = msgspec.structs.replace(self.billing, request=request)
-        self.ceiling = rest.ceiling if isinstance(rest, TranslatedRequest) else None
+        self.ceiling = rest.ceiling
 
     def close(self, call: Call, end: StreamEnd, last: Sequence[Event]) -> None:
         """Add the last call, once: a log that refuses an end gets another with less information."""

@@ -34,7 +34,7 @@ from ..events import (
     TextStart,
     Usage,
 )
-from ..requests import AssistantMessage, ChatRequest, TextFormat, TranslatedRequest, UserMessage
+from ..requests import AssistantMessage, ChatRequest, TextFormat, UserMessage
 from .overlap import Overlap
 
 GO_ON: Final = (
@@ -61,7 +61,7 @@ class Unfinished(NamedTuple):
 
 def may_be_continued(chat: ChatRequest) -> bool:
     """Return whether answers to a request can be continued, as long as they are plain text."""
-    body = chat.client_body if isinstance(chat, TranslatedRequest) else None
+    body = chat.client_body
     whole = body is None or not (body.beyond or body.foreign)
     text = chat.response_format is None or isinstance(chat.response_format, TextFormat)
     return whole and text and (chat.n or 1) == 1
@@ -127,12 +127,10 @@ def continue_request(chat: ChatRequest, text: str, *, exact: bool) -> ChatReques
     for name in ("max_tokens", "max_completion_tokens"):
         limit = getattr(chat, name)
         fields[name] = None if limit is None else max(1, limit - used)
-    if isinstance(chat, TranslatedRequest):
-        ceiling = chat.ceiling
-        if ceiling is not None:
-            ceiling = msgspec.structs.replace(ceiling, tokens=max(1, ceiling.tokens - used))
-        fields |= {"client_body": None, "ceiling": ceiling}
-    return msgspec.structs.replace(chat, **fields)
+    ceiling = chat.ceiling
+    if ceiling is not None:
+        ceiling = msgspec.structs.replace(ceiling, tokens=max(1, ceiling.tokens - used))
+    return msgspec.structs.replace(chat, client_body=None, ceiling=ceiling, **fields)
 
 
 class Seam:

@@ -20,7 +20,7 @@ from ..ledger.config import LimitsConfig
 from ..ledger.limits import UNLIMITED, UsageLimits, over, smaller
 from ..ledger.prices import PriceBook
 from ..ledger.rates import Ceiling
-from ..requests import ChatRequest, OutputCeiling, TranslatedRequest
+from ..requests import ChatRequest, OutputCeiling
 from ..telemetry.observer import TRACEPARENT
 from ..upstreams.routes import Route
 from .token_usage import UNKNOWN_CONTEXT
@@ -88,11 +88,7 @@ class Reservations:
             output_nano_usd=dearest.output,
             unpriced=unpriced,
             unsized=not chat.is_plain
-            and (
-                has_media(chat)
-                or _has_options(chat)
-                or (isinstance(chat, TranslatedRequest) and chat.client_body is not None)
-            ),
+            and (has_media(chat) or _has_options(chat) or chat.client_body is not None),
             limited=_limit_output(accounts) or (limit is not None and not _has_options(chat)),
             again_tokens=again_tokens,
             again_nano_usd=again_nano_usd,
@@ -261,9 +257,6 @@ class Reservations:
             grant.output_tokens, request.choices, explicit=chat.limit is not None, lowered=lowered
         )
         longest = grant.output_tokens if chat.limit is None else min(chat.limit, ceiling.tokens)
-        if not isinstance(chat, TranslatedRequest):
-            fields = {name: getattr(chat, name) for name in ChatRequest.__struct_fields__}
-            chat = TranslatedRequest(**fields)
         # Every format renders the newer of the two.
         return msgspec.structs.replace(
             chat, max_tokens=None, max_completion_tokens=longest, ceiling=ceiling
@@ -300,4 +293,4 @@ def _limit_output(accounts: tuple[Account, ...]) -> bool:
 
 def _has_options(chat: ChatRequest) -> bool:
     """Return whether a request has provider-specific fields."""
-    return bool(chat.provider_options or (isinstance(chat, TranslatedRequest) and chat.extras))
+    return bool(chat.provider_options or chat.extras)

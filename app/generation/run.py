@@ -19,7 +19,7 @@ from ..eventlog.stream_ended import StreamEnded
 from ..eventlog.stream_info import StreamInfo
 from ..events import EndedBy, Event, Notice, Status, StreamEnd, StreamStart, StreamTarget
 from ..hooks.window import Window
-from ..requests import ChatRequest, TranslatedRequest
+from ..requests import ChatRequest
 from ..telemetry.activity import Progress, ReaderCounts
 from ..telemetry.observer import FirstEvent
 from ..upstreams.routes import Route
@@ -82,8 +82,7 @@ class Run:
             request=info.reserve,
             produced=produced if window is None else lambda: window.original,
         )
-        ceiling = request.ceiling if isinstance(request, TranslatedRequest) else None
-        charges = Charges(billing=billing, ceiling=ceiling)
+        charges = Charges(billing=billing, ceiling=request.ceiling)
         self._attempts = attempts = Attempts(
             info,
             request,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import RequestError
-from ..requests import ChatRequest, TranslatedRequest
+from ..requests import ChatRequest
 from .contract import Check, Hook, apply
 from .texts import Texts
 
@@ -21,7 +21,7 @@ async def check_request(
             body can express it.
         ServiceError: `overloaded`, a hook failed.
     """
-    body = chat.client_body if isinstance(chat, TranslatedRequest) else None
+    body = chat.client_body
     if body is not None and (beyond := body.beyond or body.foreign):
         raise RequestError(
             "invalid_request", f"{beyond[0]} cannot be sent: a hook could not check it"

@@ -18,7 +18,6 @@ from ..requests import (
     RefusalPart,
     TextPart,
     ToolMessage,
-    TranslatedRequest,
     UserMessage,
 )
 
@@ -64,8 +63,8 @@ def draw(key: bytes, target: str) -> float:
 
 def _find_session(chat: ChatRequest, metadata: Mapping[str, str]) -> str | None:
     found = next((metadata[key] for key in SESSION_KEYS if metadata.get(key)), None)
-    if found is None and isinstance(chat, TranslatedRequest):
-        extra = (chat.extras or {}).get("session_id")
+    if found is None and chat.extras:
+        extra = chat.extras.get("session_id")
         return extra if isinstance(extra, str) else None
     return found
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..dialects.writing.output_ceiling import CHOICES, LENGTHS
-from ..requests import ChatRequest
+from ..requests import ChatBody
 from ..upstreams.transforms import DEFAULTS, RequestChanges, Transform
 from .convert import SettingsError, convert, suggest
 
@@ -65,7 +65,7 @@ def build_changes(
                 f"{suggest(name, DEFAULTS)}; fields that can: {', '.join(sorted(DEFAULTS))}"
             )
     message = {"role": "user", "content": "x"}
-    chat = convert({**defaults, "messages": [message]}, ChatRequest, f"{place}.defaults")
+    chat = convert({**defaults, "messages": [message]}, ChatBody, f"{place}.defaults")
     return RequestChanges(
         {name: getattr(chat, name) for name in defaults},
         system_prefix=system_prefix.strip(),

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from ..dialects.upstream_format import UpstreamFormat
 from ..dialects.writing.conversation import join_options
 from ..dialects.writing.extras import changes_answer, find_effort
 from ..errors import RequestError
-from ..requests import ChatRequest, TranslatedRequest
+from ..requests import ChatRequest
 from .endpoints import Upstream
 from .options import RELAYS, options_of
 
@@ -26,9 +28,7 @@ class Fitted(NamedTuple):
     """The extras that the upstream's settings do not allow."""
 
 
-def fit_extras(
-    request: TranslatedRequest, *, upstream: Upstream, dialect: UpstreamFormat
-) -> Fitted:
+def fit_extras(request: ChatRequest, *, upstream: Upstream, dialect: UpstreamFormat) -> Fitted:
     """Translate a request's extras to fields of an upstream, where it has equivalents.
 
     Raises:
@@ -44,9 +44,7 @@ def fit_extras(
         reaching = allowed.list_refused({name: extras[name] for name in reaching})
     if reaching:
         raise refuse(next(iter(reaching.values())), upstream)
-    fields: dict[str, Any] = {
-        name: getattr(request, name) for name in ChatRequest.__struct_fields__
-    }
+    fitted_effort = request.reasoning_effort
     options: dict[str, Any] = {}
     unknown, not_allowed = [], []
     for name, value in extras.items():
@@ -56,7 +54,7 @@ def fit_extras(
             continue
         effort = find_effort(name, value, words_only=upstream.dialect.startswith("openai_"))
         if effort is not None:
-            fields["reasoning_effort"] = fields["reasoning_effort"] or effort
+            fitted_effort = fitted_effort or effort
         elif changes_answer(name):
             raise refuse(name, upstream, supported=rendered is not None)
         elif rendered is None:
@@ -64,8 +62,15 @@ def fit_extras(
         else:
             not_allowed.append(name)
     join_options(options, request.provider_options)
-    fields["provider_options"] = options or None
-    return Fitted(ChatRequest(**fields), unknown, not_allowed)
+    chat = msgspec.structs.replace(
+        request,
+        client_body=None,
+        extras=None,
+        left_out=(),
+        reasoning_effort=fitted_effort,
+        provider_options=options or None,
+    )
+    return Fitted(chat, unknown, not_allowed)
 
 
 def refuse(path: str, upstream: Upstream, *, supported: bool = True) -> RequestError:

@@ -16,7 +16,7 @@ from ..dialects.writing.cache_marks import is_marked, mark_prompt
 from ..dialects.writing.output_ceiling import bound_output
 from ..errors import RequestError
 from ..events import Notice
-from ..requests import ChatRequest, ClientBody, TranslatedRequest, UserMessage
+from ..requests import ChatRequest, ClientBody, UserMessage
 from .endpoints import Upstream
 from .extras import Fitted, fit_extras, refuse
 from .media import ForeignReference, find_foreign
@@ -83,7 +83,7 @@ class RequestBuilder:
         marks = self._changes.cache_prompt and self._marks(chat)
         if marks:
             chat = mark_prompt(chat)
-        client_body = chat.client_body if isinstance(chat, TranslatedRequest) else None
+        client_body = chat.client_body
         passthrough = client_body and self._format.passthrough.get(client_body.client_format)
         if client_body and passthrough:
             request = self._pass_through(chat, client_body, passthrough, marks=marks)
@@ -95,7 +95,7 @@ class RequestBuilder:
             self._check_read(request.body)
         for transform in self._transforms:
             request = msgspec.structs.replace(request, body=transform.apply(request.body))
-        if isinstance(chat, TranslatedRequest) and chat.ceiling is not None:
+        if chat.ceiling is not None:
             field = getattr(self._quirks, "max_tokens_field", self._format.limit)
             request = msgspec.structs.replace(
                 request, body=bound_output(request.body, chat.ceiling, field=field)
@@ -130,7 +130,7 @@ class RequestBuilder:
 
     def _shorten(self, chat: ChatRequest) -> ChatRequest:
         """Lower the output ceiling to the models' limit, unless the client set it."""
-        ceiling = chat.ceiling if isinstance(chat, TranslatedRequest) else None
+        ceiling = chat.ceiling
         most = self._upstream.max_output_tokens
         if ceiling is None or ceiling.explicit or most is None or ceiling.tokens <= most:
             return chat
@@ -193,9 +193,7 @@ class RequestBuilder:
             quirks = quirks.with_reasoning(field)
         body, changes = self._format.render_request(fitted.chat, model=self._model, quirks=quirks)
         changes = [*changes]
-        unknown = {*fitted.unknown, *list_effective(fitted.chat, self._ignored)}
-        if isinstance(chat, TranslatedRequest):
-            unknown |= {*chat.left_out}
+        unknown = {*fitted.unknown, *list_effective(fitted.chat, self._ignored), *chat.left_out}
         if client_body:
             hosted = self._host(chat, client_body)
             if hosted:
@@ -241,7 +239,7 @@ class RequestBuilder:
             RequestError: it has a field that is not accepted and cannot be dropped.
         """
         fitted = Fitted(chat)
-        if isinstance(chat, TranslatedRequest):
+        if chat.client_body is not None or chat.extras:
             fitted = fit_extras(chat, upstream=self._upstream, dialect=self._format)
             chat = fitted.chat
         tier = None if "service_tier" in self._ignored else chat.tier
@@ -333,7 +331,7 @@ class RequestBuilder:
 
 def _list_untranslated(client_body: ClientBody, chat: ChatRequest) -> list[str]:
     """List the fields of a client's body that its chat request does not contain."""
-    extras = (chat.extras if isinstance(chat, TranslatedRequest) else None) or {}
+    extras = chat.extras or {}
     return [
         name
         for name in client_body.ignored

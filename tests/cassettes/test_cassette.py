@@ -19,7 +19,7 @@ from app.cassettes.options import CassetteOptions, parse_options
 from app.cassettes.player import Read, Stall, check_places, play
 from app.errors import RequestError
 from app.events import Event, StreamEnd, StreamTarget, TextDelta, TextEnd, TextStart, decode, encode
-from app.requests import ChatRequest, ClientBody, TranslatedRequest, UserMessage, parse_chat_request
+from app.requests import ChatRequest, ClientBody, UserMessage, parse_chat_request
 
 pytestmark = pytest.mark.pure
 
@@ -235,9 +235,7 @@ def test_body_of_another_dialect_counts_where_it_goes_as_it_is():
         headers = {"anthropic-beta": beta} if beta else {}
         return digest_of(
             "m",
-            TranslatedRequest(
-                [UserMessage("hi")], client_body=ClientBody("anthropic", body, headers)
-            ),
+            ChatRequest([UserMessage("hi")], client_body=ClientBody("anthropic", body, headers)),
             formats=formats,
         )
 

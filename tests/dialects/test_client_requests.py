@@ -14,7 +14,7 @@ from app.dialects.openai_responses.client.request import REFUSED as NOT_TAKEN
 from app.dialects.openai_responses.client.request import Request
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import CODES, RelayError, RequestError
-from app.requests import ChatRequest, TranslatedRequest
+from app.requests import ChatBody, ChatRequest
 from tests.dialects.clients import REQUESTS, TEXT, USER
 
 pytestmark = pytest.mark.pure
@@ -287,7 +287,7 @@ def anything_in(*names: str) -> st.SearchStrategy[dict[str, Any]]:
     return st.dictionaries(st.sampled_from(names), JUNK, max_size=4)
 
 
-FIELDS = (*ChatRequest.__struct_fields__, *EXTRAS, "stream_options", "functions", "store")
+FIELDS = (*ChatBody.__struct_fields__, *EXTRAS, "stream_options", "functions", "store")
 BODIES: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     "native": st.builds(dict, anything_in(*FIELDS), messages=many(MESSAGES)),
     "openai_chat": st.builds(dict, anything_in(*FIELDS), messages=many(MESSAGES)),
@@ -313,6 +313,24 @@ BODIES: dict[str, st.SearchStrategy[dict[str, Any]]] = {
 }
 
 
+BESIDE = sorted({*ChatRequest.__struct_fields__} - {*ChatBody.__struct_fields__})
+
+
+@EVERY_FORMAT
+@pytest.mark.parametrize("name", BESIDE)
+def test_no_client_sets_what_is_beside_its_request(client_format: str, name: str) -> None:
+    """They decide what is passed through, and what may be spent."""
+    value = {"tokens": 10**6, "client_format": client_format, "body": {}}
+    if client_format in ("native", "ui", "ag_ui"):
+        with pytest.raises(RequestError, match=f"unknown field `{name}`"):
+            parse(client_format, **{name: value})
+        return
+    plain, chat = parse(client_format).chat, parse(client_format, **{name: value}).chat
+    assert chat.ceiling is None
+    assert type(chat.client_body) is type(plain.client_body)
+    assert (chat.extras or {}).get(name) in (None, value)
+
+
 @EVERY_FORMAT
 @given(data=st.data())
 def test_junk_is_a_request_or_refused(client_format: str, data: st.DataObject) -> None:
@@ -322,7 +340,7 @@ def test_junk_is_a_request_or_refused(client_format: str, data: st.DataObject) -
         chat = parse(client_format, **data.draw(bodies)).chat
         assert isinstance(chat, ChatRequest)
         assert chat.messages
-        if isinstance(chat, TranslatedRequest) and chat.client_body is not None:
+        if chat.client_body is not None:
             for spoken in UPSTREAM_FORMATS.values():
                 if client_format in spoken.passthrough:
                     spoken.passthrough[client_format].pass_on(chat.client_body)

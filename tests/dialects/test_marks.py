@@ -142,10 +142,9 @@ def test_marks_of_anthropics_clients_reach_others(dialect: str) -> None:
         ],
     }
     request = CLIENT_FORMATS["anthropic"].parse_request(json.dumps(body).encode()).chat
-    fields = {name: getattr(request, name) for name in ChatRequest.__struct_fields__}
     quirks = Quirks(cache_control=True) if dialect == "openai_chat" else None
     render = UPSTREAM_FORMATS[dialect].render_request
-    found = render(ChatRequest(**fields), model="anthropic.claude-x", quirks=quirks).body
+    found = render(request, model="anthropic.claude-x", quirks=quirks).body
 
     name = "cache_control" if dialect == "openai_chat" else "cachePoint"
     assert 4 == marks(found, name)

@@ -8,7 +8,7 @@ import pytest
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.dialects.writing.conversation import JSON_ONLY
 from app.errors import RequestError
-from app.requests import ChatRequest
+from app.requests import ChatBody, ChatRequest, ClientBody, OutputCeiling, UserMessage
 from tests.dialects.rendering import (
     BY_NAME,
     EMPTY,
@@ -620,8 +620,25 @@ def test_what_has_no_place_is_left_out_and_listed(dialect: str) -> None:
     ignored = UPSTREAM_FORMATS[dialect].ignored
 
     assert IGNORED[name] == ignored
-    assert ignored <= set(ChatRequest.__struct_fields__)
+    assert ignored <= set(ChatBody.__struct_fields__)
     assert PLAIN[dialect] == render(dialect, {field: SAMPLES[field] for field in ignored})
+
+
+@every_format
+def test_what_the_client_sent_beside_is_not_rendered(dialect: str) -> None:
+    """Its own body would be sent twice, and a ceiling is the relay's."""
+    beside = {
+        "client_body": ClientBody("x", {"secret": "client"}),
+        "extras": {"secret": 1},
+        "left_out": ("secret",),
+        "ceiling": OutputCeiling(10),
+    }
+    assert {*beside} == {*ChatRequest.__struct_fields__} - {*ChatBody.__struct_fields__}
+    plain = ChatRequest([UserMessage("hi")])
+    asked = msgspec.structs.replace(plain, **beside)
+
+    sent = [UPSTREAM_FORMATS[dialect].render_request(one, model="m") for one in (plain, asked)]
+    assert sent[0] == sent[1]
 
 
 @every_format

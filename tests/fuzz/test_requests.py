@@ -21,7 +21,6 @@ from app.dialects.client_format import ParsedRequest
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.errors import CODES, RelayError, RequestError
-from app.requests import TranslatedRequest
 from tests.dialects.clients import REQUESTS
 from tests.dialects.cost import count_calls
 from tests.dialects.request_shapes import BUILDERS
@@ -335,7 +334,7 @@ def run(client_format: str, body: bytes) -> ParsedRequest | None:
 
 def build(asked: ParsedRequest, dialect: str, quirks: Any, *, model: str) -> None:
     """Build what a provider is sent; nothing else than a refusal may come of it."""
-    client_body = asked.chat.client_body if isinstance(asked.chat, TranslatedRequest) else None
+    client_body = asked.chat.client_body
     refused = None
     try:
         body = UPSTREAM_FORMATS[dialect].render_request(asked.chat, model=model, quirks=quirks).body

@@ -29,7 +29,7 @@ from app.hooks.redact import redact
 from app.hooks.request import check_values
 from app.hooks.texts import LEFT_OUT, MAX_MARKS, OPAQUE, REFUSED, Texts
 from app.hooks.window import Window
-from app.requests import Message, ReasoningPart, TranslatedRequest
+from app.requests import ChatRequest, Message, ReasoningPart
 
 pytestmark = pytest.mark.pure
 
@@ -77,17 +77,17 @@ FIELDS = {
         AssistantMessage.content AssistantMessage.refusal AssistantMessage.reasoning_content
         AssistantMessage.tool_calls ToolMessage.content TextPart.text RefusalPart.refusal
         ReasoningPart.text ImagePart.image_url ImageUrl.url AudioPart.input_audio FilePart.file
-        FileSource.filename ToolCall.function FunctionCall.arguments ChatRequest.messages
+        FileSource.filename ToolCall.function FunctionCall.arguments ChatBody.messages
     """,
     ("requests", "checked", "the words of a definition"): """
-        ChatRequest.tools ChatRequest.tool_choice ChatRequest.response_format Tool.function
+        ChatBody.tools ChatBody.tool_choice ChatBody.response_format Tool.function
         ToolChoice.function Function.description Function.parameters JsonSchemaFormat.json_schema
         JsonSchema.description JsonSchema.schema
     """,
     ("requests", "checked", "an option in free text, or the provider's own"): """
-        ChatRequest.stop ChatRequest.metadata ChatRequest.user ChatRequest.safety_identifier
-        ChatRequest.prompt_cache_key ChatRequest.provider_options ChatRequest.cache_control
-        TranslatedRequest.extras TranslatedRequest.left_out SystemMessage.cache_control
+        ChatBody.stop ChatBody.metadata ChatBody.user ChatBody.safety_identifier
+        ChatBody.prompt_cache_key ChatBody.provider_options ChatBody.cache_control
+        ChatRequest.extras ChatRequest.left_out SystemMessage.cache_control
         DeveloperMessage.cache_control UserMessage.cache_control AssistantMessage.cache_control
         ToolMessage.cache_control TextPart.cache_control ImagePart.cache_control
         AudioPart.cache_control FilePart.cache_control Tool.cache_control
@@ -96,19 +96,19 @@ FIELDS = {
         SystemMessage.name DeveloperMessage.name UserMessage.name AssistantMessage.name
         ToolMessage.tool_call_id ToolCall.id FunctionCall.name Function.name
         ToolChoiceFunction.name Tool.type ToolChoice.type JsonSchema.name FileSource.file_id
-        CacheControl.type CacheControl.ttl ChatRequest.allowed_tools ChatRequest.reasoning_effort
-        ChatRequest.reasoning_summary ChatRequest.verbosity ChatRequest.service_tier
-        ChatRequest.truncation ChatRequest.prompt_cache_retention
+        CacheControl.type CacheControl.ttl ChatBody.allowed_tools ChatBody.reasoning_effort
+        ChatBody.reasoning_summary ChatBody.verbosity ChatBody.service_tier
+        ChatBody.truncation ChatBody.prompt_cache_retention
     """,
     ("requests", "opaque", "binary or signed"): """
         InputAudio.data InputAudio.format FileSource.file_data Opaque.data Opaque.format
         ToolCall.opaque ReasoningPart.signature ReasoningPart.encrypted ReasoningPart.format
     """,
     ("requests", "opaque", "known to the relay, or one of its words"): """
-        ChatRequest.model TranslatedRequest.ceiling ChatRequest.on_disconnect ImageUrl.detail
+        ChatBody.model ChatRequest.ceiling ChatBody.on_disconnect ImageUrl.detail
     """,
     ("requests", "left out", "repeats other texts"): """
-        TranslatedRequest.client_body
+        ChatRequest.client_body
     """,
     ("embeddings", "checked", "the words of a request, or an option"): """
         Request.input Request.inputs Request.user Request.extras Request.provider_options
@@ -142,7 +142,7 @@ def may_hold_text(hint: Any) -> bool:
 def reachable() -> list[type]:
     """Return all types of events and requests; a client's own body is none: it is not sent."""
     found: list[type] = []
-    requests = [TranslatedRequest, *typing.get_args(Message), EmbeddingsRequest]
+    requests = [ChatRequest, *typing.get_args(Message), EmbeddingsRequest]
     waiting = [*typing.get_args(Event), *requests]
     while waiting:
         kind = waiting.pop()
@@ -268,9 +268,9 @@ async def test_a_canary_in_a_name_of_an_event_ends_the_answer(kind: Any, name: s
 
 
 async def test_no_canary_of_a_request_comes_through() -> None:
-    fields = fields_of(TranslatedRequest)
+    fields = fields_of(ChatRequest)
     fields["messages"] = [kind(**fields_of(kind)) for kind in typing.get_args(Message)]
-    request = TranslatedRequest(**fields)
+    request = ChatRequest(**fields)
     planted = repr(request).count(CANARY)
     assert planted > 20
     (found,), _ = await check_values([HOOK], [(request, "option")], route="r")

@@ -9,14 +9,14 @@ from typing import Any, Final, get_type_hints
 import msgspec
 
 from ...errors import RequestError
-from ...requests import Body, ChatRequest, Message, convert_body
+from ...requests import Body, ChatBody, ChatRequest, Message, convert_body
 
 _OWN = ("messages", "n")
 """Not options: the conversation, and the number of answers, which is always one here."""
 
-_HINTS = get_type_hints(ChatRequest, include_extras=True)
+_HINTS = get_type_hints(ChatBody, include_extras=True)
 
-OPTIONS: Final = tuple(name for name in ChatRequest.__struct_fields__ if name not in _OWN)
+OPTIONS: Final = tuple(name for name in ChatBody.__struct_fields__ if name not in _OWN)
 """The fields, by name."""
 
 _Options = msgspec.defstruct(

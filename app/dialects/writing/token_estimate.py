@@ -51,7 +51,6 @@ from ...requests import (
     RefusalPart,
     TextPart,
     Tool,
-    TranslatedRequest,
     UserMessage,
 )
 
@@ -91,20 +90,19 @@ def estimate_tokens(chat: ChatRequest) -> int:
             total += -(-len(content) // 4) + (estimate_text(message.name) if message.name else 0)
         else:
             total += _message(message)
-    if chat.tools or isinstance(chat, TranslatedRequest):
+    if chat.tools or chat.client_body is not None:
         total += _tools(chat)
     if chat.response_format is not None:
         total += estimate_text(msgspec.json.encode(chat.response_format))
     if chat.provider_options:
         # They may contain documents, or a conversation.
         total += estimate_text(msgspec.json.encode(chat.provider_options))
-    if isinstance(chat, TranslatedRequest):
-        if chat.extras:
-            total += estimate_text(msgspec.json.encode(chat.extras))
-        body = chat.client_body
-        if body is not None and (body.beyond or body.ignored or body.foreign or body.shortened):
-            # Only its own dialect expresses all of it.
-            total = max(total, tokens_of(_weigh_value(body.body)))
+    if chat.extras:
+        total += estimate_text(msgspec.json.encode(chat.extras))
+    body = chat.client_body
+    if body is not None and (body.beyond or body.ignored or body.foreign or body.shortened):
+        # Only its own dialect expresses all of it.
+        total = max(total, tokens_of(_weigh_value(body.body)))
     return total
 
 
@@ -263,7 +261,7 @@ def _file(data: str) -> int:
 
 
 def _tools(chat: ChatRequest) -> int:
-    own = chat.client_body if isinstance(chat, TranslatedRequest) else None
+    own = chat.client_body
     listed = own.body.get("tools") if own else None
     if isinstance(listed, list) and listed:
         # They may have more than the chat request can express.

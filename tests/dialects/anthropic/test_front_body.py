@@ -13,7 +13,7 @@ from app.dialects.anthropic.client.request import parse_request
 from app.dialects.anthropic.upstream.passthrough import pass_on, pass_on_bedrock
 from app.dialects.reasoning_signatures import PackedSignature, pack
 from app.errors import RequestError
-from app.requests import ClientBody, TranslatedRequest
+from app.requests import ChatRequest, ClientBody
 
 pytestmark = pytest.mark.pure
 
@@ -26,10 +26,8 @@ TOOL: dict[str, Any] = {"name": "f", "input_schema": {"type": "object"}}
 FUNCTION = {"function": {"name": "f", "parameters": {"type": "object"}}}
 
 
-def parse(betas: str = "", **fields: Any) -> TranslatedRequest:
-    chat = parse_request(json.dumps({**HELLO, **fields}).encode(), betas=betas).chat
-    assert isinstance(chat, TranslatedRequest)
-    return chat
+def parse(betas: str = "", **fields: Any) -> ChatRequest:
+    return parse_request(json.dumps({**HELLO, **fields}).encode(), betas=betas).chat
 
 
 def original_of(betas: str = "", **fields: Any) -> ClientBody:

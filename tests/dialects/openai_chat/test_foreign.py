@@ -255,4 +255,4 @@ def test_a_plain_request_is_read_in_one_pass(monkeypatch: pytest.MonkeyPatch) ->
         ask({"role": "tool", "content": "r", "tool_call_id": "c1"}),
     ]
 
-    assert ["ChatRequest"] * 3 == [type(asked.chat).__name__ for asked in plain]
+    assert [(None, ())] * 3 == [(asked.chat.extras, asked.chat.left_out) for asked in plain]

@@ -21,7 +21,8 @@ SHELL = {"type": "local_shell_call", "id": "l", "call_id": "c", "action": {"type
 
 def told(*items: dict[str, Any], quirks: Quirks | None = None, **fields: Any) -> dict[str, Any]:
     body = {"model": "m", "input": [*items] or "hello", **fields}
-    client_body = parse_request(json.dumps(body).encode()).chat.client_body  # type: ignore[attr-defined]
+    client_body = parse_request(json.dumps(body).encode()).chat.client_body
+    assert client_body is not None
     return pass_on(client_body, quirks=quirks).body
 
 

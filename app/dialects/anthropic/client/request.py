@@ -16,6 +16,7 @@ from ....bounds import MAX_MESSAGES, MAX_TOOLS, check_parts
 from ....errors import RequestError
 from ....requests import (
     MAX_TOKENS,
+    ChatRequest,
     ClientBody,
     Function,
     JsonSchema,
@@ -23,7 +24,6 @@ from ....requests import (
     Linger,
     Tool,
     ToolChoiceFunction,
-    TranslatedRequest,
     convert_body,
     parse_body,
     parse_fields,
@@ -166,7 +166,7 @@ def parse_request(data: bytes, *, betas: str = "") -> ParsedRequest:
         foreign=tuple(foreign),
         shortened=tuple(conversation.shortened),
     )
-    chat = TranslatedRequest(
+    chat = ChatRequest(
         conversation.messages,
         model=body.model,
         stream=body.stream or False,

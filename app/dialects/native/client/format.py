@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from ....errors import CODES, RelayError
-from ....requests import ChatRequest
+from ....requests import ChatBody
 from ...client_format import ClientFormat, Failure, ParsedRequest
 from .renderer import LineWriter, Renderer, Writer, render_result
 
@@ -48,7 +48,7 @@ CLIENT_FORMAT: Final = ClientFormat(
     render_result=render_result,
     render_failure=render_failure,
     own_writer=Writer,
-    request_type=ChatRequest,
+    request_type=ChatBody,
 )
 
 JSON_LINES: Final = CLIENT_FORMAT._replace(own_writer=LineWriter)

@@ -1,6 +1,6 @@
 """Parser of clients' Chat Completions requests.
 
-The format nearly equals `ChatRequest`; it differs in the assistant messages that clients send
+The format nearly equals `ChatBody`; it differs in the assistant messages that clients send
 back, and in fields that only some providers support, the `extras`. Requests with other
 fields go through `foreign`, which is slower.
 """
@@ -19,6 +19,7 @@ from ....requests import (
     AssistantMessage,
     Body,
     CacheControl,
+    ChatBody,
     ChatRequest,
     DeveloperMessage,
     FunctionCall,
@@ -30,12 +31,12 @@ from ....requests import (
     TextPart,
     ToolCall,
     ToolMessage,
-    TranslatedRequest,
     UserMessage,
     check_body,
     convert_body,
     parse_body,
     parse_fields,
+    values_of,
 )
 from ...client_format import ParsedRequest
 from ...reasoning_signatures import CLAUDE_REDACTED, GOOGLE_SIGNATURE
@@ -52,7 +53,7 @@ EXTRAS: Final = (
     "prompt_cache_options",
     "web_search_options",
 )
-"""OpenAI's fields that `ChatRequest` lacks: not all providers support them."""
+"""OpenAI's fields that `ChatBody` lacks: not all providers support them."""
 
 _EXAMPLE: Final = '{"model": "demo", "messages": [...]}'
 
@@ -127,7 +128,7 @@ class StreamOptions(Body, frozen=True):
     include_obfuscation: bool | None = None
 
 
-class Request(ChatRequest, frozen=True):
+class Request(ChatBody, frozen=True):
     """The body of `POST /v1/chat/completions`."""
 
     messages: Annotated[  # type: ignore[assignment]  # converted to the base's type
@@ -151,10 +152,8 @@ _kinds = {
 }
 
 
-# Reads nearly forty fields in one call.
-_values_of = attrgetter(*ChatRequest.__struct_fields__)
-_MESSAGES: Final = ChatRequest.__struct_fields__.index("messages")
-_STREAM: Final = ChatRequest.__struct_fields__.index("stream")
+_MESSAGES: Final = ChatBody.__struct_fields__.index("messages")
+_STREAM: Final = ChatBody.__struct_fields__.index("stream")
 _extras_of = attrgetter(*EXTRAS)
 _NO_EXTRAS: Final = (None,) * len(EXTRAS)
 
@@ -173,7 +172,7 @@ def parse_request(body: bytes) -> ParsedRequest:
         request = convert_body(foreign.fields, Request, path="")
     except (msgspec.DecodeError, RecursionError):
         request, foreign = parse_body(body, _decoder, example=_EXAMPLE), None  # raises
-    values: Any = [*_values_of(request)]
+    values: Any = [*values_of(request)]
     values[_MESSAGES] = [
         _parse_assistant(message, path=f"messages[{number}]")
         if isinstance(message, Assistant)
@@ -188,11 +187,9 @@ def parse_request(body: bytes) -> ParsedRequest:
         extras |= foreign.extras
         labels |= foreign.labels
     left_out = foreign.left_out if foreign is not None else ()
+    chat = ChatRequest(*values)
     if extras or left_out:
-        fields = dict(zip(ChatRequest.__struct_fields__, values, strict=True))
-        chat: ChatRequest = TranslatedRequest(**fields, extras=extras or None, left_out=left_out)
-    else:
-        chat = ChatRequest(*values)
+        chat = msgspec.structs.replace(chat, extras=extras or None, left_out=left_out)
     return ParsedRequest(chat, labels)
 
 

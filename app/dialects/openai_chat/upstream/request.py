@@ -8,11 +8,13 @@ import msgspec
 
 from ....requests import (
     AssistantMessage,
+    ChatBody,
     ChatRequest,
     Message,
     OpaquePart,
     ReasoningPart,
     UserMessage,
+    values_of,
 )
 from ...reasoning_signatures import CLAUDE_REDACTED, GOOGLE_SIGNATURE
 from ...upstream_format import Quirks as CommonQuirks
@@ -161,7 +163,7 @@ def render_request(
         changes = (*arranged, *changes)
     if messages is not request.messages:
         request = msgspec.structs.replace(request, messages=messages)
-    body: dict[str, Any] = msgspec.to_builtins(request)
+    body: dict[str, Any] = msgspec.to_builtins(ChatBody(*values_of(request)))
     options = body.pop("provider_options", {})
     body.pop("on_disconnect", None)
     _edit_fields(request, body, quirks=quirks)

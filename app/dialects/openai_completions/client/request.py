@@ -8,9 +8,9 @@ from msgspec import Meta
 from ....errors import RequestError
 from ....requests import (
     MAX_TOKENS,
+    ChatRequest,
     Linger,
     Penalty,
-    TranslatedRequest,
     UserMessage,
     parse_body,
     parse_fields,
@@ -75,7 +75,7 @@ def parse_request(data: bytes) -> ParsedRequest:
     check_extras(extras)
     if body.logit_bias is not None:
         extras["logit_bias"] = body.logit_bias
-    chat = TranslatedRequest(
+    chat = ChatRequest(
         [UserMessage(_prompt(body.prompt))],
         model=body.model,
         stream=body.stream is True,

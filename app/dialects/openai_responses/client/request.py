@@ -13,6 +13,7 @@ from msgspec import Meta
 from ....bounds import MAX_MESSAGES, MAX_TOOLS, check_parts
 from ....errors import RequestError
 from ....requests import (
+    ChatRequest,
     ClientBody,
     JsonObjectFormat,
     JsonSchema,
@@ -23,7 +24,6 @@ from ....requests import (
     SystemMessage,
     ToolChoice,
     ToolChoiceFunction,
-    TranslatedRequest,
     UserMessage,
     parse_body,
     parse_fields,
@@ -192,7 +192,7 @@ def parse_request(body: bytes) -> ParsedRequest:
         ignored=_list_ignored(request, fields, [*conversation.ignored, *hosted]),
         foreign=tuple(conversation.foreign),
     )
-    chat = TranslatedRequest(
+    chat = ChatRequest(
         messages,
         model=request.model,
         stream=request.stream is True,
