@@ -14,10 +14,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ..dialects.anthropic.client.format import CLIENT_FORMAT as ANTHROPIC
 from ..dialects.client_format import ClientFormat, ParsedRequest, parse_frame_id
 from ..dialects.client_formats import CLIENT_FORMATS
 from ..dialects.native.client.format import CLIENT_FORMAT as NATIVE
 from ..dialects.native.client.format import JSON_LINES
+from ..dialects.openai_responses.client.format import CLIENT_FORMAT as RESPONSES
 from ..errors import RelayError, RequestError
 from ..eventlog import cursor_after
 from ..events import Event, StreamEnd, StreamTarget
@@ -43,7 +45,7 @@ from .request import (
 )
 from .single_call import while_connected
 
-OWN: Final = ("openai_responses", "anthropic")
+OWN: Final = (RESPONSES, ANTHROPIC)
 """Dialects with more than one endpoint, which have modules of their own."""
 
 MODEL: Final = "seseragi.model"
@@ -263,7 +265,7 @@ class Generation(Endpoints):
             headers["seseragi-cassette"] = opened.cassette
         if grant is None or (grant.requests is None and grant.tokens is None):
             return headers
-        rate_limits = rate_limit_headers(self._client_format.name, grant.requests, grant.tokens)
+        rate_limits = rate_limit_headers(self._client_format, grant.requests, grant.tokens)
         return {**headers, **rate_limits}
 
 
@@ -350,6 +352,6 @@ def routes(parts: HttpParts) -> list[Route]:
     """Return the routes that start generations, one for each dialect."""
     return [
         Route(client_format.path, Generation(parts, client_format).post, methods=["POST"])
-        for name, client_format in CLIENT_FORMATS.items()
-        if name not in OWN
+        for client_format in CLIENT_FORMATS.values()
+        if client_format not in OWN
     ]

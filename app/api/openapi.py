@@ -17,11 +17,15 @@ from starlette.routing import BaseRoute, Route
 from .. import __version__
 from ..admin.summary import Summary
 from ..cassettes.cassette import CassetteHead
+from ..dialects.anthropic.client.format import CLIENT_FORMAT as ANTHROPIC
 from ..dialects.client_formats import CLIENT_FORMATS, client_format_of
 from ..dialects.embeddings import EmbeddingsRequest
 from ..dialects.forwarded import CALLS
+from ..dialects.native.client.format import CLIENT_FORMAT as NATIVE
 from ..dialects.native.client.format import Problem
 from ..dialects.native.client.renderer import Result
+from ..dialects.openai_responses.client.format import CLIENT_FORMAT as RESPONSES
+from ..dialects.ui.client.format import CLIENT_FORMAT as UI
 from ..events import Event
 from ..ledger.usage import AccountUsage
 from ..requests import ChatBody
@@ -37,8 +41,6 @@ from .streams import CURSORS, StreamList
 from .usage import MAX_NAME
 
 SCHEMAS: Final = "#/components/schemas/"
-NATIVE: Final = "native"
-_OPENAI: Final = "openai_responses"
 
 
 class Operation(NamedTuple):
@@ -131,15 +133,13 @@ _OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("DELETE", "/v1/responses/{response_id}"): Operation("Delete a response"),
     ("GET", "/v1/responses/{response_id}/input_items"): Operation("List the input of a response"),
     ("POST", "/v1/responses/{response_id}/cancel"): Operation("Stop a response"),
-    ("POST", "/v1/responses/compact"): Operation(
-        "Compact a conversation", CLIENT_FORMATS[_OPENAI].request_type
-    ),
+    ("POST", "/v1/responses/compact"): Operation("Compact a conversation", RESPONSES.request_type),
     ("POST", "/v1/responses/input_tokens"): Operation(
-        "Count the tokens of a request", CLIENT_FORMATS[_OPENAI].request_type, {"200": TokenCount}
+        "Count the tokens of a request", RESPONSES.request_type, {"200": TokenCount}
     ),
     ("POST", "/v1/messages/count_tokens"): Operation(
         "Count the tokens of a request; `max_tokens` may be left out",
-        CLIENT_FORMATS["anthropic"].request_type,
+        ANTHROPIC.request_type,
         {"200": TokenCount},
     ),
     ("GET", "/v1/ui/chat/{chat}/stream"): Operation(
@@ -231,10 +231,10 @@ def _build_starts(schemas: "_Schemas") -> dict[tuple[str, str], Operation]:
     """Return the calls that start streams, one for each client format."""
     found = {}
     for name, one in CLIENT_FORMATS.items():
-        stream = _EVENTS if name == NATIVE else _text("text/event-stream", f"Frames of {name}.")
+        stream = _EVENTS if one is NATIVE else _text("text/event-stream", f"Frames of {name}.")
         # Generators that support one media type take the first: the object.
-        whole = {"application/json": {"schema": schemas.get(Result if name == NATIVE else dict)}}
-        content = {**(whole if name != "ui" else {}), **stream["content"]}
+        whole = {"application/json": {"schema": schemas.get(Result if one is NATIVE else dict)}}
+        content = {**(whole if one is not UI else {}), **stream["content"]}
         answers = {"200": {**stream, "content": content}, "202": Accepted}
         summary = f"Start a generation, in the format {name}"
         found["POST", one.path] = Operation(summary, one.request_type, answers=answers)
@@ -263,8 +263,8 @@ def _render(operation: Operation, method: str, path: str, schemas: "_Schemas") -
     }
     responses["default"] = (
         schemas.respond(Problem, "application/problem+json")
-        if (dialect := client_format_of(path).name) == NATIVE
-        else {"description": f"An error, in the format {dialect}."}
+        if (dialect := client_format_of(path)) is NATIVE
+        else {"description": f"An error, in the format {dialect.name}."}
     )
     rendered: dict[str, Any] = {
         "operationId": words[0] + "".join(word[:1].upper() + word[1:] for word in words[1:]),

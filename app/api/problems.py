@@ -54,7 +54,7 @@ def failure(
     if isinstance(error, LimitReached) and error.rate_limit is not None:
         requests = error.rate_limit if error.limit.counts == "requests" else None
         tokens = error.rate_limit if error.limit.counts == "tokens" else None
-        all_headers |= rate_limit_headers(client_format.name, requests, tokens)
+        all_headers |= rate_limit_headers(client_format, requests, tokens)
     if not error.retryable:
         # Without it the official SDKs retry every 5xx, 409 and 408.
         all_headers["x-should-retry"] = "false"

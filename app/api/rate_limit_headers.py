@@ -4,42 +4,38 @@ import time
 from datetime import UTC, datetime
 from typing import Final
 
+from ..dialects.client_format import ClientFormat
+from ..dialects.client_formats import CLIENT_FORMATS
 from ..ledger.accounts import RateLimitState
 
 _KINDS: Final = ("requests", "tokens")
-RATE_LIMIT_HEADERS: Final = (
-    *(
-        f"x-ratelimit-{field}-{kind}"
+_FIELDS: Final = ("limit", "remaining", "reset")
+RATE_LIMIT_HEADERS: Final = tuple(
+    dict.fromkeys(
+        one.rate_limit_header.format(kind=kind, field=field)
+        for one in CLIENT_FORMATS.values()
         for kind in _KINDS
-        for field in ("limit", "remaining", "reset")
-    ),
-    *(
-        f"anthropic-ratelimit-{kind}-{field}"
-        for kind in _KINDS
-        for field in ("limit", "remaining", "reset")
-    ),
+        for field in _FIELDS
+    )
 )
 """The names of all of them."""
 
 
 def rate_limit_headers(
-    client_format: str, requests: RateLimitState | None, tokens: RateLimitState | None
+    client_format: ClientFormat, requests: RateLimitState | None, tokens: RateLimitState | None
 ) -> dict[str, str]:
-    """Return the headers for a dialect: Anthropic's own, or OpenAI's for all others."""
+    """Return the headers for a dialect."""
     headers = {}
     for kind, state in zip(_KINDS, (requests, tokens), strict=True):
         if state is None:
             continue
-        if client_format == "anthropic":
-            begin, end = f"anthropic-ratelimit-{kind}-", ""
+        if client_format.resets_are_times:
             reset = datetime.fromtimestamp(time.time() + state.reset_s, UTC)
             reset_at = f"{reset:%Y-%m-%dT%H:%M:%SZ}"
         else:
-            begin, end = "x-ratelimit-", f"-{kind}"
             reset_at = _duration(state.reset_s)
-        headers[f"{begin}limit{end}"] = str(state.limit)
-        headers[f"{begin}remaining{end}"] = str(state.remaining)
-        headers[f"{begin}reset{end}"] = reset_at
+        for field, value in zip(_FIELDS, (state.limit, state.remaining, reset_at), strict=True):
+            headers[client_format.rate_limit_header.format(kind=kind, field=field)] = str(value)
     return headers
 
 

@@ -86,7 +86,7 @@ class Streams(Endpoints):
     async def events(self, request: Request) -> Response:
         """Send the events after the cursor: replayed, live, or both."""
         stream = request.path_params["stream"]
-        name = read_query(request, "format", "native")
+        name = read_query(request, "format", NATIVE.name)
         client_format = CLIENT_FORMATS.get(name)
         if client_format is None:
             known = ", ".join(map(repr, CLIENT_FORMATS))

@@ -225,6 +225,10 @@ class ClientFormat(NamedTuple):
     """Whether the body of an incomplete answer ends uncleanly: old clients ignore an error, and
     treat a clean end as the end of the answer."""
     headers: Mapping[str, str] = {}
+    rate_limit_header: str = "x-ratelimit-{field}-{kind}"
+    """The names of the headers with rate limits: OpenAI's."""
+    resets_are_times: bool = False
+    """Whether limits reset at times, as at Anthropic, instead of after durations."""
     name_of: Callable[[str], str] | None = None
     """Derives a stream's public name from its id."""
     asking_headers: Sequence[str] = ()

@@ -1,6 +1,11 @@
-"""Embeddings: OpenAI's request and response, and those of the upstream formats. No I/O."""
+"""Embeddings: OpenAI's request and response, and what the calls of formats share. No I/O."""
 
+import base64
+import binascii
+import sys
+from array import array
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -10,7 +15,6 @@ from ..errors import RequestError
 from ..requests import convert_body, parse_body, parse_part
 from .reading.billing import parse_cost
 from .reading.json_values import count, decode, mapping, short
-from .writing.token_counts import GOOGLES
 from .writing.token_estimate import estimate_text
 
 MAX_INPUTS: Final = 2048
@@ -148,8 +152,8 @@ class Parsed(NamedTuple):
     """In USD, as the provider reports it."""
 
 
-class Format(NamedTuple):
-    """The embeddings call of one upstream format."""
+class EmbeddingsCall(NamedTuple):
+    """An embeddings call of an upstream format."""
 
     path: str
     """The path after the base URL, which may contain `MODEL`."""
@@ -160,31 +164,22 @@ class Format(NamedTuple):
     most: int = MAX_INPUTS
     """The maximum number of inputs in one call."""
     takes_tokens: bool = False
-    fields: frozenset[str] | None = frozenset()
-    """The supported `extras` of a request; None for any."""
+    fields: Mapping[str, str] | None = MappingProxyType({})
+    """The provider's names of `dimensions` and the supported `extras`; None for any extras."""
+    model: str = ""
+    """A part of the names of the models that it is for."""
+    base_url: str = ""
+    """A part of the base URLs that it is for."""
+
+    def is_for(self, model: str, base_url: str) -> bool:
+        """Return whether a model of an upstream has this call."""
+        return self.model in model and self.base_url in base_url
 
 
-def format_of(dialect: str, *, model: str, base_url: str) -> Format | None:
-    """Return the embeddings call for a model; None if the dialect has none."""
-    match dialect:
-        case "openai_chat" | "openai_responses":
-            return _OPENAI
-        case "gemini" | "gemini_interactions":
-            return _VERTEX if GOOGLES in base_url else _GEMINI
-        case "cohere":
-            return _COHERE
-        case "ollama":
-            return _OLLAMA
-        case "bedrock_converse" | "bedrock_anthropic" if "cohere.embed" in model:
-            return _BEDROCK_COHERE
-        case "bedrock_converse" | "bedrock_anthropic" if "titan-embed" in model:
-            return _TITAN
-        case _:
-            return None
-
-
-def _set(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
+def rename(request: Request, fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields that a request sets, by the provider's names."""
+    values = {"dimensions": request.dimensions, **request.extras}
+    return {name: values[own] for own, name in fields.items() if values.get(own) is not None}
 
 
 # OpenAI and compatible providers.
@@ -207,12 +202,11 @@ _openai = msgspec.json.Decoder(_OpenAIAnswer)
 def _render_openai(
     request: Request, inputs: object, *, model: str, dimensions_field: str = "dimensions"
 ) -> dict[str, Any]:
-    dimensions = {} if request.dimensions is None else {dimensions_field: request.dimensions}
     return {
         "input": request.input,
-        **dimensions,
+        **rename(request, {"dimensions": dimensions_field}),
         "encoding_format": "base64" if request.base64 else "float",
-        **_set(user=request.user),
+        **({} if request.user is None else {"user": request.user}),
         **request.extras,
         **request.provider_options,
         "model": model,
@@ -239,96 +233,18 @@ def _read(usage: Raw) -> dict[str, Any]:
         return {}
 
 
-_OPENAI: Final = Format("embeddings", _render_openai, _parse_openai, takes_tokens=True, fields=None)
-
-
-# Google's API, and Vertex AI's for the same models.
-
-
-class _Values(msgspec.Struct):
-    values: Raw
-
-
-class _GeminiAnswer(msgspec.Struct, rename="camel"):
-    embeddings: list[_Values]
-    usage_metadata: Any = None
-
-
-_gemini = msgspec.json.Decoder(_GeminiAnswer)
-
-
-def _render_gemini(
-    request: Request, inputs: Sequence[str], *, model: str, **_: object
-) -> dict[str, Any]:
-    shared = {
-        "model": f"models/{model}",
-        **_set(
-            outputDimensionality=request.dimensions,
-            taskType=request.extras.get("task_type"),
-            title=request.extras.get("title"),
-        ),
-        **request.provider_options,
-    }
-    return {"requests": [{**shared, "content": {"parts": [{"text": text}]}} for text in inputs]}
-
-
-def _parse_gemini(body: bytes) -> Parsed:
-    answer = _gemini.decode(body)
-    usage = mapping(answer.usage_metadata)
-    return Parsed([row.values for row in answer.embeddings], count(usage.get("promptTokenCount")))
-
-
-_GEMINI: Final = Format(
-    "models/{model}:batchEmbedContents",
-    _render_gemini,
-    _parse_gemini,
-    most=100,
-    fields=frozenset(("task_type", "title")),
-)
-
-
-class _Embeddings(msgspec.Struct):
-    values: Raw
-    statistics: Any = None
-
-
-class _Prediction(msgspec.Struct):
-    embeddings: _Embeddings
-
-
-class _VertexAnswer(msgspec.Struct):
-    predictions: list[_Prediction]
-
-
-_vertex = msgspec.json.Decoder(_VertexAnswer)
-
-
-def _render_vertex(
-    request: Request, inputs: Sequence[str], *, model: str, **_: object
-) -> dict[str, Any]:
-    extras = request.extras
-    about = _set(task_type=extras.get("task_type"), title=extras.get("title"))
-    parameters = {**_set(outputDimensionality=request.dimensions), **request.provider_options}
-    instances = [{"content": text, **about} for text in inputs]
-    return {"instances": instances, **({"parameters": parameters} if parameters else {})}
-
-
-def _parse_vertex(body: bytes) -> Parsed:
-    rows = [one.embeddings for one in _vertex.decode(body).predictions]
-    tokens = [count(mapping(row.statistics).get("token_count")) for row in rows]
-    return Parsed([row.values for row in rows], _sum(tokens))
-
-
-_VERTEX: Final = Format(
-    "models/{model}:predict",
-    _render_vertex,
-    _parse_vertex,
-    most=1,  # the limit of gemini-embedding-001
-    fields=frozenset(("task_type", "title")),
+OPENAI: Final = (
+    EmbeddingsCall("embeddings", _render_openai, _parse_openai, takes_tokens=True, fields=None),
 )
 
 
 # Cohere, at its own API and through Bedrock.
+
+COHERE_FIELDS: Final = {
+    "dimensions": "output_dimension",
+    "input_type": "input_type",
+    "truncate": "truncate",
+}
 
 
 class _CohereVectors(msgspec.Struct):
@@ -343,37 +259,27 @@ class _CohereAnswer(msgspec.Struct):
 _cohere = msgspec.json.Decoder(_CohereAnswer)
 
 
-def _render_cohere(
-    request: Request, inputs: Sequence[str], *, model: str, **_: object
-) -> dict[str, Any]:
-    return {**_render_bedrock_cohere(request, inputs), "model": model}
-
-
-def _render_bedrock_cohere(request: Request, inputs: Sequence[str], **_: object) -> dict[str, Any]:
+def render_cohere(request: Request, inputs: Sequence[str], **_: object) -> dict[str, Any]:
     return {
         "texts": inputs,
+        **rename(request, COHERE_FIELDS),
         # Required there, and unknown from OpenAI's request.
         "input_type": request.extras.get("input_type") or "search_document",
-        **_set(output_dimension=request.dimensions, truncate=request.extras.get("truncate")),
         **request.provider_options,
         "embedding_types": ["float"],
     }
 
 
-def _parse_cohere(body: bytes) -> Parsed:
+def parse_cohere(body: bytes) -> Parsed:
     answer = _cohere.decode(body)
     billed = mapping(mapping(answer.meta).get("billed_units"))
     return Parsed(answer.embeddings.float, count(billed.get("input_tokens")))
 
 
-_COHERE_FIELDS: Final = frozenset(("input_type", "truncate"))
-_COHERE: Final = Format("v2/embed", _render_cohere, _parse_cohere, most=96, fields=_COHERE_FIELDS)
-_BEDROCK_COHERE: Final = Format(
-    "model/{model}/invoke", _render_bedrock_cohere, _parse_cohere, most=96, fields=_COHERE_FIELDS
-)
+# Amazon Bedrock: Cohere's models and Amazon's own, in each of its formats.
 
-
-# Amazon's own.
+_INVOKE: Final = "model/{model}/invoke"
+_TITAN_FIELDS: Final = {"dimensions": "dimensions", "normalize": "normalize"}
 
 
 class _TitanAnswer(msgspec.Struct, rename="camel"):
@@ -385,8 +291,7 @@ _titan = msgspec.json.Decoder(_TitanAnswer)
 
 
 def _render_titan(request: Request, inputs: Sequence[str], **_: object) -> dict[str, Any]:
-    more = _set(dimensions=request.dimensions, normalize=request.extras.get("normalize"))
-    return {"inputText": inputs[0], **more, **request.provider_options}
+    return {"inputText": inputs[0], **rename(request, _TITAN_FIELDS), **request.provider_options}
 
 
 def _parse_titan(body: bytes) -> Parsed:
@@ -394,43 +299,17 @@ def _parse_titan(body: bytes) -> Parsed:
     return Parsed([answer.embedding], count(answer.input_text_token_count))
 
 
-_TITAN: Final = Format(
-    "model/{model}/invoke",
-    _render_titan,
-    _parse_titan,
-    most=1,
-    fields=frozenset(("normalize",)),
+BEDROCK: Final = (
+    EmbeddingsCall(
+        _INVOKE, render_cohere, parse_cohere, most=96, fields=COHERE_FIELDS, model="cohere.embed"
+    ),
+    EmbeddingsCall(
+        _INVOKE, _render_titan, _parse_titan, most=1, fields=_TITAN_FIELDS, model="titan-embed"
+    ),
 )
 
 
-# Ollama.
-
-
-class _OllamaAnswer(msgspec.Struct):
-    embeddings: list[Raw]
-    prompt_eval_count: Any = None
-    model: Any = None
-
-
-_ollama = msgspec.json.Decoder(_OllamaAnswer)
-
-
-def _render_ollama(
-    request: Request, inputs: Sequence[str], *, model: str, **_: object
-) -> dict[str, Any]:
-    more = _set(dimensions=request.dimensions, truncate=request.extras.get("truncate"))
-    return {"input": inputs, **more, **request.provider_options, "model": model}
-
-
-def _parse_ollama(body: bytes) -> Parsed:
-    answer = _ollama.decode(body)
-    return Parsed(answer.embeddings, count(answer.prompt_eval_count), short(answer.model))
-
-
-_OLLAMA: Final = Format("api/embed", _render_ollama, _parse_ollama, fields=frozenset(("truncate",)))
-
-
-def _sum(counts: Sequence[int | None]) -> int | None:
+def add_counts(counts: Sequence[int | None]) -> int | None:
     """Return the sum of counts; None if one is unknown."""
     known = [one for one in counts if one is not None]
     return sum(known) if len(known) == len(counts) else None
@@ -439,7 +318,7 @@ def _sum(counts: Sequence[int | None]) -> int | None:
 def join(parts: Sequence[Parsed]) -> Parsed:
     """Join the answers of several calls."""
     vectors = [vector for part in parts for vector in part.vectors]
-    return Parsed(vectors, _sum([part.tokens for part in parts]), parts[0].model)
+    return Parsed(vectors, add_counts([part.tokens for part in parts]), parts[0].model)
 
 
 def render_answer(vectors: Sequence[bytes], *, model: str, tokens: int) -> dict[str, Any]:
@@ -453,3 +332,53 @@ def render_answer(vectors: Sequence[bytes], *, model: str, tokens: int) -> dict[
         "model": model,
         "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
     }
+
+
+_NUMBERS: Final = b"0123456789+-.eE, \t\r\n[]"
+
+_numbers = msgspec.json.Decoder(list[float])
+
+
+def as_numbers(vector: bytes) -> bytes:
+    """Return a vector as a list of numbers.
+
+    Raises:
+        ValueError: it is not a vector.
+    """
+    if vector[:1] == b"[":
+        if vector.count(b"[") > 1 or vector.translate(None, _NUMBERS):
+            raise ValueError("not numbers")
+        return vector
+    return msgspec.json.encode(_read_base64(vector).tolist())
+
+
+def as_base64(vector: bytes) -> bytes:
+    """Return a vector as a JSON string: base64 of little-endian float32.
+
+    Raises:
+        ValueError: it is not a vector.
+    """
+    if vector[:1] != b"[":
+        _read_base64(vector)
+        return vector
+    try:
+        numbers = array("f", _numbers.decode(vector))
+    except (msgspec.MsgspecError, OverflowError):
+        raise ValueError("not numbers") from None
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return b'"%b"' % base64.b64encode(numbers.tobytes())
+
+
+def _read_base64(text: bytes) -> "array[float]":
+    numbers = array("f")
+    try:
+        data = base64.b64decode(text.strip(b'"'), validate=True)
+    except binascii.Error:
+        raise ValueError("not base64") from None
+    if len(data) % numbers.itemsize or not text.startswith(b'"'):
+        raise ValueError("not a list of numbers")
+    numbers.frombytes(data)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers

@@ -31,15 +31,13 @@ TAIL_BYTES: Final = 256 * 1024
 """The end of an answer in which its usage is looked for. A streamed image is megabytes, and its
 usage follows it."""
 
-_OPENAI: Final = ("openai_chat", "openai_responses")
-
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of call."""
 
     kind: Kind
     path: str
-    """Below `/v1/`, and below the upstream's base URL."""
+    """Below `/v1/`, and below the base URL of OpenAI's upstreams."""
     fields: frozenset[str]
     """The fields that only affect the answer: clients may always set them."""
     answers: tuple[str, ...] = ("application/json",)
@@ -53,12 +51,6 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     token_bytes: Mapping[str, int] = {}
     """Bytes of an answer per token of output, at least, by media type; "" is any other. Empty if
     an answer is whole before its first byte."""
-    paths: Mapping[str, str] = {}
-    """Paths at upstreams of other formats."""
-
-    def path_at(self, dialect: str) -> str | None:
-        """Return its path at upstreams of a dialect; None if they have no such call."""
-        return self.path if dialect in _OPENAI else self.paths.get(dialect)
 
 
 def _fields(names: str) -> frozenset[str]:
@@ -74,7 +66,6 @@ CALLS: Final = (
             "query documents top_n top_k return_documents rank_fields instruction truncation"
             " max_chunks_per_doc max_tokens_per_doc truncate_prompt_tokens"
         ),
-        paths={"cohere": "v2/rerank"},
     ),
     Call(
         kind="images",
@@ -113,6 +104,10 @@ CALLS: Final = (
         token_bytes={"": 3},  # a Chinese character; JSON only makes it too high
     ),
 )
+
+
+OPENAI: Final[Mapping[str, str]] = {call.kind: call.path for call in CALLS}
+"""The paths of all calls, for OpenAI's upstream formats."""
 
 
 class ForwardedRequest(msgspec.Struct, frozen=True):

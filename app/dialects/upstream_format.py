@@ -9,7 +9,9 @@ from ..errors import RelayError
 from ..events import Event, Status, TokenCounts
 from ..framing.sse import Message
 from ..requests import ChatRequest
+from .embeddings import EmbeddingsCall
 from .reading.errors import Redact
+from .writing.token_counts import CountCall
 
 MODEL: Final = "{model}"
 """The placeholder for the model's name in a path or a base URL."""
@@ -224,3 +226,14 @@ class UpstreamFormat(NamedTuple):
     continues: Callable[..., bool] = _continue_none
     """(request, *, model, quirks): whether the answer to a request that ends with a turn of the
     assistant begins with the next character of that turn."""
+    token_count: CountCall | None = None
+    embeddings: Sequence[EmbeddingsCall] = ()
+    """The first that is for a model is used."""
+    forwarded: Mapping[str, str] = {}
+    """The paths of calls that are forwarded, by `kind`."""
+    effort_words: bool = False
+    """Whether only extras that name an effort become one: the format has fields for the others."""
+    provider: str = ""
+    """`gen_ai.provider.name`, if one provider alone speaks the format."""
+    operation: str = "chat"
+    """`gen_ai.operation.name`."""

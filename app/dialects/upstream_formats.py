@@ -15,10 +15,13 @@ from .openai_chat.upstream.format import DIALECT as OPENAI_CHAT
 from .openai_responses.upstream.format import DIALECT as OPENAI_RESPONSES
 from .upstream_format import UpstreamFormat
 
+USUAL: Final = "openai_chat"
+"""The format of an upstream whose settings name none."""
+
 UPSTREAM_FORMATS: Final[Registry[UpstreamFormat]] = Registry(
     "dialect",
     {
-        "openai_chat": OPENAI_CHAT,
+        USUAL: OPENAI_CHAT,
         "openai_responses": OPENAI_RESPONSES,
         "anthropic": ANTHROPIC,
         "vertex_anthropic": VERTEX_ANTHROPIC,

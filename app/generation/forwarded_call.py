@@ -74,7 +74,7 @@ async def _build(request: ForwardedRequest, target: Target, ignored: Collection[
     Raises:
         RequestError: `invalid_request`, it has none.
     """
-    upstream, path = target.upstream, request.call.path_at(target.upstream.dialect)
+    upstream, path = target.upstream, target.dialect.forwarded.get(request.call.kind)
     if path is None:
         raise RequestError(
             "invalid_request",

@@ -19,10 +19,17 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 import msgspec
 import structlog
 
-from ..dialects.embeddings import SAFE, Format, Parsed, Request, estimate, format_of, join
+from ..dialects.embeddings import (
+    SAFE,
+    EmbeddingsCall,
+    Parsed,
+    Request,
+    as_base64,
+    as_numbers,
+    estimate,
+    join,
+)
 from ..dialects.forwarded import Kind
-from ..dialects.vectors import as_base64, as_numbers
-from ..dialects.writing.token_counts import COUNTS
 from ..dialects.writing.token_estimate import estimate_tokens
 from ..errors import RelayError, RequestError, ServiceError, UpstreamError
 from ..events import TokenCounts
@@ -111,7 +118,7 @@ async def _count(context: CallContext, route: Route, chat: ChatRequest) -> int |
 
     async def attempt(silence_s: float) -> int | None:
         target = failover.target
-        upstream, count = target.upstream, COUNTS.get(target.upstream.dialect)
+        upstream, count = target.upstream, target.dialect.token_count
         if count is None:
             return None
         try:
@@ -405,16 +412,17 @@ async def _gather(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             task.cancel()
 
 
-def _format_for(request: Request, target: Target) -> Format:
+def _format_for(request: Request, target: Target) -> EmbeddingsCall:
     """Return the format of a target's embeddings.
 
     Raises:
         RequestError: `invalid_request`, it has none, or does not support the request.
     """
     upstream = target.upstream
-    api = format_of(upstream.dialect, model=target.model, base_url=upstream.base_url)
+    calls = target.dialect.embeddings
+    api = next((one for one in calls if one.is_for(target.model, upstream.base_url)), None)
     if api is None:
-        kind = f"model {target.model!r}" if "bedrock" in upstream.dialect else upstream.dialect
+        kind = f"model {target.model!r}" if calls else upstream.dialect
         raise RequestError(
             "invalid_request",
             f"model: the relay does not support embeddings of upstream {upstream.name!r} "
@@ -430,7 +438,7 @@ def _format_for(request: Request, target: Target) -> Format:
     return api
 
 
-def _fit(request: Request, target: Target, api: Format) -> tuple[Request, list[str]]:
+def _fit(request: Request, target: Target, api: EmbeddingsCall) -> tuple[Request, list[str]]:
     """Return the request as a target accepts it, and the names of dropped fields."""
     refused = {*target.list_refused(_reaching(request.extras))}
     if api.fields is not None:

@@ -61,17 +61,6 @@ MAX_STREAMS: Final = 20_000
 
 METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"))
 
-_PROVIDERS: Final[Mapping[str, str]] = {
-    "anthropic": "anthropic",
-    "vertex_anthropic": "gcp.vertex_ai",
-    "bedrock_anthropic": "aws.bedrock",
-    "bedrock_converse": "aws.bedrock",
-    "gemini": "gcp.gemini",
-    "gemini_interactions": "gcp.gemini",
-    "cohere": "cohere",
-}
-"""`gen_ai.provider.name` of the formats that one provider speaks; of others the upstream's name."""
-
 _USAGE: Final[Mapping[str, str]] = {
     "input_tokens": "gen_ai.usage.input_tokens",
     "output_tokens": "gen_ai.usage.output_tokens",
@@ -256,12 +245,12 @@ class Tracing(Observer):
         upstream = target.upstream
         operation: str = started.operation
         if generates:
-            operation = "generate_content" if upstream.dialect == "gemini" else "chat"
+            operation = target.dialect.operation
         model = _text(target.model)
         url = urlsplit(upstream.base_url)
         attributes = {
             "gen_ai.operation.name": operation,
-            "gen_ai.provider.name": _PROVIDERS.get(upstream.dialect, upstream.name),
+            "gen_ai.provider.name": target.dialect.provider or upstream.name,
             "gen_ai.request.model": model,
             "gen_ai.request.stream": generates or None,
             "server.address": url.hostname,

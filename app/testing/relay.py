@@ -14,6 +14,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final, Literal
 
+from ..dialects.upstream_formats import USUAL
 from .upstream import Upstream, answer, start_upstream
 
 STOP_S: Final = 5.0
@@ -86,7 +87,7 @@ def start_relay(
     cassettes: Path | None = None,
     record: Record = "off",
     settings: Mapping[str, object] | None = None,
-    dialect: str = "openai_chat",
+    dialect: str = USUAL,
     providers: bool = False,
     timeout_s: float = 60,
 ) -> Iterator[Relay]:

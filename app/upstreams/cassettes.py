@@ -7,6 +7,7 @@ import httpx2
 
 from ..cassettes.options import CassetteOptions, name_of, parse_options
 from ..cassettes.player import encode_options
+from ..dialects.native import NAME as NATIVE
 from ..dialects.native.upstream.format import FORMAT
 from ..dialects.upstream_format import UpstreamFormat
 from ..errors import RequestError
@@ -17,7 +18,7 @@ from .http_call import CallUrl, HttpCall
 from .request_builder import TargetRequest
 from .targets import Target
 
-CASSETTE: Final = Upstream("cassette", "http://cassette.invalid", dialect="native")
+CASSETTE: Final = Upstream("cassette", "http://cassette.invalid", dialect=NATIVE)
 """The upstream of all cassettes: `cassette/NAME`, with options as in `cassette/NAME?speed=0`."""
 
 PREFIX: Final = f"{CASSETTE.name}/"

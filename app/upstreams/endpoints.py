@@ -7,6 +7,7 @@ from functools import cached_property
 import msgspec
 
 from ..dialects.upstream_format import Quirks
+from ..dialects.upstream_formats import USUAL
 from ..policies.capacity import TargetLimits
 from .credentials import CredentialsSource, Key, NoCredentials, UpstreamCredentials
 from .reasoning_fields import ReasoningFields
@@ -29,7 +30,7 @@ class Upstream(msgspec.Struct, frozen=True, dict=True):
 
     name: str
     base_url: str
-    dialect: str = "openai_chat"
+    dialect: str = USUAL
     credentials: UpstreamCredentials = NoCredentials()
     query: Mapping[str, str] = {}
     headers: Mapping[str, str] = {}

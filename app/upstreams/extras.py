@@ -52,7 +52,7 @@ def fit_extras(request: ChatRequest, *, upstream: Upstream, dialect: UpstreamFor
         if rendered is not None and not allowed.list_refused(rendered):
             join_options(options, rendered)
             continue
-        effort = find_effort(name, value, words_only=upstream.dialect.startswith("openai_"))
+        effort = find_effort(name, value, words_only=dialect.effort_words)
         if effort is not None:
             fitted_effort = fitted_effort or effort
         elif changes_answer(name):

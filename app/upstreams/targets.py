@@ -10,7 +10,7 @@ import msgspec
 
 from ..dialects.upstream_format import MODEL, Quirks, UpstreamFormat
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
-from ..dialects.writing.token_counts import Count
+from ..dialects.writing.token_counts import CountCall
 from ..errors import RequestError
 from ..policies.capacity import TargetLimits
 from ..policies.deadlines import Limits
@@ -100,7 +100,7 @@ class Target(msgspec.Struct, frozen=True, dict=True):
         url = f"{self._url}/{quote(answer, safe='')}{query}"
         return await build(self.upstream, method, url)
 
-    async def build_count(self, chat: ChatRequest, count: Count) -> HttpCall:
+    async def build_count(self, chat: ChatRequest, count: CountCall) -> HttpCall:
         """Build the call that counts the tokens of a chat request.
 
         Raises:

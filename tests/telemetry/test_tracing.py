@@ -22,6 +22,7 @@ from starlette.testclient import TestClient
 from structlog.testing import capture_logs
 
 from app.composition import build_tracing
+from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.main import create_app
 from app.settings import SettingsError, load_settings
 from app.settings.load import read_span_limits
@@ -602,7 +603,9 @@ def test_names_are_those_of_the_conventions():
     assert set() == dotted - known
     gen_ai = importlib.import_module(f"{installed.__name__}.gen_ai_attributes")
     providers = {one.value for one in gen_ai.GenAiProviderNameValues}
-    assert set(tracing._PROVIDERS.values()) <= providers
+    operations = {one.value for one in gen_ai.GenAiOperationNameValues}
+    assert {one.provider for one in UPSTREAM_FORMATS.values() if one.provider} <= providers
+    assert {one.operation for one in UPSTREAM_FORMATS.values()} <= operations
 
 
 async def test_library_says_nothing_by_itself(collector):

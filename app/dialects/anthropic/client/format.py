@@ -22,4 +22,6 @@ CLIENT_FORMAT: Final = ClientFormat(
     # Its clients cannot reconnect to a stream.
     lingers=False,
     client_retries=True,
+    rate_limit_header="anthropic-ratelimit-{kind}-{field}",
+    resets_are_times=True,
 )

@@ -1,18 +1,21 @@
-"""Decoder of InvokeModelWithResponseStream: Claude's own events in Bedrock's frames.
+"""Bedrock's invoke: Claude's own events in Bedrock's frames, and its token counting call.
 
 Each `chunk` frame has one of Anthropic's events in base64. Bedrock's exceptions become errors of
 Anthropic's form. A truncated frame is dropped: the answer lacks `message_stop` anyway.
 """
 
 import json
-from base64 import b64decode
+from base64 import b64decode, b64encode
+from typing import Any
+
+import msgspec
 
 from ....bounds import has_more_values
 from ....framing import eventstream
 from ....framing.eventstream import TRUNCATED
 from ....framing.sse import Message
 from ...reading.bounds import LARGE, MAX_VALUES
-from ...reading.json_values import decode, decode_or, mapping, string
+from ...reading.json_values import count, decode, decode_or, mapping, string
 
 
 class Decoder(eventstream.Decoder):
@@ -56,3 +59,12 @@ def _unwrap(frame: Message) -> Message | None:
     except ValueError:
         return Message("message", wrapped)  # not a JSON object
     return Message(event or "message", data)
+
+
+def render_count(body: dict[str, Any], *, model: str, base_url: str) -> dict[str, Any]:
+    """Return the body of a counting call for that of an answer."""
+    budget = count(mapping(body.get("thinking")).get("budget_tokens")) or 0
+    # A count needs no `max_tokens`, but invoke requires one, above the thinking budget.
+    whole = {**body, "max_tokens": max(count(body.get("max_tokens")) or 1, budget + 1)}
+    encoded = b64encode(msgspec.json.encode(whole)).decode()
+    return {"input": {"invokeModel": {"body": encoded}}}

@@ -1,11 +1,20 @@
 """Anthropic Messages, at Anthropic's own API, on Vertex AI, and under Bedrock's `invoke`."""
 
 from ....framing.lenient import LenientDecoder
+from ... import embeddings
 from ...upstream_format import Passthrough, UpstreamFormat
+from ...writing.token_counts import CountCall, send_some
+from .. import NAME
 from . import request
 from .bedrock_invoke import Decoder as BedrockDecoder
+from .bedrock_invoke import render_count
 from .parser import Parser
 from .passthrough import add_system, mark_cache, pass_on, pass_on_bedrock
+
+_COUNTED = (
+    "messages system tools tool_choice thinking output_config output_format cache_control"
+    " context_management mcp_servers speed"
+)
 
 DIALECT = UpstreamFormat(
     path="v1/messages",
@@ -16,13 +25,13 @@ DIALECT = UpstreamFormat(
     headers={"anthropic-version": "2023-06-01"},
     models_path="v1/models",
     ignored=request.IGNORED,
-    client_format="anthropic",
+    client_format=NAME,
     find_hosted_tool=request.find_hosted_tool,
     render_extra=request.render_extra,
-    passthrough={
-        "anthropic": Passthrough(pass_on, request.finish_own, add_system, mark_cache=mark_cache)
-    },
+    passthrough={NAME: Passthrough(pass_on, request.finish_own, add_system, mark_cache=mark_cache)},
     continues=request.continues,
+    token_count=CountCall("v1/messages/count_tokens", send_some(_COUNTED), "input_tokens"),
+    provider="anthropic",
 )
 
 VERTEX = DIALECT._replace(
@@ -31,8 +40,14 @@ VERTEX = DIALECT._replace(
     headers={},
     models_path=None,
     passthrough={
-        "anthropic": Passthrough(pass_on, request.finish_vertex, add_system, mark_cache=mark_cache)
+        NAME: Passthrough(pass_on, request.finish_vertex, add_system, mark_cache=mark_cache)
     },
+    token_count=CountCall(
+        "count-tokens:rawPredict",
+        send_some(f"anthropic_version anthropic_beta {_COUNTED}"),
+        "input_tokens",
+    ),
+    provider="gcp.vertex_ai",
 )
 
 BEDROCK = UpstreamFormat(
@@ -44,12 +59,15 @@ BEDROCK = UpstreamFormat(
     headers={"accept": "application/vnd.amazon.eventstream"},
     models_path=None,
     ignored=request.IGNORED,
-    client_format="anthropic",
+    client_format=NAME,
     render_extra=request.render_extra,
     passthrough={
-        "anthropic": Passthrough(
+        NAME: Passthrough(
             pass_on_bedrock, request.finish_bedrock, add_system, mark_cache=mark_cache
         )
     },
     continues=request.continues,
+    token_count=CountCall("model/{model}/count-tokens", render_count, "inputTokens"),
+    embeddings=embeddings.BEDROCK,
+    provider="aws.bedrock",
 )

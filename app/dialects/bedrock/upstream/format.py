@@ -1,7 +1,9 @@
 """Amazon Bedrock's Converse for upstreams."""
 
 from ....framing.eventstream import Decoder
+from ... import embeddings
 from ...upstream_format import Quirks, UpstreamFormat
+from ...writing.token_counts import CountCall
 from . import request
 from .parser import Parser
 
@@ -17,4 +19,7 @@ CONVERSE = UpstreamFormat(
     render_extra=request.render_extra,
     limit="inferenceConfig.maxTokens",
     continues=request.continues,
+    token_count=CountCall("model/{model}/count-tokens", request.render_count, "inputTokens"),
+    embeddings=embeddings.BEDROCK,
+    provider="aws.bedrock",
 )

@@ -36,6 +36,7 @@ from ...writing.conversation import (
 )
 from ...writing.exchange import ExchangeForm, arrange
 from ...writing.extras import is_claudes, render_at
+from ...writing.token_counts import pick
 from .messages import (
     FORMAT,
     DocumentNames,
@@ -281,3 +282,9 @@ def _render_output(request: ChatRequest) -> dict[str, Any]:
     if effort and effort != "none":
         config["effort"] = "low" if effort == "minimal" else effort
     return config
+
+
+def render_count(body: dict[str, Any], *, model: str, base_url: str) -> dict[str, Any]:
+    """Return the body of a counting call for that of an answer."""
+    fields = ("messages", "system", "toolConfig", "additionalModelRequestFields")
+    return {"input": {"converse": pick(body, fields)}}

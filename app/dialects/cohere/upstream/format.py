@@ -1,9 +1,20 @@
 """Cohere's v2 chat for upstreams."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from ....framing.lenient import LenientDecoder
+from ...embeddings import COHERE_FIELDS, EmbeddingsCall, Request, parse_cohere, render_cohere
 from ...upstream_format import UpstreamFormat
 from . import request
 from .parser import Parser
+
+
+def _render_embeddings(
+    request: Request, inputs: Sequence[str], *, model: str, **_: object
+) -> dict[str, Any]:
+    return {**render_cohere(request, inputs), "model": model}
+
 
 DIALECT = UpstreamFormat(
     path="v2/chat",
@@ -15,4 +26,9 @@ DIALECT = UpstreamFormat(
     models_path="v1/models?endpoint=chat&page_size=1000",
     ignored=request.IGNORED,
     render_extra=request.render_extra,
+    embeddings=(
+        EmbeddingsCall("v2/embed", _render_embeddings, parse_cohere, most=96, fields=COHERE_FIELDS),
+    ),
+    forwarded={"rerank": "v2/rerank"},
+    provider="cohere",
 )

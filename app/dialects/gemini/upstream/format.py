@@ -3,12 +3,15 @@
 from ....framing.json_array import JsonArrayDecoder
 from ....framing.lenient import LenientDecoder
 from ...upstream_format import ResumableAnswer, UpstreamFormat
+from ...writing.token_counts import CountCall
 from . import request
+from .embeddings import EMBEDDINGS
 from .interactions import request as interactions
 from .interactions.parser import Parser as InteractionsParser
 from .parser import Parser
 
 _MODELS = "models?pageSize=1000"  # 50 otherwise
+_PROVIDER = "gcp.gemini"
 
 DIALECT = UpstreamFormat(
     path="models/{model}:streamGenerateContent?alt=sse",
@@ -21,6 +24,10 @@ DIALECT = UpstreamFormat(
     render_extra=request.render_extra,
     limit="generationConfig.maxOutputTokens",
     find_hosted_tool=request.find_hosted_tool,
+    token_count=CountCall("models/{model}:countTokens", request.render_count, "totalTokens"),
+    embeddings=EMBEDDINGS,
+    provider=_PROVIDER,
+    operation="generate_content",
 )
 
 INTERACTIONS = UpstreamFormat(
@@ -41,4 +48,6 @@ INTERACTIONS = UpstreamFormat(
         query="last_event_id",
         first=("event_type", "interaction.created"),
     ),
+    embeddings=EMBEDDINGS,
+    provider=_PROVIDER,
 )

@@ -44,6 +44,7 @@ from ...writing.conversation import (
 )
 from ...writing.exchange import Exchange, ExchangeForm, arrange
 from ...writing.extras import render_at
+from ...writing.token_counts import pick
 from .media import render_audio, render_file, render_image
 
 SIGNATURE: Final = "gemini.thought_signature"
@@ -76,6 +77,10 @@ IGNORED: Final = OPENAI_ONLY | {
 _TIERS: Final = ("flex", "priority", "standard")
 _HIGHEST_LEVEL: Final = "high"
 """The highest level that every model supports."""
+
+
+GOOGLES: Final = "/publishers/"
+"""A part of Vertex AI's base URLs, but not of the Gemini API's."""
 
 
 class Quirks(CommonQuirks, frozen=True):
@@ -402,3 +407,10 @@ def _thinking(effort: str, *, quirks: Quirks) -> dict[str, Any]:
     if not budget:
         return {"thinkingBudget": 0}  # thoughts cannot be requested then
     return {"includeThoughts": True, "thinkingBudget": budget}
+
+
+def render_count(body: dict[str, Any], *, model: str, base_url: str) -> dict[str, Any]:
+    """Return the body of a counting call for that of an answer."""
+    if GOOGLES in base_url:
+        return pick(body, ("contents", "systemInstruction", "tools"))
+    return {"generateContentRequest": {**body, "model": f"models/{model}"}}

@@ -8,6 +8,7 @@ from msgspec import Meta
 from ....errors import CODES, RelayError
 from ....requests import ChatBody
 from ...client_format import ClientFormat, Failure, ParsedRequest
+from .. import NAME
 from .renderer import LineWriter, Renderer, Writer, render_result
 
 
@@ -40,7 +41,7 @@ def render_failure(error: RelayError, request_id: str) -> Failure:
 
 
 CLIENT_FORMAT: Final = ClientFormat(
-    name="native",
+    name=NAME,
     path="/v1/chat",
     letter="",
     parse_request=ParsedRequest.of_chat,

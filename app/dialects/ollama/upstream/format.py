@@ -3,6 +3,7 @@
 from ....framing.ndjson import NdjsonDecoder
 from ...upstream_format import Quirks, UpstreamFormat
 from . import request
+from .embeddings import EMBEDDINGS
 from .parser import Parser
 
 DIALECT = UpstreamFormat(
@@ -15,4 +16,5 @@ DIALECT = UpstreamFormat(
     ignored=request.IGNORED,
     render_extra=request.render_extra,
     limit="options.num_predict",
+    embeddings=EMBEDDINGS,
 )

@@ -1,6 +1,7 @@
 """OpenAI Chat Completions for upstreams."""
 
 from ....framing.lenient import LenientDecoder
+from ... import embeddings, forwarded
 from ...upstream_format import UpstreamFormat
 from . import request
 from .parser import Parser
@@ -15,4 +16,7 @@ DIALECT = UpstreamFormat(
     client_format="openai_chat",
     render_extra=request.render_extra,
     continues=request.continues,
+    embeddings=embeddings.OPENAI,
+    forwarded=forwarded.OPENAI,
+    effort_words=True,
 )

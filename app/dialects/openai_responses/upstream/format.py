@@ -1,11 +1,18 @@
 """OpenAI Responses for upstreams."""
 
 from ....framing.lenient import LenientDecoder
+from ... import embeddings, forwarded
 from ...upstream_format import Passthrough, ResumableAnswer, UpstreamFormat
+from ...writing.token_counts import CountCall, send_some
 from .. import NAME
 from . import request
 from .parser import Parser
 from .passthrough import add_system, finish, pass_on, restore_items
+
+_COUNTED = (
+    "input instructions tools tool_choice parallel_tool_calls text reasoning truncation"
+    " previous_response_id conversation personality"
+)
 
 DIALECT = UpstreamFormat(
     path="responses",
@@ -26,4 +33,8 @@ DIALECT = UpstreamFormat(
         first=("type", "response.created"),
         repeated="include",
     ),
+    token_count=CountCall("responses/input_tokens", send_some(_COUNTED), "input_tokens"),
+    embeddings=embeddings.OPENAI,
+    forwarded=forwarded.OPENAI,
+    effort_words=True,
 )
