@@ -22,6 +22,34 @@ OPENAI_ONLY: Final = frozenset(
 )
 """The fields of a chat request that only OpenAI's formats have."""
 
+OF_REQUESTS: Final = "header.idempotency-key header.traceparent header.tracestate"
+"""Options: headers that connect a call with others. All clients share an account."""
+
+OPENAI_HEADERS: Final = f"header.openai-organization header.openai-project {OF_REQUESTS}"
+
+
+def under(path: str, names: str) -> str:
+    """Return the options with these names below a path."""
+    return "".join(f" {path}.{name}" for name in names.split())
+
+
+class OptionNames(NamedTuple):
+    """The fields that clients may set by themselves, as `upstreams.options` reads them."""
+
+    refused: Mapping[str, str] = {}
+    """Those that they may not set unless the setting `options` allows them, by effect.
+
+    An upstream without restrictions leaves the provider's tools to the client, which chooses the
+    bill anyway; behind routes they are not in `safe`.
+    """
+    safe: str = ""
+    """Those that only shape the answer: sampling, thinking, safety, form, and client functions."""
+    own: str = ""
+    """Those of a request in the format that a chat request can express too, or that only concern
+    the client."""
+    keyed: bool = False
+    """Whether its tools are identified by their key; in other formats they have a type."""
+
 
 class Decoder(Protocol):
     """The framing of one body: `feed` bytes as they arrive, `close` at the end of input."""
@@ -226,6 +254,7 @@ class UpstreamFormat(NamedTuple):
     continues: Callable[..., bool] = _continue_none
     """(request, *, model, quirks): whether the answer to a request that ends with a turn of the
     assistant begins with the next character of that turn."""
+    options: OptionNames = OptionNames()
     token_count: CountCall | None = None
     embeddings: Sequence[EmbeddingsCall] = ()
     """The first that is for a model is used."""

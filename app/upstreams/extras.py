@@ -1,10 +1,11 @@
 """Translation of provider-specific request fields to an upstream's own."""
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
+from ..dialects.openai_chat import NAME as CHAT_COMPLETIONS
 from ..dialects.upstream_format import UpstreamFormat
 from ..dialects.writing.conversation import join_options
 from ..dialects.writing.extras import changes_answer, find_effort
@@ -12,9 +13,6 @@ from ..errors import RequestError
 from ..requests import ChatRequest
 from .endpoints import Upstream
 from .options import RELAYS, options_of
-
-_DIALECT: Final = "openai_chat"
-"""The dialect that defines the names of extras."""
 
 
 class Fitted(NamedTuple):
@@ -37,9 +35,9 @@ def fit_extras(request: ChatRequest, *, upstream: Upstream, dialect: UpstreamFor
     """
     extras = request.extras or {}
     quirks = upstream.quirks or dialect.quirks()
-    own = upstream.dialect == _DIALECT
+    own = upstream.dialect == CHAT_COMPLETIONS  # which defines the names of extras
     allowed = options_of(upstream.dialect, upstream.options)
-    reaching = options_of(_DIALECT, None).list_refused(extras)
+    reaching = options_of(CHAT_COMPLETIONS, None).list_refused(extras)
     if own:
         reaching = allowed.list_refused({name: extras[name] for name in reaching})
     if reaching:

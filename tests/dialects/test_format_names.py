@@ -18,8 +18,6 @@ FAMILIES = {name.partition("_")[0] for name in NAMES} | {f"{n.partition('_')[0]}
 
 EXCEPTIONS = {
     "dialects/upstream_formats.py": "a registry",
-    "upstreams/options.py": "its tables follow",
-    "upstreams/extras.py": "its tables follow",
     "dialects/reasoning_signatures.py": "names of signatures, which clients send back",
     "upstreams/presets.py": "rows of data: providers, and the formats that they speak",
 }

@@ -7,7 +7,7 @@ import pytest
 
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.upstreams.media import find_foreign
-from app.upstreams.options import REFUSED, SAFE, options_of
+from app.upstreams.options import options_of
 
 pytestmark = pytest.mark.pure
 
@@ -16,17 +16,18 @@ PAGE = Path(__file__).parents[2] / "docs/providers/options.md"
 
 def test_every_dialect_has_a_list_and_every_word_of_it_is_documented() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    said = [*SAFE.values(), *(names for rows in REFUSED.values() for names in rows.values())]
+    lists = [one.options for one in UPSTREAM_FORMATS.values()]
+    said = [words for one in lists for words in (one.safe, *one.refused.values())]
 
-    assert UPSTREAM_FORMATS.keys() == SAFE.keys()
-    assert REFUSED.keys() <= UPSTREAM_FORMATS.keys()
+    assert all(one.safe for one in lists)
     assert [] == [name for names in said for name in names.split() if f"`{name}`" not in page]
 
 
 @pytest.mark.parametrize("dialect", UPSTREAM_FORMATS)
 def test_nothing_is_both_safe_and_refused(dialect: str) -> None:
-    refused = options_of(dialect, tuple(" ".join(REFUSED.get(dialect, {}).values()).split()))
-    for name in SAFE[dialect].split():
+    names = UPSTREAM_FORMATS[dialect].options
+    refused = options_of(dialect, tuple(" ".join(names.refused.values()).split()))
+    for name in names.safe.split():
         path = name.replace("*", "x").split(".")
         field: object = 1
         for step in reversed(path[1:]):

@@ -2,7 +2,7 @@
 
 from ....framing.lenient import LenientDecoder
 from ... import embeddings
-from ...upstream_format import Passthrough, UpstreamFormat
+from ...upstream_format import OF_REQUESTS, OptionNames, Passthrough, UpstreamFormat
 from ...writing.token_counts import CountCall, send_some
 from .. import NAME
 from . import request
@@ -14,6 +14,24 @@ from .passthrough import add_system, mark_cache, pass_on, pass_on_bedrock
 _COUNTED = (
     "messages system tools tool_choice thinking output_config output_format cache_control"
     " context_management mcp_servers speed"
+)
+
+_OWN = (
+    "messages system max_tokens temperature top_p stop_sequences metadata tool_choice thinking"
+    " output_config output_format tools.custom tools.bash_* tools.text_editor_*"
+    " tools.computer_* tools.memory_*"
+)
+
+_OPTIONS = OptionNames(
+    refused={
+        "another model": "fallbacks",
+        "another destination": "mcp_servers tools.mcp* inference_geo",
+        "another bill": "service_tier speed",
+        "what is stored": "container file_id",
+        "other requests": OF_REQUESTS,
+    },
+    safe=f"{_OWN} top_k cache_control context_management diagnostics header.x-client-request-id",
+    own=_OWN,
 )
 
 DIALECT = UpstreamFormat(
@@ -28,6 +46,7 @@ DIALECT = UpstreamFormat(
     client_format=NAME,
     find_hosted_tool=request.find_hosted_tool,
     render_extra=request.render_extra,
+    options=_OPTIONS,
     passthrough={NAME: Passthrough(pass_on, request.finish_own, add_system, mark_cache=mark_cache)},
     continues=request.continues,
     token_count=CountCall("v1/messages/count_tokens", send_some(_COUNTED), "input_tokens"),
@@ -61,6 +80,7 @@ BEDROCK = UpstreamFormat(
     ignored=request.IGNORED,
     client_format=NAME,
     render_extra=request.render_extra,
+    options=_OPTIONS,
     passthrough={
         NAME: Passthrough(
             pass_on_bedrock, request.finish_bedrock, add_system, mark_cache=mark_cache

@@ -5,7 +5,7 @@ from typing import Any
 
 from ....framing.lenient import LenientDecoder
 from ...embeddings import COHERE_FIELDS, EmbeddingsCall, Request, parse_cohere, render_cohere
-from ...upstream_format import UpstreamFormat
+from ...upstream_format import OptionNames, UpstreamFormat
 from . import request
 from .parser import Parser
 
@@ -15,6 +15,19 @@ def _render_embeddings(
 ) -> dict[str, Any]:
     return {**render_cohere(request, inputs), "model": model}
 
+
+_OPTIONS = OptionNames(
+    refused={
+        "another destination": "connectors",
+        "another bill": "priority",
+        "what is stored": "conversation_id chat_history_id",
+    },
+    safe=(
+        "k p temperature seed max_tokens stop_sequences frequency_penalty presence_penalty"
+        " logprobs safety_mode documents citation_options thinking response_format strict_tools"
+        " tool_choice tools.function"
+    ),
+)
 
 DIALECT = UpstreamFormat(
     path="v2/chat",
@@ -26,6 +39,7 @@ DIALECT = UpstreamFormat(
     models_path="v1/models?endpoint=chat&page_size=1000",
     ignored=request.IGNORED,
     render_extra=request.render_extra,
+    options=_OPTIONS,
     embeddings=(
         EmbeddingsCall("v2/embed", _render_embeddings, parse_cohere, most=96, fields=COHERE_FIELDS),
     ),

@@ -2,12 +2,13 @@
 
 from ...answering.openai_errors import render_failure
 from ...client_format import ClientFormat
+from .. import NAME
 from .renderer import Renderer
 from .request import Request, parse_request
 from .result import render_result
 
 CLIENT_FORMAT = ClientFormat(
-    name="openai_chat",
+    name=NAME,
     path="/v1/chat/completions",
     letter="c",
     parse_request=parse_request,
