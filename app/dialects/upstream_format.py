@@ -150,7 +150,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self
 
 
-def _find_no_tool(kind: str, request: ChatRequest) -> dict[str, Any] | None:
+def find_no_tool(kind: str, request: ChatRequest) -> dict[str, Any] | None:
+    """Return None, where a format has no equivalents of hosted tools."""
     return None
 
 
@@ -236,7 +237,7 @@ class UpstreamFormat(NamedTuple):
     ignored: frozenset[str] = frozenset()
     """Fields of a chat request that the format lacks, and that can be dropped without changing the
     answer's meaning; a `notice` names them."""
-    find_hosted_tool: Callable[[str, ChatRequest], dict[str, Any] | None] = _find_no_tool
+    find_hosted_tool: Callable[[str, ChatRequest], dict[str, Any] | None] = find_no_tool
     """Returns the provider's equivalent of OpenAI's hosted tool of a type, as an item of `tools`;
     None if there is none for the request."""
     render_extra: Callable[..., dict[str, Any] | None] = _render_none

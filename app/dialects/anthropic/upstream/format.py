@@ -2,7 +2,13 @@
 
 from ....framing.lenient import LenientDecoder
 from ... import embeddings
-from ...upstream_format import OF_REQUESTS, OptionNames, Passthrough, UpstreamFormat
+from ...upstream_format import (
+    OF_REQUESTS,
+    OptionNames,
+    Passthrough,
+    UpstreamFormat,
+    find_no_tool,
+)
 from ...writing.token_counts import CountCall, send_some
 from .. import NAME
 from . import request
@@ -69,24 +75,18 @@ VERTEX = DIALECT._replace(
     provider="gcp.vertex_ai",
 )
 
-BEDROCK = UpstreamFormat(
+BEDROCK = DIALECT._replace(
     path="model/{model}/invoke-with-response-stream",
     decoder=BedrockDecoder,
-    parser=Parser,
     render_request=request.render_bedrock_request,
-    quirks=request.Quirks,
     headers={"accept": "application/vnd.amazon.eventstream"},
     models_path=None,
-    ignored=request.IGNORED,
-    client_format=NAME,
-    render_extra=request.render_extra,
-    options=_OPTIONS,
+    find_hosted_tool=find_no_tool,
     passthrough={
         NAME: Passthrough(
             pass_on_bedrock, request.finish_bedrock, add_system, mark_cache=mark_cache
         )
     },
-    continues=request.continues,
     token_count=CountCall("model/{model}/count-tokens", render_count, "inputTokens"),
     embeddings=embeddings.BEDROCK,
     provider="aws.bedrock",
