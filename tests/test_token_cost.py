@@ -20,11 +20,14 @@ import websockets
 
 from app.api.event_stream import EventStream
 from app.generation.run import Run
+from app.generation.stages.check import CheckAnswer
+from app.hooks.window import Window
 from app.policies.target_stats import MIN_SAMPLES
 from app.server.direct_writer import DirectWriter
 from app.server.socket_protocol import SocketProtocol
 from app.testing.upstream import DONE, FINISH, chunk, chunked_head, text
 from tests.serving import serve_relay
+from tests.waiting import until
 
 TOKENS = 50
 PARTS = ("/app/", "/httpx2/", "/uvicorn/", "/starlette/", "/asyncio/tasks.py")
@@ -200,6 +203,43 @@ async def test_a_token_of_each_way_is_taken_within_its_read(way: str) -> None:
     own = sum(n for code, n in calls.items() if "/app/testing/" not in code.co_filename)
     assert 0 == calls[Run.take.__code__], shown
     assert 20 < own / TOKENS < most + 1, shown
+
+
+async def test_a_token_that_hooks_hold_is_taken_within_its_read() -> None:
+    calls: Counter[CodeType] = Counter()
+    async with open_upstream() as upstream:
+        with TemporaryDirectory() as folder:
+            config = Path(folder) / "seseragi.toml"
+            config.write_text(
+                f'[upstream.a]\nbase_url = "{upstream.base_url}"\n'
+                '[[hook]]\ncall = "redact"\nhold = 10000\n'
+            )
+            settings: dict[str, Any] = {"config": config, "default_model": "a/m"}
+            async with serve_relay(**settings) as relay:
+                client = await Client.open(relay.port, POST)
+                source = await upstream.ready.get()
+                source.write(chunked_head().data + chunk(text("~0~")).data)
+                await until(lambda: bool(len(relay.hub._runs)))
+                run = relay.hub._runs._runs[next(iter(relay.hub._runs))].run
+                await until(lambda: run._attempts.begun)
+                for number in range(1, TOKENS + 1):
+                    token = chunk(text(f"~{number}~")).data
+                    with count(calls):
+                        source.write(token)
+                        for _ in range(1000):  # until it is held: nothing is written
+                            if calls[Window.hold.__code__] == number:
+                                break
+                            await asyncio.sleep(0)
+                source.write(chunk(FINISH + DONE).data + b"0\r\n\r\n")
+                await client.reader.readuntil(b"stream.end")
+                client.writer.close()
+        source.close()
+
+    own = sum(n for code, n in calls.items() if "/app/" in code.co_filename)
+    own -= sum(n for code, n in calls.items() if "/app/testing/" in code.co_filename)
+    assert TOKENS == calls[Window.hold.__code__]
+    assert 0 == calls[CheckAnswer.take.__code__]
+    assert 10 < own / TOKENS <= 34
 
 
 async def test_a_token_over_websocket_takes_few_more() -> None:
