@@ -84,7 +84,7 @@ def test_a_part_that_cannot_be_used_is_named_with_its_package() -> None:
     for name, wants in {
         "nothing": "unknown dialect 'nothing'; known: openai_chat,",
         "openai_chatt": "did you mean 'openai_chat'?",
-        "seven": r"'seven' \(extension:number\) is not an app.dialects.upstream_format",
+        "seven": r"'seven' \(extension:number\) is not a seseragi.dialects.upstream_format",
         "lost": r"'lost' \(extension:nothing\) cannot be loaded: AttributeError",
     }.items():
         with pytest.raises(PluginError, match=wants):

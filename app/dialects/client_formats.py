@@ -31,7 +31,7 @@ CLIENT_FORMATS: Final[Registry[ClientFormat]] = Registry(
     },
     group="seseragi.client_formats",
     is_part=lambda part: isinstance(part, ClientFormat),
-    wants="an app.dialects.client_format.ClientFormat",
+    wants="a seseragi.dialects.client_format.ClientFormat",
 )
 
 

@@ -34,5 +34,5 @@ UPSTREAM_FORMATS: Final[Registry[UpstreamFormat]] = Registry(
     },
     group="seseragi.upstream_formats",
     is_part=lambda part: isinstance(part, UpstreamFormat),
-    wants="an app.dialects.upstream_format.UpstreamFormat",
+    wants="a seseragi.dialects.upstream_format.UpstreamFormat",
 )

@@ -118,7 +118,7 @@ LOGS: Final[Registry[BuildLog]] = Registry(
     },
     group="seseragi.logs",
     is_part=callable,
-    wants="a function like app.eventlog.opening.BuildLog",
+    wants="a function like seseragi.eventlog.opening.BuildLog",
 )
 """The logs by the schemes of their URLs."""
 

@@ -93,7 +93,7 @@ BALANCES: Final[Registry[Balance]] = Registry(
     group="seseragi.balances",
     make=lambda loaded: loaded(),
     is_part=lambda part: isinstance(part, Balance),
-    wants="a Balance: make it a subclass of app.policies.balance.Balance",
+    wants="a Balance: make it a subclass of seseragi.policies.balance.Balance",
 )
 """The built-in ones, the default first."""
 

@@ -164,7 +164,7 @@ OBSERVERS: Final[Registry[Callable[[], Observer]]] = Registry(
     {},
     group="seseragi.observers",
     is_part=callable,
-    wants="a function or class that returns an app.telemetry.observer.Observer",
+    wants="a function or class that returns a seseragi.telemetry.observer.Observer",
 )
 """Those that settings name. The log line, metrics, traces and records have their own settings."""
 

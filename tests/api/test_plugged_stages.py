@@ -25,7 +25,7 @@ ANSWERS = {}
 class Cache(AnswerStage):
     def __init__(self, context, following):
         super().__init__(context, following)
-        self.key = context.owner, msgspec.json.encode(context.request.messages)
+        self.key = context.owner, msgspec.json.encode(context.request)
         self.events = []
 
     async def recall(self):

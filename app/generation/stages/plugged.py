@@ -50,6 +50,6 @@ STAGES: Final[Registry[Callable[[StageContext, Following], AnswerStage]]] = Regi
     {},
     group="seseragi.stages",
     is_part=lambda part: isinstance(part, type) and issubclass(part, AnswerStage),
-    wants="a subclass of app.generation.stages.plugged.AnswerStage",
+    wants="a subclass of seseragi.generation.stages.plugged.AnswerStage",
 )
 """Those that routes name in `stages`; the built-in ones have settings of their own."""
