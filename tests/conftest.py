@@ -35,7 +35,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         patterns = ("test_*.py", "*/test_*.py")  # no deeper, where packages of npm are
         modules = (module for pattern in patterns for module in collection_path.glob(pattern))
         return None if any(_layer(module) == "pure" for module in modules) else True
-    if wanted not in ("pure", "alone", "not proving") or collection_path.suffix != ".py":
+    layers = ("pure", "alone", "not alone", "not proving")
+    if wanted not in layers or collection_path.suffix != ".py":
         return None
     if wanted == "alone":
         marks = MARK.findall(collection_path.read_text(encoding="utf-8"))
@@ -43,10 +44,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     layer = _layer(collection_path)
     if wanted == "pure":
         return None if layer == "pure" else True
-    return True if layer == "proving" else None
+    if wanted == "not alone":
+        return True if layer == "alone" else None
+    return True if layer in ("proving", "alone") else None
 
 
 def _layer(module: Path) -> str:
+    """Return the last mark of a module: "alone" if it is marked as proving too."""
     layer = LAYER.search(module.read_text(encoding="utf-8"))
     return layer[1] if layer is not None else ""
 

@@ -60,16 +60,24 @@ def _errors() -> Any:
 
 
 @cache
+def method_calls() -> list[tuple[str, str]]:
+    """The names whose methods any module calls, each with the method."""
+    text = "".join(path.read_text() for path in APP.rglob("*.py"))
+    return re.findall(rf"\b(\w+)\.({'|'.join(METHODS)})\(", text)
+
+
 def used(name: str) -> frozenset[str]:
     """The methods that any module calls of an expression of this name."""
-    text = "".join(path.read_text() for path in APP.rglob("*.py"))
-    return frozenset(re.findall(rf"\b{name}\.(\w+)\(", text)) & frozenset(METHODS)
+    return frozenset(method for owner, method in method_calls() if owner == name)
 
 
 def find_expressions() -> Iterator[Expression]:
     for path in sorted(APP.rglob("*.py")):
         place = path.relative_to(APP).as_posix()
-        tree = ast.parse(path.read_text())
+        source = path.read_text()
+        if "re.compile" not in source and place not in GIVEN:
+            continue
+        tree = ast.parse(source)
         names: dict[int, str] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
@@ -80,7 +88,9 @@ def find_expressions() -> Iterator[Expression]:
             "app." + place.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
         )
         for node in ast.walk(tree):
-            if not (isinstance(node, ast.Call) and ast.unparse(node.func) == "re.compile"):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                continue
+            if ast.unparse(node.func) != "re.compile":
                 continue
             name = names.get(id(node), "")
             try:

@@ -87,14 +87,14 @@ def test_pure_test_opens_nothing(pytester: pytest.Pytester):
 
 
 def test_layers_that_are_not_asked_for_are_not_imported(pytester: pytest.Pytester):
-    for layer in ("pure", "proving"):
-        pytester.makepyfile(
-            **{
-                f"test_{layer}": f"import pytest\npytestmark = pytest.mark.{layer}\ndef test_it(): 0\n"
-            }
-        )
-    default = "import sys\ndef test_it(): assert 'test_proving' not in sys.modules\n"
-    for asked, passed in (("pure", 1), ("not proving", 2), ("proving", 1), ("", 3)):
+    marks = {"pure": "pure", "proving": "proving", "alone": "proving, pytest.mark.alone"}
+    for layer, marked in marks.items():
+        test = f"import pytest\npytestmark = [pytest.mark.{marked}]\ndef test_it(): 0\n"
+        pytester.makepyfile(**{f"test_{layer}": test})
+    default = (
+        "import sys\ndef test_it(): assert not {'test_proving', 'test_alone'} & {*sys.modules}\n"
+    )
+    for asked, passed in (("pure", 1), ("not proving", 2), ("proving", 2), ("", 4)):
         result = run(pytester, {"default": default}, "-m", asked)
         if asked:
             result.assert_outcomes(passed=passed, deselected=2 if asked == "proving" else 0)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.proving  # it starts pytest seven times
+pytestmark = pytest.mark.proving  # it starts pytest ten times
 
 ROOT = Path(__file__).parent.parent
 
@@ -62,6 +62,20 @@ def test_what_fails_is_run_once_more_and_what_passes_is_left_out(tmp_path: Path)
     assert again.stdout.endswith("1 unsteady, 2 failed twice\n")
     assert '["test_once.py::test_good"]' == (tmp_path / "passed").read_text()
     assert "2 passed, 1 skipped, 1 error in" in rest.stdout
+
+
+def test_a_module_with_nothing_left_is_not_imported(tmp_path: Path):
+    (tmp_path / "test_all.py").write_text("def test_good(): pass\n")
+    (tmp_path / "test_some.py").write_text("def test_good(): pass\ndef test_bad(): assert 0\n")
+    collected = run(tmp_path, "pytest", "-q", "--collect-only")
+    (tmp_path / "collected").write_text(collected.stdout)
+    plugin = ["pytest", "-q", "-p", "tests.passed"]
+    run(tmp_path, *plugin, "--passed-to", "passed")
+    (tmp_path / "test_all.py").write_text("raise ImportError\n")
+
+    rest = run(tmp_path, *plugin, "--without", "passed", "--collected", "collected", "-n", "1")
+
+    assert "1 failed in" in rest.stdout
 
 
 def test_what_passes_then_is_not_red(tmp_path: Path):
