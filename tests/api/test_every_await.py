@@ -292,7 +292,23 @@ async def stop_everywhere(
     raise AssertionError("there is no last await")
 
 
-async def check_way(name: str, act: str, log: str, tmp_path: Any) -> None:
+CASES = [
+    ("memory", "cancelled"),
+    ("memory", "late"),
+    pytest.param("memory", "left", marks=pytest.mark.proving),
+    pytest.param("memory", "shut down", marks=pytest.mark.proving),
+    # For a log, who has left is who has cancelled.
+    *(
+        pytest.param(log, act, marks=pytest.mark.proving)
+        for log in ("sqlite", "redis")
+        for act in ("cancelled", "shut down", "late")
+    ),
+]
+
+
+@pytest.mark.parametrize(("log", "act"), CASES, indirect=["log"])
+@pytest.mark.parametrize("name", list(WAYS))
+async def test_stream_that_is_stopped_at_any_await_ends_once(name, act, log, tmp_path):
     way = WAYS[name]
     places: set[str] = set()
     with suspensions("Run.run", "Attempts.make") as watched:
@@ -303,19 +319,6 @@ async def check_way(name: str, act: str, log: str, tmp_path: Any) -> None:
     assert len(statuses) > 1 or act == "late"  # then another target may answer
     if way.hook and way.route != HEDGE:  # whose awaits differ from stream to stream
         assert {"Window.feed", "Hook.check"} <= places
-
-
-@pytest.mark.parametrize("act", ["cancelled", "late"])
-@pytest.mark.parametrize("name", list(WAYS))
-async def test_stream_that_is_stopped_at_any_await_ends_once(name, act, tmp_path):
-    await check_way(name, act, "memory", tmp_path)
-
-
-@pytest.mark.proving
-@pytest.mark.parametrize("act", list(ACTS))
-@pytest.mark.parametrize("name", list(WAYS))
-async def test_stream_that_is_stopped_at_any_await_ends_once_in_each_log(name, act, log, tmp_path):
-    await check_way(name, act, log, tmp_path)
 
 
 async def test_hook_that_catches_its_cancellation_does_not_go_on(tmp_path):
