@@ -14,6 +14,10 @@ pytestmark = pytest.mark.proving  # it starts pytest ten times
 
 ROOT = Path(__file__).parent.parent
 
+NO_PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+"""Those that are installed take pytest longer to import than these tests take."""
+WORKER = ("-p", "xdist", "-n", "1")
+
 ONCE = """
 from pathlib import Path
 
@@ -29,7 +33,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", *arguments],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "", **NO_PLUGINS},
         capture_output=True,
         text=True,
         timeout=120,
@@ -45,10 +49,10 @@ def test_what_fails_is_run_once_more_and_what_passes_is_left_out(tmp_path: Path)
     (tmp_path / "test_torn.py").write_text(broken.format("yield; "))
 
     options = ["--failed-to", "failed", "-p", "tests.passed", "--passed-to", "passed"]
-    noted = run(tmp_path, "pytest", "-p", "tests.unsteady", *options, "-n", "1")
+    noted = run(tmp_path, "pytest", "-p", "tests.unsteady", *options, *WORKER)
     again = run(tmp_path, "tests.unsteady", "failed")
     (tmp_path / "test_twice.py").unlink()
-    rest = run(tmp_path, "pytest", "-p", "tests.passed", "--without", "passed", "-n", "1")
+    rest = run(tmp_path, "pytest", "-p", "tests.passed", "--without", "passed", *WORKER)
 
     assert (1, 1) == (noted.returncode, again.returncode), noted.stdout + again.stdout
     for words in (
@@ -73,7 +77,7 @@ def test_a_module_with_nothing_left_is_not_imported(tmp_path: Path):
     run(tmp_path, *plugin, "--passed-to", "passed")
     (tmp_path / "test_all.py").write_text("raise ImportError\n")
 
-    rest = run(tmp_path, *plugin, "--without", "passed", "--collected", "collected", "-n", "1")
+    rest = run(tmp_path, *plugin, "--without", "passed", "--collected", "collected", *WORKER)
 
     assert "1 failed in" in rest.stdout
 
