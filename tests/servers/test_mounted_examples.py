@@ -17,14 +17,18 @@ from tests.waiting import until
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples/mounted"
 USERS = {"ada": "lovelace", "grace": "hopper"}
-MAKE_USERS = f"""
+WITH_USERS = f"""
+import sys
+
 import django_app
+import uvicorn
 from django.contrib.auth.models import User
 from django.core.management import call_command
 
 call_command("migrate", verbosity=0)
 for name, password in {USERS!r}.items():
     User.objects.create_user(name, password=password)
+uvicorn.run(django_app.app, port=int(sys.argv[1]))
 """
 SHORT = {**HELLO, "max_tokens": 3}
 
@@ -39,18 +43,17 @@ async def serve(example: str, folder: Path) -> AsyncIterator[str]:
     environ = {**kept, "PYTHONPATH": python_path, "SECRET_KEY": "0123456789abcdef" * 4}
     port = free_port()
 
-    async def run(*arguments: str) -> asyncio.subprocess.Process:
-        program = (sys.executable, *arguments)
-        out = asyncio.subprocess.PIPE
-        return await asyncio.create_subprocess_exec(
-            *program, cwd=folder, env=environ, stdout=out, stderr=asyncio.subprocess.STDOUT
-        )
-
+    arguments = ["-m", "uvicorn", f"{example}:app", "--port", str(port)]
     if example == "django_app":
-        made = await run("-c", MAKE_USERS)
-        told, _ = await made.communicate()
-        assert 0 == made.returncode, told.decode()
-    process = await run("-m", "uvicorn", f"{example}:app", "--port", str(port))
+        arguments = ["-c", WITH_USERS, str(port)]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *arguments,
+        cwd=folder,
+        env=environ,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
     url = f"http://127.0.0.1:{port}"
     try:
         async with httpx2.AsyncClient(base_url=url, trust_env=False) as client:
