@@ -102,7 +102,8 @@ def children() -> set[int]:
     return found
 
 
-def _runs(pid: int) -> bool:
+def runs(pid: int) -> bool:
+    """Whether a process has not ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -174,7 +175,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
     """End the processes that a test has started and left behind."""
     yield
     started = item.stash.get(_LEFT, set())
-    left = sorted(pid for pid in started and started & children() if _runs(pid))
+    left = sorted(pid for pid in started and started & children() if runs(pid))
     for pid in left:
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.kill(pid, signal.SIGKILL)

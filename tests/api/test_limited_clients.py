@@ -26,8 +26,6 @@ BUDGET = "[limits.user]\nusd_per_day = 0.0005\n"
 RATE = "[limits.user]\nrequests_per_minute = 1\n"
 STARTS = {name: ask for name, ask in ASK.items() if name not in ("embeddings", "count")}
 
-Kinds = dict[str, tuple[str, str]]
-
 
 async def use_up(world: World) -> None:
     await world.begin("ann", max_tokens=1000)

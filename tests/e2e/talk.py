@@ -9,7 +9,6 @@ from app.testing.upstream import DONE, FINISH, Step, Until, head, send, text, wa
 IDLE = "body[data-state=idle] .message.assistant:last-child"
 BUSY = "body[data-state=busy] .message.assistant .text"
 READY = "#model option:nth-child(2)"
-FOCUSED = "document.activeElement.id || document.activeElement.className"
 PACE_S = 0.02
 TRANSPORTS = ("fetch", "eventsource")
 

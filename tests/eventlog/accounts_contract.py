@@ -31,7 +31,7 @@ from app.ledger.accounts import (
 )
 
 AT = 1_000_000.0
-MONEY = END_COST = 30
+MONEY = 30
 BEGUN = StreamStart("st_1", "demo", 0)
 DONE = StreamEnd("completed", "stop")
 SPENT = Settlement(10, 20, MONEY, row=b"row")

@@ -14,6 +14,7 @@ import pytest
 from app.testing.upstream import serve_upstream
 from tests.commands.test_command import COMMAND, ask, environment, until_draining
 from tests.commands.test_command import running as running_command
+from tests.leaks import runs
 from tests.replicas.processes import (
     DRIPPING,
     Reader,
@@ -40,15 +41,8 @@ def descriptors(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
-def lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 async def until_gone(pids: list[int], within_s: float) -> None:
-    await until(lambda: not any(map(lives, pids)), limit_s=within_s)
+    await until(lambda: not any(map(runs, pids)), limit_s=within_s)
 
 
 def said(replica: Replica, event: str) -> list[dict]:
