@@ -139,7 +139,7 @@ def expire(run: Run) -> None:
     """Let the deadline of the current attempt be over."""
     call = run._attempts.call
     if call.deadlines is not None and (watch := getattr(call.reading, "watch", None)) is not None:
-        call.deadlines._total = 0
+        call.deadlines._total, watch._stood_still = 0, True  # no wait for bytes that have arrived
         watch._check_again()
 
 
