@@ -173,12 +173,11 @@ class Attempts:
         if head is not None:
             self.failover.note_head(head.headers)
 
-    def sum_up(self, end: StreamEnd) -> StreamEnd:
-        """Return the end of the last attempt, with one error for the failures of all."""
-        if self.life.stopped is not None or end.error is None:
-            return end
-        verdict = self.failover.verdict(RelayError.of(end.error))
-        return msgspec.structs.replace(end, error=verdict.info())
+    def sum_up(self, end: StreamEnd, error: RelayError) -> StreamEnd:
+        """Return the end of the last attempt, whose error this is, with one for those of all."""
+        if self.life.stopped is None:
+            error = self.failover.verdict(error)
+        return msgspec.structs.replace(end, error=error.info())
 
     def report_failed(
         self,

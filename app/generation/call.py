@@ -291,8 +291,9 @@ class Call:
             error.retry_after_s = read_wait(self.head.headers, limited=limited, now=now)
 
     async def _open(self) -> Body:
-        request, chat = self._request, self._request.chat
-        call = await self._build_call(chat)
+        request = self._request
+        call = await self._build_call(request.chat)
+        reasoned = _has_reasoning(request.chat)
         if self._is_last:
             request.shrink(len(call.content))
         self.billable = True
@@ -304,7 +305,6 @@ class Call:
             self.billable = False
             if error.code == "upstream_invalid_request":
                 fields = self.target.upstream.reasoning_fields
-                reasoned = _has_reasoning(chat)
                 fields.refused(
                     self.target.model, error.message, content=call.content, reasoned=reasoned
                 )

@@ -5,16 +5,18 @@ from collections.abc import Sequence
 from ...events import Event
 from ..attempts import Attempts
 from ..reading import is_visible
-from .stage import Following, Stage, end_of, refuse
+from .stage import Following, Stage, end_of
 
 
 class Commit(Stage):
-    """Takes nothing before the first visible piece, or the end of an empty answer."""
+    """Takes nothing before the first visible piece, or the end of an empty answer.
+
+    Until then the run pushes nothing, so that `push` is the next one's.
+    """
 
     def __init__(self, attempts: Attempts, following: Following) -> None:
         super().__init__(following)
         self._attempts = attempts
-        self.push = refuse
 
     async def take(self, events: Sequence[Event]) -> bool:
         """See `EventSink`."""
@@ -25,7 +27,6 @@ class Commit(Stage):
             whole = end is not None and end.status == "completed"
             if whole or any(map(is_visible, events)):
                 events = [*attempts.answer(), *events]
-                self.push = self._next.push
             elif end is None:
                 return False
         if end is not None and attempts.begun:

@@ -41,8 +41,10 @@ class Rescue(Stage):
         Who refuses to continue it is not why it failed.
         """
         first, last = self._failure, end.error
-        if first is None or last is None or end.status != "failed" or last.code in FAULTS:
-            return self._attempts.sum_up(end)
+        if last is None:
+            return end
+        if first is None or end.status != "failed" or last.code in FAULTS:
+            return self._attempts.sum_up(end, RelayError.of(last))
         target = self._attempts.call.target.name
         message = f"{first.message}; {target!r} did not continue it: {last.message}"
         error = type(first)(first.code, message, retry_after_s=first.retry_after_s)

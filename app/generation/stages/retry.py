@@ -27,9 +27,10 @@ class Retry(Stage):
         """See `EventSink`."""
         end = end_of(events)
         if end is not None and end.status == "failed" and end.error and not self._attempts.begun:
-            if await self._follow(RelayError.of(end.error), end, events):
+            error = RelayError.of(end.error)
+            if await self._follow(error, end, events):
                 return True
-            events = [*events[:-1], self._attempts.sum_up(end)]
+            events = [*events[:-1], self._attempts.sum_up(end, error)]
         return await self._next.take(events)
 
     async def _follow(self, error: RelayError, end: StreamEnd, events: Sequence[Event]) -> bool:
