@@ -21,6 +21,7 @@ from app.server.direct_writer import DirectWriter
 from app.testing.upstream import DONE, FINISH, chunk, chunked_head, text
 from tests.serving import cut_off, serve_relay
 from tests.test_token_cost import POST, Client, Lockstep, open_upstream
+from tests.waiting import until
 
 APP = str(Path(app.__file__).parent) + "/"
 TESTING = APP + "testing/"
@@ -31,11 +32,22 @@ RESUME = b"GET /v1/streams/%b/events HTTP/1.1\r\nhost: localhost\r\nlast-event-i
 FILES = 47
 """Most files under `app/` that are entered before the provider is called, over a new connection: 44
 when this was written, and a timer or a slow client may add one."""
-CALLS = 530
-"""Most calls of functions in them for the whole request: 524 when this was written, and a busy machine adds some."""
+CALLS = 524
+"""Most calls of functions in them for the whole request: 520 when this was written, and a busy machine adds some."""
+
+FORWARDED_CALLS = 280
+"""Most calls for a forwarded one: 277 when this was written, and always a new connection."""
 
 RESUME_CALLS = 131
 """Most calls to send the last events of an ended stream: 127 when this was written."""
+
+
+ASK = b'{"model": "openai/m-1", "input": ["a"]}'
+MODERATION = (
+    b"POST /v1/moderations HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+)
+VERDICT = b'{"id": "modr-1", "model": "m", "results": []}'
+OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
 
 
 class Cost(NamedTuple):
@@ -98,6 +110,23 @@ async def count_resume() -> Counter[CodeType]:
     return calls
 
 
+async def count_forwarded() -> Counter[CodeType]:
+    post = MODERATION + b"content-length: %d\r\n\r\n%b" % (len(ASK), ASK)
+    async with open_upstream() as upstream, serve_relay(upstream) as relay:  # type: ignore[arg-type]
+        for _ in range(2):  # the first one fills the caches
+            client = await Client.open(relay.port, b"")
+            with counted() as calls:
+                client.writer.write(post)
+                source = await upstream.ready.get()
+                source.write(OK % (len(VERDICT), VERDICT))
+                await client.reader.readuntil(b"0\r\n\r\n")
+                await until(lambda: not relay.hub.calls.count)
+                await asyncio.sleep(0.01)  # its stream is deleted
+            source.close()
+            client.writer.close()
+    return calls
+
+
 async def _ask(port: int, upstream: Lockstep) -> None:
     client = await Client.open(port, POST)
     await _finish(client, await upstream.ready.get())
@@ -146,6 +175,12 @@ async def test_a_request_enters_few_files_before_the_provider_is_called() -> Non
 
     files = {code.co_filename for code in cost.before}
     assert 20 < len(files) <= FILES, f"{len(files)} files\n{show_files(cost.before)}"
+
+
+async def test_a_forwarded_call_takes_few_calls() -> None:
+    calls = await count_forwarded()
+
+    assert 100 < calls.total() <= FORWARDED_CALLS, f"{calls.total()} calls\n{show(calls)}"
 
 
 async def test_a_resume_takes_few_calls() -> None:

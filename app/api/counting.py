@@ -12,7 +12,7 @@ from ..dialects.anthropic.client.format import CLIENT_FORMAT as ANTHROPIC
 from ..dialects.anthropic.client.request import parse_request as parse_messages
 from ..dialects.client_format import ParsedRequest
 from ..dialects.openai_responses.client.format import CLIENT_FORMAT as RESPONSES
-from ..generation.metered_call import CallContext
+from ..generation.calls import CallContext
 from ..generation.single_call import count_tokens
 from ..policies.admission import RequestMemory
 from ..requests import parse_body
@@ -45,9 +45,9 @@ class Counting(SingleCall):
         """Count the tokens of a request for a message; `max_tokens` is optional."""
         betas = ",".join(request.headers.getlist(BETA))
 
-        def count(body: bytes) -> Work[Response]:
+        def count(body: bytes, _: RequestMemory) -> Work[Response]:
             parsed = parse_messages(_default(body, NOT_NEEDED[ANTHROPIC.name], b"1"), betas=betas)
-            return lambda context, _: _count(context, parsed)
+            return lambda context: _count(context, parsed)
 
         return await self.answer(request, count)
 
@@ -55,10 +55,10 @@ class Counting(SingleCall):
         """Count the tokens of a request for a response; `input` is optional."""
         streams = self._streams_of(request)
 
-        def count(body: bytes) -> Work[Response]:
+        def count(body: bytes, memory: RequestMemory) -> Work[Response]:
             completed = _default(body, NOT_NEEDED[RESPONSES.name], b'""')
 
-            async def work(context: CallContext, memory: RequestMemory) -> Response:
+            async def work(context: CallContext) -> Response:
                 whole = await self._stored.resolve(streams, completed, memory=memory)
                 parsed = RESPONSES.parse_request(whole.body)
                 return await _count(context, parsed, object="response.input_tokens")

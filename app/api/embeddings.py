@@ -5,7 +5,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..dialects.embeddings import estimate, parse_request, render_answer
-from ..generation.metered_call import CallContext
+from ..generation.calls import CallContext
 from ..generation.single_call import embed
 from ..policies.admission import RequestMemory
 from .endpoints import HttpParts, document
@@ -21,11 +21,11 @@ def routes(parts: HttpParts) -> list[Route]:
     return [Route("/v1/embeddings", embeddings, methods=["POST"])]
 
 
-def _embed(body: bytes) -> Work[Response]:
+def _embed(body: bytes, memory: RequestMemory) -> Work[Response]:
     """Parse a request for embeddings."""
     request = parse_request(body)
 
-    async def work(context: CallContext, memory: RequestMemory) -> Response:
+    async def work(context: CallContext) -> Response:
         found = await embed(context, request, memory.add)
         tokens, headers = found.tokens, ignored_header(found.ignored)
         if tokens is None:

@@ -3,6 +3,7 @@
 import re
 import secrets
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
@@ -13,7 +14,6 @@ from starlette.types import Receive, Scope, Send
 from ..dialects.forwarded import CALLS, Call, parse_json, parse_upload
 from ..errors import RelayError
 from ..generation.forwarded_call import forward
-from ..generation.metered_call import CallContext
 from ..policies.admission import RequestMemory
 from .endpoints import HttpParts
 from .event_stream import ReaderDropped
@@ -67,31 +67,27 @@ class _Answer(Response):
                 raise ReaderDropped(str(error)) from None
         await send({"type": "http.response.body", "body": b""})
 
-    def _parse(self, body: bytes) -> Work[None]:
+    def _parse(self, body: bytes, _: RequestMemory) -> Work[None]:
         call = self._call
         if call.form:
             content_type = self._request.headers.get("content-type", "")
             request = parse_upload(call, body, content_type, boundary=secrets.token_hex(16))
         else:
             request = parse_json(call, body)
-
-        async def work(context: CallContext, memory: RequestMemory) -> None:
-            await forward(context, request, self)
-
-        return work
+        return partial(forward, request=request, client=self)
 
     async def begin(self, status: int, content_type: str, *, ignored: Sequence[str]) -> None:
         if not _CONTENT_TYPE.fullmatch(content_type):
             content_type = "application/octet-stream"
-        headers = {
-            "content-type": content_type,
-            "cache-control": "no-store, no-transform",
-            "x-accel-buffering": "no",
-            **ignored_header(ignored),
-        }
-        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        headers = [
+            (b"content-type", content_type.encode()),
+            (b"cache-control", b"no-store, no-transform"),
+            (b"x-accel-buffering", b"no"),
+        ]
+        for name, value in ignored_header(ignored).items() if ignored else ():
+            headers.append((name.encode(), value.encode()))
         self._begun = True
-        await self._send({"type": "http.response.start", "status": status, "headers": raw})
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def send(self, piece: bytes) -> None:
         await self._send({"type": "http.response.body", "body": piece, "more_body": True})

@@ -18,8 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..dialects.openai_responses.client.format import CLIENT_FORMAT
 from ..errors import RelayError, RequestError
+from ..generation.calls import CallContext
 from ..generation.hub import Hub
-from ..generation.metered_call import CallContext, count_request
 from ..generation.via import source_of
 from ..identity.principal import Principal
 from ..policies.admission import RequestMemory, address_of
@@ -305,7 +305,7 @@ class _Connection:
         """
 
         async def count(context: CallContext) -> None:
-            async with count_request(context):
+            async with context.counted():
                 pass
 
         principal: Principal = self._scope[PRINCIPAL]

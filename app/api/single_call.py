@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 from starlette.requests import ClientDisconnect, Request
 
 from ..errors import RequestError
-from ..generation.metered_call import CallContext
+from ..generation.calls import CallContext
 from ..generation.via import source_of
 from ..policies.admission import RequestMemory
 from .endpoints import Endpoints, HttpParts
@@ -24,8 +24,8 @@ MAX_IGNORED: Final = 20
 
 T = TypeVar("T")
 
-Work = Callable[[CallContext, RequestMemory], Coroutine[Any, Any, T]]
-"""Makes the call of a request; the memory that it takes is released at its end."""
+Work = Callable[[CallContext], Coroutine[Any, Any, T]]
+"""Makes the call of a request."""
 
 
 def ignored_header(fields: Sequence[str]) -> dict[str, str]:
@@ -42,10 +42,17 @@ class SingleCall(Endpoints):
         self._kind = kind
 
     async def answer(
-        self, request: Request, parse: Callable[[bytes], Work[T]], *, form: bool = False
+        self,
+        request: Request,
+        parse: Callable[[bytes, RequestMemory], Work[T]],
+        *,
+        form: bool = False,
     ) -> T:
-        """Read the request, JSON or a `form`, and run its call while the client is connected."""
-        hub = self._hub
+        """Read the request, JSON or a `form`, and run its call while the client is connected.
+
+        The memory that the call takes is released at its end.
+        """
+        hub, principal = self._hub, principal_of(request)
         if "idempotency-key" in request.headers:
             raise RequestError(
                 "invalid_request",
@@ -54,17 +61,14 @@ class SingleCall(Endpoints):
             )
         origin = source_of(request.scope.get("client"), request.scope[REQUEST_HEADERS])
         await self._streams_of(request).admit(origin, key=None)
-        with hub.admission.receive(origin.address, principal_of(request).owner) as memory:
+        with hub.admission.receive(origin.address, principal.owner) as memory:
             body = await self._read_body(request, memory, form=form)
             memory.expect(body, parsed=not form)
-            work = parse(body)
+            work = parse(body, memory)
             del body
+            request_id = request.scope.get("request_id", "")
             answer = hub.calls.ask(
-                lambda context: work(context, memory),
-                principal_of(request),
-                origin=origin,
-                kind=self._kind,
-                request_id=request.scope.get("request_id", ""),
+                work, principal, origin=origin, kind=self._kind, request_id=request_id
             )
             return await while_connected(request, answer)
 

@@ -274,6 +274,8 @@ class UsageReader:
                 usage = _answer.decode(text).usage
             except (msgspec.MsgspecError, RecursionError):
                 continue
+            if bytes(usage) == b"null":
+                break
             return _parse_usage(mapping(decode_or(bytes(usage).decode(errors="replace"), None)))
         return TokenCounts()
 

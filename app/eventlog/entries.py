@@ -95,11 +95,6 @@ class Entry(Subscribers):
         self.dropped_after = 0.0
         """When an ended stream expires, by the clock of the entries."""
 
-    @property
-    def whole_size(self) -> int:
-        """Its part of the memory of all streams, in bytes."""
-        return self.size + self.info_size
-
     def state(self) -> LogState:
         return LogState(
             len(self.events),
@@ -180,7 +175,7 @@ class Entries:
         if self._size > self._max_bytes:
             raise full()
         entry = self._running[info.id] = Entry(self._wall(), info=info)
-        self._size += entry.whole_size
+        self._size += entry.size + entry.info_size
         return entry
 
     def find(self, stream: str) -> Entry | None:
@@ -239,7 +234,8 @@ class Entries:
             entry.ended_at = self._wall() if ended_at is None else ended_at
             entry.dropped_after = self._now() + self._keep_s
             self._ended[stream] = self._running.pop(stream)
-        entry.notify(events)
+        if entry.waiters or entry.followers:
+            entry.notify(events)
         if self._size > self._max_bytes:
             self._make_room(spare=stream)
         if self._timer is None and self._ended:
@@ -248,8 +244,9 @@ class Entries:
     def drop(self, stream: str) -> None:
         """Drop a stream; its readers wake up."""
         entry = self._running.pop(stream, None) or self._ended.pop(stream)
-        self._size -= entry.whole_size
-        entry.notify(())
+        self._size -= entry.size + entry.info_size
+        if entry.waiters or entry.followers:
+            entry.notify(())
         self._on_drop(entry)
 
     def drop_expired(self) -> None:
@@ -276,6 +273,6 @@ class Entries:
         self.drop_expired()
         while self._size > self._max_bytes and self._ended:
             stream, entry = next(iter(self._ended.items()))
-            if stream == spare and entry.whole_size <= self._max_bytes:
+            if stream == spare and entry.size + entry.info_size <= self._max_bytes:
                 return
             self.drop(stream)

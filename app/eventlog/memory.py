@@ -3,7 +3,7 @@
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from typing import cast
+from typing import Final, cast
 
 from ..errors import ServiceError
 from ..events import Event, StreamEnd
@@ -15,8 +15,11 @@ from .errors import expired, unknown
 from .listing import ListedStream, ListPosition, OwnerIndex, listing_of
 from .peers import OnStop, ignore_stop
 from .recovery import REMOVED, Close, OnEnded, close_free, closing_of, ignore_ended
-from .stream_info import Scoped, StreamInfo
+from .stream_info import HIDDEN, Scoped, StreamInfo
 from .values import Claim, LogSize, Look, may_see
+
+UNLISTED: Final = ("", HIDDEN)
+"""Owners whose streams are in no list."""
 
 REMEMBERED_IDS = 10_000
 """How many removed streams are reported as expired, not unknown (about 150 bytes each)."""
@@ -83,7 +86,8 @@ class MemoryLog(EventLog):
         return self._entries.measure_all()
 
     async def create(self, info: StreamInfo, *, over: str | None = None) -> Claim:
-        stream, key = info.id, info.scoped_key
+        # The key of a hidden stream is for logs that a process can lose.
+        stream, key = info.id, None if info.owner == HIDDEN else info.scoped_key
         bound = None if key is None else await self.claimed(key)
         if bound is not None and bound.stream != over:
             return bound
@@ -98,7 +102,7 @@ class MemoryLog(EventLog):
             self._keys[key] = Claim(stream, info.digest)
         if info.names:
             self._named |= dict.fromkeys(info.scoped_names, stream)
-        if info.owner:
+        if info.owner not in UNLISTED:
             self._owned.add(info)
         return Claim(stream, info.digest, grant)
 
@@ -144,23 +148,18 @@ class MemoryLog(EventLog):
         self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
     ) -> Placed:
         try:
-            self._add(stream, events, settlement)
+            size = self._entries.measure(stream, events)
         except ValueError:
             self._find(stream)  # raises if it is unknown or expired
             raise
-        return None
-
-    def _add(
-        self, stream: str, events: Sequence[Event], settlement: Settlement | None = None
-    ) -> None:
-        size = self._entries.measure(stream, events)
         ends = bool(events) and isinstance(events[-1], StreamEnd)
         if ends and (entry := self._entries.find_running(stream)) is not None:
             # Before a follower receives the end.
             self._accounts.settle(entry.info, settlement or NOTHING)
-            if entry.info.owner:
+            if entry.info.owner not in UNLISTED:
                 self._owned.add(entry.info, ended=True)
         self._entries.add(stream, events, size=size)
+        return None
 
     def running(self) -> Collection[str]:
         return self._entries.running()
@@ -207,15 +206,16 @@ class MemoryLog(EventLog):
 
     def _forget(self, entry: Entry) -> None:
         stream = entry.info.id
-        if entry.info.owner:
-            self._owned.remove(entry.info)
-        self._accounts.settle(entry.info, NOTHING)  # one that never began
-        key = entry.info.scoped_key
+        info = entry.info
+        if info.owner not in UNLISTED:
+            self._owned.remove(info)
+        self._accounts.settle(info, NOTHING)  # one that never began
+        key = None if info.owner == HIDDEN else info.scoped_key
         if key in self._keys and self._keys[key].stream == stream:
             del self._keys[key]
-        for name in entry.info.scoped_names:
+        for name in info.scoped_names if info.names else ():
             if self._named.get(name) == stream:
                 del self._named[name]
-        self._gone[stream] = entry.info.owner
+        self._gone[stream] = info.owner
         while len(self._gone) > REMEMBERED_IDS:
             self._gone.popitem(last=False)

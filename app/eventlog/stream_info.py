@@ -4,7 +4,7 @@ They survive restarts and are readable by every process that shares the log, so 
 stream can be ended and settled for its owner.
 """
 
-from typing import NewType
+from typing import Final, NewType
 
 import msgspec
 
@@ -12,6 +12,10 @@ from ..ledger.accounts import ReservationRequest
 
 Scoped = NewType("Scoped", str)
 """An idempotency key or a name with its owner prefixed."""
+
+HIDDEN: Final = "\x1fcall"
+"""The owner of streams without readers: owners of principals have other prefixes. No list of
+streams is for it."""
 
 _MEMORY_FACTOR = 3
 """How much more memory an info takes than its MessagePack, without the request."""

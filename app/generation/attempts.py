@@ -98,8 +98,8 @@ class Attempts:
             request = RetainedRequest(request.chat, None)
         target = self.failover.target
         self.call = Call(
-            target,
-            request,
+            target=target,
+            request=request,
             number=self.failover.number,
             client=self._client,
             limits=target.limits(self._limits),

@@ -7,7 +7,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
+from typing import ClassVar, Final
 
+import msgspec
 import structlog
 
 from ..dialects.reading.rate_limits import read_wait
@@ -41,7 +43,7 @@ from .token_usage import count_input
 REUSE_WAIT_S = 0.2
 """The maximum seconds from the end of an answer to that of its body, to reuse the connection."""
 
-NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 _QUERY = re.compile(r"\?[^\s'\"]+")
 """The logger of URLs, which may contain a key."""
@@ -49,100 +51,98 @@ _QUERY = re.compile(r"\?[^\s'\"]+")
 log = structlog.get_logger("seseragi.generation")
 
 
-class Call:
+class TargetCall(msgspec.Struct, kw_only=True, eq=False):
+    """One call to one target: `Call` for a stream, `DocumentCall` for anything else."""
+
+    BILLED: ClassVar[frozenset[str]] = frozenset()
+    """Codes of errors after which the provider may have done the work, and may bill it."""
+
+    target: Target
+    number: int
+    client: HttpClient
+    limits: Limits
+    headers: Mapping[str, str] = NO_HEADERS
+    more_headers: Mapping[str, str] = NO_HEADERS
+    """Those of observers."""
+    code: str | None = None
+    """The error code of its own failure."""
+    resent: bool = False
+    """Whether a request was sent twice; the provider may bill both."""
+    charge: Charge | None = None
+    """What it has cost; None until it ends."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether its answer is the stream's, or a part of that."""
+        return False
+
+    def end(self, end: StreamEnd | None = None, last: Sequence[Event] = ()) -> Charge:
+        """End the call; return what it has cost, once."""
+        raise NotImplementedError
+
+    def charge_first(self) -> list[Charge]:
+        """Return what requests have cost that were sent again: the provider may have taken them."""
+        raise NotImplementedError
+
+    def may_bill(self, failure: BaseException, *, answered: bool = False) -> bool:
+        """Return whether the provider may bill a request that failed.
+
+        `answered`: the head of the reply had arrived.
+        """
+        if isinstance(failure, RelayError):
+            return failure.code in self.BILLED
+        return answered or was_sent(failure)
+
+    def _add_headers(self, call: HttpCall) -> None:
+        """Add the headers that need no signature."""
+        call.headers.update(self.headers)
+        call.headers.update(self.more_headers)
+
+
+class Call(TargetCall, kw_only=True, eq=False):
     """Makes one call; converts its answer or failure to events, with `stream.end` as the last."""
 
-    __slots__ = (
-        "_billing",
-        "_body",
-        "_called_at",
-        "_client",
-        "_client_headers",
-        "_clock",
-        "_first",
-        "_headers",
-        "_is_last",
-        "_is_same_dialect",
-        "_more_headers",
-        "_notices",
-        "_over",
-        "_provider_message",
-        "_request",
-        "_stopped_at",
-        "billable",
-        "charge",
-        "code",
-        "cut",
-        "deadlines",
-        "head",
-        "late",
-        "limits",
-        "number",
-        "reading",
-        "resent",
-        "resumption",
-        "target",
-    )
+    request: RetainedRequest
+    billing: Billing
+    is_last: bool
+    """Whether no other call follows: it drops the request."""
+    client_format: str = ""
+    client_headers: Mapping[str, str] = NO_HEADERS
+    reading: Reading = msgspec.UNSET  # type: ignore[assignment]
+    deadlines: Deadlines | None = None
+    """None until it begins."""
+    cut: bool = False
+    """Whether it failed without an error from the provider: no connection, or silence."""
+    billable: bool = False
+    """Whether the provider may bill it: it received the request and has not refused it."""
+    head: HttpHead | None = None
+    """The head of the provider's reply, once it arrived."""
+    late: bool = False
+    """Whether one of the relay's deadlines ended it."""
+    resumption: Resumption | None = None
+    """None if its answer cannot be read on."""
+    _is_same_dialect: bool = False
+    _notices: Sequence[Notice] = ()
+    """Notices about fields of the request that are dropped or changed for the target."""
+    _body: Body | None = None
+    _clock: Callable[[], float] = time.monotonic
+    """That of the event loop."""
+    _called_at: float = 0.0
+    _stopped_at: float | None = None
+    """When it was stopped from outside."""
+    _provider_message: str = ""
+    _over: bool = False
+    """Whether the provider has ended its answer."""
+    _first: int | None = None
+    """The number of events before its own in the stream; None until it answers."""
 
-    def __init__(
-        self,
-        target: Target,
-        request: RetainedRequest,
-        *,
-        number: int,
-        client: HttpClient,
-        limits: Limits,
-        billing: Billing,
-        headers: Mapping[str, str] = NO_HEADERS,
-        client_format: str = "",
-        client_headers: Mapping[str, str] = NO_HEADERS,
-        is_last: bool,
-    ) -> None:
-        """Prepare a call with additional headers; the last one of a run drops the request."""
-        self.target = target
-        self._request = request
-        self._is_last = is_last
-        self._notices: Sequence[Notice] = ()
-        """Notices about fields of the request that are dropped or changed for the target."""
-        self.number = number
-        self._client = client
-        self.limits = limits
-        self._billing = billing
-        self._headers = headers
-        self._is_same_dialect = bool(client_format) and client_format == (
-            target.dialect.client_format
-        )
-        self._client_headers = client_headers
-        self._more_headers: Mapping[str, str]
-        self.reading = Reading(target, request.chat, keeps_provider_data=self._is_same_dialect)
-        self._body: Body | None = None
+    def __post_init__(self) -> None:
+        target = self.target
+        same = bool(self.client_format) and self.client_format == target.dialect.client_format
+        self._is_same_dialect = same
+        self.reading = Reading(target, self.request.chat, keeps_provider_data=same)
         self._clock = asyncio.get_running_loop().time
         self._called_at = self._clock()
-        self._stopped_at: float | None = None
-        """When it was stopped from outside."""
-        self.deadlines: Deadlines | None = None
-        """None until it begins."""
-        self.code: str | None = None
-        """The error code of its own failure."""
-        self.cut = False
-        """Whether it failed without an error from the provider: no connection, or silence."""
-        self.billable = False
-        """Whether the provider may bill it: it received the request and has not refused it."""
-        self.head: HttpHead | None = None
-        """The head of the provider's reply, once it arrived."""
-        self.resent = False
-        """Whether the request was sent twice; the provider may bill both."""
-        self.late = False
-        """Whether one of the relay's deadlines ended it."""
-        self._provider_message = ""
-        self.resumption: Resumption | None = None
-        """None if its answer cannot be read on."""
-        self._over = False
-        """Whether the provider has ended its answer."""
-        self._first: int | None = None
-        """The number of events before its own in the stream; None until it answers."""
-        self.charge: Charge | None = None
-        """What it has cost; None until it ends."""
 
     async def run(
         self,
@@ -155,7 +155,7 @@ class Call:
 
         The sink is opened once the provider works.
         """
-        self._more_headers = headers
+        self.more_headers = headers
         self.deadlines, self._called_at = deadlines, self._clock()
         try:
             events = await self._call(deadlines, open_sink)
@@ -193,7 +193,7 @@ class Call:
             shown = _QUERY.sub("?...", self.target.upstream.redact(str(failure)))[:300]
             log.warning("upstream connection failed", upstream=upstream, error=shown)
             answered = deadlines.taken
-            self.billable = self.billable and (answered or was_sent(failure))
+            self.billable = self.billable and self.may_bill(failure, answered=answered)
             cut = explain(failure, upstream=upstream, answered=answered)
             self.late = cut.code == "upstream_timeout"
             return self._cut(cut)
@@ -259,8 +259,8 @@ class Call:
 
         Empty for a replay, whose own events contain them.
         """
-        self._first = len(self._billing.produced())
-        usage = count_input(self.reading.parser.usage, request=self._billing.request)
+        self._first = len(self.billing.produced())
+        usage = count_input(self.reading.parser.usage, request=self.billing.request)
         if self.target.replays:
             return []
         upstream, parser = self.target.upstream, self.reading.parser
@@ -291,18 +291,18 @@ class Call:
             error.retry_after_s = read_wait(self.head.headers, limited=limited, now=now)
 
     async def _open(self) -> Body:
-        request = self._request
+        request = self.request
         call = await self._build_call(request.chat)
         reasoned = _has_reasoning(request.chat)
-        if self._is_last:
+        if self.is_last:
             request.shrink(len(call.content))
         self.billable = True
         try:
             reply = await open_stream(
-                self._client, call, upstream=self.target.upstream.name, on_head=self._on_head
+                self.client, call, upstream=self.target.upstream.name, on_head=self._on_head
             )
         except RelayError as error:
-            self.billable = False
+            self.billable = self.may_bill(error)
             if error.code == "upstream_invalid_request":
                 fields = self.target.upstream.reasoning_fields
                 fields.refused(
@@ -310,9 +310,9 @@ class Call:
                 )
             raise
         except asyncio.CancelledError as left:
-            self.billable = was_sent(left)
+            self.billable = self.may_bill(left)
             raise
-        if self._is_last:
+        if self.is_last:
             request.drop()
         return reply.body
 
@@ -344,17 +344,16 @@ class Call:
         )
 
     async def _build_call(self, chat: ChatRequest) -> HttpCall:
-        request = self.target.build_request(chat, last=self._is_last)
+        request = self.target.build_request(chat, last=self.is_last)
         call = await self.target.build_call(
             request, connect_timeout_s=self.limits.connect_timeout_s, on_resend=self._on_resend
         )
         # After signing: none of these needs a signature.
         headers: Mapping[str, str] = NO_HEADERS
-        if self._client_headers and self._is_same_dialect:
-            headers = list_request_headers(self.target.upstream, self._client_headers)
+        if self.client_headers and self._is_same_dialect:
+            headers = list_request_headers(self.target.upstream, self.client_headers)
             call.headers.update({n: v for n, v in headers.items() if n not in call.headers})
-        call.headers.update(self._headers)
-        call.headers.update(self._more_headers)
+        self._add_headers(call)
         self._notices = request.notices
         if request.resume is not None:
             new_decoder = partial(
@@ -362,11 +361,11 @@ class Call:
                 max_line=self.limits.max_line,
                 max_event=self.limits.max_event,
             )
-            names = {*headers, *self._headers, *self._more_headers} - {"idempotency-key"}
+            names = {*headers, *self.headers, *self.more_headers} - {"idempotency-key"}
             self.resumption = Resumption(
                 ResumableDecoder(request.resume, new_decoder, request=request.body),
                 target=self.target,
-                client=self._client,
+                client=self.client,
                 headers={name: call.headers[name] for name in names},
             )
         return call
@@ -385,13 +384,18 @@ class Call:
         self.cut = True
         return self.reading.cut(error)
 
-    def end(self, end: StreamEnd, last: Sequence[Event] = ()) -> Charge:
+    def charge_first(self) -> list[Charge]:
+        charge, request = self.billing.settlements.charge, self.billing.request
+        return [charge(self.target.name, None, request=request)]
+
+    def end(self, end: StreamEnd | None = None, last: Sequence[Event] = ()) -> Charge:
         """End the call by these events after the logged ones; return what it has cost, once.
 
         `FREE` if the provider refused it before any billable output.
         """
         if self.charge is not None:
             return self.charge
+        assert end is not None  # noqa: S101  (a stream has one)
         parser, deadlines, silence = self.reading.parser, self.deadlines, None
         reported = end.usage or parser.usage
         refused = parser.refused and self._first is None
@@ -405,11 +409,11 @@ class Call:
         stopped_at = self._stopped_at
         if deadlines and (deadlines.taken or stopped_at is not None) and not ended_itself:
             silence = deadlines.silence(self._clock() if stopped_at is None else stopped_at)
-        before = () if self._first is None else self._billing.produced()[self._first :]
-        self.charge = self._billing.settlements.charge(
+        before = () if self._first is None else self.billing.produced()[self._first :]
+        self.charge = self.billing.settlements.charge(
             self.target.name,
             reported,
-            request=self._billing.request,
+            request=self.billing.request,
             written=[*before, *last],
             complete=completed and not early,
             silence=silence,

@@ -7,7 +7,7 @@ import msgspec
 from ..eventlog.stream_ended import Charge
 from ..events import Event, StreamEnd
 from ..requests import ChatRequest, OutputCeiling
-from .call import Call
+from .call import TargetCall
 from .reservation import continue_reservation
 from .settlement import Billing
 
@@ -26,10 +26,12 @@ class Charges(msgspec.Struct, kw_only=True):
     last: Charge | None = None
     """That of the last call."""
 
-    def follow(self, call: Call, end: StreamEnd, last: Sequence[Event]) -> None:
-        """Add a call that another one follows, or outlasts."""
+    def follow(
+        self, call: TargetCall, end: StreamEnd | None = None, last: Sequence[Event] = ()
+    ) -> None:
+        """Add a call that another one follows, or outlasts; or one without a stream."""
         if call.resent:
-            self._add_first_sending(call)
+            self.followed += call.charge_first()
         charge = call.end(end, last)
         self.followed.append(charge)
         if call.answers:
@@ -41,18 +43,13 @@ class Charges(msgspec.Struct, kw_only=True):
         self.billing = msgspec.structs.replace(self.billing, request=request)
         self.ceiling = rest.ceiling
 
-    def close(self, call: Call, end: StreamEnd, last: Sequence[Event]) -> None:
+    def close(self, call: TargetCall, end: StreamEnd, last: Sequence[Event]) -> None:
         """Add the last call, once: a log that refuses an end gets another with less information."""
         if self.last is not None:
             return
         if call.resent:
-            self._add_first_sending(call)
+            self.followed += call.charge_first()
         charge = call.end(end, last)
         if charge.uncertain:
             charge = self.billing.settlements.charge_last(charge, self.billing.request)
         self.last = charge
-
-    def _add_first_sending(self, call: Call) -> None:
-        """Charge a request that was sent twice: its provider may have taken the first one too."""
-        settlements, request = self.billing.settlements, self.billing.request
-        self.followed.append(settlements.charge(call.target.name, None, request=request))

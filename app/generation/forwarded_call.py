@@ -7,12 +7,12 @@ from typing import Final, Protocol
 from ..dialects.forwarded import ForwardedRequest, UsageReader
 from ..errors import RequestError, UpstreamError
 from ..hooks.request import check_values
-from ..policies.deadlines import Limits
 from ..upstreams.http import open_stream
 from ..upstreams.http_call import HttpCall, HttpReply
 from ..upstreams.targets import Target
-from .metered_call import CallAttempt, CallContext, MeteredCall
-from .single_call import explained, hooks_of, prepare, try_targets
+from .calls import CallContext
+from .document_call import BROKEN, DocumentCall
+from .metered_call import MeteredCall
 
 MAX_BYTES: Final = 128 * 2**20
 """Maximum bytes of an answer: ten large images as base64. It is not buffered."""
@@ -36,36 +36,26 @@ async def forward(context: CallContext, request: ForwardedRequest, client: Clien
         RelayError: no target answered, or the answer that had begun broke off.
     """
 
-    async def ask(target: Target, attempt: CallAttempt) -> bool:
-        ignored = target.list_refused(request.extras)
-        call = await _build(request, target, ignored)
-        attempt.sent(0, request.estimate())
-        with explained(target, attempt):
-            reply = await open_stream(
-                context.parts.client,
-                prepare(context, call, attempt),
-                upstream=target.upstream.name,
-            )
+    async def ask(call: DocumentCall) -> bool:
+        extras = request.extras
+        ignored = call.target.list_refused(extras) if extras else ()
+        http_call = await _build(request, call.target, ignored)
+        call.sent(0, request.estimate())
+        reply = await call.send(http_call, open_stream)
         try:
-            limits = target.limits(context.parts.limits)
-            await _pass_on(request, target, reply, client, attempt, ignored=ignored, limits=limits)
+            await _pass_on(request, reply, client, call, ignored=ignored)
         finally:
             await reply.body.aclose()
         return True
 
     route = context.parts.upstreams.resolve_for(context.principal, request.model)
-    if hooks := hooks_of(context, route):
+    if hooks := context.hooks_of(route):
         texts = request.texts()
         (checked,), _ = await check_values(hooks, [(texts, "input")], route=route.name)
         request = request if checked == texts else request.with_texts(checked)
-    async with MeteredCall(
-        context,
-        route,
-        model=request.model,
-        input_tokens=request.input_tokens,
-        output_tokens=request.output_tokens,
-    ) as metered:
-        await try_targets(metered, route, ask, operation=request.call.kind, once=request.call.form)
+    kind, once = request.call.kind, request.call.form
+    metered = MeteredCall(context=context, route=route, ask=ask, operation=kind, once=once)
+    await metered.make(request.model, request.input_tokens, request.output_tokens)
 
 
 async def _build(request: ForwardedRequest, target: Target, ignored: Collection[str]) -> HttpCall:
@@ -89,48 +79,53 @@ async def _build(request: ForwardedRequest, target: Target, ignored: Collection[
 
 async def _pass_on(
     request: ForwardedRequest,
-    target: Target,
     reply: HttpReply,
     client: Client,
-    attempt: CallAttempt,
+    call: DocumentCall,
     *,
     ignored: Sequence[str],
-    limits: Limits,
 ) -> None:
     """Send an answer piece by piece, and record its usage.
 
     While the client takes no more, only the timeout of the whole answer runs.
     """
-    clock, size = asyncio.get_running_loop().time, 0
+    clock, limits, target, size = asyncio.get_running_loop().time, call.limits, call.target, 0
     end_at = clock() + limits.total_timeout_s
-    content_type, length = (reply.headers.get(f"content-{key}", "") for key in ("type", "length"))
+    unfinished = f"did not finish within {limits.total_timeout_s:g} s"
+    content_type = reply.headers.get("content-type", "")
+    length = reply.headers.get("content-length", "")
     whole = int(length[:15]) if length.isdecimal() else 0
     usage, ending, before = UsageReader(content_type), target.upstream.key_ending, b""
     while True:
-        with explained(target, attempt, answered=True):
+        try:
             piece = await anext(reply.body, b"")
+        except BROKEN as failure:
+            call.fail(failure, answered=True)
         if not piece:
             break
         size += len(piece)
-        attempt.sent(0, request.estimate(max(size, whole), content_type))
+        if request.call.token_bytes:
+            call.sent(0, request.estimate(max(size, whole), content_type))
         if size > MAX_BYTES:
             raise _invalid(target, f"answered with more than {MAX_BYTES} bytes")
         if ending is not None and ending in (before := before[-len(ending) :] + piece):
             raise _invalid(target, "quoted the relay's key")
         usage.feed(piece)
-        attempt.extend(end_at, f"did not finish within {limits.total_timeout_s:g} s")
-        if not attempt.begun:
-            attempt.begun = True
+        call.timeout.reschedule(end_at)
+        call.late = unfinished
+        if not call.begun:
+            call.begun = True
             await client.begin(reply.status, content_type, ignored=ignored)
         await client.send(piece)
         silent_at = clock() + limits.idle_timeout_s
         if silent_at < end_at:
-            attempt.extend(silent_at, f"sent nothing for {limits.idle_timeout_s:g} s")
-    if not attempt.begun:
-        attempt.unanswered(0)
+            call.timeout.reschedule(silent_at)
+            call.late = f"sent nothing for {limits.idle_timeout_s:g} s"
+    if not call.begun:
+        call.unanswered()
         raise _invalid(target, "sent an empty answer")
-    attempt.answered(0, usage.read())
-    attempt.answered_model, attempt.usage = target.model, attempt.count()
+    call.answered(0, usage.read())
+    call.answered_model = target.model
 
 
 def _invalid(target: Target, what: str) -> UpstreamError:

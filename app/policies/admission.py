@@ -93,15 +93,15 @@ def estimate_memory(body: bytes) -> int:
     return len(body) * (WIDE_FACTOR if wide else NARROW_FACTOR) + VALUE_BYTES * values
 
 
-class _Share:
+class _Share(msgspec.Struct):
     """The open items of one address or owner, and an address's recent starts."""
 
-    __slots__ = ("bodies", "bytes", "free_at", "readers", "streams")
-
-    def __init__(self) -> None:
-        self.bodies = self.bytes = self.readers = self.streams = 0
-        self.free_at = 0.0
-        """The time from which its starts no longer count."""
+    bodies: int = 0
+    bytes: int = 0
+    readers: int = 0
+    streams: int = 0
+    free_at: float = 0.0
+    """The time from which its starts no longer count."""
 
 
 class _ShareTable(OrderedDict[str, _Share]):

@@ -193,7 +193,7 @@ async def open_stream(
     call: HttpCall,
     *,
     upstream: str,
-    on_head: Callable[[HttpHead], None] = lambda _: None,
+    on_head: Callable[[HttpHead], None] | None = None,
 ) -> HttpReply:
     """Make a call and return a streaming reply, whose body the caller closes.
 
@@ -204,7 +204,8 @@ async def open_stream(
         FAILURES: the connection failed.
     """
     reply = await _send(client, call, upstream)
-    on_head(HttpHead.of(reply))
+    if on_head is not None:
+        on_head(HttpHead.of(reply))
     try:
         await _check(reply, upstream, call.redact)
     except BaseException:

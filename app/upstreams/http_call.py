@@ -62,8 +62,8 @@ class HttpCall(msgspec.Struct, frozen=True):
         lines = [f"{self.method} {target} HTTP/1.1"]
         if "host" not in headers:
             lines.append(f"host: {self.url.authority}")
-        lines += [f"{name}: {value}" for name, value in headers.items()]
-        lines += [f"{name}: {value}" for name, value in more.items()]
+        for name, value in (*headers.items(), *more.items()):
+            lines.append(f"{name}: {value}")
         if self.content:
             lines.append(f"content-length: {len(self.content)}")
         head = "\r\n".join(lines)

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from starlette.types import ASGIApp
 
-from app.generation import single_call
-from app.generation.metered_call import CallAttempt
+from app.generation.document_call import DocumentCall
 from app.ledger.config import PriceConfig
 from app.ledger.limits import UsageLimits
 from app.testing.upstream import LAST_CHUNK, Step, Upstream, answer, chunk, chunked_head, reply
@@ -59,7 +58,7 @@ class Served:
         self.upstream = upstream
         self.app = app
         self.reserved = reserved
-        self.attempts: list[CallAttempt] = []
+        self.calls: list[DocumentCall] = []
 
 
 @contextlib.asynccontextmanager
@@ -84,12 +83,13 @@ async def serve_app(
     ) as relay:
         served = Served(relay, upstream, apps[0], reserved)
 
-        class Attempt(CallAttempt):
-            def __init__(self, *args: Any, **how: Any) -> None:
-                super().__init__(*args, **how)
-                served.attempts.append(self)
+        ask = DocumentCall.run
 
-        monkeypatch.setattr(single_call, "CallAttempt", Attempt)
+        async def run(self: DocumentCall, *args: Any) -> Any:
+            served.calls.append(self)
+            return await ask(self, *args)
+
+        monkeypatch.setattr(DocumentCall, "run", run)
         with counting():
             yield served
 
@@ -109,14 +109,14 @@ async def interrupt(served: Served, name: str, at: Sequence[int], how: str) -> R
     relay = served.relay
     request = Request.of(served.app, path, body)
     served.reserved.clear()
-    served.attempts.clear()
+    served.calls.clear()
     served.upstream.calls.clear()
     before, running = await settled(relay), tasks()
 
     def be_late() -> None:
-        for attempt in served.attempts[-1:]:
+        for call in served.calls[-1:]:
             with contextlib.suppress(RuntimeError):  # it is over
-                attempt.timeout.reschedule(asyncio.get_running_loop().time())
+                call.timeout.reschedule(asyncio.get_running_loop().time())
 
     stopping: list[asyncio.Task[None]] = []
     acts: dict[str, Callable[[], object]] = {

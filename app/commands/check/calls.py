@@ -83,8 +83,8 @@ async def ask(
         (), 0, input_tokens=estimate_tokens(ANSWER), output_tokens=MAX_TOKENS
     )
     call = recorder.call = Call(
-        target,
-        RetainedRequest(ANSWER, None),
+        target=target,
+        request=RetainedRequest(ANSWER, None),
         number=1,
         client=client,
         limits=limits,
