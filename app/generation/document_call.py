@@ -4,17 +4,16 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial, reduce
-from typing import Any, ClassVar, Final, Literal, NoReturn, Self, TypeVar
+from typing import Any, ClassVar, Final, NoReturn, Self, TypeVar
 
 import msgspec
 import structlog
 
-from ..dialects.forwarded import Kind
 from ..errors import RelayError, UpstreamError
 from ..eventlog.stream_ended import Charge
 from ..events import Event, StreamEnd, TokenCounts
 from ..ledger.money import to_nano, to_usd
-from ..telemetry.observer import AttemptStarted, CallEnded
+from ..telemetry.observer import AttemptStarted, CallEnded, Operation
 from ..upstreams.http import FAILURES, explain
 from ..upstreams.http_call import HttpCall
 from .call import TargetCall
@@ -22,8 +21,6 @@ from .calls import CallContext
 from .failover import Failover
 from .settlement import FREE
 from .token_usage import add_counts, believe
-
-Operation = Literal["embeddings", "token_count"] | Kind
 
 BROKEN: Final = (UpstreamError, asyncio.CancelledError, *FAILURES)
 """Exceptions of a request; see `DocumentCall.fail`."""
@@ -34,10 +31,7 @@ log = structlog.get_logger("seseragi.calls")
 
 
 class DocumentCall(TargetCall, kw_only=True, eq=False):
-    """Makes one call, which may send several requests to its target: each is a part of the input.
-
-    A part is counted by an estimate until the provider has counted it.
-    """
+    """Makes one call, which may send several requests: each for a part of the input."""
 
     BILLED: ClassVar = frozenset(("upstream_truncated", "upstream_invalid_response"))
 
@@ -50,7 +44,8 @@ class DocumentCall(TargetCall, kw_only=True, eq=False):
     answered_model: str | None = None
     usage: TokenCounts | None = None
     """The counts of a successful call."""
-    _parts: dict[int, TokenCounts] = msgspec.field(default_factory=dict)
+    parts: dict[int, TokenCounts] = msgspec.field(default_factory=dict)
+    """The counts of each part that was sent: an estimate until the provider has counted it."""
     _first: list[TokenCounts] = msgspec.field(default_factory=list)
     """Estimates of requests that were sent again, for the first sending."""
 
@@ -91,18 +86,14 @@ class DocumentCall(TargetCall, kw_only=True, eq=False):
                 found = await ask(self)
                 self.usage = self._count()
                 return found
-        except RelayError as error:
-            self.code = error.code
-            raise
-        except asyncio.CancelledError:
-            self.code = "cancelled"
+        except (RelayError, asyncio.CancelledError) as error:
+            self.code = getattr(error, "code", "cancelled")
             raise
         except TimeoutError as late:
             if not self.timeout.expired():
                 raise
             self.code = "upstream_timeout"
-            upstream = self.target.upstream.name
-            raise UpstreamError(self.code, f"upstream {upstream!r} {self.late}") from late
+            raise self.error(self.late, self.code) from late
         finally:
             observer.call_ended(
                 CallEnded(
@@ -138,36 +129,36 @@ class DocumentCall(TargetCall, kw_only=True, eq=False):
         """Raise the error of a request that is `BROKEN`; count what the provider may bill."""
         cancelled = isinstance(failure, asyncio.CancelledError)
         if not self.may_bill(failure, answered=answered):
-            self._parts.pop(part, None)
+            self.parts.pop(part, None)
         elif not (cancelled or self.begun) or isinstance(failure, UpstreamError):
             self.unanswered(part)
         if isinstance(failure, UpstreamError):
             raise failure from None
         if cancelled or not isinstance(failure, Exception):
             raise failure
-        name = self.target.upstream.name
-        raise explain(failure, upstream=name, answered=answered) from failure
+        upstream = self.target.upstream.name
+        raise explain(failure, upstream=upstream, answered=answered) from failure
 
-    def sent(self, part: int, estimate: TokenCounts) -> None:
-        """Count a part of the input."""
-        self._parts[part] = estimate
+    def error(self, what: str, code: str = "upstream_invalid_response") -> UpstreamError:
+        """Return an error that says `what` its upstream did."""
+        return UpstreamError(code, f"upstream {self.target.upstream.name!r} {what}")
 
     def _on_resend(self, part: int) -> None:
         self.resent = True
-        if part in self._parts:
-            self._first.append(msgspec.structs.replace(self._parts[part], output_tokens=0))
+        if part in self.parts:
+            self._first.append(msgspec.structs.replace(self.parts[part], output_tokens=0))
 
     def unanswered(self, part: int = 0) -> None:
         """Count only the input of a part: the provider has no output to bill."""
-        if part in self._parts:
-            self._parts[part] = msgspec.structs.replace(self._parts[part], output_tokens=0)
+        if part in self.parts:
+            self.parts[part] = msgspec.structs.replace(self.parts[part], output_tokens=0)
 
     def answered(self, part: int, counts: TokenCounts) -> None:
         """Record the provider's own counts of a part, and estimates for implausible ones.
 
         A missing count of output is estimated, too.
         """
-        sent = self._parts[part]
+        sent = self.parts[part]
         used = believe(counts.input_tokens, estimate=sent.input_tokens or 0)
         written = believe(counts.output_tokens, estimate=sent.output_tokens or 0)
         plausible = (used, written) == (counts.input_tokens, counts.output_tokens)
@@ -179,7 +170,7 @@ class DocumentCall(TargetCall, kw_only=True, eq=False):
             )
         output, sound = sent.output_tokens if written is None else written, sent.audio_output_tokens
         known = used is not None and output == (counts.output_tokens or 0)
-        self._parts[part] = msgspec.structs.replace(
+        self.parts[part] = msgspec.structs.replace(
             sent if used is None else counts,
             input_tokens=sent.input_tokens if used is None else used,
             output_tokens=output,
@@ -190,7 +181,7 @@ class DocumentCall(TargetCall, kw_only=True, eq=False):
 
     def _count(self) -> TokenCounts | None:
         """Return the counts that may be billed; None if there are none."""
-        parts = self._parts.values()
+        parts = self.parts.values()
         if not parts:
             return None
         costs = [to_nano(part.cost) for part in parts if part.cost is not None]

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from ..dialects.forwarded import ForwardedRequest, UsageReader
-from ..errors import RequestError, UpstreamError
+from ..errors import RequestError
 from ..hooks.request import check_values
 from ..upstreams.http import open_stream
-from ..upstreams.http_call import HttpCall, HttpReply
+from ..upstreams.http_call import HttpCall
 from ..upstreams.targets import Target
 from .calls import CallContext
 from .document_call import BROKEN, DocumentCall
@@ -35,25 +36,13 @@ async def forward(context: CallContext, request: ForwardedRequest, client: Clien
         LimitReached: a usage limit would be exceeded.
         RelayError: no target answered, or the answer that had begun broke off.
     """
-
-    async def ask(call: DocumentCall) -> bool:
-        extras = request.extras
-        ignored = call.target.list_refused(extras) if extras else ()
-        http_call = await _build(request, call.target, ignored)
-        call.sent(0, request.estimate())
-        reply = await call.send(http_call, open_stream)
-        try:
-            await _pass_on(request, reply, client, call, ignored=ignored)
-        finally:
-            await reply.body.aclose()
-        return True
-
     route = context.parts.upstreams.resolve_for(context.principal, request.model)
     if hooks := context.hooks_of(route):
         texts = request.texts()
         (checked,), _ = await check_values(hooks, [(texts, "input")], route=route.name)
         request = request if checked == texts else request.with_texts(checked)
     kind, once = request.call.kind, request.call.form
+    ask = partial(_ask, request=request, client=client)
     metered = MeteredCall(context=context, route=route, ask=ask, operation=kind, once=once)
     await metered.make(request.model, request.input_tokens, request.output_tokens)
 
@@ -77,56 +66,54 @@ async def _build(request: ForwardedRequest, target: Target, ignored: Collection[
     return call
 
 
-async def _pass_on(
-    request: ForwardedRequest,
-    reply: HttpReply,
-    client: Client,
-    call: DocumentCall,
-    *,
-    ignored: Sequence[str],
-) -> None:
-    """Send an answer piece by piece, and record its usage.
+async def _ask(call: DocumentCall, request: ForwardedRequest, client: Client) -> bool:
+    """Make a call at one target; send its answer piece by piece, and record its usage.
 
     While the client takes no more, only the timeout of the whole answer runs.
     """
-    clock, limits, target, size = asyncio.get_running_loop().time, call.limits, call.target, 0
+    target, limits, extras = call.target, call.limits, request.extras
+    ignored = target.list_refused(extras) if extras else ()
+    http_call = await _build(request, target, ignored)
+    call.parts[0] = request.estimate()
+    reply = await call.send(http_call, open_stream)
+    clock, size = asyncio.get_running_loop().time, 0
     end_at = clock() + limits.total_timeout_s
     unfinished = f"did not finish within {limits.total_timeout_s:g} s"
     content_type = reply.headers.get("content-type", "")
     length = reply.headers.get("content-length", "")
     whole = int(length[:15]) if length.isdecimal() else 0
     usage, ending, before = UsageReader(content_type), target.upstream.key_ending, b""
-    while True:
-        try:
-            piece = await anext(reply.body, b"")
-        except BROKEN as failure:
-            call.fail(failure, answered=True)
-        if not piece:
-            break
-        size += len(piece)
-        if request.call.token_bytes:
-            call.sent(0, request.estimate(max(size, whole), content_type))
-        if size > MAX_BYTES:
-            raise _invalid(target, f"answered with more than {MAX_BYTES} bytes")
-        if ending is not None and ending in (before := before[-len(ending) :] + piece):
-            raise _invalid(target, "quoted the relay's key")
-        usage.feed(piece)
-        call.timeout.reschedule(end_at)
-        call.late = unfinished
-        if not call.begun:
-            call.begun = True
-            await client.begin(reply.status, content_type, ignored=ignored)
-        await client.send(piece)
-        silent_at = clock() + limits.idle_timeout_s
-        if silent_at < end_at:
-            call.timeout.reschedule(silent_at)
-            call.late = f"sent nothing for {limits.idle_timeout_s:g} s"
+    try:
+        while True:
+            try:
+                piece = await anext(reply.body, b"")
+            except BROKEN as failure:
+                call.fail(failure, answered=True)
+            if not piece:
+                break
+            size += len(piece)
+            if request.call.token_bytes:
+                call.parts[0] = request.estimate(max(size, whole), content_type)
+            if size > MAX_BYTES:
+                raise call.error(f"answered with more than {MAX_BYTES} bytes")
+            if ending is not None and ending in (before := before[-len(ending) :] + piece):
+                raise call.error("quoted the relay's key")
+            usage.feed(piece)
+            call.timeout.reschedule(end_at)
+            call.late = unfinished
+            if not call.begun:
+                call.begun = True
+                await client.begin(reply.status, content_type, ignored=ignored)
+            await client.send(piece)
+            silent_at = clock() + limits.idle_timeout_s
+            if silent_at < end_at:
+                call.timeout.reschedule(silent_at)
+                call.late = f"sent nothing for {limits.idle_timeout_s:g} s"
+    finally:
+        await reply.body.aclose()
     if not call.begun:
         call.unanswered()
-        raise _invalid(target, "sent an empty answer")
+        raise call.error("sent an empty answer")
     call.answered(0, usage.read())
     call.answered_model = target.model
-
-
-def _invalid(target: Target, what: str) -> UpstreamError:
-    return UpstreamError("upstream_invalid_response", f"upstream {target.upstream.name!r} {what}")
+    return True

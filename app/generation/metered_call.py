@@ -14,11 +14,12 @@ from ..eventlog.stream_ended import Charge, StreamEnded
 from ..eventlog.stream_info import StreamInfo
 from ..events import StreamEnd, StreamStart
 from ..requests import ChatRequest
+from ..telemetry.observer import Operation
 from ..upstreams.http import MAX_PROVIDER_MESSAGE
 from ..upstreams.routes import Route
 from .calls import CallContext, unavailable
 from .charges import Charges
-from .document_call import DocumentCall, Operation
+from .document_call import DocumentCall
 from .failover import Failover
 from .settlement import FREE, Billing
 
@@ -66,10 +67,10 @@ class MeteredCall(msgspec.Struct, Generic[T], kw_only=True):
             RelayError: no target succeeded.
         """
         context, route, parts = self.context, self.route, self.context.parts
-        reserve = context.parts.reservations.request_call(
+        reserve = parts.reservations.request_call(
             context.principal, route, input_tokens, output_tokens=output_tokens
         )
-        billing = Billing(settlements=context.parts.settlements, request=reserve, produced=tuple)
+        billing = Billing(settlements=parts.settlements, request=reserve, produced=tuple)
         charges = Charges(billing=billing, ceiling=None)
         info = await context.create(route.name, reserve, model=model or "")
         end = StreamEnd("cancelled", "cancelled")

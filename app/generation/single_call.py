@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -18,7 +19,7 @@ from ..dialects.embeddings import (
     join,
 )
 from ..dialects.writing.token_estimate import estimate_tokens
-from ..errors import RelayError, RequestError, UpstreamError
+from ..errors import RelayError, RequestError
 from ..events import TokenCounts
 from ..hooks.request import check_request, check_values
 from ..requests import ChatRequest
@@ -84,9 +85,8 @@ async def count_tokens(context: CallContext, chat: ChatRequest) -> Counted:
         if hooks := context.hooks_of(route):
             (chat,), _ = await check_request(hooks, chat, route=route.name, stream="")
         tokens = await _count(context, route, chat)
-    if tokens is None:
-        return Counted(estimate_tokens(chat), estimated=True)
-    return Counted(tokens, estimated=False)
+    estimated = tokens is None
+    return Counted(estimate_tokens(chat) if tokens is None else tokens, estimated)
 
 
 async def _count(context: CallContext, route: Route, chat: ChatRequest) -> int | None:
@@ -137,10 +137,7 @@ async def embed(context: CallContext, request: Request, take: Callable[[int], No
                 "invalid_request", "input: a hook cannot check tokens; send texts instead"
             )
         (request,), _ = await check_values(hooks, [(request, "input")], route=route.name)
-
-    async def ask(call: DocumentCall) -> Embedded:
-        return await _embed(call, request, take)
-
+    ask = partial(_embed, request=request, take=take)
     metered = MeteredCall(context=context, route=route, ask=ask, operation="embeddings")
     return await metered.make(request.model, estimate(request.inputs))
 
@@ -158,15 +155,15 @@ async def _embed(call: DocumentCall, request: Request, take: Callable[[int], Non
         body = api.render(fitted, part, model=target.model, dimensions_field=field)
         async with slots:
             http_call = await target.build_json(api.path, body)
-            call.sent(start, TokenCounts(estimate(part), 0, estimated=True))
+            call.parts[start] = TokenCounts(estimate(part), 0, estimated=True)
             answer = await call.send(http_call, fetch, start, max_bytes=EMBED_BYTES, take=take)
         try:
             parsed = api.parse(answer)
         except (msgspec.MsgspecError, RecursionError):
-            raise _unreadable(target, "no embeddings") from None
+            raise call.error("answered with no embeddings") from None
         call.answered(start, TokenCounts(parsed.tokens, cost=parsed.cost))
         if len(parsed.vectors) != len(part):
-            raise _unreadable(target, f"{len(parsed.vectors)} vectors for {len(part)} texts")
+            raise call.error(f"answered with {len(parsed.vectors)} vectors for {len(part)} texts")
         return parsed
 
     found = join(await _gather(map(fetch_part, range(0, len(inputs), api.most))))
@@ -176,7 +173,7 @@ async def _embed(call: DocumentCall, request: Request, take: Callable[[int], Non
         try:
             vectors.append(convert(bytes(vector)))
         except ValueError as reason:
-            raise _unreadable(target, f"an invalid vector: {reason}") from None
+            raise call.error(f"answered with an invalid vector: {reason}") from None
         take(len(vectors[-1]))
         if number % CONVERTED == 0:
             await asyncio.sleep(0)
@@ -235,8 +232,3 @@ def _fit(request: Request, target: Target, api: EmbeddingsCall) -> tuple[Request
 def _reaching(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that may have effects beyond the vectors."""
     return {name: value for name, value in fields.items() if name not in SAFE}
-
-
-def _unreadable(target: Target, what: str) -> UpstreamError:
-    name = target.upstream.name
-    return UpstreamError("upstream_invalid_response", f"upstream {name!r} answered with {what}")

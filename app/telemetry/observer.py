@@ -20,6 +20,9 @@ from ..events import TokenCounts
 from ..plugins import Registry
 from ..upstreams.targets import Target
 
+Operation = Literal["generation", "embeddings", "token_count"] | Kind
+"""All but a generation are calls without a stream."""
+
 TRACEPARENT: Final[ContextVar[str]] = ContextVar("seseragi_traceparent", default="")
 """The span of the current request in the format of W3C's `traceparent`; "" without tracing.
 
@@ -38,8 +41,8 @@ class AttemptStarted(msgspec.Struct, frozen=True, kw_only=True):
     target: Target
     headers: dict[str, str]
     """Further headers of the upstream request; observers may add some."""
-    operation: Literal["generation", "embeddings", "token_count"] | Kind = "generation"
-    """All but a generation are calls without a stream, which end with `call_ended`."""
+    operation: Operation = "generation"
+    """Those without a stream end with `call_ended`."""
 
 
 class CallEnded(msgspec.Struct, frozen=True, kw_only=True):
