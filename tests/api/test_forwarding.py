@@ -35,6 +35,8 @@ from app.testing.upstream import (
     serve_upstream,
     wait,
 )
+from app.upstreams.http import HttpClient
+from app.upstreams.http_call import HttpCall, HttpReply
 from tests.api.test_call_money import rows, serve, settled
 from tests.clock import Clock
 from tests.serving import Relay, serve_relay, serve_script
@@ -409,7 +411,7 @@ base_url = "{two}"
 key_env = "KEY"
 [[route]]
 name = "both"
-targets = ["one/a", "two/b"]
+targets = ["one/a", {{ model = "two/b", connect_timeout_s = 7 }}]
 """
 
 
@@ -437,6 +439,23 @@ async def test_next_target_is_tried_until_an_answer_begins(script: Any, tmp_path
     # A file is sent once.
     assert (2, 1) == (len(one.calls), len(two.calls))
     assert sent.status_code >= 500
+
+
+async def test_timeouts_of_a_target_count_for_calls_without_a_stream(tmp_path, monkeypatch):
+    waits: list[float | None] = []
+    open_call = HttpClient.open
+
+    async def spy(self: HttpClient, call: HttpCall, **more: Any) -> HttpReply:
+        waits.append(call.connect_timeout_s)
+        return await open_call(self, call, **more)
+
+    monkeypatch.setattr(HttpClient, "open", spy)
+    async with serve_route(tmp_path, monkeypatch) as (relay, one, two):
+        one.script, two.script = reply("503 Busy", "{}"), reply("200 OK", "{}")
+        for path in ("/v1/moderations", "/v1/embeddings"):
+            await relay.client.post(path, json={"model": "both", "input": "a"})
+
+    assert [10, 7] * 2 == waits
 
 
 # Requests
