@@ -79,19 +79,20 @@ async def closed(upstream: Upstream) -> None:
 
 
 async def test_the_second_answers_and_the_first_is_cancelled_and_charged(log, tmp_path):
-    async with serve_hedged(tmp_path, log=log) as (relay, a, _b):
-        a.script = [head(), Hold()]
+    long = "b " * 400
+    async with serve_hedged(tmp_path, log=log) as (relay, a, b):
+        a.script, b.script = [head(), Hold()], says(long)
         events = await chat(relay)
         await closed(a)
 
-    assert (text_of(events), target_of(events)) == ("from b", ("b", 2))
+    assert (text_of(events), target_of(events)) == (f"from {long}", ("b", 2))
     assert codes(events) == ["hedge"]
     end = events[-1]
     assert end["status"] == "completed"
     assert end["usage"]["input_tokens"] == 100
     asked = 100 * 2 + 10 * 20
     first = float(end["cost"]) * 1e6 - asked
-    assert 0 < first < 30  # its input, as estimated
+    assert 0 < first < 30  # its input, as estimated, and nothing of the other's answer
 
 
 async def test_a_first_that_is_late_but_faster_answers(tmp_path):
