@@ -81,7 +81,8 @@ async def closed(upstream: Upstream) -> None:
 async def test_the_second_answers_and_the_first_is_cancelled_and_charged(log, tmp_path):
     long = "b " * 400
     async with serve_hedged(tmp_path, log=log) as (relay, a, b):
-        a.script, b.script = [head(), Hold()], says(long)
+        begin, _, answer, rest = says(long)
+        a.script, b.script = [head(), Hold()], [begin, answer, wait(0.1), rest]
         events = await chat(relay)
         await closed(a)
 
