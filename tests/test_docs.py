@@ -107,6 +107,11 @@ def test_readme_stays_short():
     assert len(README.splitlines()) <= 150
 
 
+@pytest.mark.parametrize("package", ["dialects", "eventlog", "generation"])
+def test_rules_of_a_package_are_one_page(package):
+    assert len((ROOT / "app" / package / "README.md").read_text("utf-8").splitlines()) <= 70
+
+
 def test_every_demo_model_is_documented():
     assert set(MODELS) <= set(rows(README))
 
@@ -170,7 +175,7 @@ def test_log_lines_to_watch_are_written_by_the_relay():
 def test_links_of_the_documents_lead_somewhere():
     found = [
         one
-        for pattern in ("*.md", "docs/**/*.md", "examples/*/README.md")
+        for pattern in ("*.md", "app/**/*.md", "docs/**/*.md", "examples/*/README.md")
         for one in ROOT.glob(pattern)
     ]
     for path in found:

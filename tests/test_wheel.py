@@ -214,10 +214,10 @@ def test_wheel_has_the_package_and_nothing_else(installed):
     assert {"seseragi", metadata.partition("/")[0]} == {name.partition("/")[0] for name in names}
     for name in ("py.typed", "__main__.py", "static/index.html", "static/seseragi.js"):
         assert f"seseragi/{name}" in names, name
-    assert {
-        f"seseragi/{name}.toml"
-        for name in ("commands/doctor/advice", "commands/why", "demo/texts", "upstreams/presets")
-    } == {name for name in names if "node_modules" in name or name.endswith((".pyc", ".toml"))}
+    tables = ("commands/doctor/advice", "commands/why", "demo/texts", "upstreams/presets")
+    assert {*(f"seseragi/{name}.toml" for name in tables), "seseragi/static/README.md"} == {
+        name for name in names if "node_modules" in name or name.endswith((".pyc", ".toml", ".md"))
+    }
     for line in ("Name: seseragi", "License-Expression: MIT", "Requires-Python: >=3.11"):
         assert f"{line}\n" in said
 
