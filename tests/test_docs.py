@@ -8,12 +8,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from app.commands import GROUP
+from app.commands.plugins import REGISTRIES
 from app.demo import MODELS
 from app.dialects.native.client.renderer import Writer
 from app.errors import CODES
 from app.events import Event, TextDelta
 from app.identity.config import AuthConfig, KeyConfig
 from app.ledger.limits import LIMITS, UsageLimits
+from app.policies.balance import BALANCES
 from app.settings import load_settings
 from app.settings.tables import RouteTable, TargetTable
 from app.settings.upstreams import UpstreamTable
@@ -110,6 +113,15 @@ def test_readme_stays_short():
 @pytest.mark.parametrize("package", ["dialects", "eventlog", "generation"])
 def test_rules_of_a_package_are_one_page(package):
     assert len((ROOT / "app" / package / "README.md").read_text("utf-8").splitlines()) <= 70
+
+
+def test_every_kind_of_part_is_in_the_table_of_what_plugs_in():
+    table = section("What plugs in", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    groups = {one.group for one in REGISTRIES} | {GROUP}
+
+    assert groups == set(re.findall(r"`(seseragi\.\w+)` \|", table))
+    for balance in BALANCES:
+        assert f"`{balance}`" in table
 
 
 def test_every_demo_model_is_documented():
