@@ -46,7 +46,7 @@ REUSE_WAIT_S = 0.2
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 _QUERY = re.compile(r"\?[^\s'\"]+")
-"""The logger of URLs, which may contain a key."""
+"""The query of a URL in an error message, which may contain a key."""
 
 log = structlog.get_logger("seseragi.generation")
 
@@ -153,7 +153,7 @@ class Call(TargetCall, kw_only=True, eq=False):
     ) -> None:
         """Call the target with additional headers; pass its events to the sink as they arrive.
 
-        The sink is opened once the provider works.
+        The sink is opened once the head of the reply has arrived.
         """
         self.more_headers = headers
         self.deadlines, self._called_at = deadlines, self._clock()

@@ -7,16 +7,25 @@ attempts run, or one continues the answer. This is the only place that knows the
 appends to the log.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
 from ..errors import RelayError
 from ..eventlog.stream_info import StreamInfo
 from ..events import Event, Status, StreamEnd, StreamStart, StreamTarget, Usage
+from ..hooks.contract import Hooks
 from ..hooks.window import Window
+from ..requests import ChatRequest
+from ..telemetry.activity import ReaderCounts
 from ..upstreams.routes import Route
 from .attempts import Attempts
+from .charges import Charges
+from .continuation import may_be_continued
+from .lifecycle import Life
+from .parts import Parts
+from .settlement import Billing
 from .stages.check import CheckAnswer
 from .stages.commit import Commit
 from .stages.hedge import Race
@@ -24,41 +33,63 @@ from .stages.plugged import STAGES, AnswerStage, StageContext
 from .stages.rescue import Joined, Rescue
 from .stages.retry import Retry
 from .stages.stage import Following, Stage, end_of
+from .start_options import StartOptions
 
-_OF_ITS_CALL = (StreamStart, StreamTarget, Usage)
-"""Events that are of the call that an answer came from."""
+_CALL_EVENTS = (StreamStart, StreamTarget, Usage)
+"""Events that describe a call; a recalled answer has none."""
+
+Produced = Callable[[], Sequence[Event]]
 
 
 class Chain:
-    """The way of one run's answer; its stages are built while the provider works."""
+    """The stages of one run, built once the provider works."""
 
     def __init__(
         self,
-        attempts: Attempts,
         log: Following,
-        *,
         info: StreamInfo,
+        request: ChatRequest,
+        *,
         route: Route,
-        window: Window | None,
-        rescues: bool,
-        client_retries_s: float,
+        parts: Parts,
+        options: StartOptions,
+        readers: ReaderCounts,
+        life: Life,
     ) -> None:
-        """Prepare the stages that a route has, over the `log`."""
-        self._attempts = attempts
+        """Prepare the first attempt, and the stages that a route has, over the `log`."""
         self._log = log
-        self._window = window
-        self._rescues = rescues
         self._info = info
         self._names = route.stages
         self._hedges = route.hedge is not None
-        self._client_retries_s = client_retries_s
+        self._rescues = route.rescue and may_be_continued(request)
+        self._client_retries_s = options.client_retries_s
         self._plugged: list[AnswerStage] = []
         self._rescue: Rescue | None = None
         self._commit: Commit | None = None
+        self._window = window = _window_of(parts.hooks, route.name, info.id)
+        self.produced: Produced = partial(parts.event_log.produced, info.id)
+        """Returns the stream's events in the log."""
+        billing = Billing(
+            settlements=parts.settlements,
+            request=info.reserve,
+            produced=self.produced if window is None else lambda: window.original,
+        )
+        self.attempts = Attempts(
+            info,
+            request,
+            route=route,
+            parts=parts,
+            options=options,
+            readers=readers,
+            life=life,
+            charges=Charges(billing=billing, ceiling=request.ceiling),
+            keeps_request=self._rescues,
+            is_checked=window is not None,
+        )
 
     async def attempt(self, silence_s: float) -> None:
         """Make the due attempt, and a second one beside it if it is late."""
-        attempts = self._attempts
+        attempts = self.attempts
         attempts.life.enter("continuation" if attempts.begun else "attempt")
         if self._names and await self._recall():
             return
@@ -70,16 +101,16 @@ class Chain:
 
     async def _recall(self) -> bool:
         """Pass on the answer of a stage that needs no call; return whether there is one."""
-        self._first()  # while the request is there, which they receive
-        for stage in self._plugged if self._attempts.call.number == 1 else ():
+        self._first()  # stages receive the request, which is dropped later
+        for stage in self._plugged if self.attempts.call.number == 1 else ():
             if (answer := await stage.recall()) is not None:
                 *events, end = answer
                 if not isinstance(end, StreamEnd):
                     raise ValueError(f"{type(stage).__name__} recalls an answer without an end")
-                events = [one for one in events if not isinstance(one, _OF_ITS_CALL)]
+                events = [one for one in events if not isinstance(one, _CALL_EVENTS)]
                 end = msgspec.structs.replace(end, usage=None, cost=None)
-                # Past the stage itself, which has this answer.
-                return await Stage.take(stage, [*self._attempts.recall(), *events, end])
+                # Without the stage's own `take`.
+                return await Stage.take(stage, [*self.attempts.recall(), *events, end])
         return False
 
     def _context(self) -> StageContext:
@@ -88,7 +119,7 @@ class Chain:
             stream=info.id,
             owner=info.owner,
             route=info.route,
-            request=self._attempts.request.chat,
+            request=self.attempts.request.chat,
         )
 
     def _first(self) -> Following:
@@ -98,11 +129,11 @@ class Chain:
             commit = self._commit = self._build()
         if self._rescue is None or self._rescue.seam is None:
             return commit
-        return Joined(self._rescue.seam, self._attempts, commit)
+        return Joined(self._rescue.seam, self.attempts, commit)
 
     def _build(self) -> Commit:
         """Build the stages, from the last one to the first."""
-        attempts, following = self._attempts, self._log
+        attempts, following = self.attempts, self._log
         if self._window is not None:
             following = CheckAnswer(self._window, following)
         for name in reversed(self._names):
@@ -124,7 +155,7 @@ class Chain:
 
     def cut_off(self, status: Status, error: RelayError | None) -> Sequence[Event]:
         """End the current call from outside; return what it has received, if it may be shown."""
-        last = self._attempts.call.stop(status, error)
+        last = self.attempts.call.stop(status, error)
         if self._window is None:
             return last
         self._window.original += last
@@ -132,6 +163,12 @@ class Chain:
 
     def charge(self, events: Sequence[Event], end: StreamEnd) -> None:
         """Charge the last call, as the stream ends with these events."""
-        if self._window is not None:  # which has the provider's
+        if self._window is not None:  # whose `original` has the provider's events
             end, events = end_of(self._window.original) or end, ()
-        self._attempts.charges.close(self._attempts.call, end, events)
+        self.attempts.charges.close(self.attempts.call, end, events)
+
+
+def _window_of(hooks: Hooks | None, route: str, stream: str) -> Window | None:
+    """Return where an answer waits for the hooks of a route; None without any."""
+    found = () if hooks is None else hooks.of(route, "answer")
+    return Window(found, route=route, stream=stream) if found else None

@@ -20,9 +20,9 @@ class Charges(msgspec.Struct, kw_only=True):
     ceiling: OutputCeiling | None
     """The output ceiling of the next call, if limits of usage set one."""
     followed: list[Charge] = []
-    """Those of calls that another one followed."""
+    """Charges of calls that another one followed."""
     parts: list[Charge] = []
-    """Those of them whose answer another one continued."""
+    """Those of them whose text is a part of the answer."""
     last: Charge | None = None
     """That of the last call."""
 

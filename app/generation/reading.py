@@ -96,7 +96,7 @@ class Reading:
         self._decoder: Decoder
         self._sink: EventSink
         self.watch: Watch
-        """Told of bytes that arrive."""
+        """The timer of the call's deadlines."""
         self._key_ending: bytes | None = None
         self._quotes = False
         """Whether the answer has quoted the key."""

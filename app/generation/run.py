@@ -1,4 +1,4 @@
-"""One generation: the driver of its chain of stages, and the last of them: appends to the log.
+"""The driver of one generation, and the last stage of its chain: appends to the log.
 
 The path of a token: `Reading` (bytes to events), the stages of `chain.py`, `Run.push`, the log.
 What arrived in one read moves as one batch. A feature of a route is a stage in `stages/`; the
@@ -18,21 +18,16 @@ from ..eventlog.recovery import LOST, closing_events
 from ..eventlog.stream_ended import StreamEnded
 from ..eventlog.stream_info import StreamInfo
 from ..events import EndedBy, Event, Notice, Status, StreamEnd, StreamStart, StreamTarget
-from ..hooks.window import Window
 from ..requests import ChatRequest
 from ..telemetry.activity import Progress, ReaderCounts
 from ..telemetry.observer import FirstEvent
 from ..upstreams.routes import Route
-from .attempts import Attempts
 from .chain import Chain
-from .charges import Charges
 from .content import Content
-from .continuation import may_be_continued
 from .lifecycle import Life, Stopped
 from .parts import Parts
 from .reading import is_visible
 from .run_settlement import RunSettlement
-from .settlement import Billing
 from .stages.stage import end_of
 from .start_options import StartOptions
 
@@ -72,18 +67,8 @@ class Run:
         self._task: asyncio.Task[None] | None = None
         self._count = 0
         """Events in the log."""
-        self._produced = produced = partial(parts.event_log.produced, info.id)
-        window: Window | None = None
-        if parts.hooks is not None and (hooks := parts.hooks.of(route.name, "answer")):
-            window = Window(hooks, route=route.name, stream=info.id)
-        rescues = route.rescue and may_be_continued(request)
-        billing = Billing(
-            settlements=parts.settlements,
-            request=info.reserve,
-            produced=produced if window is None else lambda: window.original,
-        )
-        charges = Charges(billing=billing, ceiling=request.ceiling)
-        self._attempts = attempts = Attempts(
+        self._chain = chain = Chain(
+            self,
             info,
             request,
             route=route,
@@ -91,25 +76,14 @@ class Run:
             options=options,
             readers=readers,
             life=self._life,
-            charges=charges,
-            keeps_request=rescues,
-            is_checked=window is not None,
         )
-        self._chain = Chain(
-            attempts,
-            self,
-            info=info,
-            route=route,
-            window=window,
-            rescues=rescues,
-            client_retries_s=options.client_retries_s,
-        )
+        self._attempts = chain.attempts
         records_content = route.record_content and parts.settlements.keeps_rows
         self._settlement = RunSettlement(
             info=info,
             settlements=parts.settlements,
-            charges=charges,
-            produced=produced,
+            charges=chain.attempts.charges,
+            produced=chain.produced,
             readers=readers,
             wall=parts.clock.wall,
             content=Content(request) if records_content or parts.trace_content else None,
@@ -185,11 +159,11 @@ class Run:
     async def _end_stopped(self, stopped: Stopped) -> None:
         """End as stopped, with what the call has received and not passed on.
 
-        With hooks from the events in the log: what was not checked is not shown. Likewise if a
-        cancelled `take` has lost the provider's end.
+        With hooks, or if a cancelled `take` has lost the provider's end, end after the events in
+        the log.
         """
         if not await self._chain.stop(stopped.status, stopped.error):
-            await self._close(self._produced(), stopped)
+            await self._close(self._chain.produced(), stopped)
 
     async def _end_by_log(self, error: RelayError) -> None:
         """End as failed, from the events in the log: the parser may be ahead of them."""

@@ -17,7 +17,8 @@ class CheckAnswer(Stage):
 
     async def take(self, events: Sequence[Event]) -> bool:
         """See `EventSink`."""
-        self._window.original += events  # which are billed, also if a check fails
+        # Before the check: they are billed even if it fails.
+        self._window.original += events
         checked = await self._window.feed(events)
         return not checked or await self._next.take(checked)
 

@@ -38,7 +38,7 @@ class Rescue(Stage):
     def _sum_up(self, end: StreamEnd) -> StreamEnd:
         """Return the end of an answer that nobody continued.
 
-        Who refuses to continue it is not why it failed.
+        The first failure is reported, not the refusal to continue.
         """
         first, last = self._failure, end.error
         if last is None:
