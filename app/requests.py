@@ -268,11 +268,11 @@ class ClientBody(msgspec.Struct, frozen=True):
     body: dict[str, Any]
     """The body without the model, `stream`, and the relay's own fields."""
     headers: dict[str, str] = {}
-    beyond: tuple[str, ...] = ()
+    untranslatable: tuple[str, ...] = ()
     """Paths of parts that the chat request cannot express: other dialects refuse them."""
     ignored: tuple[str, ...] = ()
     """Parts that the chat request drops without changing the answer's meaning."""
-    foreign: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
     """Parts that only its own dialect supports: other upstreams are tried last, without them."""
     shortened: tuple[str, ...] = ()
     """The types of blocks in its history that became texts for other dialects."""

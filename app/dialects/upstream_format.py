@@ -178,10 +178,10 @@ class PassthroughBody(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
-class LeftOut(NamedTuple):
+class DroppedItems(NamedTuple):
     """The paths of items that are left out of a body, such as `input.code_interpreter_call`."""
 
-    foreign: list[str]
+    other_upstream: list[str]
     """Made by another upstream."""
     not_allowed: list[str]
 
@@ -195,7 +195,7 @@ class Passthrough(NamedTuple):
     """(body, *, model, quirks) to the JSON body, with the model and `stream`."""
     add_system: Callable[[dict[str, Any], str], None]
     """(body, text) puts a text before the system prompt."""
-    restore_items: Callable[..., LeftOut] | None = None
+    restore_items: Callable[..., DroppedItems] | None = None
     """(body, *, upstream, refused) restores the provider's own items in the body, and leaves out
     those that it cannot be sent."""
     mark_cache: Callable[[dict[str, Any]], None] | None = None

@@ -62,7 +62,7 @@ class Unfinished(NamedTuple):
 def may_be_continued(chat: ChatRequest) -> bool:
     """Return whether answers to a request can be continued, as long as they are plain text."""
     body = chat.client_body
-    whole = body is None or not (body.beyond or body.foreign)
+    whole = body is None or not (body.untranslatable or body.unsupported)
     text = chat.response_format is None or isinstance(chat.response_format, TextFormat)
     return whole and text and (chat.n or 1) == 1
 

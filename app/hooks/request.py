@@ -22,9 +22,9 @@ async def check_request(
         ServiceError: `overloaded`, a hook failed.
     """
     body = chat.client_body
-    if body is not None and (beyond := body.beyond or body.foreign):
+    if body is not None and (refused := body.untranslatable or body.unsupported):
         raise RequestError(
-            "invalid_request", f"{beyond[0]} cannot be sent: a hook could not check it"
+            "invalid_request", f"{refused[0]} cannot be sent: a hook could not check it"
         )
     values = [(chat, "option"), *((one, "") for one in kept)]
     return await check_values(hooks, values, route=route, stream=stream)

@@ -171,9 +171,11 @@ class RequestBuilder:
         unknown = list_effective(chat, self._ignored)
         if passthrough.restore_items is not None:
             name = self._upstream.name
-            left = passthrough.restore_items(fields, upstream=name, refused=self._is_refused)
-            dropped += left.not_allowed
-            unknown |= {*left.foreign}
+            dropped_items = passthrough.restore_items(
+                fields, upstream=name, refused=self._is_refused
+            )
+            dropped += dropped_items.not_allowed
+            unknown |= {*dropped_items.other_upstream}
         fields |= chat.provider_options or {}
         if self._changes.defaults:
             fields = {**self._defaults, **fields}
@@ -199,8 +201,8 @@ class RequestBuilder:
             if hosted:
                 body["tools"] = [*body.get("tools", ()), *hosted.values()]
             unknown |= {*_list_untranslated(client_body, chat)} - hosted.keys()
-            if client_body.foreign:
-                changes.append(f"does not support {', '.join(client_body.foreign[:10])}: dropped")
+            if unsupported := client_body.unsupported:
+                changes.append(f"does not support {', '.join(unsupported[:10])}: dropped")
             if client_body.shortened:
                 kinds = ", ".join(map(repr, client_body.shortened))
                 name = client_body.client_format
@@ -225,10 +227,10 @@ class RequestBuilder:
 
     def _check_translation(self, client_body: ClientBody, *, last: bool) -> None:
         """Refuse a request that only its own dialect can express."""
-        if beyond := client_body.beyond or (() if last else client_body.foreign):
+        if refused := client_body.untranslatable or (() if last else client_body.unsupported):
             raise RequestError(
                 "invalid_request",
-                f"{beyond[0]} cannot be sent to upstream {self._upstream.name!r}, "
+                f"{refused[0]} cannot be sent to upstream {self._upstream.name!r}, "
                 f"which speaks {self._upstream.dialect} and not {client_body.client_format}",
             )
 

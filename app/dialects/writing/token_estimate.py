@@ -100,7 +100,9 @@ def estimate_tokens(chat: ChatRequest) -> int:
     if chat.extras:
         total += estimate_text(msgspec.json.encode(chat.extras))
     body = chat.client_body
-    if body is not None and (body.beyond or body.ignored or body.foreign or body.shortened):
+    if body is not None and (
+        body.untranslatable or body.ignored or body.unsupported or body.shortened
+    ):
         # Only its own dialect expresses all of it.
         total = max(total, tokens_of(_weigh_value(body.body)))
     return total

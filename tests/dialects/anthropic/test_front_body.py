@@ -94,7 +94,7 @@ def test_every_field_has_its_place(name: str) -> None:
     fields, ours = FIELDS[name]
 
     assert {**said(), **ours} == said(**fields)
-    assert original_of(**fields).beyond == ()
+    assert original_of(**fields).untranslatable == ()
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_what_only_anthropic_can_do_is_listed_by_its_place(name: str) -> None:
     fields, what = TOOLS[name]
     found = original_of(**fields)
 
-    assert (found.foreign, found.beyond) == (what, ())
+    assert (found.unsupported, found.untranslatable) == (what, ())
 
 
 @pytest.mark.parametrize("name", BLOCKS)
@@ -307,8 +307,8 @@ def test_a_long_block_is_shortened() -> None:
 
 
 def test_what_the_client_relies_on_is_beyond_others() -> None:
-    assert original_of(max_tokens=0).beyond == ("max_tokens: 0, for filling the cache,",)
-    assert original_of(inference_geo="eu").beyond == ("inference_geo: this field",)
+    assert original_of(max_tokens=0).untranslatable == ("max_tokens: 0, for filling the cache,",)
+    assert original_of(inference_geo="eu").untranslatable == ("inference_geo: this field",)
 
 
 def test_what_nobody_knows_is_listed() -> None:
@@ -330,7 +330,7 @@ def test_what_others_can_do_without_is_listed() -> None:
         *("cache_control", "context_management", "service_tier", "top_k"),
         "thinking",
     )
-    assert found.beyond == ()
+    assert found.untranslatable == ()
 
 
 def test_a_thread_is_refused_such_that_the_sdk_goes_on_without() -> None:

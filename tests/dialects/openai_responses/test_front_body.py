@@ -159,7 +159,7 @@ def test_compaction_is_asked_for_and_comes_back_as_text():
     assert ("Hi", INSTRUCTION) == (hi["content"], asks["content"])
     assert "1" == parse(input=[ours, trigger]).labels["compaction"]
     asked = parse(input=[theirs, {"role": "user", "content": "Hi"}])
-    assert ("input[0]: a provider's compaction",) == asked.chat.client_body.foreign
+    assert ("input[0]: a provider's compaction",) == asked.chat.client_body.unsupported
     assert "compaction" not in asked.labels
 
 

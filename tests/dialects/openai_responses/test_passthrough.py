@@ -172,5 +172,5 @@ def test_items_of_a_provider_go_back_to_it_alone() -> None:
 
         assert [*wanted, asked] == body["input"]
         dropped = [item for item in items if item not in wanted]
-        assert sorted(f"input.{item['type']}" for item in dropped) == left.foreign
+        assert sorted(f"input.{item['type']}" for item in dropped) == left.other_upstream
     assert [TOKEN] * len(shown) == [token_of(item["id"]) for item in shown]

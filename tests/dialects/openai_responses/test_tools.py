@@ -208,7 +208,7 @@ def test_choices(fields: dict[str, Any], choice: str | None, offered: list[str])
     said = asked.chat.tool_choice
     assert choice == (said if said is None or isinstance(said, str) else said.function.name)
     assert offered == names(asked)
-    assert () == asked.chat.client_body.beyond
+    assert () == asked.chat.client_body.untranslatable
     assert fields["tool_choice"] == asked.chat.client_body.body["tool_choice"]
 
 
@@ -224,7 +224,7 @@ BEYOND: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("fields", BEYOND)
 def test_what_changes_the_answer_is_beyond_others(fields: dict[str, Any]) -> None:
-    assert 1 == len(parse(**fields).chat.client_body.beyond)
+    assert 1 == len(parse(**fields).chat.client_body.untranslatable)
 
 
 def test_an_image_as_it_is_is_one_in_high_detail() -> None:

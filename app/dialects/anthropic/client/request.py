@@ -55,10 +55,10 @@ _IGNORED: Final = frozenset(
 )
 """Fields that do not change the answer's meaning, and are named in a notice if dropped."""
 
-_FOREIGN: Final = ("container", "mcp_servers")
+_UNSUPPORTED: Final = ("container", "mcp_servers")
 """Fields that only Anthropic supports: other upstreams are tried last, without them."""
 
-_BINDING: Final = ("inference_geo",)
+_UNTRANSLATABLE: Final = ("inference_geo",)
 """Fields that no other provider supports: it refuses the request."""
 
 _MAX_IGNORED: Final = 20
@@ -139,19 +139,19 @@ def parse_request(data: bytes, *, betas: str = "") -> ParsedRequest:
         raise ThreadRefused
     known = set(Request.__struct_fields__)
     check_parts(_lists(body), path="messages")
-    beyond = [f"{name}: this field" for name in _BINDING if name in fields]
-    foreign = [name for name in _FOREIGN if fields.get(name)]
+    untranslatable = [f"{name}: this field" for name in _UNTRANSLATABLE if name in fields]
+    unsupported = [name for name in _UNSUPPORTED if fields.get(name)]
     if body.max_tokens == 0:
-        beyond.append("max_tokens: 0, for filling the cache,")
+        untranslatable.append("max_tokens: 0, for filling the cache,")
     conversation = Conversation()
     if body.system:
         conversation.system(body.system)
     for number, turn in enumerate(body.messages):
         conversation.turn(turn, path=f"messages[{number}]")
-    tools = _tools(body, foreign)
+    tools = _tools(body, unsupported)
     if not conversation.messages:
         raise RequestError("invalid_request", "messages: empty; send a message")
-    unknown = fields.keys() - known - {*_FOREIGN, *_BINDING} - _IGNORED
+    unknown = fields.keys() - known - {*_UNSUPPORTED, *_UNTRANSLATABLE} - _IGNORED
     ignored = sorted(_IGNORED & fields.keys()) + [n[:80] for n in sorted(unknown)[:_MAX_IGNORED]]
     if body.output_config is not None:
         ignored += _list_unknown(fields["output_config"])
@@ -161,9 +161,9 @@ def parse_request(data: bytes, *, betas: str = "") -> ParsedRequest:
         NAME,
         {name: value for name, value in fields.items() if name not in _RELAYS_OWN},
         headers=_headers(betas),
-        beyond=tuple(beyond),
+        untranslatable=tuple(untranslatable),
         ignored=tuple(ignored),
-        foreign=tuple(foreign),
+        unsupported=tuple(unsupported),
         shortened=tuple(conversation.shortened),
     )
     chat = ChatRequest(
@@ -233,8 +233,8 @@ def _format(body: Request) -> JsonSchemaFormat | None:
     return JsonSchemaFormat(JsonSchema("answer", output.schema, strict=True))
 
 
-def _tools(body: Request, foreign: list[str]) -> dict[str, Any]:
-    """Return the fields about tools; Anthropic's own tools are foreign to other providers."""
+def _tools(body: Request, unsupported: list[str]) -> dict[str, Any]:
+    """Return the fields about tools; add the tools that only Anthropic runs to `unsupported`."""
     tools = []
     for number, fields in enumerate(body.tools or ()):
         path = f"tools[{number}]"
@@ -242,13 +242,13 @@ def _tools(body: Request, foreign: list[str]) -> dict[str, Any]:
         if kind not in (None, "custom"):
             known = find_client_tool(str(kind), str(fields.get("name"))[:128])
             if known is None:
-                foreign.append(f"{path}: Anthropic's tool {str(kind)[:60]!r}")
+                unsupported.append(f"{path}: Anthropic's tool {str(kind)[:60]!r}")
             else:
                 tools.append(known)
             continue
         tool = convert_body(fields, _CustomTool, path=path)
         if tool.allowed_callers and "direct" not in tool.allowed_callers:
-            foreign.append(f"{path}: a tool for Anthropic's tools")
+            unsupported.append(f"{path}: a tool for Anthropic's tools")
             continue
         function = Function(
             tool.name, tool.description, parameters=tool.input_schema, strict=tool.strict

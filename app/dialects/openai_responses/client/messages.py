@@ -1,7 +1,7 @@
 """Conversion of the input items of a Responses request to messages.
 
 Consecutive items of the model form one assistant message: its texts and reasoning in their
-order, then its calls. Items without a counterpart outside OpenAI are recorded: in `beyond`
+order, then its calls. Items without a counterpart outside OpenAI are recorded: in `untranslatable`
 if the answer depends on them, otherwise in `ignored`.
 """
 
@@ -144,9 +144,9 @@ class Conversation:
     """Converts items, in order, to messages, which `end` returns."""
 
     def __init__(self, offered: OfferedTools) -> None:
-        self.beyond: list[str] = []
+        self.untranslatable: list[str] = []
         self.ignored: dict[str, None] = {}
-        self.foreign: list[str] = []
+        self.unsupported: list[str] = []
         self.compacts = False
         """Whether the last item requests compaction of the preceding ones."""
         self._offered = offered
@@ -245,7 +245,7 @@ class Conversation:
             if isinstance(part, TextPart | ImagePart):
                 converted.append(part)
             else:
-                self.beyond.append(f"{path}.output: a file in a tool's output")
+                self.untranslatable.append(f"{path}.output: a file in a tool's output")
         self._append(ToolMessage(converted or "", id))
 
     def _append(self, message: Message) -> None:
@@ -318,12 +318,12 @@ class Conversation:
                         data = FileSource(file.file_data, file.file_id, file.filename)
                         found.append(FilePart(data))
                     else:
-                        self.beyond.append(f"{part_path}: a file by its URL")
+                        self.untranslatable.append(f"{part_path}: a file by its URL")
                 case "input_audio":
                     sound = convert_body(part, _Sound, path=part_path)
                     found.append(AudioPart(sound.input_audio))
                 case kind:
-                    self.beyond.append(f"{part_path}: a part {str(kind)[:_MAX_KIND]!r}")
+                    self.untranslatable.append(f"{part_path}: a part {str(kind)[:_MAX_KIND]!r}")
         return found
 
     def _convert_image(self, part: _Image, *, path: str) -> list[InputPart]:
@@ -331,7 +331,7 @@ class Conversation:
             return [ImagePart(ImageUrl(part.image_url, _DETAILS.get(part.detail or "")))]
         if part.file_id is None:
             raise RequestError("invalid_request", f"{path}.image_url: missing")
-        self.beyond.append(f"{path}: an image by its id")
+        self.untranslatable.append(f"{path}: an image by its id")
         return []
 
     def _take_reasoning(self, item: ReasoningItem, *, path: str) -> None:
@@ -351,7 +351,7 @@ class Conversation:
         """Convert a compaction item: the relay's own summary, or a provider's."""
         packed = _unpack(item.encrypted_content, path=path)
         if packed is None:
-            self.foreign.append(f"{path}: a provider's compaction")
+            self.unsupported.append(f"{path}: a provider's compaction")
             self._parts.append(OpaquePart(OPENAI_COMPACTION, item.encrypted_content))
         elif summary := read_summary(packed):
             self._append(UserMessage(summary))

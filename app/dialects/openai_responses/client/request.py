@@ -188,9 +188,9 @@ def parse_request(body: bytes) -> ParsedRequest:
     client_body = ClientBody(
         NAME,
         {k: v for k, v in fields.items() if k not in _RELAY_FIELDS},
-        beyond=(*conversation.beyond, *tool_choice.beyond),
+        untranslatable=(*conversation.untranslatable, *tool_choice.untranslatable),
         ignored=_list_ignored(request, fields, [*conversation.ignored, *hosted]),
-        foreign=tuple(conversation.foreign),
+        unsupported=tuple(conversation.unsupported),
     )
     chat = ChatRequest(
         messages,
@@ -259,7 +259,7 @@ class _ToolChoice:
 
     def __init__(self, offered: OfferedTools) -> None:
         self.tools = list(offered.tools.values())
-        self.beyond: list[str] = []
+        self.untranslatable: list[str] = []
         self._offered = offered
 
     def parse(self, choice: Any) -> Literal["none", "auto", "required"] | ToolChoice | None:
@@ -267,14 +267,14 @@ class _ToolChoice:
         if choice is None or isinstance(choice, str):
             if not self.tools and self._offered.hosted:
                 if choice == "required":
-                    self.beyond.append("tool_choice: a call of a tool that OpenAI runs")
+                    self.untranslatable.append("tool_choice: a call of a tool that OpenAI runs")
                 return None
             return choice  # type: ignore[return-value]  # one of the three
         if choice.get("type") == "allowed_tools":
             return self._allow(choice)
         name = self._find(choice)
         if name is None:
-            self.beyond.append(f"tool_choice: {string(choice.get('type'))[:_MAX_NAME]!r}")
+            self.untranslatable.append(f"tool_choice: {string(choice.get('type'))[:_MAX_NAME]!r}")
             return None
         return ToolChoice(ToolChoiceFunction(name))
 
@@ -284,7 +284,7 @@ class _ToolChoice:
         if choice.get("mode") != "required":
             return "auto" if self.tools else None
         if not self.tools:
-            self.beyond.append("tool_choice: a call of a tool that OpenAI runs")
+            self.untranslatable.append("tool_choice: a call of a tool that OpenAI runs")
             return None
         return "required"
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ....requests import ClientBody
 from ...reading.json_values import mapping, mappings, string
 from ...reasoning_signatures import OPENAI_ITEM, is_packed, unpack
-from ...upstream_format import LeftOut, PassthroughBody
+from ...upstream_format import DroppedItems, PassthroughBody
 from ...writing.conversation import parse_object
 from ..item_ids import OwnItem, restore_ids, tag_of
 from ..summary import COMPACTIONS, INSTRUCTION, TRIGGER, read_summary
@@ -79,7 +79,7 @@ def finish(body: dict[str, Any], *, model: str, quirks: Quirks | None = None) ->
 
 def restore_items(
     body: dict[str, Any], *, upstream: str, refused: Callable[[dict[str, Any]], bool]
-) -> LeftOut:
+) -> DroppedItems:
     """Restore the ids of the provider's items in a body, and leave out calls of its own tools.
 
     Left out are those that another upstream has made, and those that are `refused`, with their
@@ -88,14 +88,14 @@ def restore_items(
     tag = tag_of(upstream)
     kept: list[dict[str, Any]] = []
     calls: set[str] = set()
-    foreign: set[str] = set()
+    other_upstream: set[str] = set()
     not_allowed: set[str] = set()
     for given in mappings(body.get("input")):
         item, origin = restore_ids(given) or OwnItem(given, tag)
         hosted = is_provider_tool(item) and not needs_client(item)
         call = string(item.get("call_id"))
         if origin != tag and (hosted or item.get("type") not in CALLERS_ITEMS):
-            foreign.add(f"input.{item['type']}")
+            other_upstream.add(f"input.{item['type']}")
         elif (hosted and not is_answer(item) and refused(item)) or (
             is_answer(item) and call in calls
         ):
@@ -106,7 +106,7 @@ def restore_items(
         calls |= {call} - {""}
     if isinstance(body.get("input"), list):
         body["input"] = kept
-    return LeftOut(sorted(foreign), sorted(not_allowed))
+    return DroppedItems(sorted(other_upstream), sorted(not_allowed))
 
 
 def _list_includes(body: dict[str, Any], *, quirks: Quirks) -> list[str]:
