@@ -65,7 +65,7 @@ class Decoder(Protocol):
         """
 
     @property
-    def strange(self) -> bool:
+    def malformed(self) -> bool:
         """Whether the body has something that is invalid in the format. Final after `close`."""
 
     def close(self) -> Message | None:
@@ -127,8 +127,8 @@ class Parser(Protocol):
     def feed(self, *messages: Message) -> list[Event]:
         """Parse the next messages."""
 
-    def close(self, tail: Message | None, *, strange: bool = False) -> list[Event]:
-        """End the input, with its unterminated last message and `Decoder.strange`."""
+    def close(self, tail: Message | None, *, malformed: bool = False) -> list[Event]:
+        """End the input, with its unterminated last message and `Decoder.malformed`."""
 
     def cut(self, error: RelayError) -> list[Event]:
         """Handle the loss of the connection: a notice if `finished`, else a failure."""

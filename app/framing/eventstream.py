@@ -77,7 +77,7 @@ class Decoder:
         return self._frames()
 
     @property
-    def strange(self) -> bool:
+    def malformed(self) -> bool:
         """False: invalid input raises `FramingError` immediately."""
         return False
 

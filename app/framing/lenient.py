@@ -38,7 +38,7 @@ class LenientDecoder(Decoder):
         self._raw: list[bytes] = []
         self._raw_size = 0
         self._depth = 0
-        self.strange = False
+        self.malformed = False
         """Whether a line is neither an SSE field nor JSON. Final after `close`."""
 
     def feed(self, data: bytes) -> list[Message]:
@@ -64,7 +64,7 @@ class LenientDecoder(Decoder):
         rest = bytes(self._partial[:8])
         torn = bool(rest) and any(field.startswith(rest) for field in _FIELDS)
         message = super().close()
-        self.strange = self.strange and not torn
+        self.malformed = self.malformed and not torn
         if self._messages:  # from the last line, which had no line end
             return self._messages.pop()
         if message is None and self._raw:
@@ -78,7 +78,7 @@ class LenientDecoder(Decoder):
         elif self._raw or line.lstrip()[:1] in (b"{", b"["):
             self._take_raw(line)
         elif line.strip():
-            self.strange = True
+            self.malformed = True
 
     def _decide(self, head: bytes, data: bytes) -> bytes:
         """Choose the format by the first byte that is neither white space nor part of a BOM."""

@@ -64,7 +64,7 @@ class NdjsonDecoder:
         return messages
 
     @property
-    def strange(self) -> bool:
+    def malformed(self) -> bool:
         """False: every line is a message, and the parser rejects invalid ones."""
         return False
 

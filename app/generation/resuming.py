@@ -114,8 +114,8 @@ class ResumableDecoder:
         return messages
 
     @property
-    def strange(self) -> bool:
-        return self._decoder.strange
+    def malformed(self) -> bool:
+        return self._decoder.malformed
 
     def close(self) -> Message | None:
         tail = self._decoder.close()

@@ -148,4 +148,4 @@ def test_a_body_that_is_no_stream_is_known_however_it_is_cut(body: bytes) -> Non
         for piece in (body[:at], body[at:]):
             decoder.feed(piece)
         decoder.close()
-        assert decoder.strange == STRANGE[body]
+        assert decoder.malformed == STRANGE[body]

@@ -34,7 +34,7 @@ def play(row: dict[str, Any], messages: int | None = None) -> Sequence[Event]:
     if messages is not None:
         events += parser.stop("cancelled")
     elif not parser.ended:
-        events += parser.close(decoder.close(), strange=decoder.strange)
+        events += parser.close(decoder.close(), malformed=decoder.malformed)
     return events
 
 

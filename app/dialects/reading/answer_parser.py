@@ -100,10 +100,10 @@ class AnswerParser:
         with self._builder.few_events():
             take(message)
 
-    def close(self, tail: Message | None, *, strange: bool = False) -> list[Event]:
+    def close(self, tail: Message | None, *, malformed: bool = False) -> list[Event]:
         """End the input; `tail` is its unterminated last message, if any.
 
-        A complete tail lacks only its terminator; any other is truncated. A `strange` body without
+        A complete tail lacks only its terminator; any other is truncated. A `malformed` body without
         any message is not truncated: it does not come from an API of this format.
         """
         if tail is not None and not self._builder.ended:
@@ -117,7 +117,7 @@ class AnswerParser:
         if not self._builder.ended:
             if self._is_whole():
                 self._complete()
-            elif strange and tail is None and not self._fed:
+            elif malformed and tail is None and not self._fed:
                 what = "answered with neither events nor JSON; check its base URL"
                 self._fail("upstream_invalid_response", what)
             else:

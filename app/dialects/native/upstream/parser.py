@@ -66,7 +66,7 @@ class Parser:
         pending, self._pending = self._pending, []
         return [*pending, event]
 
-    def close(self, tail: Message | None, *, strange: bool = False) -> list[Event]:
+    def close(self, tail: Message | None, *, malformed: bool = False) -> list[Event]:
         """End the recording, whose last event may lack its line end."""
         events = [] if tail is None else self.feed(tail)
         if self.ended:
