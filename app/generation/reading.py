@@ -138,7 +138,9 @@ class Reading:
         """Return the last events, after the end of the body."""
         if not self.parser.ended:
             tail = self._decoder.close()
-            self._waiting += self._redacted(self.parser.close(tail, malformed=self._decoder.malformed))
+            self._waiting += self._redacted(
+                self.parser.close(tail, malformed=self._decoder.malformed)
+            )
         return self.rest()
 
     async def take(self, events: list[Event]) -> bool:

@@ -103,8 +103,8 @@ class AnswerParser:
     def close(self, tail: Message | None, *, malformed: bool = False) -> list[Event]:
         """End the input; `tail` is its unterminated last message, if any.
 
-        A complete tail lacks only its terminator; any other is truncated. A `malformed` body without
-        any message is not truncated: it does not come from an API of this format.
+        A complete tail lacks only its terminator; any other is truncated. A `malformed` body
+        without any message is not truncated: it does not come from an API of this format.
         """
         if tail is not None and not self._builder.ended:
             try:

@@ -145,10 +145,10 @@ def parse_object(text: str) -> dict[str, Any] | None:
         # The standard library accepts NaN, and half a surrogate pair, which becomes "?":
         # replacing each half on its own costs 100 times as much.
         try:
-            loose = json.dumps(decode(text), ensure_ascii=False)
+            encoded = json.dumps(decode(text), ensure_ascii=False)
         except ValueError:
             return None
-        value = msgspec.json.decode(loose.encode(errors="replace"))
+        value = msgspec.json.decode(encoded.encode(errors="replace"))
     return value if isinstance(value, dict) else None
 
 

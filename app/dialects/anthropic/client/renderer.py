@@ -145,7 +145,7 @@ class Payloads:
         """All numbers of such blocks."""
         self._members: Payload = {}
         """Other members of the next block's start event."""
-        self._loose: list[Payload] = []
+        self._between_blocks: list[Payload] = []
         """Events of other types between blocks."""
         self._last: dict[str, Payload] = {}
         """Other members of the last events, by their type."""
@@ -348,8 +348,8 @@ class Payloads:
                 return
             yield {"type": "content_block_stop", "index": block.index}
             self._queue.popleft()
-        yield from self._loose
-        self._loose = []
+        yield from self._between_blocks
+        self._between_blocks = []
 
     def _opaque(self, event: Opaque) -> None:
         """Render an opaque value: Anthropic's own unchanged, those of others packed."""
@@ -413,7 +413,7 @@ class Payloads:
             case "error":
                 self._last["error"] = mapping(fields.get("error"))
             case kind if kind not in EVENTS and _NAME.fullmatch(kind):
-                (self._queue[-1].waiting if self._queue else self._loose).append(fields)
+                (self._queue[-1].waiting if self._queue else self._between_blocks).append(fields)
 
     def _source(self, event: Source) -> None:
         """Render Anthropic's citations, and those of web pages; the format has no others."""

@@ -65,15 +65,15 @@ def _body(client_body: ClientBody) -> dict[str, Any]:
 
 
 def _turn(turn: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a turn without foreign blocks; None if nothing is left."""
+    """Return a turn without unsigned thinking; None if nothing remains."""
     content = turn.get("content")
     if turn.get("role") != "assistant" or not isinstance(content, list) or not content:
         return turn
-    blocks = [_block(block) for block in mappings(content) if not _is_foreign(block)]
+    blocks = [_block(block) for block in mappings(content) if not _is_unsigned(block)]
     return {**turn, "content": blocks} if blocks else None
 
 
-def _is_foreign(block: dict[str, Any]) -> bool:
+def _is_unsigned(block: dict[str, Any]) -> bool:
     """Return whether a block is thinking without a signature of Anthropic's."""
     match block.get("type"):
         case "thinking":

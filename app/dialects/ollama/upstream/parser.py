@@ -41,14 +41,14 @@ class Parser(AnswerParser):
 
     def _line(self, line: dict[str, Any]) -> None:
         self.model = self.model or short(line.get("model"))
-        if line.get("error") or self._is_foreign(line):
+        if line.get("error") or self._is_proxy_error(line):
             self._refuse(line)
             return
         self._piece(line)
         if line.get("done") is True:
             self._done(line)
 
-    def _is_foreign(self, line: dict[str, Any]) -> bool:
+    def _is_proxy_error(self, line: dict[str, Any]) -> bool:
         """Return whether a line is from a proxy and not part of an answer."""
         if "done" in line or not self._builder.empty:
             return False

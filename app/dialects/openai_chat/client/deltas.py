@@ -48,8 +48,8 @@ from ...reading.json_values import decode, read_raw
 from ...reasoning_signatures import GOOGLE_SIGNATURE
 from ..provider_members import FORMAT, Members, merge
 from ..reasoning_details import render_encrypted_detail, render_text_detail
-from .foreign import CUSTOM
 from .provider_members import ProviderMembers
+from .unknown_fields import CUSTOM
 
 EXTRA: Final = "seseragi"
 """The key in a call's `extra_content` for signatures of providers other than Google."""

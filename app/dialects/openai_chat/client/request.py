@@ -2,7 +2,7 @@
 
 The format nearly equals `ChatBody`; it differs in the assistant messages that clients send
 back, and in fields that only some providers support, the `extras`. Requests with other
-fields go through `foreign`, which is slower.
+fields go through `unknown_fields`, which is slower.
 """
 
 from collections.abc import Iterable
@@ -41,8 +41,8 @@ from ....requests import (
 from ...client_format import ParsedRequest
 from ...reasoning_signatures import CLAUDE_REDACTED, GOOGLE_SIGNATURE
 from ..reasoning_details import join_details
-from .foreign import translate
 from .renderer import USAGE
+from .unknown_fields import translate
 
 EXTRAS: Final = (
     "audio",
@@ -166,12 +166,12 @@ def parse_request(body: bytes) -> ParsedRequest:
     """
     check_body(body, example=_EXAMPLE)
     try:
-        request, foreign = _decoder.decode(body), None
+        request, translated = _decoder.decode(body), None
     except msgspec.ValidationError:
-        foreign = translate(parse_fields(body), kinds=_kinds)
-        request = convert_body(foreign.fields, Request, path="")
+        translated = translate(parse_fields(body), kinds=_kinds)
+        request = convert_body(translated.fields, Request, path="")
     except (msgspec.DecodeError, RecursionError):
-        request, foreign = parse_body(body, _decoder, example=_EXAMPLE), None  # raises
+        request, translated = parse_body(body, _decoder, example=_EXAMPLE), None  # raises
     values: Any = [*values_of(request)]
     values[_MESSAGES] = [
         _parse_assistant(message, path=f"messages[{number}]")
@@ -183,10 +183,10 @@ def parse_request(body: bytes) -> ParsedRequest:
     options = request.stream_options
     labels = {USAGE: "1"} if options is not None and options.include_usage else {}
     extras = _list_extras(request)
-    if foreign is not None:
-        extras |= foreign.extras
-        labels |= foreign.labels
-    left_out = foreign.left_out if foreign is not None else ()
+    if translated is not None:
+        extras |= translated.extras
+        labels |= translated.labels
+    left_out = translated.left_out if translated is not None else ()
     chat = ChatRequest(*values)
     if extras or left_out:
         chat = msgspec.structs.replace(chat, extras=extras or None, left_out=left_out)

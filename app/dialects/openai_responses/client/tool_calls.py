@@ -20,7 +20,7 @@ MAX_LABEL: Final = 64 * 1024
 MAX_NAME: Final = 64
 """Characters of a function's name that all providers accept."""
 
-_FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]")
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 Form = Literal["function", "custom", "tool_search"]
 
@@ -59,7 +59,7 @@ class Names:
             return known
         space = tool.namespace or ""
         whole = tool.name if not space else f"{space.removesuffix('__')}__{tool.name}"
-        name, tries = _FOREIGN.sub("_", whole), 0
+        name, tries = _NOT_IN_NAMES.sub("_", whole), 0
         altered = not name or len(name) > MAX_NAME or name != whole
         while altered or name in self._taken:
             digest = hashlib.sha256(f"{tries}\0{space}\0{tool.name}".encode()).hexdigest()[:8]

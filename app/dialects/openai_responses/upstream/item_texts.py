@@ -50,7 +50,7 @@ class OutputItem:
     """Whether its start is recorded for them."""
     texts: dict[str, dict[int, ItemText]] = field(default_factory=dict)
     """By kind and index."""
-    loose: dict[str, dict[int, ItemText]] = field(default_factory=dict)
+    unmatched: dict[str, dict[int, ItemText]] = field(default_factory=dict)
     """Texts with deltas whose complete text has not arrived, by kind and index."""
 
     def joined(self, kind: str) -> str:

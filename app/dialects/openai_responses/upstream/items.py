@@ -202,13 +202,13 @@ class Items:
         """Return the item of a complete text, by its index or by its deltas."""
         index = self._index_of(event)
         item, other = self._at.get(index), self._elsewhere.get(index)
-        if not whole or (item is not None and _may_have(item, kind) and kind in item.loose):
+        if not whole or (item is not None and _may_have(item, kind) and kind in item.unmatched):
             return self._typed(event, kind)
-        if other is not None and kind in other.loose:
+        if other is not None and kind in other.unmatched:
             return other
         other = self._latest_of_kind.get(kind)
         if other is not None and not other.done:
-            written = join(other.loose[kind].values(), whole)
+            written = join(other.unmatched[kind].values(), whole)
             if written and find_rest(written, whole) is not None:
                 self._elsewhere[index] = other
                 return other
@@ -219,7 +219,7 @@ class Items:
 
         An item without deltas may finish the latest item that has some.
         """
-        if item is not None and (item.done or item.loose or item.block is not None):
+        if item is not None and (item.done or item.unmatched or item.block is not None):
             return item
         texts = read_texts(raw)
         # The deltas may be `reasoning` and the list `summary`, or vice versa.
@@ -349,7 +349,7 @@ class Items:
         text.pieces.append(piece)
         begun = item.block is not None
         if not begun:
-            item.loose["call"] = {0: text}
+            item.unmatched["call"] = {0: text}
             self._latest_of_kind["call"] = item
         item.block = self._builder.tool_call(
             0,
@@ -383,7 +383,7 @@ class Items:
                 self._recorder.mark_text(item)
             self._writing = text
             self._latest_of_kind[kind] = item
-            item.loose.setdefault(kind, {})[index] = text
+            item.unmatched.setdefault(kind, {})[index] = text
         text.pieces.append(piece)
         self._writers[kind](0, piece)
         if text.block is None:
@@ -393,17 +393,17 @@ class Items:
         self, item: OutputItem, kind: str, index: int, whole: str, *, logprobs: object = None
     ) -> None:
         """Emit the rest of a complete text after its deltas, which may have other indexes."""
-        text, loose = item.texts.get(kind, {}).get(index), item.loose.get(kind, {})
-        if whole and loose and (len(loose) > 1 or text is None or not text.pieces):
-            written = join(loose.values(), whole)
+        text, unmatched = item.texts.get(kind, {}).get(index), item.unmatched.get(kind, {})
+        if whole and unmatched and (len(unmatched) > 1 or text is None or not text.pieces):
+            written = join(unmatched.values(), whole)
             rest = None if written is None else find_rest(written, whole)
             if rest is not None:
-                self._write(item, kind, next(reversed(loose)), rest)
-                loose.clear()
+                self._write(item, kind, next(reversed(unmatched)), rest)
+                unmatched.clear()
                 self._text(item, kind, index).whole = whole
                 return
         self._compare(item, kind, index, whole, logprobs=logprobs)
-        loose.pop(index, None)
+        unmatched.pop(index, None)
 
     def _match_all(self, item: OutputItem, kind: str, parts: dict[int, dict[str, Any]]) -> None:
         """Emit the rest of all complete parts of a kind after the deltas of an item."""

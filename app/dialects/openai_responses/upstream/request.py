@@ -366,8 +366,8 @@ class _AssistantRenderer:
 
     def _add_reasoning(self, part: ReasoningPart) -> Iterator[dict[str, Any]]:
         """Add a block of reasoning; the blocks of one item are consecutive."""
-        foreign = part.encrypted and part.format not in (None, OPENAI_ENCRYPTED)
-        if part.signature or foreign:
+        other_format = part.encrypted and part.format not in (None, OPENAI_ENCRYPTED)
+        if part.signature or other_format:
             return  # another provider's
         if part.text:
             self._summaries.append(part.text)

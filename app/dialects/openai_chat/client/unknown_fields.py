@@ -29,7 +29,7 @@ _DROPPED: Final = frozenset(("client_metadata", "extra_headers", "functions", "f
 Fields = dict[str, Any]
 
 
-class Foreign(NamedTuple):
+class TranslatedFields(NamedTuple):
     """A request in the fields of the request type, with other fields in `extras`."""
 
     fields: Fields
@@ -38,7 +38,7 @@ class Foreign(NamedTuple):
     labels: dict[str, str]
 
 
-def translate(body: Fields, *, kinds: Mapping[str, inspect.Type]) -> Foreign:
+def translate(body: Fields, *, kinds: Mapping[str, inspect.Type]) -> TranslatedFields:
     """Rewrite the fields of a request to the known ones, of these types.
 
     Raises:
@@ -66,7 +66,7 @@ def translate(body: Fields, *, kinds: Mapping[str, inspect.Type]) -> Foreign:
     if custom and len(labels[CUSTOM]) > MAX_CUSTOM:
         message = f"tools: the names of custom tools exceed {MAX_CUSTOM} characters"
         raise RequestError("invalid_request", message)
-    return Foreign(fields, extras, left_out=tuple(selection.left_out), labels=labels)
+    return TranslatedFields(fields, extras, left_out=tuple(selection.left_out), labels=labels)
 
 
 class _Selection:

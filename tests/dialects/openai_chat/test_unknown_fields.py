@@ -246,7 +246,7 @@ def test_call_of_a_custom_tool_is_its_text(said: str, text: str) -> None:
 
 
 def test_a_plain_request_is_read_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is usual costs what it did: the way by `foreign` reads a body three times."""
+    """Plain requests skip `unknown_fields`, which reads a body three times."""
     monkeypatch.setattr("app.dialects.openai_chat.client.request.translate", None)
     tools = [TOOL]
     plain = [
