@@ -66,11 +66,11 @@ def digest_of(model: str, chat: ChatRequest, *, formats: Collection[str] = ()) -
     the translated parts count.
     """
     content: dict[str, Any] = {"model": model, "chat": _select(msgspec.to_builtins(chat))}
-    own = chat.client_body
-    if own is not None and own.client_format in formats:
-        content["format"] = own.client_format
-        content["body"] = _select(own.body)
-        content["headers"] = own.headers
+    client_body = chat.client_body
+    if client_body is not None and client_body.client_format in formats:
+        content["format"] = client_body.client_format
+        content["body"] = _select(client_body.body)
+        content["headers"] = client_body.headers
     numbered = _number(content, {})
     return hashlib.sha256(msgspec.json.encode(numbered, order="sorted")).hexdigest()
 

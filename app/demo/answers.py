@@ -132,7 +132,7 @@ def _is_agent(request: DemoRequest) -> bool:
 
 def _calls(request: DemoRequest, texts: Texts, quote: str) -> list[Call]:
     wanted = [(tool.function.name, tool.function.parameters or {}) for tool in chosen(request)]
-    if _needs_own_tool(request):
+    if _needs_sample_tool(request):
         wanted = [("get_weather", _WEATHER)] * (1 if request.parallel_tool_calls is False else MOST)
     return [
         Call(name, tokens(sample_json(parameters, quote, city)))
@@ -140,7 +140,7 @@ def _calls(request: DemoRequest, texts: Texts, quote: str) -> list[Call]:
     ]
 
 
-def _needs_own_tool(request: DemoRequest) -> bool:
+def _needs_sample_tool(request: DemoRequest) -> bool:
     """Return whether demo-tools calls a tool of its own, for a page that has none."""
     is_plain = not request.tools and not request.instructions and request.response_format is None
     wants = request.model == "demo-tools" and request.tool_choice != "none"

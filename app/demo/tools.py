@@ -44,8 +44,8 @@ def chosen(request: DemoRequest) -> list[Tool]:
 
 def _words_of(name: str) -> frozenset[str]:
     """Return the words of a tool's name, without the MCP server's before it."""
-    own = name.rpartition("__")[2] or name
-    return frozenset(word.lower() for word in _WORD.findall(own))
+    base_name = name.rpartition("__")[2] or name
+    return frozenset(word.lower() for word in _WORD.findall(base_name))
 
 
 MAX_DEPTH: Final = 8

@@ -234,13 +234,13 @@ class ClientFormat(NamedTuple):
     asking_headers: Sequence[str] = ()
     """Request headers that are part of the request's meaning."""
     numbered_writer: type[NumberedWriter] = NumberedWriter
-    own_writer: Callable[..., FrameWriter] | None = None
+    fast_writer: Callable[..., FrameWriter] | None = None
     """A faster writer than that, with the same bytes."""
 
     def writer(self, stream: str, *, after: int, retry_ms: int) -> FrameWriter:
         """Write the frames of a stream after a cursor."""
-        if self.own_writer is not None:
-            return self.own_writer(stream, after=after, retry_ms=retry_ms)
+        if self.fast_writer is not None:
+            return self.fast_writer(stream, after=after, retry_ms=retry_ms)
         return self.numbered_writer(
             self.renderer(stream), stream, letter=self.letter, after=after, retry_ms=retry_ms
         )

@@ -179,7 +179,7 @@ class EmbeddingsCall(NamedTuple):
 def rename(request: Request, fields: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields that a request sets, by the provider's names."""
     values = {"dimensions": request.dimensions, **request.extras}
-    return {name: values[own] for own, name in fields.items() if values.get(own) is not None}
+    return {name: values[field] for field, name in fields.items() if values.get(field) is not None}
 
 
 # OpenAI and compatible providers.

@@ -44,7 +44,7 @@ class OptionNames(NamedTuple):
     """
     safe: str = ""
     """Those that only shape the answer: sampling, thinking, safety, form, and client functions."""
-    own: str = ""
+    standard: str = ""
     """Those of a request in the format that a chat request can express too, or that only concern
     the client."""
     keyed: bool = False

@@ -114,7 +114,7 @@ def stored_of(dialect: str, options: tuple[str, ...] | None) -> frozenset[str]:
 def own_of(dialect: str) -> Options:
     """Return the options that a request in the dialect's own format may always contain."""
     names = _names_of(dialect)
-    return Options(_patterns(names.own), keyed=names.keyed)
+    return Options(_patterns(names.standard), keyed=names.keyed)
 
 
 def _patterns(names: str) -> tuple[str, ...]:

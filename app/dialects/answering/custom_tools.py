@@ -50,6 +50,6 @@ def decode_input(arguments: str) -> str:
         return arguments
     if not isinstance(value, dict):
         return arguments
-    own = value.get(INPUT)
-    texts = [one for one in ([own] if own is not None else value.values()) if isinstance(one, str)]
+    values = value.values() if value.get(INPUT) is None else [value[INPUT]]
+    texts = [one for one in values if isinstance(one, str)]
     return well_formed(texts[0]) if len(texts) == 1 else arguments if value else ""

@@ -17,7 +17,7 @@ _PARAM: Final = re.compile(
 )
 """Matches the field at the start of an error message of `requests.parse_body`."""
 
-_OWN_CODES: Final = {
+_OPENAI_CODES: Final = {
     "rate_limited": "rate_limit_exceeded",
     "upstream_not_found": "model_not_found",
     "budget_exceeded": "insufficient_quota",
@@ -60,7 +60,7 @@ def _status_of(code: str) -> int:
 
 
 def _type_of(code: str) -> str:
-    if _OWN_CODES.get(code) == "insufficient_quota":
+    if _OPENAI_CODES.get(code) == "insufficient_quota":
         return "insufficient_quota"
     match _status_of(code):
         case 401:
@@ -79,7 +79,7 @@ def code_of(error: ErrorInfo) -> str:
     """Return OpenAI's code for an error, or else the relay's own."""
     if error.provider_code is not None and error.code == "upstream_invalid_request":
         return error.provider_code
-    return _OWN_CODES.get(error.code, error.code)
+    return _OPENAI_CODES.get(error.code, error.code)
 
 
 def _param_of(error: ErrorInfo) -> str | None:

@@ -11,12 +11,12 @@ import msgspec
 from ...errors import RequestError
 from ...requests import Body, ChatBody, ChatRequest, Message, convert_body
 
-_OWN = ("messages", "n")
+_EXCLUDED = ("messages", "n")
 """Not options: the conversation, and the number of answers, which is always one here."""
 
 _HINTS = get_type_hints(ChatBody, include_extras=True)
 
-OPTIONS: Final = tuple(name for name in ChatBody.__struct_fields__ if name not in _OWN)
+OPTIONS: Final = tuple(name for name in ChatBody.__struct_fields__ if name not in _EXCLUDED)
 """The fields, by name."""
 
 _Options = msgspec.defstruct(

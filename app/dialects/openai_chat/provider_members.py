@@ -20,11 +20,11 @@ FORMAT: Final = "openai_chat"
 
 Members = dict[str, Any]
 
-OWN_OF_CHUNK: Final = frozenset(
+KNOWN_IN_CHUNK: Final = frozenset(
     ("id", "object", "created", "model", "choices", "usage", "moderation", "error")
 )
-OWN_OF_CHOICE: Final = frozenset(("index", "delta", "message", "finish_reason", "usage", "error"))
-OWN_OF_DELTA: Final = frozenset(
+KNOWN_IN_CHOICE: Final = frozenset(("index", "delta", "message", "finish_reason", "usage", "error"))
+KNOWN_IN_DELTA: Final = frozenset(
     ("role", "content", "reasoning", "reasoning_content", "refusal", "tool_calls", "function_call")
 ) | {"images"}
 """The members that events have, by level."""

@@ -10,13 +10,13 @@ import re
 from typing import Any, Final, NamedTuple
 
 _ID: Final = re.compile(r"([\w.:-]{1,255})_([\w-]{22})_[ic]?\d{1,7}", re.ASCII)
-_OWN: Final = re.compile(r"[\w.:-]{1,200}", re.ASCII)
+_VALID: Final = re.compile(r"[\w.:-]{1,200}", re.ASCII)
 _TAGGED: Final = re.compile(r"(.+)_([0-9a-f]{6})")
 _UNNAMED: Final = "item"
 """Stands for the id of an item without one."""
 
 
-class OwnItem(NamedTuple):
+class ProviderItem(NamedTuple):
     """An item with the ids of the provider that made it, and the tag of its upstream."""
 
     item: dict[str, Any]
@@ -28,9 +28,9 @@ def tag_of(upstream: str) -> str:
     return hashlib.sha256(upstream.encode()).hexdigest()[:6]
 
 
-def make_prefix(own: object, *, tag: str) -> str:
+def make_prefix(id: object, *, tag: str) -> str:
     """Return the prefix for the id of a provider's item."""
-    return f"{own if isinstance(own, str) and _OWN.fullmatch(own) else _UNNAMED}_{tag}"
+    return f"{id if isinstance(id, str) and _VALID.fullmatch(id) else _UNNAMED}_{tag}"
 
 
 def make_id(prefix: str, token: str, number: int) -> str:
@@ -44,7 +44,7 @@ def token_of(id: str) -> str | None:
     return match[2] if match else None
 
 
-def restore_ids(item: dict[str, Any]) -> OwnItem | None:
+def restore_ids(item: dict[str, Any]) -> ProviderItem | None:
     """Return a provider's item as the provider knows it; None for any other item.
 
     A decision of the client names the request by `approval_request_id`.
@@ -53,6 +53,6 @@ def restore_ids(item: dict[str, Any]) -> OwnItem | None:
         value = item.get(name)
         match = _ID.fullmatch(value) if isinstance(value, str) else None
         if match and (tagged := _TAGGED.fullmatch(match[1])):
-            own = {} if tagged[1] == _UNNAMED else {name: tagged[1]}
-            return OwnItem({k: v for k, v in item.items() if k != name} | own, tagged[2])
+            restored = {} if tagged[1] == _UNNAMED else {name: tagged[1]}
+            return ProviderItem({k: v for k, v in item.items() if k != name} | restored, tagged[2])
     return None

@@ -323,12 +323,12 @@ def _error(
         message = f"{message}: {provider_message}"
     if code not in _NAMING:
         return UpstreamError(code, message, retry_after_s=wait, provider_message=provider_message)
-    own, param = (_named(document, key, redact) for key in ("code", "param"))
+    provider_code, param = (_named(document, key, redact) for key in ("code", "param"))
     return UpstreamError(
         code,
         message,
         retry_after_s=wait,
-        provider_code=own,
+        provider_code=provider_code,
         param=param,
         provider_message=provider_message,
     )

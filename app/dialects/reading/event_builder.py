@@ -379,13 +379,13 @@ class EventBuilder:
 
         `span` counts characters of `block`, or without it of the choice's text.
         """
-        own = None if raw is None else raw.data
-        key = (choice, url, document, cited_text, block, *span, own)
+        provider_fields = None if raw is None else raw.data
+        key = (choice, url, document, cited_text, block, *span, provider_fields)
         if self._sources is None:
             self._sources = set()
         if not (url or document) or key in self._sources:
             return False
-        texts = (url, document, title, cited_text, own)
+        texts = (url, document, title, cited_text, provider_fields)
         self._sources_size += sum(len(text) for text in texts if text)
         if len(self._sources) >= 2 * MAX_SOURCES:
             raise Excess(MAX_SOURCES, "sources")

@@ -263,8 +263,8 @@ def _file(data: str) -> int:
 
 
 def _tools(chat: ChatRequest) -> int:
-    own = chat.client_body
-    listed = own.body.get("tools") if own else None
+    client_body = chat.client_body
+    listed = client_body.body.get("tools") if client_body else None
     if isinstance(listed, list) and listed:
         # They may have more than the chat request can express.
         return TOOLS + TOOL * len(listed) + estimate_text(msgspec.json.encode(listed))

@@ -60,9 +60,9 @@ def test_any_chunks_mean_the_same(found: list[Any], event: str) -> None:
 
 places = st.sampled_from(
     [
-        *((name,) for name in text_chunk.OwnChunk.__struct_fields__),
-        *(("choices", name) for name in text_chunk.OwnChoice.__struct_fields__),
-        *(("choices", "delta", name) for name in text_chunk.OwnDelta.__struct_fields__),
+        *((name,) for name in text_chunk.SameDialectChunk.__struct_fields__),
+        *(("choices", name) for name in text_chunk.SameDialectChoice.__struct_fields__),
+        *(("choices", "delta", name) for name in text_chunk.SameDialectDelta.__struct_fields__),
     ]
 )
 

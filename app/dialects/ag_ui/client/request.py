@@ -169,11 +169,11 @@ def parse_request(body: bytes) -> ParsedRequest:
         # `forwardedProps` may have tools too: they are appended to those of the run.
         more = options.get("tools") or []
         if isinstance(more, list):
-            own = [
+            run_tools = [
                 Tool(Function(one.name, one.description or None, one.parameters))
                 for one in run.tools
             ]
-            options["tools"] = [*msgspec.to_builtins(own), *more]
+            options["tools"] = [*msgspec.to_builtins(run_tools), *more]
     messages = Conversation(run.messages).read()
     chat = build_chat(_add_context(messages, run.context or ()), options, path="forwardedProps")
     labels = {"thread_id": run.thread_id, "run_id": run.run_id}

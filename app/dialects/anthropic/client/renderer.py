@@ -137,12 +137,12 @@ class Payloads:
         self._counts = TokenCounts()
         self._same = False
         """Whether the provider speaks this dialect."""
-        self._own: _Block | None = None
-        """The open block that only the provider's dialect has."""
-        self._owns: dict[int, _Block] = {}
-        """Its like, by number."""
+        self._current_block: _Block | None = None
+        """The open provider block: other dialects have no such block."""
+        self._provider_blocks: dict[int, _Block] = {}
+        """All open ones, by number."""
         self._begun: set[int] = set()
-        """All numbers of such blocks."""
+        """The numbers of all provider blocks so far."""
         self._members: Payload = {}
         """Other members of the next block's start event."""
         self._between_blocks: list[Payload] = []
@@ -173,8 +173,8 @@ class Payloads:
             yield self._begin(start, event)
         if isinstance(event, StreamEnd):
             failed = self.failed(event)
-            if self._own is not None:
-                self._own.ended = failed is None
+            if self._current_block is not None:
+                self._current_block.ended = failed is None
             yield from self._flush(whole=failed is None)
             yield from self._end(event, failed)
             return
@@ -258,7 +258,7 @@ class Payloads:
                 "ephemeral_5m_input_tokens": written - hour,
                 "ephemeral_1h_input_tokens": hour,
             }
-        own: Payload = {
+        base: Payload = {
             "id": f"msg_{public_token(self._stream, 'anthropic')}",
             "type": "message",
             "role": "assistant",
@@ -271,8 +271,8 @@ class Payloads:
             # The counts of `message_delta` replace them.
             "usage": _complete(_OF_USAGE | usage, mapping(message.get("usage"))),
         }
-        more = {k: v for k, v in message.items() if k not in own or k in _OF_MESSAGES}
-        return _add({"type": "message_start", "message": own | more}, fields)
+        more = {k: v for k, v in message.items() if k not in base or k in _OF_MESSAGES}
+        return _add({"type": "message_start", "message": base | more}, fields)
 
     def _end(self, end: StreamEnd, failed: RelayError | None) -> Iterator[Payload]:
         if failed is not None:
@@ -302,7 +302,7 @@ class Payloads:
         return _STOP_REASONS.get(end.finish_reason, unknown)
 
     def _start(self, number: int | None, content: Payload) -> _Block:
-        block, self._own = self._own, None
+        block, self._current_block = self._current_block, None
         if block is None or block.kind != content["type"]:
             if block is not None:
                 block.ended = True
@@ -390,24 +390,26 @@ class Payloads:
             return
         self._same = True
         number = -1 if event.block is None else event.block
-        own = self._owns.get(number)
-        block = own or self._blocks.get(number)
+        provider_block = self._provider_blocks.get(number)
+        block = provider_block or self._blocks.get(number)
         match string(fields.get("type")):
             case "content_block_start" if event.block is None:
                 self._members = fields
             case "content_block_start":
                 content = mapping(fields.get("content_block"))
                 if string(content.get("type")):
-                    self._own = self._owns[number] = self._start(None, content)
+                    begun = self._start(None, content)
+                    self._current_block = self._provider_blocks[number] = begun
                     self._begun.add(number)
             case "content_block_delta" if block is not None:
                 delta = mapping(fields.get("delta"))
                 if string(delta.get("type")):
                     block.add(delta, fields)
-            case "content_block_stop" if own is not None:
-                self._own = None if self._own is own else self._own
-                own.ended = True
-                del self._owns[number]
+            case "content_block_stop" if provider_block is not None:
+                if self._current_block is provider_block:
+                    self._current_block = None
+                provider_block.ended = True
+                del self._provider_blocks[number]
             case "message_delta" | "message_stop" as kind:
                 self._last[kind] = fields
             case "error":

@@ -38,7 +38,7 @@ from .tools import find_client_tool
 
 _EXAMPLE: Final = '{"model": "demo", "max_tokens": 1024, "messages": [...]}'
 
-_RELAYS_OWN: Final = ("model", "stream", "provider_options", "on_disconnect")
+_RELAY_FIELDS: Final = ("model", "stream", "provider_options", "on_disconnect")
 """The relay's own fields, which no upstream receives."""
 
 _IGNORED: Final = frozenset(
@@ -159,7 +159,7 @@ def parse_request(data: bytes, *, betas: str = "") -> ParsedRequest:
         ignored.append("thinking")
     client_body = ClientBody(
         NAME,
-        {name: value for name, value in fields.items() if name not in _RELAYS_OWN},
+        {name: value for name, value in fields.items() if name not in _RELAY_FIELDS},
         headers=_headers(betas),
         untranslatable=tuple(untranslatable),
         ignored=tuple(ignored),

@@ -79,7 +79,7 @@ class _Block:
     signature: str = ""
     begun: bool = False
     """Whether a text or thinking has any text."""
-    own: int | None = None
+    provider_block: int | None = None
     """The number of the block that only this dialect has."""
     citations: list[dict[str, Any]] = field(default_factory=list)
     """Citations that arrived before their text."""
@@ -142,10 +142,10 @@ class Blocks:
                 self._result(content, kind.removesuffix(_RESULT))
             case "fallback":
                 self._fall_back(short(mapping(content.get("to")).get("model")))
-                self._begin_own(block)
+                self._begin_provider_block(block)
             case kind if kind != "compaction":
-                self._begin_own(block)
-                if block.own is None and not kind.endswith(_USE):
+                self._begin_provider_block(block)
+                if block.provider_block is None and not kind.endswith(_USE):
                     self._leave(kind)
 
     def delta(self, event: dict[str, Any]) -> None:
@@ -156,9 +156,9 @@ class Blocks:
         if block is None:
             block = self._begin("", number, {})
         self._turn(number)
-        is_own = block.own is not None and block.kind not in _OF_STARTS
-        if is_own and not (kind == "input_json_delta" and block.kind.endswith(_USE)):
-            self._pass_on(block.own, event, delta)
+        untranslated = block.provider_block is not None and block.kind not in _OF_STARTS
+        if untranslated and not (kind == "input_json_delta" and block.kind.endswith(_USE)):
+            self._pass_on(block.provider_block, event, delta)
             return
         match kind:
             case "text_delta":
@@ -201,10 +201,12 @@ class Blocks:
             case kind if kind.endswith(_USE):
                 self._use(block)
             case "text" | "thinking" if not (block.begun or block.signature):
-                self._begin_own(block)
+                self._begin_provider_block(block)
         self._take_signature(block)
-        if block.own is not None:
-            self._builder.provider_data(NAME, {"type": "content_block_stop"}, block=block.own)
+        if block.provider_block is not None:
+            self._builder.provider_data(
+                NAME, {"type": "content_block_stop"}, block=block.provider_block
+            )
         for citation in block.citations:
             self._source(citation)
         self._builder.end_text(0)
@@ -238,15 +240,15 @@ class Blocks:
             self._reserve(block, len(piece) + 64)
             block.pieces.append(piece)
             block.waiting += len(piece)
-            if block.own is not None and block.waiting >= _PIECE:
+            if block.provider_block is not None and block.waiting >= _PIECE:
                 self._pass_input(block)
 
     def _pass_start(self, block: _Block, event: dict[str, Any]) -> None:
         """Pass on the members of a start that have no event, before the block that they are of."""
         if not self._builder.keeps_provider_data:
             return
-        own = _OF_STARTS.get(block.kind)
-        fields = {} if own is None else leave_out(block.start, ("type", *own))
+        translated = _OF_STARTS.get(block.kind)
+        fields = {} if translated is None else leave_out(block.start, ("type", *translated))
         if fields.get("citations"):
             del fields["citations"]  # they are sources
         more = leave_out(event, _OF_EVENTS)
@@ -254,12 +256,12 @@ class Blocks:
             start = {"type": "content_block_start", "content_block": {"type": block.kind} | fields}
             self._builder.provider_data(NAME, more | start)
 
-    def _begin_own(self, block: _Block) -> None:
+    def _begin_provider_block(self, block: _Block) -> None:
         """Begin a block that has no events, for clients of this dialect."""
-        if self._builder.keeps_provider_data and block.own is None:
-            block.own = self._builder.provider_block(0)
+        if self._builder.keeps_provider_data and block.provider_block is None:
+            block.provider_block = self._builder.provider_block(0)
             start = {"type": "content_block_start", "content_block": block.start}
-            self._builder.provider_data(NAME, start, block=block.own)
+            self._builder.provider_data(NAME, start, block=block.provider_block)
 
     def _pass_delta(self, block: _Block, event: dict[str, Any], delta: dict[str, Any]) -> None:
         """Pass on the members of a delta that have no event: beside a text, only as they change."""
@@ -283,9 +285,9 @@ class Blocks:
                     self._builder.notice("block_dropped", what)
                     return
             fields[member] = ""
-        if block.own is None and not block.begun and block.kind in ("text", "thinking"):
-            self._begin_own(block)
-        number = block.own if block.call is None else block.call
+        if block.provider_block is None and not block.begun and block.kind in ("text", "thinking"):
+            self._begin_provider_block(block)
+        number = block.provider_block if block.call is None else block.call
         self._pass_on(self._builder.open_block(0) if number is None else number, event, fields)
 
     def _pass_on(self, number: int | None, event: dict[str, Any], delta: dict[str, Any]) -> None:
@@ -295,13 +297,13 @@ class Blocks:
 
     def _pass_input(self, block: _Block) -> None:
         """Pass on the latest pieces of a provider tool's input."""
-        if block.own is not None and block.waiting:
+        if block.provider_block is not None and block.waiting:
             delta = {
                 "type": "input_json_delta",
                 "partial_json": "".join(block.pieces[block.passed :]),
             }
             block.passed, block.waiting = len(block.pieces), 0
-            self._pass_on(block.own, {}, delta)
+            self._pass_on(block.provider_block, {}, delta)
 
     def _turn(self, index: int) -> None:
         """Switch to a block: end the text of any other block."""
@@ -347,7 +349,9 @@ class Blocks:
         value = decode_or(text, text) if text else mapping(block.start.get("input"))
         name = string(block.start.get("name")) or "tool"
         raw = _without(block.start, "input")
-        number = self._builder.provider_tool(0, name, block=block.own, input=value, raw=raw)
+        number = self._builder.provider_tool(
+            0, name, block=block.provider_block, input=value, raw=raw
+        )
         use_id = string(block.start.get("id"))
         self._builder.reserve(ENTRY + len(use_id) + len(name))
         self._tools[use_id] = (number, name)

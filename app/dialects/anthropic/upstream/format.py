@@ -22,7 +22,7 @@ _COUNTED = (
     " context_management mcp_servers speed"
 )
 
-_OWN = (
+_STANDARD = (
     "messages system max_tokens temperature top_p stop_sequences metadata tool_choice thinking"
     " output_config output_format tools.custom tools.bash_* tools.text_editor_*"
     " tools.computer_* tools.memory_*"
@@ -36,8 +36,9 @@ _OPTIONS = OptionNames(
         "what is stored": "container file_id",
         "other requests": OF_REQUESTS,
     },
-    safe=f"{_OWN} top_k cache_control context_management diagnostics header.x-client-request-id",
-    own=_OWN,
+    safe=f"{_STANDARD} top_k cache_control context_management diagnostics"
+    " header.x-client-request-id",
+    standard=_STANDARD,
 )
 
 DIALECT = UpstreamFormat(
@@ -53,7 +54,7 @@ DIALECT = UpstreamFormat(
     find_hosted_tool=request.find_hosted_tool,
     render_extra=request.render_extra,
     options=_OPTIONS,
-    passthrough={NAME: Passthrough(pass_on, request.finish_own, add_system, mark_cache=mark_cache)},
+    passthrough={NAME: Passthrough(pass_on, request.finish_api, add_system, mark_cache=mark_cache)},
     continues=request.continues,
     token_count=CountCall("v1/messages/count_tokens", send_some(_COUNTED), "input_tokens"),
     provider="anthropic",

@@ -90,6 +90,6 @@ def _block(block: dict[str, Any]) -> dict[str, Any]:
     citations = block.get("citations")
     if block.get("type") != "text" or not isinstance(citations, list):
         return block
-    own = [c for c in mappings(citations) if c.get("encrypted_index") != ""]
+    accepted = [c for c in mappings(citations) if c.get("encrypted_index") != ""]
     rest = {name: value for name, value in block.items() if name != "citations"}
-    return {**rest, "citations": own} if own else rest
+    return {**rest, "citations": accepted} if accepted else rest

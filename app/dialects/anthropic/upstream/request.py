@@ -66,7 +66,7 @@ class Quirks(CommonQuirks, frozen=True):
         return () if self.sampling else ("temperature", "top_p")
 
 
-def finish_own(body: dict[str, Any], *, model: str, quirks: object = None) -> dict[str, Any]:
+def finish_api(body: dict[str, Any], *, model: str, quirks: object = None) -> dict[str, Any]:
     """Return the body with `model` and `stream`."""
     return {**body, "model": model, "stream": True}
 
@@ -143,7 +143,7 @@ def _render(
         RequestError: the format cannot express the request.
     """
     quirks = quirks or Quirks()
-    automatic = finish is finish_own
+    automatic = finish is finish_api
     request, changes = _fit(restrict_tools(request), model=model, quirks=quirks)
     refuse_choices(request, format=FORMAT, what="more than one answer")
     system, turns = render_messages(request.messages)
@@ -171,7 +171,7 @@ def _render(
     return RenderedRequest(finish(body, model=model), changes)
 
 
-render_request = partial(_render, finish_own)
+render_request = partial(_render, finish_api)
 render_vertex_request = partial(_render, finish_vertex)
 render_bedrock_request = partial(_render, finish_bedrock)
 

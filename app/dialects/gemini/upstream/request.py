@@ -302,7 +302,7 @@ def _parse_part(data: str, *, path: str) -> dict[str, Any]:
 def _call(call: ToolCall, *, first: bool, path: str, quirks: Quirks) -> dict[str, Any]:
     arguments = parse_arguments(call.function, path=f"{path}.function")
     part: dict[str, Any] = {"functionCall": {"name": call.function.name, "args": arguments}}
-    if _is_own_id(call.id, quirks=quirks):
+    if _is_gemini_id(call.id, quirks=quirks):
         part["functionCall"]["id"] = call.id
     signatures = (o.data for o in call.opaque or () if o.format in _SIGNATURES)
     signature = next(signatures, None)
@@ -314,7 +314,7 @@ def _call(call: ToolCall, *, first: bool, path: str, quirks: Quirks) -> dict[str
     return part
 
 
-def _is_own_id(id: str, *, quirks: Quirks) -> bool:
+def _is_gemini_id(id: str, *, quirks: Quirks) -> bool:
     """Return whether a call's id is Gemini's, and not assigned by the relay."""
     return quirks.call_ids == "yes" and not is_generated(id)
 
@@ -325,7 +325,7 @@ def _tool_result(
     call = message.tool_call_id
     response = _response(join_text(message.content), budget)
     result: dict[str, Any] = {"name": names[call], "response": response}
-    if _is_own_id(call, quirks=quirks):
+    if _is_gemini_id(call, quirks=quirks):
         result["id"] = call
     if isinstance(message.content, list):
         images = [

@@ -48,9 +48,9 @@ CLIENT_FORMAT: Final = ClientFormat(
     renderer=Renderer,
     render_result=render_result,
     render_failure=render_failure,
-    own_writer=Writer,
+    fast_writer=Writer,
     request_type=ChatBody,
 )
 
-JSON_LINES: Final = CLIENT_FORMAT._replace(own_writer=LineWriter)
+JSON_LINES: Final = CLIENT_FORMAT._replace(fast_writer=LineWriter)
 """The same as JSON lines."""

@@ -8,7 +8,7 @@ finish reason.
 from typing import Final, NamedTuple
 
 from ...reading.json_values import mapping
-from ..provider_members import OWN_OF_CHOICE, OWN_OF_CHUNK, OWN_OF_DELTA, Members, has_hole
+from ..provider_members import KNOWN_IN_CHOICE, KNOWN_IN_CHUNK, KNOWN_IN_DELTA, Members, has_hole
 
 _REASONING: Final = ("reasoning_content", "reasoning")
 
@@ -24,7 +24,7 @@ class ProviderMembers:
         self.usage: Members = {}
         self.reasoning: tuple[str, ...] = ("reasoning_content",)
         """The fields of a delta that contain reasoning."""
-        self.chunk = _Level(OWN_OF_CHUNK)
+        self.chunk = _Level(KNOWN_IN_CHUNK)
         """The members beside the choices; `kept` has those of every chunk."""
         self._choices: dict[int, _Levels] = {}
         self._in_deltas: frozenset[tuple[int, str]] = frozenset()
@@ -52,7 +52,7 @@ class ProviderMembers:
             levels = self._choices.get(choice)
             if levels is None:
                 levels = self._choices[choice] = _Levels(
-                    _Level(OWN_OF_CHOICE), _Level(OWN_OF_DELTA)
+                    _Level(KNOWN_IN_CHOICE), _Level(KNOWN_IN_DELTA)
                 )
             levels.choice.feed(mapping(found.get("choice")))
             levels.delta.feed(mapping(found.get("delta")))
@@ -93,10 +93,10 @@ class ProviderMembers:
 class _Level:
     """The members at one level of the chunks."""
 
-    __slots__ = ("_own", "_textless", "kept", "waiting")
+    __slots__ = ("_known", "_textless", "kept", "waiting")
 
-    def __init__(self, own: frozenset[str]) -> None:
-        self._own = own
+    def __init__(self, known: frozenset[str]) -> None:
+        self._known = known
         """The members that events have: a record of another relay may have them too."""
         self.kept: Members = {}
         """Those of every chunk: another object whenever they change."""
@@ -118,7 +118,7 @@ class _Level:
             self.waiting |= self._others(changes["once"])
 
     def _others(self, members: object) -> Members:
-        return {n: v for n, v in mapping(members).items() if n not in self._own}
+        return {n: v for n, v in mapping(members).items() if n not in self._known}
 
     def take(self, *, text: bool) -> Members:
         kept = self.kept if text else self._textless
@@ -131,7 +131,7 @@ class _Levels(NamedTuple):
     delta: _Level
 
 
-_NONE = _Levels(_Level(OWN_OF_CHOICE), _Level(OWN_OF_DELTA))
+_NONE = _Levels(_Level(KNOWN_IN_CHOICE), _Level(KNOWN_IN_DELTA))
 
 
 def _texts(value: object) -> set[str]:

@@ -22,7 +22,7 @@ USAGE = "usage"
 
 _encode = msgspec.json.Encoder().encode
 
-_OWN: Final = frozenset(("id", "object", "created", "model", "choices", "usage"))
+_FIELDS: Final = frozenset(("id", "object", "created", "model", "choices", "usage"))
 
 _BEFORE_TEXT: Final = b'%b,"choices":[{"index":%d,"delta":{"content":'
 _AFTER_TEXT: Final = b'},"logprobs":null,"finish_reason":null}]}'
@@ -75,7 +75,7 @@ class Renderer:
             "created": builder.created,
             "model": builder.model,
         }
-        head |= {name: value for name, value in self._kept.items() if name not in _OWN}
+        head |= {name: value for name, value in self._kept.items() if name not in _FIELDS}
         self._head = _encode(head).removesuffix(b"}")
         return self._head
 
@@ -89,11 +89,11 @@ class Renderer:
         if delta.delta_members:
             choice["delta"] = merge(fill_text(delta.delta_members, delta.text), delta.delta)
         if delta.members:
-            own = {name: value for name, value in choice.items() if value is not None}
-            choice |= merge(delta.members, own)
+            sent = {name: value for name, value in choice.items() if value is not None}
+            choice |= merge(delta.members, sent)
         fields: dict[str, object] = {"choices": [choice]}
         if others := self._deltas.members.take_waiting():
-            fields = {name: value for name, value in others.items() if name not in _OWN} | fields
+            fields = {name: value for name, value in others.items() if name not in _FIELDS} | fields
         return self._frame(fields)
 
     def _frame(self, fields: Mapping[str, object]) -> Frame:

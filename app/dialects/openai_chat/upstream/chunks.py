@@ -25,7 +25,7 @@ from ...reasoning_signatures import GOOGLE_SIGNATURE
 from ..provider_members import FORMAT
 from .provider_members import ProviderMembers
 from .request import LITELLM, LITELLM_REDACTED
-from .text_chunk import MAX_CHOICES, OwnChunk, TextChunk
+from .text_chunk import MAX_CHOICES, SameDialectChunk, TextChunk
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]++/[\w.+-]++")
 _COMMON_FIELDS = frozenset(
@@ -64,7 +64,7 @@ class Deltas:
         """Process a text chunk as `feed` does; return False if it needs the full parser."""
         if self._thinking:
             return False
-        if isinstance(chunk, OwnChunk) and not (
+        if isinstance(chunk, SameDialectChunk) and not (
             self.members and self.members.read_text_chunk(chunk)
         ):
             return False

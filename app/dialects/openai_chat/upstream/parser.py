@@ -44,7 +44,7 @@ class Parser(AnswerParser):
 
     def keep_provider_data(self) -> None:
         super().keep_provider_data()
-        self._decode = text_chunk.decode_own
+        self._decode = text_chunk.decode_same_dialect
         self._deltas.members = ProviderMembers(self._builder)
 
     def _complete(self) -> None:

@@ -15,13 +15,13 @@ from ...reading.event_builder import EventBuilder
 from ...reading.json_values import leave_out, mapping, size, string
 from ..provider_members import (
     FORMAT,
-    OWN_OF_CHOICE,
-    OWN_OF_CHUNK,
-    OWN_OF_DELTA,
+    KNOWN_IN_CHOICE,
+    KNOWN_IN_CHUNK,
+    KNOWN_IN_DELTA,
     Members,
     cut_text,
 )
-from .text_chunk import MAX_CHOICES, OwnChunk
+from .text_chunk import MAX_CHOICES, SameDialectChunk
 
 MAX_RECORDED: Final = 2**18
 """Bytes of a stream's members with the overhead of their events, some 1000 changes."""
@@ -33,9 +33,9 @@ of one. A value beyond that is in the first of its chunks only."""
 MAX_USAGE: Final = 16_384
 """Approximate bytes of a `usage` object."""
 
-_CHUNK: Final = OWN_OF_CHUNK | {"obfuscation", "p"}
-_CHOICE: Final = OWN_OF_CHOICE | {"text"}
-_DELTA: Final = OWN_OF_DELTA | {"token_id"}
+_CHUNK: Final = KNOWN_IN_CHUNK | {"obfuscation", "p"}
+_CHOICE: Final = KNOWN_IN_CHOICE | {"text"}
+_DELTA: Final = KNOWN_IN_DELTA | {"token_id"}
 _CALL: Final = frozenset(("index", "id", "type", "function", "custom"))
 _FUNCTION: Final = frozenset(("name", "arguments", "input"))
 _LOGPROBS: Final = frozenset(("content", "refusal", "reasoning_content"))
@@ -45,7 +45,7 @@ _REASONING: Final = ("reasoning_details", "thinking_blocks")
 """Members of a delta that a client sends back, so that none may be missing."""
 
 _CONSTANTS: Final = ("system_fingerprint", "service_tier", "provider")
-"""The members of an `OwnChunk` that are kept. All chunks have them."""
+"""The members of an `SameDialectChunk` that are kept. All chunks have them."""
 
 
 class ProviderMembers:
@@ -73,11 +73,11 @@ class ProviderMembers:
         self._usage: Members = {}
         self._left = MAX_RECORDED
         self._constants: tuple[Any, ...] | None = (None,) * len(_CONSTANTS)
-        """The kept values of an `OwnChunk`; None if there are other members."""
+        """The kept values of an `SameDialectChunk`; None if there are other members."""
         self._channels: dict[int, str | Literal[False] | None] = {}
         """The kept `channel` of each choice's deltas; False if there are other members."""
 
-    def read_text_chunk(self, chunk: OwnChunk) -> bool:
+    def read_text_chunk(self, chunk: SameDialectChunk) -> bool:
         """Record the members of a text chunk; return False if it needs the full parser."""
         for choice in chunk.choices:
             delta = choice.delta
@@ -113,17 +113,17 @@ class ProviderMembers:
     def read_choice(self, index: int, choice: Members, delta: Members) -> tuple[Members, Members]:
         """Return what to `record` for a choice, and the members to add to its finish."""
         found: Members = {}
-        own, of_delta = self._select(choice, _CHOICE), self._select_delta(delta)
+        of_choice, of_delta = self._select(choice, _CHOICE), self._select_delta(delta)
         levels = self._choices.get(index)
         if levels is None:
-            if not (own or of_delta or delta.get("reasoning")):
+            if not (of_choice or of_delta or delta.get("reasoning")):
                 return {}, {}  # as most hosts send choices
             levels = self._choices[index] = (_Level(), _Level())
-        if "logprobs" in own:
-            logprobs = leave_out(mapping(own.pop("logprobs")), _LOGPROBS)
-            own |= {"logprobs": logprobs} if logprobs else {}
+        if "logprobs" in of_choice:
+            logprobs = leave_out(mapping(of_choice.pop("logprobs")), _LOGPROBS)
+            of_choice |= {"logprobs": logprobs} if logprobs else {}
         finish: Members = {}
-        if changes := levels[0].note(own):
+        if changes := levels[0].note(of_choice):
             if choice.get("finish_reason") and index not in self._finished:
                 self._finished |= {index}
                 finish = changes.pop("once", {})

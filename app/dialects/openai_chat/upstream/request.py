@@ -371,11 +371,11 @@ def _add_reasoning(message: AssistantMessage, rendered: dict[str, Any], *, form:
 
 def _thinking(part: ReasoningPart) -> dict[str, Any]:
     """Return a `thinking` part for Mistral; only signatures without a format are its own."""
-    own = part.signature and not part.format
+    is_mistral = part.signature and not part.format
     return {
         "type": "thinking",
         "thinking": [{"type": "text", "text": part.text}],
-        **({"signature": part.signature} if own else {}),
+        **({"signature": part.signature} if is_mistral else {}),
     }
 
 

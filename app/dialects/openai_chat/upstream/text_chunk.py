@@ -61,24 +61,24 @@ class TextChunk(msgspec.Struct, gc=False):
     web_search: None = None
 
 
-class OwnDelta(ChunkDelta, forbid_unknown_fields=True, gc=False):
+class SameDialectDelta(ChunkDelta, forbid_unknown_fields=True, gc=False):
     role: Any = None
     channel: str | None = None
     """Groq's, for gpt-oss."""
     token_id: Any = None
 
 
-class OwnChoice(ChunkChoice, forbid_unknown_fields=True, gc=False):
-    delta: OwnDelta
+class SameDialectChoice(ChunkChoice, forbid_unknown_fields=True, gc=False):
+    delta: SameDialectDelta
     token_ids: None = None
     seed: None = None
     text: Any = None
 
 
-class OwnChunk(TextChunk, forbid_unknown_fields=True, gc=False):
+class SameDialectChunk(TextChunk, forbid_unknown_fields=True, gc=False):
     """A text chunk for a client of the same dialect."""
 
-    choices: Sequence[OwnChoice]
+    choices: Sequence[SameDialectChoice]
     created: Any = None
     system_fingerprint: str | None = None
     service_tier: str | None = None
@@ -91,7 +91,7 @@ Chunk = TypeVar("Chunk", bound=TextChunk)
 Decode = Callable[[str], Chunk]
 
 decode_any: Decode[TextChunk] = msgspec.json.Decoder(TextChunk).decode
-decode_own: Decode[OwnChunk] = msgspec.json.Decoder(OwnChunk).decode
+decode_same_dialect: Decode[SameDialectChunk] = msgspec.json.Decoder(SameDialectChunk).decode
 
 
 def parse(data: str, decode: Decode[Chunk]) -> Chunk | None:

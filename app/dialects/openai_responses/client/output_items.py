@@ -199,8 +199,8 @@ class Output:
         return [item for item in found if item is not None]
 
     def _begin(self, kind: str, letters: str, /, **fields: Any) -> tuple[OpenItem, OutputEvent]:
-        own = {"id": make_id(letters, self._token, len(self.items)), "type": kind}
-        return self._add({**own, **fields})
+        fixed = {"id": make_id(letters, self._token, len(self.items)), "type": kind}
+        return self._add({**fixed, **fields})
 
     def _add(self, item: dict[str, Any]) -> tuple[OpenItem, OutputEvent]:
         index = len(self.items)

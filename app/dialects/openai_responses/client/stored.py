@@ -133,9 +133,9 @@ def name_items(stream: str, items: Sequence[msgspec.Raw], *, letter: str) -> Ite
     token = item_token(stream)
     for number, data in enumerate(items):
         peek = _decode_peek(data)
-        own = peek.id if isinstance(peek.id, str) and peek.id else None
+        given = peek.id if isinstance(peek.id, str) and peek.id else None
         kind = _LETTERS.get(peek.type or "message", "item")
-        yield Item(own or f"{kind}_{token}_{letter}{number}", data)
+        yield Item(given or f"{kind}_{token}_{letter}{number}", data)
 
 
 def show_item(item: Item) -> dict[str, Any]:

@@ -37,7 +37,7 @@ _OPTIONS = OptionNames(
         " stream_options.include_obfuscation safety_identifier user metadata prompt_cache_key"
         " prompt_cache_options prompt_cache_retention header.x-client-request-id"
     ),
-    own=(
+    standard=(
         "input instructions max_output_tokens temperature top_p top_logprobs text reasoning include"
         " truncation tool_choice parallel_tool_calls max_tool_calls prompt_cache_* metadata user"
         " safety_identifier client_metadata context_management store"

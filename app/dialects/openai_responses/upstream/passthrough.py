@@ -13,7 +13,7 @@ from ...reading.json_values import mapping, mappings, string
 from ...reasoning_signatures import OPENAI_ITEM, is_packed, unpack
 from ...upstream_format import DroppedItems, PassthroughBody
 from ...writing.conversation import parse_object
-from ..item_ids import OwnItem, restore_ids, tag_of
+from ..item_ids import ProviderItem, restore_ids, tag_of
 from ..summary import COMPACTIONS, INSTRUCTION, TRIGGER, read_summary
 from .provider_tools import (
     CALLERS_ITEMS,
@@ -66,8 +66,8 @@ def pass_on(client_body: ClientBody, *, quirks: Quirks | None = None) -> Passthr
 
 def add_system(body: dict[str, Any], text: str) -> None:
     """Put a text before the instructions."""
-    own = string(body.get("instructions"))
-    body["instructions"] = f"{text}\n\n{own}" if own else text
+    instructions = string(body.get("instructions"))
+    body["instructions"] = f"{text}\n\n{instructions}" if instructions else text
 
 
 def finish(body: dict[str, Any], *, model: str, quirks: Quirks | None = None) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def restore_items(
     other_upstream: set[str] = set()
     not_allowed: set[str] = set()
     for given in mappings(body.get("input")):
-        item, origin = restore_ids(given) or OwnItem(given, tag)
+        item, origin = restore_ids(given) or ProviderItem(given, tag)
         hosted = is_provider_tool(item) and not needs_client(item)
         call = string(item.get("call_id"))
         if origin != tag and (hosted or item.get("type") not in CALLERS_ITEMS):

@@ -40,7 +40,7 @@ from .messages import DENIED, Approval, File, Text, Tool
 IGNORED = ("source-url", "source-document")
 """Parts without content for a model; the page's own parts, `data-...`, are ignored too."""
 
-OWN = ("id", "messages", "trigger", "messageId")
+NOT_OPTIONS = ("id", "messages", "trigger", "messageId")
 
 
 class UiMessage(Body, frozen=True):
@@ -75,7 +75,7 @@ def parse_request(body: bytes) -> ParsedRequest:
     """
     request = parse_body(body, _requests, example='{"id": "...", "messages": [...]}')
     check_parts((message.parts for message in request.messages), path="messages")
-    options = {key: value for key, value in parse_fields(body).items() if key not in OWN}
+    options = {key: value for key, value in parse_fields(body).items() if key not in NOT_OPTIONS}
     messages = _history(request)
     continued = _continued(request, messages)
     chat = build_chat(_convert(messages), options, path="")

@@ -17,7 +17,7 @@ from ....reading.utf8_text import Utf8Text
 from .request import STEP, THOUGHT
 
 _MEDIA: Final = ("image", "audio", "video", "document")
-_OWN: Final = ("", "model_output", "thought", "function_call")
+_MODEL_STEPS: Final = ("", "model_output", "thought", "function_call")
 """The types of steps that are no tool's; "" without a `step.start`."""
 _TOOLS: Final = ("_call", "_result")
 """The ends of the types of a tool's steps."""
@@ -84,7 +84,7 @@ class Steps:
         kind = string(delta.get("type")) or "text"  # which agents leave out
         if _is_tool(kind) or _is_tool(step.type):
             self._tool(step, delta)
-        elif step.type not in _OWN:
+        elif step.type not in _MODEL_STEPS:
             return
         elif kind == "text":
             self._write(step, string(delta.get("text")))
