@@ -98,7 +98,7 @@ async def _redact(text: str) -> str:
 
 async def _replace(pattern: re.Pattern[str], new: Callable[[re.Match[str]], str], text: str) -> str:
     """Replace all matches, and let other tasks run after each slice."""
-    pieces, at, kept = list[str](), 0, 0
+    pieces, at, copied = list[str](), 0, 0
     overlap = LONGEST_JWT if pattern is _JWT else OVERLAP
     while at < len(text):
         last = min(at + SLICE, len(text))
@@ -112,9 +112,9 @@ async def _replace(pattern: re.Pattern[str], new: Callable[[re.Match[str]], str]
             if end == stop < len(text):  # it may be longer
                 found = pattern.match(text, start) or found
                 end = found.end()
-            pieces += (text[kept:start], new(found))
-            kept = end
+            pieces += (text[copied:start], new(found))
+            copied = end
             at = max(at, end)
         if at < len(text):
             await asyncio.sleep(0)
-    return "".join((*pieces, text[kept:]))
+    return "".join((*pieces, text[copied:]))

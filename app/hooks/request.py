@@ -10,11 +10,11 @@ from .texts import Texts
 
 
 async def check_request(
-    hooks: Sequence[Hook], chat: ChatRequest, *kept: Any, route: str, stream: str
+    hooks: Sequence[Hook], chat: ChatRequest, *others: Any, route: str, stream: str
 ) -> tuple[list[Any], Sequence[str]]:
-    """Return a request after all hooks and what is `kept` of it, and the notes of hooks.
+    """Return a request and `others`, values made from it, after all hooks, and the hooks' notes.
 
-    It is without a client's own body, whose translation is checked.
+    The request returned has no client body: its translation is what the hooks checked.
 
     Raises:
         RequestError: `content_filtered`, a hook stops it; `invalid_request`, only the client's own
@@ -26,7 +26,7 @@ async def check_request(
         raise RequestError(
             "invalid_request", f"{refused[0]} cannot be sent: a hook could not check it"
         )
-    values = [(chat, "option"), *((one, "") for one in kept)]
+    values = [(chat, "option"), *((one, "") for one in others)]
     return await check_values(hooks, values, route=route, stream=stream)
 
 

@@ -34,8 +34,8 @@ MAX_ADDRESSES = 10_000
 AGAIN_S = 2
 """`Retry-After` of a refusal, if it cannot be computed."""
 
-KEPT_S: Final = 1800
-"""How long a conversation is kept without being used."""
+MAX_UNUSED_S: Final = 1800
+"""How long a conversation stays in memory without being used."""
 
 # The memory of a parsed request, in bytes; a test compares the estimate with the allocator.
 VALUE_BYTES = 110
@@ -147,7 +147,7 @@ class Admission:
         """The memory of all requests."""
         self.max_bytes = shares.max_request_memory_bytes
         """The maximum memory of all requests."""
-        self.kept: dict[RequestMemory, float] = {}
+        self.reclaimable: dict[RequestMemory, float] = {}
         """The memory that requests may take from others, and when it was last used, in order."""
 
     def __len__(self) -> int:
@@ -253,7 +253,7 @@ class Admission:
                 share, part = self._table[name], most // 2 if name == LOCAL else most // 4
                 excess = share.bytes + by - part
                 if excess > 0 and not self._reclaim(excess, name):
-                    may_reclaim = False  # a large request could drop all kept by others
+                    may_reclaim = False  # else one large request could drop the memory of all others
                     if share.bytes > memory.size:
                         raise _limited("your requests use all the memory for one address or key")
             excess = self.bytes + by - most
@@ -272,17 +272,17 @@ class Admission:
 
     def keep(self, memory: "RequestMemory") -> None:
         """Let requests take this memory; drop what was not used for too long."""
-        self.kept[memory] = now = self._clock()
-        while (oldest := next(iter(self.kept.items())))[1] < now - KEPT_S:
+        self.reclaimable[memory] = now = self._clock()
+        while (oldest := next(iter(self.reclaimable.items())))[1] < now - MAX_UNUSED_S:
             oldest[0].drop()
 
     def _reclaim(self, excess: int, name: str | None = None) -> bool:
-        """Drop kept memory, of one share or of all; return whether that frees so much."""
-        for kept in [one for one in self.kept if name is None or name in one.names]:
+        """Drop reclaimable memory, of one share or of all; return whether that frees enough."""
+        for memory in [one for one in self.reclaimable if name is None or name in one.names]:
             if excess <= 0:
                 break
-            excess -= kept.size
-            kept.drop()
+            excess -= memory.size
+            memory.drop()
         return excess <= 0
 
     def _most_streams(self, name: str) -> int:
@@ -354,7 +354,7 @@ class RequestMemory:
 
     def keep(self, size: int) -> None:
         """Set the memory to so many bytes, which others may take; drop it if they are not free."""
-        self._admission.kept.pop(self, None)  # it is not to make room for itself
+        self._admission.reclaimable.pop(self, None)  # it is not to make room for itself
         try:
             self.resize(size)
         except RelayError:
@@ -363,8 +363,8 @@ class RequestMemory:
             self._admission.keep(self)
 
     def drop(self) -> None:
-        """Release what is kept, and forget what it is for."""
-        self._admission.kept.pop(self, None)
+        """Release the memory, and forget what it is for."""
+        self._admission.reclaimable.pop(self, None)
         self.release()
         if self._forget is not None:
             self._forget()

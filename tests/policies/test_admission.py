@@ -4,9 +4,9 @@ import pytest
 
 from app.errors import RequestError, ServiceError
 from app.policies.admission import (
-    KEPT_S,
     LOCAL,
     MAX_ADDRESSES,
+    MAX_UNUSED_S,
     UNKNOWN,
     Admission,
     RequestMemory,
@@ -163,18 +163,18 @@ def test_an_owner_has_few_unfinished_requests_and_half_as_many_connections():
 def test_kept_memory_is_taken_by_requests_the_one_used_longest_ago_first():
     counted, _ = admission(max_request_memory_bytes=4000)
     forgotten: list[str] = []
-    kept = {name: _kept(counted, name, forgotten) for name in "abcd"}
+    reclaimable = {name: _kept(counted, name, forgotten) for name in "abcd"}
     for name in "abcda":
-        kept[name].keep(950)
+        reclaimable[name].keep(950)
     counted.receive("e").resize(900)
     assert ["b"] == forgotten
-    kept["a"].keep(1050)  # by itself, the address may use more
-    kept["c"].keep(4100)
+    reclaimable["a"].keep(1050)  # by itself, the address may use more
+    reclaimable["c"].keep(4100)
     assert ["b", "c"] == forgotten
     for name in "abcd":
-        kept[name].drop()
+        reclaimable[name].drop()
     assert 900 == counted.bytes
-    assert not counted.kept
+    assert not counted.reclaimable
 
 
 def test_large_request_takes_no_memory_kept_by_others():
@@ -192,7 +192,7 @@ def test_kept_memory_is_dropped_after_a_time():
     counted, clock = admission()
     forgotten: list[str] = []
     _kept(counted, "a", forgotten).keep(10)
-    clock.now += KEPT_S + 1
+    clock.now += MAX_UNUSED_S + 1
     _kept(counted, "b", forgotten).keep(10)
     assert (["a"], 10) == (forgotten, counted.bytes)
 

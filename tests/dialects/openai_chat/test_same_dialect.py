@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.dialects.openai_chat.upstream.provider_members import MAX_KEPT, MAX_RECORDED
+from app.dialects.openai_chat.upstream.provider_members import MAX_RECORDED, MAX_REPEATED
 from app.events import (
     ChoiceEnd,
     Event,
@@ -291,7 +291,7 @@ def test_no_record_breaks_the_answer(found: list[Any]) -> None:
 
 
 def test_a_large_constant_is_sent_once() -> None:
-    large = {"citations": ["x" * 2 * MAX_KEPT]}
+    large = {"citations": ["x" * 2 * MAX_REPEATED]}
     sent = body(*({**one({"content": "a"}), **large} for _ in range(9)), {**STOP, **large})
     events = same.parse(sent)
 
@@ -319,7 +319,7 @@ TABLE = Table(
     head=("member", "to the client"),
     rows=(
         *((name, how) for name, (_, how) in DIFFERENCES.items()),
-        (f"a value above {MAX_KEPT // 1024} KiB in all chunks", "only in the first"),
+        (f"a value above {MAX_REPEATED // 1024} KiB in all chunks", "only in the first"),
         (
             "members that change with every chunk",
             f"up to {MAX_RECORDED // 1024} KiB, then a `notice`",

@@ -125,12 +125,12 @@ class Parser(AnswerParser):
             ("delta", leave_out(delta, _OF_STOPS)),
             ("usage", leave_out(usage, ())),
         ):
-            kept = self._last[name]
+            recorded = self._last[name]
             for key, value in fields.items():
                 self._builder.reserve(size({key: value}))
-                if key in kept:
-                    self._builder.release(size({key: kept[key]}))
-                kept[key] = value
+                if key in recorded:
+                    self._builder.release(size({key: recorded[key]}))
+                recorded[key] = value
 
     def _pass_last(self, stop: dict[str, Any]) -> None:
         """Pass on the members of the message's end."""

@@ -156,7 +156,7 @@ class DeltaBuilder:
         found = read_raw(event.raw, FORMAT)
         if found is None:
             return
-        if not self.members.plain and self.members.repeats(found, event.choice):
+        if not self.members.plain and self.members.conflicts(found, event.choice):
             yield from self._begin(event.choice, text=False)
             yield Delta(event.choice, {})
         self.members.feed(found, event.choice)

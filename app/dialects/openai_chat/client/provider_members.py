@@ -20,22 +20,22 @@ class ProviderMembers:
 
     def __init__(self) -> None:
         self.plain = True
-        """Whether the next chunk has no members but the kept ones beside its choices."""
+        """Whether the next chunk has no members but the repeated ones beside its choices."""
         self.usage: Members = {}
         self.reasoning: tuple[str, ...] = ("reasoning_content",)
         """The fields of a delta that contain reasoning."""
         self.chunk = _Level(KNOWN_IN_CHUNK)
-        """The members beside the choices; `kept` has those of every chunk."""
+        """The members beside the choices."""
         self._choices: dict[int, _Levels] = {}
         self._in_deltas: frozenset[tuple[int, str]] = frozenset()
 
-    def repeats(self, found: Members, choice: int) -> bool:
+    def conflicts(self, found: Members, choice: int) -> bool:
         """Return whether a member has another value while the last one waits for a chunk."""
         levels = self._choices.get(choice, _NONE)
         return (
-            self.chunk.repeats(mapping(found.get("chunk")))
-            or levels.choice.repeats(mapping(found.get("choice")))
-            or levels.delta.repeats(mapping(found.get("delta")))
+            self.chunk.conflicts(mapping(found.get("chunk")))
+            or levels.choice.conflicts(mapping(found.get("choice")))
+            or levels.delta.conflicts(mapping(found.get("delta")))
         )
 
     def feed(self, found: Members, choice: int) -> None:
@@ -61,7 +61,7 @@ class ProviderMembers:
             self._check()
 
     def take_waiting(self) -> Members:
-        """Return the members of the next chunk beside its choices, without the kept ones."""
+        """Return the members of the next chunk beside its choices, without the repeated ones."""
         waiting, self.chunk.waiting = self.chunk.waiting, {}
         if waiting:
             self._check()
@@ -87,33 +87,35 @@ class ProviderMembers:
 
     def _check(self) -> None:
         levels = [level for pair in self._choices.values() for level in pair]
-        self.plain = not self.chunk.waiting and not any(one.kept or one.waiting for one in levels)
+        self.plain = not self.chunk.waiting and not any(
+            one.repeated or one.waiting for one in levels
+        )
 
 
 class _Level:
     """The members at one level of the chunks."""
 
-    __slots__ = ("_known", "_textless", "kept", "waiting")
+    __slots__ = ("_known", "_textless", "repeated", "waiting")
 
     def __init__(self, known: frozenset[str]) -> None:
         self._known = known
         """The members that events have: a record of another relay may have them too."""
-        self.kept: Members = {}
+        self.repeated: Members = {}
         """Those of every chunk: another object whenever they change."""
         self.waiting: Members = {}
         """Those of the next chunk alone."""
         self._textless: Members = {}
-        """The kept ones without a hole."""
+        """The repeated ones without a hole."""
 
-    def repeats(self, changes: Members) -> bool:
+    def conflicts(self, changes: Members) -> bool:
         return not self.waiting.keys().isdisjoint(mapping(changes.get("once")))
 
     def feed(self, changes: Members) -> None:
         if "gone" in changes or "kept" in changes:
-            gone, kept = _texts(changes.get("gone")), self._others(changes.get("kept"))
-            self.kept = {n: v for n, v in self.kept.items() if n not in gone} | kept
-            textless = {n: v for n, v in self.kept.items() if not has_hole(v)}
-            self._textless = self.kept if len(textless) == len(self.kept) else textless
+            gone, repeated = _texts(changes.get("gone")), self._others(changes.get("kept"))
+            self.repeated = {n: v for n, v in self.repeated.items() if n not in gone} | repeated
+            textless = {n: v for n, v in self.repeated.items() if not has_hole(v)}
+            self._textless = self.repeated if len(textless) == len(self.repeated) else textless
         if "once" in changes:
             self.waiting |= self._others(changes["once"])
 
@@ -121,9 +123,9 @@ class _Level:
         return {n: v for n, v in mapping(members).items() if n not in self._known}
 
     def take(self, *, text: bool) -> Members:
-        kept = self.kept if text else self._textless
+        repeated = self.repeated if text else self._textless
         waiting, self.waiting = self.waiting, {}
-        return kept | waiting if waiting else kept
+        return repeated | waiting if waiting else repeated
 
 
 class _Levels(NamedTuple):

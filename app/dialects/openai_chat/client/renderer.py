@@ -38,7 +38,7 @@ class Renderer:
         """The encoded fields that all chunks start with; empty: to be encoded."""
         self._before: dict[int, bytes] = {}
         """The bytes before the text of a delta, by its choice."""
-        self._kept: Members = {}
+        self._repeated: Members = {}
         """The provider's own among them."""
 
     def feed(self, event: Event) -> Iterable[Frame]:
@@ -56,9 +56,9 @@ class Renderer:
         if type(event) in SILENT:
             return ()
         frames = [self._chunk(delta) for delta in builder.feed(event)]
-        kept = builder.members.chunk.kept
-        if kept is not self._kept or isinstance(event, (StreamStart, StreamTarget)):
-            self._kept, self._head = kept, b""
+        repeated = builder.members.chunk.repeated
+        if repeated is not self._repeated or isinstance(event, (StreamStart, StreamTarget)):
+            self._repeated, self._head = repeated, b""
             self._before.clear()
         if isinstance(event, StreamEnd):
             if event.status == "completed" and (found := builder.moderation.render_lists()):
@@ -75,7 +75,7 @@ class Renderer:
             "created": builder.created,
             "model": builder.model,
         }
-        head |= {name: value for name, value in self._kept.items() if name not in _FIELDS}
+        head |= {name: value for name, value in self._repeated.items() if name not in _FIELDS}
         self._head = _encode(head).removesuffix(b"}")
         return self._head
 

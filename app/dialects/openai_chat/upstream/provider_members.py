@@ -26,7 +26,7 @@ from .text_chunk import MAX_CHOICES, SameDialectChunk
 MAX_RECORDED: Final = 2**18
 """Bytes of a stream's members with the overhead of their events, some 1000 changes."""
 
-MAX_KEPT: Final = 32_768
+MAX_REPEATED: Final = 32_768
 """Approximate bytes at one level that are repeated in every chunk: readers get them from a record
 of one. A value beyond that is in the first of its chunks only."""
 
@@ -45,7 +45,7 @@ _REASONING: Final = ("reasoning_details", "thinking_blocks")
 """Members of a delta that a client sends back, so that none may be missing."""
 
 _CONSTANTS: Final = ("system_fingerprint", "service_tier", "provider")
-"""The members of an `SameDialectChunk` that are kept. All chunks have them."""
+"""The members of a `SameDialectChunk` that providers repeat in all chunks."""
 
 
 class ProviderMembers:
@@ -73,9 +73,9 @@ class ProviderMembers:
         self._usage: Members = {}
         self._left = MAX_RECORDED
         self._constants: tuple[Any, ...] | None = (None,) * len(_CONSTANTS)
-        """The kept values of an `SameDialectChunk`; None if there are other members."""
+        """The repeated values of a `SameDialectChunk`; None if there are other members."""
         self._channels: dict[int, str | Literal[False] | None] = {}
-        """The kept `channel` of each choice's deltas; False if there are other members."""
+        """The repeated `channel` of each choice's deltas; False if there are other members."""
 
     def read_text_chunk(self, chunk: SameDialectChunk) -> bool:
         """Record the members of a text chunk; return False if it needs the full parser."""
@@ -107,8 +107,8 @@ class ProviderMembers:
         level = self._chunk
         if changes := level.note(members):
             self._record({"chunk": changes})
-        known = level.settled and level.kept.keys() <= {*_CONSTANTS}
-        self._constants = tuple(map(level.kept.get, _CONSTANTS)) if known else None
+        known = level.settled and level.repeated.keys() <= {*_CONSTANTS}
+        self._constants = tuple(map(level.repeated.get, _CONSTANTS)) if known else None
 
     def read_choice(self, index: int, choice: Members, delta: Members) -> tuple[Members, Members]:
         """Return what to `record` for a choice, and the members to add to its finish."""
@@ -135,9 +135,9 @@ class ProviderMembers:
             self._reasoning = names
             found["reasoning"] = names
         settled = levels[0].settled and levels[1].settled
-        kept = levels[1].kept
-        known = settled and not levels[0].kept and kept.keys() <= {"channel"}
-        self._channels[index] = kept.get("channel") if known else False
+        repeated = levels[1].repeated
+        known = settled and not levels[0].repeated and repeated.keys() <= {"channel"}
+        self._channels[index] = repeated.get("channel") if known else False
         return found, finish
 
     def record(self, index: int, found: Members, *, at: int) -> None:
@@ -196,49 +196,49 @@ class ProviderMembers:
 class _Level:
     """The members at one level of the chunks."""
 
-    __slots__ = ("_constants", "_large", "_last", "_left", "kept")
+    __slots__ = ("_constants", "_large", "_last", "_left", "repeated")
 
     def __init__(self, constants: Collection[str] = ()) -> None:
-        """`constants` are kept from their first chunk on, others once a second one has them."""
+        """`constants` are repeated from their first chunk on, others once a second one has them."""
         self._constants = constants
-        self.kept: Members = {}
+        self.repeated: Members = {}
         """Another object whenever it changes."""
-        self._left = MAX_KEPT
+        self._left = MAX_REPEATED
         self._large: Members = {}
-        """Members that are too large to keep."""
+        """Members that are too large to repeat."""
         self._last: Members = {}
 
     @property
     def settled(self) -> bool:
-        """Whether the last chunk had the kept members and no others."""
-        return self._last == self.kept
+        """Whether the last chunk had the repeated members and no others."""
+        return self._last == self.repeated
 
     def note(self, members: Members) -> Members:
         """Return the changes that the next chunk's members are; {} for none."""
         last, self._last = self._last, members
-        if members == self.kept:
-            self._last = self.kept
+        if members == self.repeated:
+            self._last = self.repeated
             return {}
-        gone = _differing(self.kept, members)
-        self._left += sum(size(self.kept[name]) for name in gone)
-        self.kept = {n: v for n, v in self.kept.items() if n not in gone}
+        gone = _differing(self.repeated, members)
+        self._left += sum(size(self.repeated[name]) for name in gone)
+        self.repeated = {n: v for n, v in self.repeated.items() if n not in gone}
         for name in _differing(self._large, members):
             del self._large[name]
         once: Members = {}
-        kept: Members = {}
+        repeated: Members = {}
         for name, value in members.items():
-            if name in self.kept or name in self._large:
+            if name in self.repeated or name in self._large:
                 continue
             if name not in self._constants and (name not in last or last[name] != value):
                 once[name] = value
             elif (length := size(value)) > self._left:
                 self._large[name] = value
             else:
-                kept[name] = self.kept[name] = value
+                repeated[name] = self.repeated[name] = value
                 self._left -= length
-        if members == self.kept:
-            self._last = self.kept
-        return {n: v for n, v in (("once", once), ("kept", kept), ("gone", gone)) if v}
+        if members == self.repeated:
+            self._last = self.repeated
+        return {n: v for n, v in (("once", once), ("kept", repeated), ("gone", gone)) if v}
 
 
 def _differing(first: Members, second: Members) -> list[str]:

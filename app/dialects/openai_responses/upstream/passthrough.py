@@ -86,7 +86,7 @@ def restore_items(
     outputs: the model continues without them.
     """
     tag = tag_of(upstream)
-    kept: list[dict[str, Any]] = []
+    items: list[dict[str, Any]] = []
     calls: set[str] = set()
     other_upstream: set[str] = set()
     not_allowed: set[str] = set()
@@ -101,11 +101,11 @@ def restore_items(
         ):
             not_allowed.add(f"input.{item['type']}")
         else:
-            kept.append(item)
+            items.append(item)
             continue
         calls |= {call} - {""}
     if isinstance(body.get("input"), list):
-        body["input"] = kept
+        body["input"] = items
     return DroppedItems(sorted(other_upstream), sorted(not_allowed))
 
 
