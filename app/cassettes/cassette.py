@@ -134,7 +134,7 @@ def render_event(event: Event, at: float) -> bytes:
 def spread(count: int, seconds: float) -> list[float]:
     """Return times for events of which only the total duration is known."""
     each = min(max(seconds, 0.0), MAX_SECONDS) / max(count - 1, 1)
-    return [each * place for place in range(count)]
+    return [each * step for step in range(count)]
 
 
 def file_name_of(model: str) -> str:

@@ -25,22 +25,22 @@ ERRORS: Final = tuple(
 MAX_OPTIONS: Final = 500
 """Characters."""
 
-Place = Annotated[int, Meta(ge=1, le=10_000_000)]
+EventNumber = Annotated[int, Meta(ge=1, le=10_000_000)]
 
 
 class CassetteOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One replay. Places are event numbers, as in the native ids, from 1."""
+    """One replay. The `_at` options are event numbers, as in the native ids, from 1."""
 
     name: str
     speed: Annotated[float, Meta(ge=0, le=1000)] = 1
     """Relative to the recording; 0: without delays."""
-    cut_at: Place | None = None
+    cut_at: EventNumber | None = None
     """The connection breaks after this event."""
-    stall_at: Place | None = None
+    stall_at: EventNumber | None = None
     """The stream stalls after this event."""
     stall_s: Annotated[float, Meta(ge=0, le=3600)] | None = None
     """For that long; None: forever."""
-    error_at: Place | None = None
+    error_at: EventNumber | None = None
     """The upstream fails after this event."""
     error: str = "upstream_unavailable"
     """With this code."""

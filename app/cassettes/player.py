@@ -37,15 +37,15 @@ Cut = Literal["cut"]
 Step = Read | Stall | Cut
 
 
-def check_places(cassette: Cassette, options: CassetteOptions) -> None:
+def check_fault_events(cassette: Cassette, options: CassetteOptions) -> None:
     """Refuse a fault after an event that does not exist, since it would never occur.
 
     Raises:
         RequestError: `invalid_request`, with the option.
     """
     for option in ("cut_at", "stall_at", "error_at"):
-        place = getattr(options, option)
-        if place is not None and place > cassette.last:
+        event = getattr(options, option)
+        if event is not None and event > cassette.last:
             raise RequestError(
                 "invalid_request",
                 f"model: {option}: the cassette {options.name!r} has {cassette.last} events",
@@ -53,7 +53,7 @@ def check_places(cassette: Cassette, options: CassetteOptions) -> None:
 
 
 def play(cassette: Cassette, options: CassetteOptions) -> Iterator[Step]:
-    """Yield the steps of a replay; faults at the same place in the order stall, error, cut.
+    """Yield the steps of a replay; faults at the same event in the order stall, error, cut.
 
     Events of the same time arrive in one read.
     """
@@ -118,7 +118,7 @@ class CassetteTransport(httpx2.AsyncBaseTransport):
         """
         options = decode_options(await request.aread())
         cassette = await asyncio.to_thread(self._folder.load, options.name)
-        check_places(cassette, options)
+        check_fault_events(cassette, options)
         headers = {"content-type": "application/x-ndjson"}
         return httpx2.Response(200, headers=headers, stream=_Replay(play(cassette, options)))
 
@@ -152,10 +152,10 @@ class _Replay(httpx2.AsyncByteStream):
     async def _pause(self, seconds: float | None) -> None:
         """Sleep until the delay ends or the stream is closed; None: until it is closed."""
         self._due += seconds or 0.0
-        left_s = None if seconds is None else self._due - asyncio.get_running_loop().time()
-        if left_s is not None and left_s <= 0:
+        remaining_s = None if seconds is None else self._due - asyncio.get_running_loop().time()
+        if remaining_s is not None and remaining_s <= 0:
             await asyncio.sleep(0)  # yield to other tasks in a replay without delays
             return
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(left_s):
+            async with asyncio.timeout(remaining_s):
                 await self._closed.wait()

@@ -90,8 +90,8 @@ def embed(text: str, *, dimensions: int = DIMENSIONS) -> list[float]:
         weight = math.sqrt(times)
         digest = hashlib.shake_128(word.encode(errors="replace")).digest(16)
         for at in range(0, 16, 2):
-            place = int.from_bytes(digest[at : at + 2])
-            sums[(place >> 1) % dimensions] += weight if place & 1 else -weight
+            value = int.from_bytes(digest[at : at + 2])
+            sums[(value >> 1) % dimensions] += weight if value & 1 else -weight
     length = math.hypot(*sums)
     if not length:
         sums[0] = length = 1.0

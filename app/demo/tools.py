@@ -84,12 +84,12 @@ class _Sampler:
         self._words = words
         self._texts = {"city": city, "location": city, **_NAMED}
         self._optional = optional
-        self._left = MAX_VALUES
+        self._remaining = MAX_VALUES
 
     def sample(self, schema: Any, name: str, depth: int) -> Any:
         """Return a value; `name` is that of its property."""
-        self._left -= 1
-        if self._left < 0 or depth > MAX_DEPTH:
+        self._remaining -= 1
+        if self._remaining < 0 or depth > MAX_DEPTH:
             return None
         if not isinstance(schema, dict):
             schema = {}
@@ -125,7 +125,7 @@ class _Sampler:
         return {
             name: self.sample(properties.get(name), name, depth + 1)
             for name in names
-            if isinstance(name, str) and self._left > 0
+            if isinstance(name, str) and self._remaining > 0
         }
 
 

@@ -173,7 +173,7 @@ class Window:
             case ProviderTool():
                 return await self._check_event(event, "tool_arguments")
             case Source():
-                event = _without_place(event, self._blocks)
+                event = _without_span(event, self._blocks)
             case ChoiceEnd(stop_sequence=None) if len(event.finish_reason_raw or "") <= SHORT:
                 return [msgspec.structs.replace(event, raw=None)]
             case (
@@ -217,10 +217,11 @@ class Window:
         if whole and not held.before:  # it may be JSON
             texts.walk(text, kind)
         walked = texts.collected()
-        (left, _, hold), found = await self._check(walked or [Text(kind, text, held.before, whole)])
+        asked = walked or [Text(kind, text, held.before, whole)]
+        (answered, _, hold), found = await self._check(asked)
         if walked:
-            texts.replace(left)
-        checked = texts.walk(text, kind) if walked else left[0]
+            texts.replace(answered)
+        checked = texts.walk(text, kind) if walked else answered[0]
         passed, rest = checked, ""
         if checked != text and not whole and len(text) < self._most:
             if checked.endswith(text[cut:]):
@@ -263,8 +264,8 @@ class Window:
         return passed, [Notice("hook", note) for note in notes]
 
 
-def _without_place(source: Source, blocks: Mapping[int, _Held]) -> Source:
-    """Return a source without a place in a changed text."""
+def _without_span(source: Source, blocks: Mapping[int, _Held]) -> Source:
+    """Return a source without its span, if its text was changed."""
     held = None if source.block is None else blocks.get(source.block)
     if held is not None and held.changed:
         return msgspec.structs.replace(source, start=None, end=None)

@@ -253,7 +253,9 @@ class Admission:
                 share, part = self._table[name], most // 2 if name == LOCAL else most // 4
                 excess = share.bytes + by - part
                 if excess > 0 and not self._reclaim(excess, name):
-                    may_reclaim = False  # else one large request could drop the memory of all others
+                    may_reclaim = (
+                        False  # else one large request could drop the memory of all others
+                    )
                     if share.bytes > memory.size:
                         raise _limited("your requests use all the memory for one address or key")
             excess = self.bytes + by - most

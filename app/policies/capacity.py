@@ -37,7 +37,7 @@ class Remaining(NamedTuple):
 
     counts: str
     """"requests" or "tokens"."""
-    left: int
+    amount: int
     reset_s: float
     """Seconds until the limit is reset; 0 if unknown."""
 
@@ -45,10 +45,10 @@ class Remaining(NamedTuple):
 class _Reported:
     """What remains of one rate limit, as reported in the reply to the newest request."""
 
-    __slots__ = ("begun", "left", "until")
+    __slots__ = ("begun", "remaining", "until")
 
     def __init__(self) -> None:
-        self.left, self.until = math.inf, 0.0
+        self.remaining, self.until = math.inf, 0.0
         self.begun = 0
         """What had begun with that request: later requests are not in the report."""
 
@@ -72,7 +72,7 @@ class Capacity:
         for counts, need in (("requests", 1), ("tokens", tokens)):
             reported = self._reported[counts]
             later = self.begun[counts] - reported.begun
-            if now < reported.until and reported.left - later < need:
+            if now < reported.until and reported.remaining - later < need:
                 return False
         if limits is None:
             return True
@@ -104,7 +104,7 @@ class Capacity:
             same = [one for one in remaining if one.counts == counts]
             if same:
                 scarcest = min(same)
-                reported.left, reported.begun = scarcest.left, begun[counts]
+                reported.remaining, reported.begun = scarcest.amount, begun[counts]
                 reset_s = scarcest.reset_s or UNKNOWN_RESET_S
                 reported.until = now + min(reset_s, MAX_RESET_S)
 

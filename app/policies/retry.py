@@ -251,7 +251,8 @@ class Plan:
         chance: Callable[[], float],
     ) -> None:
         self._choices = choices
-        self._left = list(order)
+        self._targets = list(order)
+        """The current target, and those that follow it."""
         self._deadline = deadline
         self._each_s = each_s
         self._here_since = now
@@ -263,12 +264,12 @@ class Plan:
     def first(self) -> Step:
         """Return the first attempt."""
         self._tries = 1
-        return Step(self._left[0], 0.0, 1)
+        return Step(self._targets[0], 0.0, 1)
 
     @property
     def is_last(self) -> bool:
         """Whether no attempt can follow the last one returned."""
-        return len(self._left) == 1 and self._tries >= self._choices[self._left[0]].attempts
+        return len(self._targets) == 1 and self._tries >= self._choices[self._targets[0]].attempts
 
     def next(
         self, error: RelayError, now: float, *, again: bool = True, client_retries: bool = False
@@ -281,24 +282,24 @@ class Plan:
         self._errors.append(error)
         if error.code in FINAL:
             return None
-        last = len(self._left) == 1
+        last = len(self._targets) == 1
         again = not client_retries if last else again and error.code != "upstream_timeout"
         wait_s = self._wait_here(error) if again else None
-        each_s = self._each_s[self._left[0]]
+        each_s = self._each_s[self._targets[0]]
         until = min(self._deadline, self._here_since + (each_s if last else each_s / 2))
         if wait_s is None or now + wait_s >= until:
-            self._left.pop(0)
+            self._targets.pop(0)
             self._here_since, self._tries, wait_s = now, 0, 0.0
-        if not self._left or now >= self._deadline:
+        if not self._targets or now >= self._deadline:
             return None
         self._tries += 1
         self._attempt += 1
-        return Step(self._left[0], wait_s, self._attempt)
+        return Step(self._targets[0], wait_s, self._attempt)
 
     @property
     def next_target(self) -> int | None:
         """The target after the current one, if any."""
-        return self._left[1] if len(self._left) > 1 else None
+        return self._targets[1] if len(self._targets) > 1 else None
 
     def add_second(self) -> int:
         """Return the number of an attempt beside the current one, at the next target."""
@@ -307,13 +308,13 @@ class Plan:
 
     def swap(self, now: float) -> None:
         """Make the target of the second attempt the current one, and the other the next."""
-        self._left[:2] = reversed(self._left[:2])
+        self._targets[:2] = reversed(self._targets[:2])
         self._here_since, self._tries = now, 1
 
     def leave(self, error: RelayError, now: float) -> None:
         """Leave the current target after a failure, for the one of the second attempt."""
         self._errors.append(error)
-        self._left.pop(0)
+        self._targets.pop(0)
         self._here_since, self._tries = now, 1
 
     def extend(self, now: float, deadline: float) -> None:
@@ -325,8 +326,8 @@ class Plan:
 
         A `trial` leaves half of the time to the targets that follow.
         """
-        each_s = self._each_s[self._left[0]]
-        if len(self._left) == 1:
+        each_s = self._each_s[self._targets[0]]
+        if len(self._targets) == 1:
             return each_s
         if self._tries > 1:
             each_s -= now - self._here_since
@@ -353,7 +354,7 @@ class Plan:
 
     def _wait_here(self, error: RelayError) -> float | None:
         """Return the wait before this target is tried again, None if it is not."""
-        if not error.retryable or self._tries >= self._choices[self._left[0]].attempts:
+        if not error.retryable or self._tries >= self._choices[self._targets[0]].attempts:
             return None
         retry_after_s = error.retry_after_s or 0.0
         if retry_after_s > PATIENCE_S:

@@ -16,7 +16,7 @@ from app.cassettes.cassette import (
 )
 from app.cassettes.digest import digest_of
 from app.cassettes.options import CassetteOptions, parse_options
-from app.cassettes.player import Read, Stall, check_places, play
+from app.cassettes.player import Read, Stall, check_fault_events, play
 from app.errors import RequestError
 from app.events import Event, StreamEnd, StreamTarget, TextDelta, TextEnd, TextStart, decode, encode
 from app.requests import ChatRequest, ClientBody, UserMessage, parse_chat_request
@@ -133,9 +133,9 @@ def test_faults_come_after_the_event_of_their_number():
     assert [["StreamTarget", "TextStart"], ["TextDelta"], *sent("")[1:]] == sent("stall_at=3")
     assert [Stall(None)] == [step for step in steps("stall_at=3") if isinstance(step, Stall)]
     assert Stall(2) == steps("stall_at=1&stall_s=2")[0]
-    check_places(CASSETTE, CassetteOptions("x", cut_at=7))
+    check_fault_events(CASSETTE, CassetteOptions("x", cut_at=7))
     with pytest.raises(RequestError, match="stall_at: the cassette 'x' has 7 events"):
-        check_places(CASSETTE, CassetteOptions("x", stall_at=8))
+        check_fault_events(CASSETTE, CassetteOptions("x", stall_at=8))
 
 
 @pytest.mark.parametrize("options", ["speed=0", "speed=1"])

@@ -31,9 +31,9 @@ def join_details(details: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     joined: list[dict[str, Any]] = []
     pieces: list[dict[str, list[str]]] = []
     for detail in details:
-        place = (detail.get("index"), detail.get("type"))
+        key = (detail.get("index"), detail.get("type"))
         last = joined[-1] if joined else {}
-        if place[0] is None or place != (last.get("index"), last.get("type")):
+        if key[0] is None or key != (last.get("index"), last.get("type")):
             joined.append({})
             pieces.append({})
         for name, value in detail.items():

@@ -32,12 +32,12 @@ _REMAINING: Final = (
 def read_remaining(headers: Mapping[str, str], *, now: float) -> list[Remaining]:
     """Parse what remains of rate limits, by lower-case names of headers; `now` is Unix time."""
     found = []
-    for counts, remaining, reset in _REMAINING:
-        left = headers.get(remaining)
-        if left is not None and re.fullmatch("[0-9]{1,12}", left):
+    for counts, header, reset in _REMAINING:
+        remaining = headers.get(header)
+        if remaining is not None and re.fullmatch("[0-9]{1,12}", remaining):
             value = headers.get(reset, "")
             reset_s = read_duration(value) or _read_until(value, now=now)
-            found.append(Remaining(counts, int(left), bound_wait(reset_s) or 0.0))
+            found.append(Remaining(counts, int(remaining), bound_wait(reset_s) or 0.0))
     return found
 
 
@@ -70,8 +70,8 @@ def _resets(headers: Mapping[str, str]) -> Iterator[str]:
         # Anthropic: "anthropic-ratelimit-input-tokens-reset", a time of RFC 3339.
         anthropic = name.startswith("anthropic-ratelimit-") and name.endswith("-reset")
         if anthropic or name.startswith("x-ratelimit-reset-"):
-            left = headers.get("remaining".join(name.rsplit("reset", 1)), "")
-            if _read_number(left) <= 0:
+            remaining = headers.get("remaining".join(name.rsplit("reset", 1)), "")
+            if _read_number(remaining) <= 0:
                 yield value
 
 

@@ -148,13 +148,13 @@ def _leave_out_files(messages: list[Message], changes: list[str]) -> list[Messag
         if not isinstance(message, UserMessage) or isinstance(message.content, str):
             rest.append(message)
             continue
-        left = [p for p in message.content if not (isinstance(p, FilePart) and p.optional)]
-        if len(left) == len(message.content):
+        parts = [p for p in message.content if not (isinstance(p, FilePart) and p.optional)]
+        if len(parts) == len(message.content):
             rest.append(message)
             continue
         changed = True
-        if left:
-            rest.append(msgspec.structs.replace(message, content=left))
+        if parts:
+            rest.append(msgspec.structs.replace(message, content=parts))
     if not changed:
         return messages
     changes.append("does not support files: dropped those with a text instead")

@@ -111,18 +111,18 @@ def estimate_tokens(chat: ChatRequest) -> int:
 def _weigh_value(value: Any) -> int:
     """Estimate all texts of a JSON value, in quarters of a token: 0.2 us a value."""
     weight = 0
-    left = [value]
-    while left:
-        match left.pop():
+    unvisited = [value]
+    while unvisited:
+        match unvisited.pop():
             case str(text):
                 is_file = text.startswith("data:")
                 weight += 4 * _file_or_image(text) if is_file else weigh_text(text)
             case {"type": "base64", "data": str(data)}:
                 weight += 4 * _file_or_image(data)
             case dict(fields):
-                left += fields.values()
+                unvisited += fields.values()
             case list(items):
-                left += items
+                unvisited += items
             case _:
                 weight += 1
     return weight

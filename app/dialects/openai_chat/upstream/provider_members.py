@@ -58,7 +58,7 @@ class ProviderMembers:
         "_chunk",
         "_constants",
         "_finished",
-        "_left",
+        "_free",
         "_reasoning",
         "_usage",
     )
@@ -71,7 +71,7 @@ class ProviderMembers:
         self._finished: frozenset[int] = frozenset()
         self._reasoning: tuple[str, ...] = ("reasoning_content",)
         self._usage: Members = {}
-        self._left = MAX_RECORDED
+        self._free = MAX_RECORDED
         self._constants: tuple[Any, ...] | None = (None,) * len(_CONSTANTS)
         """The repeated values of a `SameDialectChunk`; None if there are other members."""
         self._channels: dict[int, str | Literal[False] | None] = {}
@@ -89,7 +89,7 @@ class ProviderMembers:
                 delta.reasoning_content, delta.reasoning
             ):
                 return False
-        if self._left > 0:
+        if self._free > 0:
             constants = (chunk.system_fingerprint, chunk.service_tier, chunk.provider)
             if constants != self._constants:
                 named = zip(_CONSTANTS, constants, strict=True)
@@ -164,11 +164,11 @@ class ProviderMembers:
             self._builder.provider_data(FORMAT, {"usage": self._usage})
 
     def _select(self, members: Members, known: frozenset[str]) -> Members:
-        return leave_out(members, known) if self._left > 0 else {}
+        return leave_out(members, known) if self._free > 0 else {}
 
     def _select_delta(self, delta: Members) -> Members:
         found = leave_out(delta, _DELTA)
-        if self._left <= 0:
+        if self._free <= 0:
             found = {name: value for name, value in found.items() if name in _REASONING}
         if not found:
             return found
@@ -186,9 +186,9 @@ class ProviderMembers:
     def _record(self, found: Members, *, choice: int = 0, at: int | None = None) -> None:
         if not found:
             return
-        was_left = self._left > 0
-        self._left -= ENTRY + self._builder.provider_data(FORMAT, found, choice=choice, at=at)
-        if was_left and self._left <= 0:
+        had_room = self._free > 0
+        self._free -= ENTRY + self._builder.provider_data(FORMAT, found, choice=choice, at=at)
+        if had_room and self._free <= 0:
             what = f"the provider's own fields of chunks exceed {MAX_RECORDED} bytes"
             self._builder.notice("provider_data_dropped", f"{what}: further ones are dropped")
 
@@ -196,14 +196,14 @@ class ProviderMembers:
 class _Level:
     """The members at one level of the chunks."""
 
-    __slots__ = ("_constants", "_large", "_last", "_left", "repeated")
+    __slots__ = ("_constants", "_free", "_large", "_last", "repeated")
 
     def __init__(self, constants: Collection[str] = ()) -> None:
         """`constants` are repeated from their first chunk on, others once a second one has them."""
         self._constants = constants
         self.repeated: Members = {}
         """Another object whenever it changes."""
-        self._left = MAX_REPEATED
+        self._free = MAX_REPEATED
         self._large: Members = {}
         """Members that are too large to repeat."""
         self._last: Members = {}
@@ -220,7 +220,7 @@ class _Level:
             self._last = self.repeated
             return {}
         gone = _differing(self.repeated, members)
-        self._left += sum(size(self.repeated[name]) for name in gone)
+        self._free += sum(size(self.repeated[name]) for name in gone)
         self.repeated = {n: v for n, v in self.repeated.items() if n not in gone}
         for name in _differing(self._large, members):
             del self._large[name]
@@ -231,11 +231,11 @@ class _Level:
                 continue
             if name not in self._constants and (name not in last or last[name] != value):
                 once[name] = value
-            elif (length := size(value)) > self._left:
+            elif (length := size(value)) > self._free:
                 self._large[name] = value
             else:
                 repeated[name] = self.repeated[name] = value
-                self._left -= length
+                self._free -= length
         if members == self.repeated:
             self._last = self.repeated
         return {n: v for n, v in (("once", once), ("kept", repeated), ("gone", gone)) if v}

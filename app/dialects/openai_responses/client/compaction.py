@@ -80,12 +80,12 @@ def render_compaction(
 
 def _last_user_messages(items: Iterable[dict[str, Any]]) -> list[msgspec.Raw]:
     retained: list[msgspec.Raw] = []
-    left = MAX_RETAINED
+    remaining = MAX_RETAINED
     for item in reversed([*items]):
         if item.get("type", "message") == "message" and item.get("role") == "user":
             data = encode_item(item)
-            left -= len(data)
-            if left < 0:
+            remaining -= len(data)
+            if remaining < 0:
                 break
             retained.append(data)
     return retained[::-1]

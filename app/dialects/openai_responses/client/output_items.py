@@ -67,7 +67,7 @@ from .tool_calls import (
 _CALL_FORMATS = (OPENAI_CUSTOM_CALL, OPENAI_NAMESPACE)
 """The opaque formats that describe a call."""
 
-_PLACES: Final = frozenset(("index", "start_index", "end_index"))
+_POSITIONS: Final = frozenset(("index", "start_index", "end_index"))
 """The position fields of an annotation."""
 
 _IMAGE: Final = "image_generation_call"
@@ -267,7 +267,7 @@ class Output:
         start, end = (source.start or 0, source.end or 0) if here else (0, 0)
         if (annotation := read_raw(source.raw, NAME)) is not None:
             if source.start is not None and not here:
-                annotation |= dict.fromkeys(_PLACES & annotation.keys(), 0)
+                annotation |= dict.fromkeys(_POSITIONS & annotation.keys(), 0)
         elif source.url is not None:
             annotation = {
                 "type": "url_citation",

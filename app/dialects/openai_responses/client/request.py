@@ -328,11 +328,11 @@ def _echo(request: Request) -> dict[str, Any]:
     if request.text is not None:
         found["text"] = _echo_text(request.text)
     sizes = {name: len(msgspec.json.encode(value)) for name, value in found.items()}
-    left = sum(sizes.values())
+    remaining = sum(sizes.values())
     for name in sorted(sizes, key=sizes.__getitem__, reverse=True):
-        if left <= MAX_ECHO:
+        if remaining <= MAX_ECHO:
             break
-        left -= sizes[name]
+        remaining -= sizes[name]
         del found[name]
     return found
 

@@ -65,13 +65,13 @@ class OutputItem:
 def join(texts: Iterable[ItemText], whole: str) -> str | None:
     """Return the texts joined; None if they are too long to be a part of `whole`."""
     pieces: list[str] = []
-    left = 4 * len(whole)  # at least one character per text; surrogate halves count twice
+    remaining = 4 * len(whole)  # at least one character per text; surrogate halves count twice
     for text in texts:
-        left -= 1
+        remaining -= 1
         for piece in text.pieces:
             pieces.append(piece)
-            left -= max(1, len(piece))
-            if left < 0:
+            remaining -= max(1, len(piece))
+            if remaining < 0:
                 return None
     return "".join(pieces)
 
@@ -133,11 +133,11 @@ class UnmatchedItems:
     """The items that the response's final list has not matched yet."""
 
     def __init__(self, items: Iterable[OutputItem]) -> None:
-        self._left: dict[tuple[str, str | None], deque[OutputItem]] = {}
+        self._unmatched: dict[tuple[str, str | None], deque[OutputItem]] = {}
         """In order, by type and call id, and by type alone."""
         for item in items:
             for key in ((item.type, item.call_id), (item.type, None)):
-                self._left.setdefault(key, deque()).append(item)
+                self._unmatched.setdefault(key, deque()).append(item)
 
     def take(self, kind: str, call_id: str) -> OutputItem | None:
         """Return the item for a list entry: a call by its id, otherwise the next of its type."""
@@ -149,7 +149,7 @@ class UnmatchedItems:
         return item
 
     def _next(self, key: tuple[str, str | None]) -> OutputItem | None:
-        items = self._left.get(key, deque())
+        items = self._unmatched.get(key, deque())
         while items and items[0].matched:
             items.popleft()
         return items[0] if items else None

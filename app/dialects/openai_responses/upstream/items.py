@@ -99,10 +99,10 @@ class Items:
 
     def finish_all(self, output: object) -> None:
         """Handle the `output` of an ended response, without repeating earlier items."""
-        left = UnmatchedItems(self._all)
+        unmatched = UnmatchedItems(self._all)
         for raw in mappings(output):
             kind = string(raw.get("type"))
-            item = left.take(kind, string(raw.get("call_id")))
+            item = unmatched.take(kind, string(raw.get("call_id")))
             item = self._find_ended(item, raw) or self._begin(kind)
             item.matched = True
             self._settle(item, raw)

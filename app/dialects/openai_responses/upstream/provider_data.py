@@ -70,8 +70,8 @@ class ProviderDataRecorder:
 
     def __init__(self, builder: EventBuilder) -> None:
         self._builder = builder
-        self._left = MAX_PROGRESS
-        self._told = False
+        self._free = MAX_PROGRESS
+        self._noticed = False
 
     def list_members(self, raw: dict[str, Any]) -> dict[str, Any]:
         """Return the members of an item of the model that no other event has."""
@@ -146,15 +146,15 @@ class ProviderDataRecorder:
             self._builder.provider_data(NAME, data)
 
     def _reserve(self, fields: dict[str, Any], kind: str) -> bool:
-        """Return whether the fields fit into what is left of `MAX_PROGRESS`."""
+        """Return whether the fields fit into what remains of `MAX_PROGRESS`."""
         if not self._builder.keeps_provider_data:
             return False
         size = _EVENT + len(encode(fields))
-        if size <= self._left:
-            self._left -= size
+        if size <= self._free:
+            self._free -= size
             return True
-        if not self._told:
-            self._told = True
+        if not self._noticed:
+            self._noticed = True
             message = f"left out events beyond {MAX_PROGRESS} bytes, first {kind[:100]!r}"
             self._builder.notice("provider_data_dropped", message)
         return False
@@ -167,9 +167,9 @@ class ProviderDataRecorder:
             self._add("response.output_item.added", added, item)
 
     def _add(self, kind: str, fields: dict[str, Any], item: OutputItem | None = None) -> None:
-        place = {} if item is None else {"output_index": item.number}
+        position = {} if item is None else {"output_index": item.number}
         block = None if item is None else item.block
-        self._builder.provider_data(NAME, {"type": kind, **place, **fields}, block=block)
+        self._builder.provider_data(NAME, {"type": kind, **position, **fields}, block=block)
 
 
 def _list_part_members(part: dict[str, Any]) -> dict[str, Any]:

@@ -229,8 +229,8 @@ class Renderer:
             kind, fields = "document", {"mediaType": media_type, "title": title}
         if event.block in self._open:
             cited = {"type": "source", "sourceType": kind, "id": source, **fields}
-            places = {"startIndex": event.start, "endIndex": event.end}
-            citation = _known({**places, "citedText": event.cited_text})
+            span = {"startIndex": event.start, "endIndex": event.end}
+            citation = _known({**span, "citedText": event.cited_text})
             self._citations.setdefault(event.block, []).append({"source": cited, **citation})
         metadata = {KEY: msgspec.Raw(encode(event))}
         return {
