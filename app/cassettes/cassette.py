@@ -205,7 +205,7 @@ class _Order:
             case StreamStart():
                 return "'stream.start' is invalid: the head replaces it"
             case StreamTarget():
-                self._has_target = True  # another one continues the answer
+                self._has_target = True  # a later target continues the answer
             case StreamEnd(error=error):
                 if error is not None and error.code not in CODES:
                     return f"unknown code {error.code[:40]!r}"

@@ -64,7 +64,7 @@ class Folder:
                 if not NAME.fullmatch(file.name.removesuffix(SUFFIX)):
                     continue
                 with contextlib.suppress(OSError):
-                    _stamp(file)  # not for a pipe
+                    _stamp(file)  # raises for a pipe, which would block
                     with file.open("rb") as opened:
                         opened.readline(MAX_BYTES)
                         found.add(upstream_of(opened.readline(MAX_TARGET)))
@@ -93,7 +93,7 @@ class Folder:
                 raise _broken(file, f"it is larger than {MAX_BYTES} bytes")
             with file.open("rb") as opened:
                 cassette = parse_cassette(opened.read(MAX_BYTES))
-            # Threads replace the dict: none of them changes one that another reads.
+            # Replace the dict: other threads may be reading it.
             newest = [*self._cache.items()][1 - MAX_CACHED :]
             self._cache = {**dict(newest), name: (stamp, cassette)}
             return cassette
@@ -128,7 +128,7 @@ class Folder:
             written.unlink(missing_ok=True)
 
     def _file(self, name: str) -> Path:
-        if not NAME.fullmatch(name):  # a caller's error: `parse_options` rejects clients' names
+        if not NAME.fullmatch(name):  # a bug: `parse_options` has checked clients' names
             raise ValueError(f"{name[:100]!r} is not a name of a cassette")
         return self._path / f"{name}{SUFFIX}"
 

@@ -68,7 +68,7 @@ def play(cassette: Cassette, options: CassetteOptions) -> Iterator[Step]:
             yield Read(wait_s, data)
 
     for number in range(1, cassette.last + 1):
-        if number > 1:  # event 1 is the replay's own
+        if number > 1:  # event 1, `stream.start`, is made by the relay
             now, event = cassette.events[number - 2]
             if now > at or size >= MAX_READ_BYTES:
                 yield from flush()

@@ -43,7 +43,7 @@ _WEATHER: Final = {
 
 _JA: Final = "ぁ-ゖゝ-ヺー-ヿ々〆〇㐀-䶿一-鿿豈-\ufaffｦ-ﾟ\U00020000-\U0003ffff"
 _JAPANESE: Final = re.compile(f"[{_JA}]")
-# As tokenizers do: a word with the space before it, Japanese in ones and twos (particles
+# Like tokenizers: a word with the space before it, Japanese in ones and twos (particles
 # on their own), punctuation and emoji in short runs. Every character is in some token.
 _TOKEN: Final = re.compile(
     rf" ?[A-Za-z0-9_]{{1,12}}| ?[はがをにでともの]| ?[{_JA}]{{1,2}}| ?[^\w\s]{{1,3}}|\s+|\w{{1,4}}"

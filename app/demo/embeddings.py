@@ -95,4 +95,4 @@ def embed(text: str, *, dimensions: int = DIMENSIONS) -> list[float]:
     length = math.hypot(*sums)
     if not length:
         sums[0] = length = 1.0
-    return array("f", (value / length for value in sums)).tolist()  # as base64 has them
+    return array("f", (value / length for value in sums)).tolist()  # float32, as in base64

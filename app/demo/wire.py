@@ -119,7 +119,7 @@ def render_stream(request: DemoRequest, answer: Answer) -> Iterator[Step]:
         yield Step(_KEEP_ALIVE_EVERY if beat else 0, _KEEP_ALIVE)
         pause -= _KEEP_ALIVE_EVERY if beat else 0
     every = [list(_deltas(answer, digest, choice)) for choice in range(request.n or 1)]
-    rounds = list(zip(*every, strict=True))  # the first is the role
+    rounds = list(zip(*every, strict=True))  # the first round has the roles
     if drops(request):
         rounds = rounds[: 1 + min(DROP_AFTER, answer.size)]
     for number, deltas in enumerate(rounds):

@@ -263,7 +263,7 @@ def render_cohere(request: Request, inputs: Sequence[str], **_: object) -> dict[
     return {
         "texts": inputs,
         **rename(request, COHERE_FIELDS),
-        # Required there, and unknown from OpenAI's request.
+        # Cohere requires `input_type`; OpenAI's request has no such field.
         "input_type": request.extras.get("input_type") or "search_document",
         **request.provider_options,
         "embedding_types": ["float"],

@@ -173,7 +173,7 @@ def parse_json(call: Call, body: bytes) -> ForwardedRequest:
     }
 
     def render(model: str, dropped: Collection[str]) -> tuple[str, bytes]:
-        # Extras as they are checked: of equal names in the text, some hosts take the first.
+        # Encode the checked extras: hosts disagree on which of two equal names counts.
         sent = fields | extras | {"model": model}
         out = frozenset(dropped)
         return "application/json", msgspec.json.encode(
@@ -236,7 +236,7 @@ def _upload(call: Call, parts: list[Part], size: int, boundary: str) -> Forwarde
 
 
 def _without_model() -> RequestError:
-    # The default model is one for chats.
+    # `default_model` is a chat model.
     return RequestError("invalid_request", "model: missing; name a route or 'upstream/model'")
 
 

@@ -93,7 +93,7 @@ class JsonArray(Document):
             self._after_backslash = True
         elif mark in b"{[":
             self._depth += 1
-        elif mark == b"]" or self._depth > 1:  # another brace between elements is junk
+        elif mark == b"]" or self._depth > 1:  # ignore closing braces between elements
             self._depth -= 1
             return self._depth <= 1
         return False

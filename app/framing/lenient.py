@@ -65,7 +65,7 @@ class LenientDecoder(Decoder):
         torn = bool(rest) and any(field.startswith(rest) for field in _FIELDS)
         message = super().close()
         self.malformed = self.malformed and not torn
-        if self._messages:  # from the last line, which had no line end
+        if self._messages:  # the last line, without a line end, was a message
             return self._messages.pop()
         if message is None and self._raw:
             return self._raw_message()

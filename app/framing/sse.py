@@ -182,7 +182,7 @@ class Decoder:
             case b"data":
                 self._append_data(value)
             case b"":
-                pass  # a comment
+                pass  # a comment line
             case b"event":
                 self._event = value.decode(errors="replace")
             case b"id":

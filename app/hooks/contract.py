@@ -85,7 +85,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
         trying = asyncio.create_task(self._try(check))
         try:
             done, _ = await asyncio.wait({trying}, timeout=self.timeout_s)
-        finally:  # without a wait: a function may catch its cancellation
+        finally:  # not awaited: a function may catch its cancellation
             trying.cancel()
         found = trying.result() if done else TimeoutError()
         if isinstance(found, Verdict):

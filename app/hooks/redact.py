@@ -27,12 +27,12 @@ _PREFIX: Final = (
     r"|(?:gh[opsu]|github_pat|glpat|xox[abpr]|hf|gsk|xai|pplx|nvapi)[_-])"
 )
 
-# No expression gives characters back. Look-behinds are slow: a few characters are compared first.
+# No expression backtracks. Look-behinds are slow: each follows a comparison of characters.
 _KEY: Final = re.compile(
     rf"(?=[sgxhpnA]){_BEFORE.format('')}"
     rf"(?:{_PREFIX}{_C}{{16,}}+|AKIA[A-Z0-9]{{16}}|AIza{_C}{{35}})"
 )
-# A segment that begins no JWT is skipped: none begins later in it.
+# Skip a segment that does not begin a JWT: no JWT begins within it.
 _JWT: Final = re.compile(
     rf"eyJ{_BEFORE.format('eyJ')}"
     rf"(?:{_C}{{7,}}+\.{_C}{{10,}}+\.{_C}{{10,}}+|(?P<skipped>{_C}{{7,}}+))"
@@ -109,7 +109,7 @@ async def _replace(pattern: re.Pattern[str], new: Callable[[re.Match[str]], str]
             if start >= last:
                 at = start if stop == len(text) else last
                 break
-            if end == stop < len(text):  # it may be longer
+            if end == stop < len(text):  # the match may continue after the slice
                 found = pattern.match(text, start) or found
                 end = found.end()
             pieces += (text[copied:start], new(found))

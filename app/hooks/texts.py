@@ -109,7 +109,7 @@ class Texts:
             elif name not in OPAQUE and not (name == "url" and (old or "").startswith("data:")):
                 changes[name] = self.walk(old, kind)
         if isinstance(value, ReasoningPart) and changes["text"] != value.text:
-            changes["signature"] = None  # it is of the original text
+            changes["signature"] = None  # the provider signed the original text
         return msgspec.structs.replace(value, **changes)
 
     def _take(self, text: str, kind: str) -> str:

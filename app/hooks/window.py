@@ -203,7 +203,7 @@ class Window:
         found = await self._release(held, whole=True)
         del self._blocks[event.block]
         if held.changed and isinstance(event, ReasoningEnd):
-            # A signature is of the original text.
+            # The provider signed the original text.
             event = ReasoningEnd(event.block, event.choice)
         return [*found, event]
 
@@ -214,7 +214,7 @@ class Window:
             return []
         cut = len(text) if whole else self._find_cut(text)
         kind, texts = type_of(held.delta).removesuffix(".delta"), Texts()
-        if whole and not held.before:  # it may be JSON
+        if whole and not held.before:  # the whole text: it may be JSON
             texts.walk(text, kind)
         walked = texts.collected()
         asked = walked or [Text(kind, text, held.before, whole)]

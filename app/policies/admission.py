@@ -68,12 +68,12 @@ class Shares(msgspec.Struct, frozen=True):
 
 def address_of(client: tuple[str, int] | None) -> str:
     """Return the address of a client, by the `client` of an ASGI scope."""
-    if client is None:  # not an internet socket: it is on this machine
+    if client is None:  # not an IP socket: the client is local
         return LOCAL
     host, port = client
     if len(host) > MAX_ADDRESS:
         return UNKNOWN
-    # Without a port the address is from a proxy's header, and not the peer's.
+    # Without a port the address comes from a proxy's header, not from the socket.
     return _address(host, is_peer=bool(port))
 
 
@@ -88,7 +88,7 @@ def _address(host: str, *, is_peer: bool) -> str:
 def estimate_memory(body: bytes) -> int:
     """Estimate the memory of a body that is parsed, and of the call to an upstream."""
     values = body.count(b",") + body.count(b"[") + 2 * body.count(b"{")
-    values = min(values, 2 * MAX_VALUES)  # more are refused unparsed; most commas are in texts
+    values = min(values, 2 * MAX_VALUES)  # more are refused; other commas are in texts
     wide = not body.isascii() or b"\\u" in body
     return len(body) * (WIDE_FACTOR if wide else NARROW_FACTOR) + VALUE_BYTES * values
 
@@ -244,8 +244,8 @@ class Admission:
     def grow(self, memory: "RequestMemory", by: int) -> None:
         """Change the memory of a request by so many bytes; refuse what exceeds a limit.
 
-        An address or owner may use a quarter of the memory; its only request may use more. Kept
-        conversations are dropped before a request is refused.
+        An address or owner may use a quarter of the memory; its only request may use more.
+        Conversations that are not in use are dropped before a request is refused.
         """
         if by > 0:
             most, may_reclaim = self.max_bytes, True
@@ -253,9 +253,8 @@ class Admission:
                 share, part = self._table[name], most // 2 if name == LOCAL else most // 4
                 excess = share.bytes + by - part
                 if excess > 0 and not self._reclaim(excess, name):
-                    may_reclaim = (
-                        False  # else one large request could drop the memory of all others
-                    )
+                    # Else one large request could drop the memory of all others.
+                    may_reclaim = False
                     if share.bytes > memory.size:
                         raise _limited("your requests use all the memory for one address or key")
             excess = self.bytes + by - most
@@ -356,7 +355,7 @@ class RequestMemory:
 
     def keep(self, size: int) -> None:
         """Set the memory to so many bytes, which others may take; drop it if they are not free."""
-        self._admission.reclaimable.pop(self, None)  # it is not to make room for itself
+        self._admission.reclaimable.pop(self, None)  # `resize` must not reclaim it
         try:
             self.resize(size)
         except RelayError:

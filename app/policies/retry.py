@@ -196,11 +196,11 @@ class Breaker:
         self._retry_after_until = max(self._retry_after_until, now + (error.retry_after_s or 0.0))
         failures = sum(failed for _, failed in self._outcomes.values())
         if self._trial == stream:
-            # The longer the trial took, the older is its information.
+            # A trial's result is as old as its start.
             since = now if self._open_until is None else self._tried_at
             self._trial, self._trying = None, False
             self._open(since)
-        # Streams that were running when it opened add no information.
+        # Ignore streams that were running when the breaker opened.
         elif self._open_until is None and FAILURES <= failures > len(self._outcomes) / 2:
             self._open(now)
 

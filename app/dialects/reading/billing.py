@@ -33,7 +33,7 @@ def parse_cost(usage: dict[str, Any]) -> str | None:
 def _nano(usd: object) -> int | None:
     if not isinstance(usd, int | float) or isinstance(usd, bool):
         return None
-    if not 0 <= usd <= MOST_USD:  # nor is NaN
+    if not 0 <= usd <= MOST_USD:  # NaN fails both comparisons
         return None
     return round(Decimal(str(usd)) * NANO)
 

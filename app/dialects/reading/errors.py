@@ -115,7 +115,7 @@ _WORDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
             "unrecognizedclientexception",
             "expiredtokenexception",
             "accessdeniedexception",
-            "no_db_connection",  # LiteLLM without a database, of any key but its own
+            "no_db_connection",  # LiteLLM without a database: any but its master key
         ),
     ),
     (
@@ -315,7 +315,7 @@ def _error(
     advice = _ADVICE[code]
     if code == "upstream_rate_limited":
         wait = wait or _wait_in_words(_text(document))
-    if wait is not None:  # Codex reads it there
+    if wait is not None:  # Codex reads the wait from the message
         advice = advice.replace("try again later", f"try again in {wait:g} s")
     message = f"upstream {upstream!r} {advice}"
     provider_message = _scrub(redact(_text(document)))
@@ -342,14 +342,14 @@ def _classify(document: object, *, status: int | None, words: list[str]) -> str:
         if not set(known).isdisjoint(lower):
             return code
     text = _text(document)
-    if status != 429:  # its texts are about tokens per minute, plans and billing
+    if status != 429:  # a 429 is about tokens per minute, plans or billing
         for code, pattern in _TEXTS:
             if pattern.search(text):
                 return code
     vague = not _VAGUE_WORDS.isdisjoint(lower)
     if status == 403 and any("reasons" in mapping(e.get("metadata")) for e in _errors(document)):
         return "content_filtered"  # OpenRouter's moderation
-    if vague and status in (404, None):  # a wrong path: a wrong model has its own code
+    if vague and status in (404, None):  # a wrong path; a wrong model is `model_not_found`
         return "upstream_invalid_request"
     if status in _STATUSES:
         return _STATUSES[status]

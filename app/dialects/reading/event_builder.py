@@ -395,7 +395,7 @@ class EventBuilder:
         if block is None:
             block = self.text_block(choice)
             if block is None or self._choices[choice].texts > 1:
-                span = (None, None)  # their block is unknown
+                span = (None, None)  # offsets into the whole answer match no block
         start, end = span
         source = Source(
             url=url,

@@ -151,7 +151,7 @@ def read_raw(raw: Raw | None, format: str) -> dict[str, Any] | None:
     """Return the object that `make_raw` packed; None if it is of another dialect."""
     if raw is None or raw.format != format:
         return None
-    value = clean(decode_or(raw.data, None))  # it may come from another relay
+    value = clean(decode_or(raw.data, None))  # unvalidated if the upstream is another relay
     return value if isinstance(value, dict) else None
 
 

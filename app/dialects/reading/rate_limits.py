@@ -54,7 +54,7 @@ def read_wait(headers: Mapping[str, str], *, limited: bool, now: float) -> float
 def _wait(headers: Mapping[str, str], *, limited: bool, now: float) -> float | None:
     """Parse the wait that an error reply requests, in seconds."""
     seconds = _read_number(headers.get("retry-after-ms", "")) / 1000
-    if seconds <= 0:  # Azure sends 0 ms beside "retry-after: 1"
+    if seconds <= 0:  # Azure sends "retry-after-ms: 0" with "retry-after: 1"
         after = headers.get("retry-after", "")
         seconds = _read_number(after) or _read_until(after, now=now)
     if seconds <= 0 and limited:

@@ -81,7 +81,7 @@ def _gather(
     for step in above:
         same = [key for key in body if plain_name(key) == plain_name(step)]
         found: dict[str, Any] = {}
-        for key in sorted(same, key=lambda key: key == step):  # the right spelling counts
+        for key in sorted(same, key=lambda key: key == step):  # the exact name is last and wins
             value = body.pop(key)
             if isinstance(value, dict):
                 found |= value

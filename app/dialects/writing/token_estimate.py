@@ -95,7 +95,7 @@ def estimate_tokens(chat: ChatRequest) -> int:
     if chat.response_format is not None:
         total += estimate_text(msgspec.json.encode(chat.response_format))
     if chat.provider_options:
-        # They may contain documents, or a conversation.
+        # Provider options may contain documents, or a conversation.
         total += estimate_text(msgspec.json.encode(chat.provider_options))
     if chat.extras:
         total += estimate_text(msgspec.json.encode(chat.extras))
@@ -103,7 +103,7 @@ def estimate_tokens(chat: ChatRequest) -> int:
     if body is not None and (
         body.untranslatable or body.ignored or body.unsupported or body.shortened
     ):
-        # Only its own dialect expresses all of it.
+        # The chat request lacks parts of the client's body.
         total = max(total, tokens_of(_weigh_value(body.body)))
     return total
 
@@ -266,7 +266,7 @@ def _tools(chat: ChatRequest) -> int:
     client_body = chat.client_body
     listed = client_body.body.get("tools") if client_body else None
     if isinstance(listed, list) and listed:
-        # They may have more than the chat request can express.
+        # The client's tools may have fields that the chat request lacks.
         return TOOLS + TOOL * len(listed) + estimate_text(msgspec.json.encode(listed))
     return TOOLS + sum(map(_tool, chat.tools)) if chat.tools else 0
 

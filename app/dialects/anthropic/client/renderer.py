@@ -220,7 +220,7 @@ class Payloads:
             case TextEnd() | RefusalEnd():
                 self._stop(event.block)
             case ReasoningEnd():
-                # Clients require one, even if empty.
+                # Clients require a signature, even an empty one.
                 signed = {"type": "signature_delta", "signature": _sign(event)}
                 self._delta(event.block, signed)
                 self._stop(event.block)
@@ -235,7 +235,7 @@ class Payloads:
             case ChoiceEnd():
                 self._choice = event
             case StreamTarget():
-                self._same = False  # it continues the answer, in any format
+                self._same = False  # the next target may speak another dialect
             case StreamEnd():
                 pass  # `feed` has rendered it
             case ProviderData():
@@ -268,7 +268,7 @@ class Payloads:
             "stop_sequence": None,
             "stop_details": None,
             **_OF_MESSAGES,
-            # The counts of `message_delta` replace them.
+            # Provisional: `message_delta` has the final counts.
             "usage": _complete(_OF_USAGE | usage, mapping(message.get("usage"))),
         }
         more = {k: v for k, v in message.items() if k not in base or k in _OF_MESSAGES}

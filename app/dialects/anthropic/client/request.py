@@ -135,7 +135,7 @@ def parse_request(data: bytes, *, betas: str = "") -> ParsedRequest:
     body = parse_body(data, _decoder, example=_EXAMPLE)
     fields = {name: value for name, value in parse_fields(data).items() if value is not None}
     if "thread" in fields:
-        # It names an earlier answer by the relay's id, which Anthropic does not know.
+        # `thread` contains the relay's id of an answer, which Anthropic does not know.
         raise ThreadRefused
     known = set(Request.__struct_fields__)
     check_parts(_lists(body), path="messages")

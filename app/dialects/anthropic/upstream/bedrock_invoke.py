@@ -54,7 +54,7 @@ def _unwrap(frame: Message) -> Message | None:
         raw = b64decode(wrapped)
         data = raw.decode(errors="replace")
         if len(raw) > LARGE and has_more_values(raw, MAX_VALUES):
-            return Message("message", data)  # the parser refuses it
+            return Message("message", data)  # not decoded: the parser refuses its size
         event = string(mapping(decode(data)).get("type"))
     except ValueError:
         return Message("message", wrapped)  # not a JSON object

@@ -119,7 +119,7 @@ class Blocks:
         number = _number(index)
         known = self._open.get(number)
         if known is not None and known.start == content:
-            return  # a proxy repeats it
+            return  # some proxies repeat the start
         self.stop(index)
         block = self._begin(string(content.get("type")), number, content)
         self._turn(number)
@@ -250,7 +250,7 @@ class Blocks:
         translated = _OF_STARTS.get(block.kind)
         fields = {} if translated is None else leave_out(block.start, ("type", *translated))
         if fields.get("citations"):
-            del fields["citations"]  # they are sources
+            del fields["citations"]  # emitted as `Source`
         more = leave_out(event, _OF_EVENTS)
         if fields or more:
             start = {"type": "content_block_start", "content_block": {"type": block.kind} | fields}

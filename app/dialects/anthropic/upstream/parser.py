@@ -111,7 +111,7 @@ class Parser(AnswerParser):
             # The output count is a placeholder here: 1 to 8 tokens.
             usage = {name: value for name, value in usage.items() if name not in _OUTPUT}
         self._count(usage)
-        # After results of tools that code called, the complete content is here.
+        # After results of programmatic tool calls, `message_start` has the complete content.
         self._blocks.feed(message.get("content"))
         self._finish(message)
 

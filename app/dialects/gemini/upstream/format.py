@@ -10,7 +10,7 @@ from .interactions import request as interactions
 from .interactions.parser import Parser as InteractionsParser
 from .parser import Parser
 
-_MODELS = "models?pageSize=1000"  # 50 otherwise
+_MODELS = "models?pageSize=1000"  # the default is 50
 _PROVIDER = "gcp.gemini"
 
 _OPTIONS = OptionNames(

@@ -257,7 +257,7 @@ def _user_parts(message: UserMessage, *, path: str) -> list[dict[str, Any]]:
         where = f"{path}.content[{number}]"
         match part:
             case TextPart():
-                # An empty text is refused.
+                # Gemini refuses an empty text.
                 parts += [{"text": part.text}] if part.text else []
             case ImagePart():
                 parts.append(render_image(part, path=where))
@@ -276,7 +276,7 @@ def _model_parts(message: AssistantMessage, *, path: str, quirks: Quirks) -> lis
             case TextPart(text=text) | RefusalPart(refusal=text) if text:
                 parts.append({"text": text})
             case OpaquePart(format=format) if format in _SIGNATURES:
-                # It belongs to the preceding text, or to none.
+                # A signature belongs to the preceding text, or to none.
                 if not parts or parts[-1].keys() != {"text"}:
                     parts.append({"text": ""})
                 parts[-1]["thoughtSignature"] = part.data
@@ -405,7 +405,7 @@ def _thinking(effort: str, *, quirks: Quirks) -> dict[str, Any]:
         return {"includeThoughts": True, "thinkingLevel": fit_level(effort)[0].upper()}
     budget = _BUDGETS.get(effort, _HIGHEST_BUDGET)
     if not budget:
-        return {"thinkingBudget": 0}  # thoughts cannot be requested then
+        return {"thinkingBudget": 0}  # no `includeThoughts` without a budget
     return {"includeThoughts": True, "thinkingBudget": budget}
 
 

@@ -82,7 +82,7 @@ class GroundingSources:
             for support in mappings(metadata.get("groundingSupports"))
         ]
         earlier = self._chunks.setdefault(choice, [])
-        # Each list is either complete or, for file search, continues the last one.
+        # A list is complete, except for file search, whose lists continue each other.
         whole = all(number < len(chunks) for _, numbers in supports for number in numbers)
         before = 0 if whole else len(earlier)
         for position, numbers in supports:

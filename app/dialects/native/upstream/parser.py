@@ -92,7 +92,7 @@ class Parser:
         self.ended = True
         self.usage = end.usage or self.usage
         self.refused = end.status == "failed" and end.usage is None
-        # Without its target, a failure before the answer becomes an HTTP status.
+        # Drop the held `stream.target` of a failure, so that it becomes an HTTP status.
         pending = self._pending if end.status == "completed" else []
         return [*pending, *self._blocks.ends(), end]
 

@@ -73,7 +73,7 @@ class Parser(AnswerParser):
         versions.
         """
         function, name = mapping(call.get("function")), string(call.get("id"))
-        repeated = name in self._ids  # the builder would continue that call
+        repeated = name in self._ids  # the builder would continue the call of that id
         if not repeated:
             self._builder.reserve(ENTRY + len(name))
             self._ids.add(name)

@@ -186,7 +186,7 @@ class DeltaBuilder:
                 if CUSTOM in self.labels:
                     self._custom_tools = {str(name) for name in decode(self.labels[CUSTOM])}
             case StreamTarget():
-                if not self.choices:  # another one continues the answer
+                if not self.choices:  # a later target continues an answer that has begun
                     self.model = event.model
             case StreamEnd():
                 return self._end(event)
@@ -283,7 +283,7 @@ class DeltaBuilder:
         if event.media_type.startswith("audio/") and event.data:
             audio = {"id": f"audio_{self._token}_{event.choice}", "data": event.data}
             if self.members.has_sent(event.choice, "audio"):
-                del audio["id"]  # the provider's own was
+                del audio["id"]  # the provider's id has been sent
             return (Delta(event.choice, {"audio": audio}),)
         url = event.url or f"data:{event.media_type};base64,{event.data}"
         state.images.append({"type": "image_url", "image_url": {"url": url}})

@@ -252,7 +252,7 @@ class Deltas:
                 self._builder.reasoning(index, string(block.get("thinking")))
             signature, data = string(block.get("signature")), string(block.get("data"))
             self._builder.sign(index, "signature", signature, format=LITELLM)
-            if signature or data:  # both end a block
+            if signature or data:  # each ends its block
                 self._builder.end_text(index)
             self._builder.opaque(index, LITELLM_REDACTED, data)
 
@@ -299,7 +299,7 @@ class Deltas:
         if self.members is not None and (others := self.members.read_call(call, function)):
             raw = make_raw(FORMAT, others)
         block = self._function(index, function, number=number, id=call_id, raw=raw)
-        # Gemini's Chat Completions route requires it in the next turn.
+        # Gemini's Chat Completions route requires the signature in the next turn.
         signature = string(_google(call).get("thought_signature"))
         self._builder.opaque(index, GOOGLE_SIGNATURE, signature, block=block)
 

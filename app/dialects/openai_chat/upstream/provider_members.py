@@ -94,7 +94,7 @@ class ProviderMembers:
             if constants != self._constants:
                 named = zip(_CONSTANTS, constants, strict=True)
                 found = {name: value for name, value in named if value is not None}
-                if self._constants is None or len(found) > 1:  # whose order is unknown here
+                if self._constants is None or len(found) > 1:  # a typed chunk loses their order
                     return False
                 self._note_chunk(found)
         return True
@@ -117,7 +117,7 @@ class ProviderMembers:
         levels = self._choices.get(index)
         if levels is None:
             if not (of_choice or of_delta or delta.get("reasoning")):
-                return {}, {}  # as most hosts send choices
+                return {}, {}  # most hosts send no other members
             levels = self._choices[index] = (_Level(), _Level())
         if "logprobs" in of_choice:
             logprobs = leave_out(mapping(of_choice.pop("logprobs")), _LOGPROBS)
@@ -175,7 +175,7 @@ class ProviderMembers:
         if "extra_content" in found and (extra := _extra(found.pop("extra_content"))):
             found["extra_content"] = extra
         if found.get("reasoning_details") == []:
-            del found["reasoning_details"]  # OpenRouter's, beside each piece of text
+            del found["reasoning_details"]  # OpenRouter sends it with every piece of text
         texts = [delta.get("content"), delta.get("reasoning") or delta.get("reasoning_content")]
         if audio := mapping(found.get("audio")):
             found["audio"] = leave_out(audio, frozenset(("data",)))

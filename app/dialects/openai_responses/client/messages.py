@@ -189,7 +189,7 @@ class Conversation:
         """Convert an item of a tool; other providers know it as a function or not at all."""
         match kind:
             case "custom_tool_call" if restore_ids(item):
-                self._ignore(f"input.{kind}")  # the provider has executed it
+                self._ignore(f"input.{kind}")  # executed by the provider
             case "custom_tool_call":
                 custom = convert_body(item, CustomCallItem, path=path)
                 tool = ClientTool("custom", custom.name, custom.namespace)

@@ -151,15 +151,15 @@ class Output:
             case Media(data=str()) if event.media_type.startswith("image/"):
                 return self._image(event)
             case TextDelta() | RefusalDelta() | ReasoningDelta() | ReasoningEnd():
-                pass  # of an item that is closed
+                pass  # their item is closed
             case TextEnd() | RefusalEnd() | ChoiceEnd() | Usage() | ProviderTool() | Notice():
                 pass
             case ProviderData():
                 return self._take_record(event)
             case Source() | LogProbs() | Media():
-                pass  # there is no item for them
+                pass  # no item represents them
             case StreamStart() | StreamTarget() | ContentFilter() | StreamEnd():
-                pass  # of the response, not of its output
+                pass  # part of the response, not of an item
             case _:
                 assert_never(event)
         return ()
@@ -339,7 +339,7 @@ class Output:
             call.pieces.append(piece)
             yield "response.custom_tool_call_input.delta", {**call.position, "delta": piece}
         else:
-            call.pieces.append(piece)  # the format has no deltas for it
+            call.pieces.append(piece)  # its format has no deltas
 
     def _end_call(self, event: ToolCallEnd) -> Iterator[OutputEvent]:
         call = self._calls[event.block]
@@ -347,7 +347,7 @@ class Output:
             yield from self._write_call(call, decode_input(event.arguments))
         elif not call.pieces and event.arguments:
             free = call.tool is not None and call.tool.form == "custom"
-            if not (free and event.arguments == "{}"):  # stands for no arguments
+            if not (free and event.arguments == "{}"):  # "{}": no arguments
                 yield from self._write_call(call, event.arguments)
         self._ended.append(event.block)
 

@@ -179,7 +179,7 @@ def parse_request(body: bytes) -> ParsedRequest:
     if fields.get("service_tier") in ("auto", "default"):
         del fields["service_tier"]
     if not isinstance(request.input, str):
-        fields["input"] = request.input  # avoids a second copy
+        fields["input"] = request.input  # the parsed list; avoids a second copy
     if isinstance(fields.get("stream_options"), dict):
         # `include_usage` does not exist here: usage is always sent.
         options = fields["stream_options"]

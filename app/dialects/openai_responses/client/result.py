@@ -41,7 +41,7 @@ Milestone = StreamStart | StreamTarget | ContentFilter | StreamEnd
 Status = Literal["queued", "in_progress", "completed", "incomplete", "cancelled", "failed"]
 
 DEFAULTS: Final[dict[str, Any]] = {
-    "completed_at": None,  # in no event
+    "completed_at": None,  # not recorded in any event
     "frequency_penalty": 0.0,
     "instructions": None,
     "max_output_tokens": None,
@@ -54,7 +54,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     "reasoning": {"effort": None, "summary": None},
     "safety_identifier": None,
     "service_tier": "default",
-    "store": True,  # for the retention
+    "store": True,  # the event log stores it
     "temperature": 1.0,
     "text": {"format": {"type": "text"}},
     "tool_choice": "auto",
@@ -138,7 +138,7 @@ class Response:
             return None
         error = {**_error(failed.info()), "param": None}
         if self._status == "cancelled":
-            error["code"] = "cancelled"  # a response has no error code for it
+            error["code"] = "cancelled"  # not among OpenAI's codes
         return {"code": error["code"], "message": error["message"], "param": None, "error": error}
 
     def render(self) -> dict[str, Any]:

@@ -123,7 +123,7 @@ class OfferedTools:
             case "tool_search":
                 search = convert_body(definition, _Search, path=path)
                 if search.execution != "client":
-                    # All tools are offered at once, so there is nothing to search.
+                    # All tools are already offered: a search would find nothing new.
                     return
                 client_tool = ClientTool("tool_search", "tool_search")
                 schema = search.parameters or _SEARCH

@@ -125,7 +125,7 @@ class Items:
         whole = string(event.get("text")) or string(event.get("refusal"))
         item, index = self._owner(event, kind, whole), _index(event, kind)
         if kind == "reasoning" and self._text(item, kind, index).pieces:
-            return  # it may be one of several parts, all of which the item repeats
+            return  # maybe one of several; the item repeats all of them
         self._match(item, kind, index, whole, logprobs=event.get("logprobs"))
 
     def part(self, event: dict[str, Any]) -> None:

@@ -166,7 +166,7 @@ def _convert_reasoning(item: dict[str, Any], *, quirks: Quirks) -> dict[str, Any
     encrypted = string(item.get("encrypted_content"))
     packed = unpack(encrypted) if encrypted else None
     if packed is not None and packed.format == OPENAI_ITEM and packed.data is not None:
-        # A request of such an upstream to the client.
+        # The provider's request to the client (such as for an approval), packed by the relay.
         return parse_object(packed.data)
     wanted = quirks.send_reasoning
     if wanted == "no" or is_packed(encrypted):

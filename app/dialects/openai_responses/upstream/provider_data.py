@@ -29,7 +29,7 @@ _REPEATED: Final = frozenset(("item_id", "obfuscation", "output_index", "sequenc
 _RENDERED: Final = frozenset(
     (
         "",
-        "keepalive",  # the relay has its own
+        "keepalive",  # the relay sends its own
         "ping",
         "response.audio.done",
         "response.audio.transcript.done",
@@ -56,9 +56,9 @@ _RELAYS: Final = frozenset(
     (
         *("id", "object", "created_at", "status", "background", "error", "incomplete_details"),
         *("model", "output", "output_text", "store", "previous_response_id", "conversation"),
-        # The client's own, which it receives from its request.
+        # The client's values: the relay repeats them from the request.
         *("metadata", "user", "safety_identifier", "prompt_cache_key"),
-        # Readers of a stream may not be its creator.
+        # Private to the creator: readers of a stream may be others.
         *("instructions", "prompt", "tools"),
     )
 )
@@ -100,12 +100,12 @@ class ProviderDataRecorder:
         """Record the end of an item."""
         if _is_verbatim(item):
             if needs_client(raw):
-                return  # an `opaque`
+                return  # emitted as `Opaque`
             if read_image(raw) is not None:
-                raw = {k: v for k, v in raw.items() if k != "result"}  # a `media`
+                raw = {k: v for k, v in raw.items() if k != "result"}  # emitted as `Media`
         elif item.recorded:
             members = self.list_members(raw)
-            members.pop("encrypted_content", None)  # at the end of its block
+            members.pop("encrypted_content", None)  # emitted at the end of its block
             parts = [_list_part_members(part) for part in mappings(raw.get("content"))]
             if any(parts):
                 members["content"] = parts
@@ -162,7 +162,7 @@ class ProviderDataRecorder:
     def _begin(self, item: OutputItem, fields: dict[str, Any]) -> None:
         if self._builder.keeps_provider_data:
             item.recorded = True
-            self._builder.end_text(0)  # of an item that is not done
+            self._builder.end_text(0)  # the previous item may not be done
             added = {"item": {**fields, "type": item.type}}
             self._add("response.output_item.added", added, item)
 

@@ -132,7 +132,7 @@ def read_values(item: dict[str, Any], *, typed: str) -> dict[str, Any]:
     if value:
         plain = item.get("type") in _TEXTS or not isinstance(value, str)
         values["input"] = value if plain else decode_or(value, value)
-    if item.get("type") != "image_generation_call":  # whose result is emitted as media
+    if item.get("type") != "image_generation_call":  # its result is emitted as media
         found = [item[key] for key in _OUTPUTS if item.get(key) is not None]
         if found:
             values["output"] = found[0]
@@ -153,7 +153,7 @@ def read_citation(annotation: dict[str, Any], *, whole: bool) -> dict[str, Any]:
     start, end = annotation.get("start_index"), annotation.get("end_index")
     kind = annotation.get("type")
     if kind == "file_citation":
-        # It has one position; the `index` of a `file_path` counts files instead.
+        # `index` is the citation's position; in a `file_path` it counts files.
         start = end = annotation.get("index")
     return {
         "url": text_or_none(annotation.get("url")),

@@ -165,7 +165,7 @@ def _render_tool(function: Function) -> dict[str, Any]:
         tool["description"] = function.description
     parameters = function.parameters
     tool["parameters"] = {"type": "object", "properties": {}} if parameters is None else parameters
-    # If omitted, it is false in Chat Completions, but true here.
+    # The default of `strict` is false in Chat Completions, but true here.
     tool["strict"] = bool(function.strict)
     return msgspec.to_builtins(tool)  # type: ignore[no-any-return]  # a dict of a dict
 
@@ -368,7 +368,7 @@ class _AssistantRenderer:
         """Add a block of reasoning; the blocks of one item are consecutive."""
         other_format = part.encrypted and part.format not in (None, OPENAI_ENCRYPTED)
         if part.signature or other_format:
-            return  # another provider's
+            return  # reasoning signed by another provider
         if part.text:
             self._summaries.append(part.text)
         if part.encrypted:

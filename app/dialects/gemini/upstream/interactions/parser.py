@@ -82,7 +82,7 @@ class Parser(AnswerParser):
     def _end(self, interaction: dict[str, Any]) -> None:
         self._identify(interaction)
         steps = self._steps
-        if not steps.begun:  # a stream can have all of them here
+        if not steps.begun:  # some streams have all steps only here
             for index, step in enumerate(mappings(interaction.get("steps"))):
                 steps.start(index, step)
                 steps.stop(index)

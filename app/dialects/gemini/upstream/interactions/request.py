@@ -144,7 +144,7 @@ class _Steps:
                 case ToolMessage():
                     self._result(message, path=path)
                 case _:
-                    pass  # in the instruction
+                    pass  # sent in `system_instruction`
         return self._steps
 
     def _add(self, kind: str, content: list[dict[str, Any]]) -> None:
@@ -273,7 +273,7 @@ def _config(request: ChatRequest, *, level: str | None) -> dict[str, Any]:
         "seed": request.seed,
         "thinking_level": level,
         "thinking_summaries": "auto" if summaries else None,
-        # It is refused without functions.
+        # Gemini refuses `tool_choice` without functions.
         "tool_choice": _tool_choice(request) if request.tools else None,
     }
     return {name: value for name, value in values.items() if value is not None}

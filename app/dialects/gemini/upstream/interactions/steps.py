@@ -81,7 +81,7 @@ class Steps:
 
     def delta(self, index: int, delta: dict[str, Any]) -> None:
         step = self._open.get(index) or self._add(index, "")
-        kind = string(delta.get("type")) or "text"  # which agents leave out
+        kind = string(delta.get("type")) or "text"  # agents omit the type
         if _is_tool(kind) or _is_tool(step.type):
             self._tool(step, delta)
         elif step.type not in _MODEL_STEPS:
@@ -149,7 +149,7 @@ class Steps:
             return
         builder = self._builder
         if builder.open_block(0) != step.block:
-            builder.end_text(0)  # of another step, which continues in a new block
+            builder.end_text(0)  # another step's; if it continues, in a new block
         if step.type == "thought":
             builder.reasoning(0, text)
             step.block = builder.open_block(0)
