@@ -172,8 +172,7 @@ def build_recorder(settings: Settings, waiting: WaitingRows) -> "Recorder | None
     try:
         from .records.address import Address, RecordsRefused
         from .records.database import Database
-        from .records.recorder import Recorder
-        from .records.redaction import Hook, HookUnusable, keep_all
+        from .records.recorder import Hook, HookUnusable, Recorder, keep_all
     except ImportError:
         extra = "postgresql" if settings.records.startswith("postgresql") else "records"
         raise SettingsError(

@@ -20,8 +20,7 @@ from .identity.hook import Identify
 from .relay import Relay
 from .settings import Settings, SettingsError, load_settings
 from .settings.access import settle_hook, settle_identity
-from .telemetry.access_logs import hide_tokens_in_access_logs
-from .telemetry.logs import LineCounter, configure_logs
+from .telemetry.logs import LineCounter, configure_logs, hide_tokens_in_access_logs
 
 
 class App:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import structlog
 from starlette.types import Scope
 
-from ..telemetry.access_logs import hide_tokens
+from ..telemetry.logs import hide_tokens
 from .middleware import SentResponse
 from .problems import CODE
 from .request import PRINCIPAL, connection_of

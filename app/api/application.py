@@ -49,8 +49,7 @@ from .access import log_request
 from .authentication import Authentication
 from .endpoints import HttpParts
 from .generation import MODEL
-from .guard import LOCAL_ORIGINS, Guard
-from .hosts import HostNames
+from .guard import LOCAL_ORIGINS, Guard, HostNames
 from .http_settings import HttpSettings
 from .middleware import RequestMiddleware, Watch
 from .rate_limit_headers import RATE_LIMIT_HEADERS

@@ -14,7 +14,7 @@ from ..dialects.client_format import ClientFormat
 from ..dialects.client_formats import client_format_of, correct_path
 from ..errors import RelayError, RequestError, ServiceError
 from ..ledger.accounts import LimitReached
-from ..telemetry.access_logs import hide_tokens
+from ..telemetry.logs import hide_tokens
 from .rate_limit_headers import rate_limit_headers
 from .request import path_of
 

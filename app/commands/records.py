@@ -16,8 +16,7 @@ from ..ledger.money import to_usd
 from ..records.address import FAILURES, Address, RecordsRefused
 from ..records.database import Database
 from ..records.queries import BY, LISTED, latest, sums_by, tenants_of
-from ..records.rows import today
-from ..records.schema import SUMS
+from ..records.schema import SUMS, today
 from ..settings import SettingsError, load_scalar
 from ..settings.convert import suggest
 from .terminal import add_config, escape, print_table

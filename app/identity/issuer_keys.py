@@ -11,8 +11,7 @@ import structlog
 
 from ..errors import ServiceError
 from .config import IssuerConfig
-from .fetching import Fetcher
-from .jwks import JwksUnusable, KeySet, SigningKey, parse_jwks, parse_object
+from .jwks import Fetcher, JwksUnusable, KeySet, SigningKey, parse_jwks, parse_object
 from .urls import is_loopback, why_unusable
 
 REFRESH_S = 600

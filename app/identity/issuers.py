@@ -18,8 +18,8 @@ import msgspec
 
 from .claims import quoted, read_claims, refusal
 from .config import ALGORITHMS, IssuerConfig
-from .fetching import Fetcher
 from .issuer_keys import IssuerKeys, Keys
+from .jwks import Fetcher
 from .principal import Principal
 
 MAX_TOKEN = 16_384

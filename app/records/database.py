@@ -1,10 +1,14 @@
 """The database of the records: migrations, writes, retention and erasure.
 
-Several processes may do any of these at the same time, in transactions.
+Several processes may do any of these at the same time, in transactions. When a user is erased,
+sums stay under a random name. A log may deliver a stream twice, or deliver one late that ended
+before its user was erased: digests of erased users and streams, stored for `ERASED_DAYS`, detect
+both.
 """
 
 import logging
 import re
+import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -12,15 +16,127 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, delete, inspect, literal_column, select, text
+from sqlalchemy import (
+    ColumnElement,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    inspect,
+    literal_column,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from .address import Address
-from .erasing import erase, without_erased
-from .rows import day_of, sum_up, today
-from .schema import HEAD, SUMS, erased, rollups, streams
+from .schema import (
+    BY,
+    HEAD,
+    SUMS,
+    day_of,
+    erased,
+    rollup_id,
+    rollups,
+    stream_digest,
+    streams,
+    sum_up,
+    today,
+    user_digest,
+)
+
+PREFIX = "erased-"
+"""Of the names that replace erased users."""
+
+BATCH = 200
+"""Streams changed by one statement."""
+
+
+def pseudonym() -> str:
+    """Return a unique random name."""
+    return f"{PREFIX}{secrets.token_hex(8)}"
+
+
+def _hide(name: str) -> dict[str, Any]:
+    """Return the columns that may identify a user, beside the stream's id, with a pseudonym."""
+    return {"user": name, "key": name, "request_id": "", "trace_id": "", "content": None}
+
+
+async def without_erased(
+    connection: AsyncConnection, rows: Sequence[dict[str, Any]]
+) -> Sequence[dict[str, Any]]:
+    """Drop rows of erased streams, and pseudonymise rows of erased users."""
+    if not (await connection.execute(select(exists().select_from(erased)))).scalar():
+        return rows
+    digests = {stream_digest(row["stream"]) for row in rows}
+    digests |= {user_digest(row["tenant"], row["user"]) for row in rows}
+    found = await connection.execute(select(erased).where(erased.c.digest.in_(digests)))
+    known = {row.digest: row.at for row in found}
+    left = []
+    for row in rows:
+        if stream_digest(row["stream"]) in known:
+            continue
+        at = known.get(user_digest(row["tenant"], row["user"]))
+        if at is not None and row["ended_at"] <= at:
+            name = pseudonym()
+            row = {**row, **_hide(name), "stream": name}
+        left.append(row)
+    return left
+
+
+async def erase(connection: AsyncConnection, tenant: str, user: str, *, at: float) -> int:
+    """Erase what a user's streams say that ended by `at`; return the number of streams.
+
+    Nobody else may write until the transaction ends: the sums are those of the streams.
+    """
+    name = pseudonym()
+    await _remember(connection, [user_digest(tenant, user)], at=at)
+    mine = (streams.c.tenant == tenant) & (streams.c.user == user)
+    some = select(streams.c.stream, streams.c.day).where(mine).limit(BATCH)
+    change = (
+        update(streams)
+        .where(streams.c.stream == bindparam("was"), streams.c.day == bindparam("on"))
+        .values(stream=bindparam("becomes"), **_hide(name))
+    )
+    count = 0
+    while rows := list(await connection.execute(some)):
+        await _remember(connection, [stream_digest(row.stream) for row in rows], at=at)
+        changes = [{"was": row.stream, "on": row.day, "becomes": pseudonym()} for row in rows]
+        await connection.execute(change, changes)
+        count += len(rows)
+    await _hide_sums(connection, tenant, user, name)
+    return count
+
+
+async def _remember(connection: AsyncConnection, digests: Iterable[bytes], *, at: float) -> None:
+    kind = sqlite if connection.dialect.name == "sqlite" else postgresql
+    statement = kind.insert(erased)
+    later = statement.on_conflict_do_update(
+        index_elements=["digest"], set_={"at": statement.excluded.at}
+    )
+    rows = [{"digest": digest, "at": at} for digest in sorted(digests)]
+    await connection.execute(later, rows)
+
+
+async def _hide_sums(connection: AsyncConnection, tenant: str, user: str, name: str) -> None:
+    """Move a user's sums to a pseudonym; those of several keys become one."""
+    mine = (rollups.c.tenant == tenant) & (rollups.c.user == user)
+    hidden: dict[tuple[Any, bytes], dict[str, Any]] = {}
+    for row in await connection.execute(select(rollups).where(mine)):
+        sums = row._mapping
+        by = {column: sums[column] for column in BY} | {"user": name, "key": name}
+        digest = rollup_id(*by.values())
+        empty = {"day": sums["day"], "id": digest, **by, **dict.fromkeys(SUMS, 0)}
+        total = hidden.setdefault((sums["day"], digest), empty)
+        for column in SUMS:
+            total[column] += sums[column]
+    if hidden:
+        await connection.execute(delete(rollups).where(mine))
+        await connection.execute(insert(rollups), list(hidden.values()))
+
 
 LOCK: Final = 0x5E5E_7261
 """PostgreSQL's advisory lock: shared by writers, exclusive for migrations and erasure."""

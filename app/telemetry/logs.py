@@ -2,13 +2,17 @@
 
 Lines contain text from clients and providers: control characters are escaped. Tracebacks are
 bounded and contain no values of variables.
+
+Our own server writes no access log. Those of other ASGI servers have whole URLs, and a share link
+has a token in its query that grants access to the stream: these tokens are hidden.
 """
 
 import json
 import logging
+import re
 import sys
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 import structlog
@@ -153,3 +157,48 @@ def _to_json(fields: dict[str, Any], **_: object) -> str:
 
 def _to_bytes(_logger: object, _name: str, line: Any) -> bytes:
     return str(line).encode()
+
+
+LOGGERS: Final = (
+    "uvicorn.access",
+    "hypercorn.access",
+    "granian.access",
+    "gunicorn.access",
+    "uvicorn.error",  # logs request heads at `debug`
+)
+
+HIDDEN: Final = "..."
+
+_TOKEN = re.compile(r"(?i)((?:\b|%3F|%26)token(?:=|%3D))[^&\s\"'\\]+")
+
+
+def hide_tokens(text: str) -> str:
+    """Replace the values of `token` parameters in a text."""
+    return _TOKEN.sub(rf"\1{HIDDEN}", text)
+
+
+class _HideTokens(logging.Filter):
+    """Hides tokens in records; drops none."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.msg, str):
+            record.msg = hide_tokens(record.msg)
+        if isinstance(record.args, dict):  # subclasses in hypercorn and gunicorn
+            for name, value in record.args.items():
+                record.args[name] = _hide(value)
+        elif isinstance(record.args, tuple):
+            record.args = tuple(map(_hide, record.args))
+        return True
+
+
+def _hide(value: Any) -> Any:
+    return hide_tokens(value) if isinstance(value, str) else value
+
+
+_filter: Final = _HideTokens()
+
+
+def hide_tokens_in_access_logs() -> None:
+    """Add the filter to the loggers of known servers. Idempotent."""
+    for name in LOGGERS:
+        logging.getLogger(name).addFilter(_filter)

@@ -32,7 +32,7 @@ from .. import __version__
 from ..eventlog.stream_ended import StreamEnded
 from ..eventlog.stream_info import StreamInfo
 from ..events import TokenCounts
-from .access_logs import hide_tokens
+from .logs import hide_tokens
 from .observer import (
     TRACEPARENT,
     AttemptDropped,

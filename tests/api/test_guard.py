@@ -7,8 +7,7 @@ import tracemalloc
 
 import pytest
 
-from app.api.guard import REMEMBERED, Guard
-from app.api.hosts import MAX_HOST, HostNames, parse_host
+from app.api.guard import MAX_HOST, REMEMBERED, Guard, HostNames, parse_host
 from app.api.request import REQUEST_HEADERS
 from app.testing.upstream import Hold, head, send, text
 from tests.serving import HELLO, Relay, serve_relay, serve_script

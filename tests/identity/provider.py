@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from hypothesis import strategies as st
 
 from app.identity.config import IssuerConfig
-from app.identity.fetching import Fetcher
 from app.identity.issuers import Issuers
+from app.identity.jwks import Fetcher
 
 AUDIENCE = "https://relay.example"
 DISCOVERY = "/.well-known/openid-configuration"

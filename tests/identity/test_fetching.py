@@ -14,9 +14,9 @@ import structlog
 import trustme
 
 from app.errors import ServiceError
-from app.identity.fetching import MAX_BYTES
 from app.identity.issuer_keys import AGAIN_S, FETCH_S, IDLE_S, REFRESH_S
 from app.identity.issuers import Issuers
+from app.identity.jwks import MAX_BYTES
 from tests.clock import Clock, StoppedClock
 from tests.identity.provider import (
     JWKS,

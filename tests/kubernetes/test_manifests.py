@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from app.api.hosts import HostNames, parse_host
+from app.api.guard import HostNames, parse_host
 from app.server.serving import STOP_WITHIN_S
 from app.settings import Settings, load_settings
 from app.settings.access import decide_access

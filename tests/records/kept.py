@@ -8,8 +8,7 @@ from typing import Any
 from sqlalchemy import select
 
 from app.records.database import Database
-from app.records.rows import sum_up, values_of
-from app.records.schema import rollups, streams
+from app.records.schema import rollups, streams, sum_up, values_of
 from app.telemetry.row import StreamRow, pack_row
 
 AT = 1_795_000_000.0

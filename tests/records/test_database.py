@@ -13,11 +13,9 @@ from sqlalchemy import select, text
 
 from app.records import database as database_module
 from app.records.address import Address, RecordsRefused
-from app.records.database import Database, UnknownSchema
-from app.records.erasing import erase
+from app.records.database import Database, UnknownSchema, erase
 from app.records.recorder import Recorder
-from app.records.rows import day_of, today, values_of
-from app.records.schema import HEAD, erased, metadata, rollups, streams
+from app.records.schema import HEAD, day_of, erased, metadata, rollups, streams, today, values_of
 from app.telemetry.row import StreamRow
 from tests.records.kept import AT, KeptRows, check_sums, make_row, recorded, write
 from tests.waiting import until
