@@ -1,4 +1,4 @@
-"""The append-only log of each stream, read by cursor.
+"""The append-only log of each stream, read by cursor: its protocol, its values and its errors.
 
 A cursor is the number of the last event that a reader has seen, 0 at the start. Events are
 numbered from 1 without a gap, except before an `Ending`. Nothing follows a `stream.end`, and
@@ -6,19 +6,117 @@ nothing behind a cursor changes. Live reading and replay are the same call.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from ..events import Event
-from ..ledger.accounts import Settlement
+import msgspec
+
+from ..errors import RequestError, ServiceError
+from ..events import Event, StreamEnd
+from ..ledger.accounts import Grant, Settlement
 from .accounts import Accounts
 from .broadcast import Broadcast
 from .listing import ListedStream, ListPosition
 from .peers import NoPeers, OnStop, Peers, ignore_stop
 from .recovery import Close, OnEnded, close_free, ignore_ended
 from .stream_info import Scoped, StreamInfo
-from .values import Claim, LogSize, LogState, Look
 from .waiting_rows import WaitingRows
+
+
+class LogUnusable(Exception):
+    """The log's storage cannot be used; the message is one line with the remedy."""
+
+
+class StreamExpired(RequestError):
+    """The stream existed and has been removed."""
+
+    def __init__(self, message: str, *, owner: str) -> None:
+        super().__init__("stream_expired", message)
+        self.owner = owner
+        """Its owner, if still known."""
+
+
+class StreamTooLong(ServiceError):
+    """The stream has reached its maximum length; its end can still be appended."""
+
+    def __init__(self, limit: str) -> None:
+        super().__init__("overloaded", f"the answer is longer than the limit of {limit}")
+
+
+def full() -> ServiceError:
+    """Return the error for a new stream when running ones take all the room."""
+    return ServiceError(
+        "overloaded",
+        "the event log is full of running streams; try again shortly",
+        retry_after_s=5,
+    )
+
+
+def unknown(stream: str) -> RequestError:
+    """Return the error for an unknown stream."""
+    # Longer than any id: a client may have put the URL's query in it, with a token.
+    return RequestError("not_found", f"there is no stream {stream[:40]!r}")
+
+
+def expired(stream: str, retention_s: float, *, owner: str) -> StreamExpired:
+    """Return the error for a removed stream."""
+    return StreamExpired(
+        f"stream {stream} is gone: it was deleted, or made room, or its {retention_s:g} s are over",
+        owner=owner,
+    )
+
+
+class LogSize(NamedTuple):
+    """The memory that a log takes."""
+
+    streams: int
+    bytes: int
+    """Estimated."""
+
+
+class LogState(msgspec.Struct, frozen=True):
+    """The length of a log, its times and its owner."""
+
+    last: int
+    """The number of the last event; 0 for an empty log."""
+    ended: bool
+    """Whether the last event is the `stream.end`."""
+    started_at: float = 0.0
+    """When the log was created, in unix seconds."""
+    ended_at: float | None = None
+    """When the `stream.end` was added, in unix seconds."""
+    kept: int | None = None
+    """The last stored event of the producer if the stream has an `Ending`, else None."""
+    settled: bool = True
+    """False while the producer may still send events that the storage has lost."""
+    owner: str = ""
+    """The owner of the stream; "" if authentication is off."""
+
+
+class Look(msgspec.Struct, frozen=True):
+    """The state and some events of a stream, from one round trip."""
+
+    stream: str
+    state: LogState
+    events: Sequence[Event] = ()
+    """Some of those after the cursor, as `read` returns them. Empty does not mean that there are
+    none: events in memory are left to `read`."""
+
+
+class Claim(NamedTuple):
+    """The stream that an idempotency key is bound to."""
+
+    stream: str
+    digest: str
+    """The digest of the request body that started the stream."""
+    grant: Grant | None = None
+    """The reservation, if this call opened the stream."""
+
+
+def may_see(owner: str | None, whose: str | None) -> bool:
+    """Return whether `owner` may see a stream of `whose`. None is unknown, or sees all."""
+    return owner is None or whose is None or owner == whose
+
 
 Follower = Callable[[Sequence[Event]], None]
 """Receives each appended batch within the call; it must neither wait nor raise.
@@ -212,3 +310,60 @@ class LogParts(NamedTuple):
     def with_log(self, log: EventLog) -> "LogParts":
         """Return the parts with another log wherever this one stands."""
         return LogParts._make(log if part is self.log else part for part in self)
+
+
+STRIDE = 10**8
+"""More events than a stream can have, and more frames than they make in any dialect."""
+
+
+class Ending(list[Event]):
+    """The events by which another process ended an orphaned stream.
+
+    Readers of the dead producer may have seen events that were not stored. So that no number
+    names two events, the ending of a stream with n stored events begins at the number
+    (n + 1) * STRIDE + n + 1.
+    """
+
+    def __init__(self, events: Iterable[Event], *, after: int) -> None:
+        super().__init__(events)
+        self.after = after
+        """The number before that of the first event."""
+
+
+def before_ending(kept: int) -> int:
+    """Return the number before the first event of an `Ending`, after so many stored events."""
+    return (kept + 1) * STRIDE + kept
+
+
+def cursor_after(after: int, events: Sequence[Event]) -> int:
+    """Return the cursor after reading these events from a cursor."""
+    return (events.after if isinstance(events, Ending) else after) + len(events)
+
+
+async def read_all(
+    event_log: Events,
+    stream: str,
+    *,
+    ending: bool = True,
+    first: Sequence[Event] = (),
+    last: int | None = None,
+) -> list[Event]:
+    """Return all events so far, without waiting.
+
+    Without `ending` an `Ending` is left out. `first` is a page that was already read. Reading
+    stops at event number `last`, if given.
+    """
+    events: list[Event] = []
+    after = 0
+    while last is None or after < last:
+        page = first or await event_log.read(stream, after, timeout_s=0)
+        first = ()
+        if not page:
+            break
+        if isinstance(page, Ending) and not ending:
+            break
+        events += page
+        after = cursor_after(after, page)
+        if isinstance(page[-1], StreamEnd):
+            break
+    return events

@@ -21,12 +21,10 @@ from ..events import (
     ToolCallDelta,
     encode,
 )
-from .contract import Follower
-from .errors import StreamTooLong, full
+from .contract import Follower, LogSize, LogState, StreamTooLong, full
 from .recovery import OrphanedStream, orphan_of
 from .stream_info import StreamInfo
 from .subscribers import Subscribers
-from .values import LogSize, LogState
 
 # Measured on CPython 3.11, in bytes; a test holds them against the allocator.
 STREAM_BYTES = 540

@@ -9,14 +9,23 @@ from ..errors import ServiceError
 from ..events import Event, StreamEnd
 from ..ledger.accounts import NOTHING, Settlement
 from .accounts import MemoryAccounts
-from .contract import PAGE, EventLog, Follower, Placed
+from .contract import (
+    PAGE,
+    Claim,
+    EventLog,
+    Follower,
+    LogSize,
+    Look,
+    Placed,
+    expired,
+    may_see,
+    unknown,
+)
 from .entries import Entries, Entry
-from .errors import expired, unknown
 from .listing import ListedStream, ListPosition, OwnerIndex, listing_of
 from .peers import OnStop, ignore_stop
 from .recovery import REMOVED, Close, OnEnded, close_free, closing_of, ignore_ended
 from .stream_info import HIDDEN, Scoped, StreamInfo
-from .values import Claim, LogSize, Look, may_see
 
 UNLISTED: Final = ("", HIDDEN)
 """Owners whose streams are in no list."""

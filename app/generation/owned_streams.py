@@ -8,7 +8,7 @@ import msgspec
 
 from ..errors import RequestError, ServiceError
 from ..eventlog import EventLog, LogState, Look, StreamExpired, read_all
-from ..eventlog.errors import unknown
+from ..eventlog.contract import unknown
 from ..eventlog.listing import ListedStream, ListPosition
 from ..eventlog.peers import Peers
 from ..eventlog.stream_info import StreamInfo, scoped

@@ -51,8 +51,8 @@ from .schema import (
 PREFIX = "erased-"
 """Of the names that replace erased users."""
 
-BATCH = 200
-"""Streams changed by one statement."""
+BATCH: Final = 200
+"""Streams changed or deleted by one statement."""
 
 
 def pseudonym() -> str:
@@ -140,9 +140,6 @@ async def _hide_sums(connection: AsyncConnection, tenant: str, user: str, name: 
 
 LOCK: Final = 0x5E5E_7261
 """PostgreSQL's advisory lock: shared by writers, exclusive for migrations and erasure."""
-
-BATCH: Final = 200
-"""Rows deleted in one transaction."""
 
 ERASED_DAYS: Final = 30
 """Retention of the digests of erased streams and users."""

@@ -18,10 +18,22 @@ from ...errors import RelayError, RequestError, ServiceError
 from ...events import Event, Stopper
 from ...ledger.accounts import NOTHING, AccountState, Settlement
 from ..broadcast import MAX_MESSAGES, MAX_READ_BYTES, Channel, channel_full, check_message
-from ..contract import PAGE, EventLog, Follower, Placed
-from ..cursors import STRIDE, read_all
+from ..contract import (
+    PAGE,
+    STRIDE,
+    Claim,
+    EventLog,
+    Follower,
+    LogSize,
+    LogState,
+    LogUnusable,
+    Look,
+    Placed,
+    expired,
+    may_see,
+    read_all,
+)
 from ..entries import Entries, Entry
-from ..errors import LogUnusable, expired
 from ..listing import ListedStream, ListPosition
 from ..peers import OnStop, ignore_stop
 from ..recovery import (
@@ -36,12 +48,11 @@ from ..recovery import (
 )
 from ..stream_ended import StreamEnded
 from ..stream_info import Scoped, StreamInfo
-from ..values import Claim, LogSize, LogState, Look, may_see
 from .account_scripts import account_key
 from .accounts import Rows, pack_settlement, state_from
 from .address import RedisAddress
 from .expiry import Lease
-from .failures import away, conflict, parsing, result_of
+from .failures import away, check_server, conflict, parsing, result_of, why
 from .link import OPEN_S, Away, CommandRefused, Link
 from .orphans import OrphanCollector
 from .owner import Owner, taken_over
@@ -59,7 +70,6 @@ from .scripts import (
     meta_key,
     name_key,
 )
-from .server import check, why
 from .tails import BLOCK_S, INBOX_MESSAGES, INBOX_MS, Tails
 
 KEEP_S = 10
@@ -183,7 +193,7 @@ class RedisLog(EventLog):
         """Check that this Redis can be used; again if it was away meanwhile."""
         while True:
             try:
-                await check(self._link)
+                await check_server(self._link)
             except Away:
                 await self._back.wait()
             else:

@@ -21,9 +21,8 @@ import structlog
 from ...errors import CODES, ServiceError
 from ...events import ErrorInfo, Event, StreamEnd, encode
 from ...ledger.accounts import NOTHING, Settlement
-from ..contract import Placed
+from ..contract import Placed, expired
 from ..entries import Entries
-from ..errors import expired
 from ..listing import pack_listing
 from ..peers import OnStop
 from ..stream_info import StreamInfo, pack_info

@@ -12,9 +12,7 @@ import structlog
 from ...errors import ServiceError
 from ...events import Event, StreamEnd, decode, encode
 from ...ledger.accounts import NOTHING
-from ..contract import PAGE
-from ..cursors import STRIDE, Ending, before_ending
-from ..errors import expired, unknown
+from ..contract import PAGE, STRIDE, Ending, before_ending, expired, unknown
 from ..listing import ListedStream, ListPosition, unpack_listing
 from ..recovery import UNREADABLE, Close, closing_of, end_orphan, orphan_of
 from ..stream_ended import StreamEnded

@@ -27,7 +27,7 @@ the step that creates it.
 from hashlib import sha1, sha256
 from typing import NamedTuple
 
-from ..cursors import STRIDE
+from ..contract import STRIDE
 from .account_scripts import FIND_HELD as _FIND_HELD
 from .account_scripts import HOLD as _HOLD
 from .account_scripts import PREFIX, RESERVE, SETTLE
@@ -466,7 +466,7 @@ if last == 0 then
   settle(id_of(KEYS[1]), ARGV[7])
   return 1
 end
-last = (last + 1) * STRIDE + last  -- see app.eventlog.cursors.Ending
+last = (last + 1) * STRIDE + last  -- see app.eventlog.contract.Ending
 for i = 8, #ARGV do
   last = last + 1
   redis.call('XADD', KEYS[2], string.format('%d-0', last), 'e', ARGV[i])

@@ -17,7 +17,7 @@ import structlog
 
 from ...events import Event, StreamEnd, decode, encode
 from ...ledger.accounts import NOTHING, LimitReached
-from ..errors import LogUnusable
+from ..contract import Claim, LogState, LogUnusable
 from ..listing import ListedStream, ListPosition, pack_listing, unpack_listing
 from ..recovery import (
     REMOVED,
@@ -31,7 +31,6 @@ from ..recovery import (
 )
 from ..stream_ended import StreamEnded
 from ..stream_info import StreamInfo, unpack_info
-from ..values import Claim, LogState
 from ..waiting_rows import Dropped
 from .accounts import SqliteAccounts
 from .processes import Processes, clear

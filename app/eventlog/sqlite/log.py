@@ -25,9 +25,20 @@ from ...errors import RelayError, RequestError, ServiceError, shutting_down
 from ...events import Event, Stopper
 from ...ledger.accounts import AccountState, LimitReached, Settlement
 from ..broadcast import Channel, channel_full, check_message
-from ..contract import PAGE, EventLog, Follower, Placed
+from ..contract import (
+    PAGE,
+    Claim,
+    EventLog,
+    Follower,
+    LogSize,
+    Look,
+    Placed,
+    expired,
+    full,
+    may_see,
+    unknown,
+)
 from ..entries import Entries, Entry
-from ..errors import expired, full, unknown
 from ..listing import ListedStream, ListPosition
 from ..peers import OnStop, ignore_stop
 from ..recovery import (
@@ -40,7 +51,6 @@ from ..stream_ended import StreamEnded
 from ..stream_info import Scoped, StreamInfo, pack_info
 from ..supervision import Supervisor, wait_for
 from ..tail import Tail
-from ..values import Claim, LogSize, Look, may_see
 from .database import (
     Database,
     EndedOrphans,

@@ -13,9 +13,8 @@ import structlog
 from ...errors import ServiceError
 from ...events import Event, StreamEnd
 from ...ledger.accounts import Settlement
-from ..contract import Placed
+from ..contract import Placed, expired
 from ..entries import Entries, Entry, size_of
-from ..errors import expired
 from ..recovery import Close, OnEnded, end_orphan
 from .database import Database, Durable, Gone
 from .local_stream import REMOVED, Batch, LocalStream

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from ..errors import LogUnusable
+from ..contract import LogUnusable
 
 log = structlog.get_logger("seseragi.eventlog")
 
