@@ -52,7 +52,7 @@ from .generation import MODEL
 from .guard import LOCAL_ORIGINS, Guard, HostNames
 from .http_settings import HttpSettings
 from .middleware import RequestMiddleware, Watch
-from .rate_limit_headers import RATE_LIMIT_HEADERS
+from .problems import RATE_LIMIT_HEADERS
 from .responses_socket import ResponsesSocket
 
 if TYPE_CHECKING:

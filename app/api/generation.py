@@ -33,8 +33,7 @@ from ..requests import ChatRequest
 from ..upstreams.client_headers import REQUEST_NAMES, read_request_headers
 from .endpoints import Endpoints, HttpParts, document
 from .event_stream import EventStream, first_read
-from .problems import failure
-from .rate_limit_headers import rate_limit_headers
+from .problems import failure, rate_limit_headers
 from .request import (
     REQUEST_HEADERS,
     client_of,

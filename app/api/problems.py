@@ -1,8 +1,10 @@
-"""Error responses in the dialect of the client."""
+"""Error responses, and rate limit headers, in the dialect of the client."""
 
 import math
 import re
+import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Final
 
 from starlette.exceptions import HTTPException
@@ -11,11 +13,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..dialects.client_format import ClientFormat
-from ..dialects.client_formats import client_format_of, correct_path
+from ..dialects.client_formats import CLIENT_FORMATS, client_format_of, correct_path
 from ..errors import RelayError, RequestError, ServiceError
-from ..ledger.accounts import LimitReached
+from ..ledger.accounts import LimitReached, RateLimitState
 from ..telemetry.logs import hide_tokens
-from .rate_limit_headers import rate_limit_headers
 from .request import path_of
 
 REALM: Final = 'Bearer realm="seseragi"'
@@ -126,3 +127,40 @@ def on_bug(request: Request) -> Response:
 
 def _front_of(request: Request) -> ClientFormat:
     return client_format_of(path_of(request.scope), request.scope["headers"])
+
+
+_KINDS: Final = ("requests", "tokens")
+_FIELDS: Final = ("limit", "remaining", "reset")
+RATE_LIMIT_HEADERS: Final = tuple(
+    dict.fromkeys(
+        one.rate_limit_header.format(kind=kind, field=field)
+        for one in CLIENT_FORMATS.values()
+        for kind in _KINDS
+        for field in _FIELDS
+    )
+)
+"""The names of all headers of rate limits, which the official SDKs read."""
+
+
+def rate_limit_headers(
+    client_format: ClientFormat, requests: RateLimitState | None, tokens: RateLimitState | None
+) -> dict[str, str]:
+    """Return the headers of rate limits for a dialect."""
+    headers = {}
+    for kind, state in zip(_KINDS, (requests, tokens), strict=True):
+        if state is None:
+            continue
+        if client_format.resets_are_times:
+            reset = datetime.fromtimestamp(time.time() + state.reset_s, UTC)
+            reset_at = f"{reset:%Y-%m-%dT%H:%M:%SZ}"
+        else:
+            reset_at = _duration(state.reset_s)
+        for field, value in zip(_FIELDS, (state.limit, state.remaining, reset_at), strict=True):
+            headers[client_format.rate_limit_header.format(kind=kind, field=field)] = str(value)
+    return headers
+
+
+def _duration(seconds: float) -> str:
+    """Format a duration as OpenAI does: `8.64s`, `1m4.5s`."""
+    minutes, rest = divmod(round(seconds, 3), 60)
+    return f"{minutes:.0f}m{rest:g}s" if minutes else f"{rest:g}s"

@@ -21,10 +21,9 @@ from ..dialects.reading.errors import Redact, parse_failure
 from ..errors import UpstreamError
 from ..framing.sse import FramingError
 from .connection import Disconnected
-from .connector import ProxyRefused
 from .http_call import HttpCall, HttpReply, Origin
 from .response_parser import NotHttp
-from .transport import Transport, owner, read_pieces, reused
+from .transport import ProxyRefused, Transport, owner, read_pieces, reused
 
 MAX_FAILURE_BYTES = 64 * 1024
 """The maximum bytes of an error reply, raw and decoded."""

@@ -18,9 +18,8 @@ from ..errors import RequestError
 from ..events import Notice
 from ..requests import ChatRequest, ClientBody, UserMessage
 from .endpoints import Upstream
-from .extras import Fitted, fit_extras, refuse
 from .media import ForeignReference, find_foreign
-from .options import options_of, own_of, stored_of, type_of
+from .options import Fitted, fit_extras, options_of, own_of, refuse, stored_of, type_of
 from .transforms import NO_CHANGES, RequestChanges
 
 _DEFAULTS: Final[Mapping[str, object]] = {

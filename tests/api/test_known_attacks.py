@@ -303,7 +303,6 @@ DOORS = {
     "mint": Door("POST", "/v1/client_secrets", {"mint", "both"}),
     "mint by query": Door("POST", "/v1/client_secrets", set(), query("token")),
     "admin": Door("GET", "/v1/admin/summary", {"admin", "both"}),
-    "admin targets": Door("POST", "/v1/admin/targets", {"admin", "both"}),
     "metrics": Door("GET", "/metrics", {"metrics", "admin", "both"}),
     "upstreams": Door("GET", "/readyz?verbose", USES),
 }

@@ -28,12 +28,14 @@ from ...upstreams.http import open_client
 from ...upstreams.routes import Route, Upstreams
 from ...upstreams.targets import Target
 from ..terminal import add_config, escape
-from .calls import ANSWER, MAX_TOKENS, ask
 from .report import (
+    ANSWER,
+    MAX_TOKENS,
     CheckReport,
     Status,
     TargetProblem,
     TargetReport,
+    ask,
     count,
     explain,
     find_defects,

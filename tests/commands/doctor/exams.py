@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.commands.doctor.command import examine
-from app.commands.doctor.report import advise
+from app.commands.doctor.command import advise, examine
 from app.commands.doctor.session import Session
 from app.commands.doctor.wire import Client, parse_url
 from tests.proxies.programs import Proxy

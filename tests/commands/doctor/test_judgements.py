@@ -8,10 +8,10 @@ import httpx2
 import msgspec
 import pytest
 
+from app.commands.doctor.command import render_text
 from app.commands.doctor.path import Hop
 from app.commands.doctor.reachability import count_failures, judge_redirect
 from app.commands.doctor.reading import judge_silence
-from app.commands.doctor.report import render_text
 from app.commands.doctor.session import Session
 from app.commands.doctor.streaming import Stream, judge_frames, judge_timing
 from app.commands.doctor.wire import Client, Ending, Reply, parse_url, read_frames

@@ -7,8 +7,8 @@ import httpx2
 import pytest
 
 from app.commands import doctor
+from app.commands.doctor.command import ADVICE, advise
 from app.commands.doctor.path import Hop, from_page, from_reply
-from app.commands.doctor.report import ADVICE, advise
 from app.commands.doctor.streaming import are_held
 from app.commands.doctor.wire import Reply, parse_url, read_frames
 

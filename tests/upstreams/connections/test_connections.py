@@ -14,13 +14,12 @@ import trustme
 
 from app.testing.upstream import Endless, Hold, chunked_head, serve_upstream
 from app.upstreams import connection as connection_module
-from app.upstreams import connector as connector_module
 from app.upstreams import transport as transport_module
 from app.upstreams.connection import BURST, MAX_UNREAD, Connection, Disconnected, HttpBody
-from app.upstreams.connector import Connector, _Names
 from app.upstreams.http import HttpClient, open_client
 from app.upstreams.http_call import CallUrl, HttpCall, Origin
 from app.upstreams.response_parser import Head
+from app.upstreams.transport import Connector, _Names
 from tests.tcp_server import serve_tcp
 from tests.upstreams.proxy import serve_proxy
 from tests.waiting import until
@@ -317,7 +316,7 @@ class Lookups:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked = 0
         self.fails = False
-        monkeypatch.setattr(connector_module, "_look_up", self.look_up)
+        monkeypatch.setattr(transport_module, "_look_up", self.look_up)
 
     async def look_up(self, host: str, port: int) -> list[Any]:
         self.asked += 1
@@ -337,7 +336,7 @@ async def test_names_are_looked_up_once_and_their_addresses_take_turns(
     assert [2, 2, 2] == sorted(
         sum(found_first[0] == address for found_first in found) for address in ADDRESSES
     )
-    monkeypatch.setattr(connector_module, "NAMES_S", -1.0)
+    monkeypatch.setattr(transport_module, "NAMES_S", -1.0)
     await names.find("b", 80)
     await names.find("b", 80)
     assert 3 == lookups.asked
@@ -365,7 +364,7 @@ async def test_another_address_is_tried_beside_a_silent_one(
             kind = socket.AF_INET, socket.SOCK_STREAM, 6, ""
             return [(*kind, ("127.0.0.1", port)), (*kind, ("127.0.0.1", 1))]
 
-        monkeypatch.setattr(connector_module, "_look_up", look_up)
+        monkeypatch.setattr(transport_module, "_look_up", look_up)
         for _ in range(2):  # each address is the first once
             assert b"{}" == await read_all(client, call_of(f"http://name.invalid:{port}/"))
 
