@@ -22,20 +22,18 @@ from ..identity.principal import Principal
 from ..identity.tokens import Tokens
 from ..policies.deadlines import Limits
 from ..settings import Settings
+from ..settings.convert import same_fields
 from ..telemetry.metrics import Metrics
 from ..upstreams.client_headers import REQUEST_ID
 from . import (
     admin,
-    cassettes,
     client_secrets,
     counting,
     embeddings,
     forwarding,
     generation,
-    health,
-    messages,
-    metrics,
     models,
+    monitoring,
     openapi,
     page,
     request_echo,
@@ -45,7 +43,6 @@ from . import (
     ui,
     usage,
 )
-from .access import log_request
 from .authentication import Authentication
 from .endpoints import HttpParts
 from .generation import MODEL
@@ -54,6 +51,7 @@ from .http_settings import HttpSettings
 from .middleware import RequestMiddleware, Watch
 from .problems import RATE_LIMIT_HEADERS
 from .responses_socket import ResponsesSocket
+from .watches import RequestSpans, log_request
 
 if TYPE_CHECKING:
     from ..telemetry.tracing import Tracing
@@ -68,8 +66,8 @@ EXPOSED_HEADERS = (
 )
 
 _MODULES = (
-    *(generation, cassettes, client_secrets, counting, embeddings, forwarding),
-    *(messages, responses, share, streams, ui),
+    *(generation, client_secrets, counting, embeddings, forwarding),
+    *(responses, share, streams, ui),
 )
 """The modules whose endpoints take `HttpParts`."""
 
@@ -109,8 +107,6 @@ def build_app(
     paths = _paths_of(routes)
     watches: list[Watch] = [log_request] if settings.access_log else []
     if tracing is not None:
-        from .tracing import RequestSpans
-
         watches.append(RequestSpans(tracing, partial(_path_of_route, paths)).watch)
     served: ASGIApp = RequestMiddleware(
         routes,
@@ -173,14 +169,7 @@ def build_routes(
 ) -> list[BaseRoute]:
     """List all routes; `with_session`: a host application identifies users."""
     http_settings = HttpSettings(
-        status_wait_s=settings.status_wait_s,
-        heartbeat_s=settings.heartbeat_s,
-        retry_ms=settings.retry_ms,
-        linger_s=settings.linger_s,
-        send_timeout_s=settings.send_timeout_s,
-        drain_s=settings.drain_s,
-        max_request_bytes=settings.max_request_bytes,
-        retention_s=settings.retention_s,
+        **same_fields(settings, HttpSettings),
         longest_s=find_longest_s(settings),
         client_secret_s=settings.identity.auth.client_secret_s,
     )
@@ -191,8 +180,7 @@ def build_routes(
         *models.routes(hub),
         *usage.routes(accounts, tokens),
         *request_echo.routes(http_settings),
-        *health.routes(hub),
-        *(metrics.routes(measured, accounts) if measured else ()),
+        *monitoring.routes(hub, accounts, measured),
         *(
             admin.routes(parts, admin_service, static, with_session=with_session)
             if admin_service

@@ -14,7 +14,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ..dialects.anthropic import BETA
 from ..dialects.anthropic.client.format import CLIENT_FORMAT as ANTHROPIC
+from ..dialects.anthropic.client.request import parse_request as parse_messages
 from ..dialects.client_format import ClientFormat, ParsedRequest, parse_frame_id
 from ..dialects.client_formats import CLIENT_FORMATS
 from ..dialects.native.client.format import CLIENT_FORMAT as NATIVE
@@ -45,7 +47,7 @@ from .request import (
 from .single_call import while_connected
 
 OWN: Final = (RESPONSES, ANTHROPIC)
-"""Dialects with more than one endpoint, which have modules of their own."""
+"""Dialects whose endpoint does more than `Generation`."""
 
 MODEL: Final = "seseragi.model"
 """The key in the scope of the model that a request names, once its body was read."""
@@ -349,8 +351,18 @@ def _idempotency_key(request: Request) -> str | None:
 
 def routes(parts: HttpParts) -> list[Route]:
     """Return the routes that start generations, one for each dialect."""
+
+    async def messages(request: Request) -> Response:
+        """Start a generation; the betas in the header are part of the request."""
+        betas = ",".join(request.headers.getlist(BETA))
+        client_format = ANTHROPIC._replace(parse_request=partial(parse_messages, betas=betas))
+        return await Generation(parts, client_format).post(request)
+
     return [
-        Route(client_format.path, Generation(parts, client_format).post, methods=["POST"])
-        for client_format in CLIENT_FORMATS.values()
-        if client_format not in OWN
+        *(
+            Route(client_format.path, Generation(parts, client_format).post, methods=["POST"])
+            for client_format in CLIENT_FORMATS.values()
+            if client_format not in OWN
+        ),
+        Route(ANTHROPIC.path, messages, methods=["POST"]),
     ]

@@ -33,7 +33,7 @@ from .client_secrets import ClientSecret, SecretOptions
 from .counting import TokenCount
 from .endpoints import FORM, JSON
 from .generation import Accepted
-from .health import ProcessStatus
+from .monitoring import ProcessStatus
 from .request import JSON_LINES, MAX_PAGE, PAGE
 from .request_echo import Echo
 from .share import ShareLink, ShareOptions

@@ -1,5 +1,6 @@
-"""`/v1/streams`: list streams; read, show, stop and delete one."""
+"""`/v1/streams`: list streams; read, show, stop and delete one, or download its cassette."""
 
+import time
 from typing import Final, Literal
 
 import msgspec
@@ -7,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ..cassettes.cassette import MAX_BYTES, file_name_of, make_head, render_cassette
 from ..dialects.client_format import ClientFormat, parse_frame_id
 from ..dialects.client_formats import CLIENT_FORMATS
 from ..dialects.native.client.format import CLIENT_FORMAT as NATIVE
@@ -14,7 +16,8 @@ from ..dialects.native.client.format import JSON_LINES
 from ..dialects.native.client.renderer import Result, Timings, event_id, render_result
 from ..errors import RequestError, ServiceError
 from ..eventlog.listing import ListedStream, ListPosition, parse_position
-from ..events import Status, StreamEnd
+from ..events import Status, StreamEnd, StreamStart
+from ..generation.cassette_recorder import spread_events, too_large
 from ..generation.owned_streams import OwnedStream
 from .endpoints import Endpoints, HttpParts, document
 from .event_stream import first_read
@@ -148,6 +151,23 @@ class Streams(Endpoints):
         await (await self._find(request)).delete()
         return Response(status_code=204, headers={"cache-control": "no-store"})
 
+    async def cassette(self, request: Request) -> Response:
+        """Return the stream, as far as it is, as a file that can be replayed."""
+        stream = await self._find(request, after=0)
+        info, state, events = await stream.info(), stream.state, await stream.events()
+        model = next((one.model for one in events if isinstance(one, StreamStart)), info.route)
+        head = make_head(model, request_digest=info.request_digest, measured_from=None)
+        seconds = (state.ended_at or time.time()) - state.started_at
+        data = render_cassette(head, spread_events(events, seconds=seconds))
+        if len(data) > MAX_BYTES:
+            raise too_large()
+        name = f"{file_name_of(model)}.jsonl"
+        headers = {
+            "cache-control": "no-store",
+            "content-disposition": f'attachment; filename="{name}"',
+        }
+        return Response(data, headers=headers, media_type="application/jsonl")
+
     async def _find(self, request: Request, *, after: int | None = None) -> OwnedStream:
         streams = self._streams_of(request)
         return await streams.get(request.path_params["stream"], after=after)
@@ -192,4 +212,5 @@ def routes(parts: HttpParts) -> list[Route]:
         Route("/v1/streams/{stream}", streams.show, methods=["GET"]),
         Route("/v1/streams/{stream}", streams.delete, methods=["DELETE"]),
         Route("/v1/streams/{stream}/cancel", streams.cancel, methods=["POST"]),
+        Route("/v1/streams/{stream}/cassette", streams.cassette, methods=["POST"]),
     ]

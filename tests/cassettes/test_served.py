@@ -135,7 +135,7 @@ async def test_running_stream_is_saved_as_far_as_it_is(tmp_path):
 
 
 async def test_stream_beyond_the_largest_file_is_refused(monkeypatch):
-    monkeypatch.setattr("app.api.cassettes.MAX_BYTES", 2000)
+    monkeypatch.setattr("app.api.streams.MAX_BYTES", 2000)
     async with serve_script([head(), send(text("x" * 2000) + FINISH + DONE)]) as (relay, _):
         stream = (await relay.client.post("/v1/chat", json=HELLO)).headers["stream-id"]
         assert 409 == (await relay.client.post(f"/v1/streams/{stream}/cassette")).status_code
