@@ -145,6 +145,11 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The fields of a chat request that this vendor refuses, which are dropped."""
         return ()
 
+    @property
+    def echoes(self) -> bool:
+        """Whether an answer may begin with the last turn of the assistant that it continues."""
+        return False
+
     def with_reasoning(self, field: str) -> Self:
         """Return the quirks of a model that sends its reasoning in this field."""
         return self

@@ -132,6 +132,10 @@ class Quirks(CommonQuirks, frozen=True):
         summary = () if self.effort_field == "reasoning" else ("reasoning_summary",)
         return (*self.left_out, *marks, *summary)
 
+    @property
+    def echoes(self) -> bool:
+        return self.plain or self.prefill == "prefix"  # Mistral returns the prefix
+
     def with_reasoning(self, field: str) -> Self:
         """Return the quirks with the model's own reasoning field, if `send_reasoning` is
         `as_received`.
