@@ -136,8 +136,8 @@ def continue_request(chat: ChatRequest, text: str, *, exact: bool) -> ChatReques
 class Seam:
     """Joins the events of an attempt that continues an answer with those of the answer."""
 
-    def __init__(self, answer: Unfinished, *, exact: bool) -> None:
-        self._overlap = Overlap(answer.text, exact=exact)
+    def __init__(self, answer: Unfinished, *, exact: bool, echoes: bool) -> None:
+        self._overlap = Overlap(answer.text, exact=exact, echoes=echoes)
         self._open = answer.block
         """The text block that waits for the text."""
         self._length = answer.block_length

@@ -203,7 +203,7 @@ async def test_an_upstream_may_die_in_other_ways(name, tmp_path):
 
 async def test_a_provider_that_repeats_the_whole_text_is_continued(tmp_path):
     async with serve_targets(tmp_path, of_a=PREFIX) as targets:
-        await cut_at_every_token(targets, lambda call: rest_of(call, echo=True), first=6)
+        await cut_at_every_token(targets, lambda call: rest_of(call, echo=True))
 
 
 async def test_a_model_that_is_asked_to_go_on_repeats_nothing(tmp_path):

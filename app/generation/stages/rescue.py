@@ -70,7 +70,7 @@ class Rescue(Stage):
         charges.follow(failed, end, events)
         charges.continue_with(rest)
         self._failure = self._failure or error
-        reply, self.seam = failed.reply(), Seam(answer, exact=exact)
+        reply, self.seam = failed.reply(), Seam(answer, exact=exact, echoes=target.quirks.echoes)
         attempts.prepare(rest)
         then = f"{target.name!r} continues the answer"
         attempts.report_failed(failed, error, wait_s=wait_s, then=then, reply=reply)
