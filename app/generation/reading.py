@@ -5,9 +5,11 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
+
+import msgspec
 
 from ..dialects.reading.json_values import decode
 from ..dialects.upstream_format import Decoder, Parser
@@ -15,9 +17,11 @@ from ..errors import RelayError
 from ..events import (
     ChoiceEnd,
     ContentFilter,
+    ErrorInfo,
     Event,
     Notice,
     ProviderData,
+    Raw,
     ReasoningDelta,
     RefusalDelta,
     Status,
@@ -32,7 +36,6 @@ from ..policies.deadlines import Deadlines
 from ..requests import AssistantMessage, ChatRequest
 from ..upstreams.connection import HttpBody
 from ..upstreams.targets import Target
-from .redaction import redact_event
 
 KNOWN_CALLS = 1000
 """The maximum number of a conversation's latest tool call ids that are tracked: 100 KB."""
@@ -51,6 +54,7 @@ _QUOTING = (Notice, StreamEnd, ToolCallStart)
 _UNSEEN = (ContentFilter, Notice, Usage, ChoiceEnd, StreamEnd)
 
 Body = HttpBody | AsyncGenerator[bytes]
+Redact = Callable[[str], str]
 
 
 class EventSink(Protocol):
@@ -296,3 +300,37 @@ def _list_calls(chat: ChatRequest) -> frozenset[str]:
         for call in message.tool_calls or ()
     ]
     return frozenset(calls[-KNOWN_CALLS:])
+
+
+def redact_event(event: Event, redact: Redact) -> Event:
+    """Return an event with all its texts redacted; the same object if none changes."""
+    if isinstance(event, StreamEnd) and event.error is None:
+        return event  # its other texts are the relay's
+    changed = {}
+    for name in event.__struct_fields__:
+        value = getattr(event, name)
+        if value is not None and (redacted := _redact(value, redact)) != value:
+            changed[name] = redacted
+    return msgspec.structs.replace(event, **changed) if changed else event
+
+
+def _redact(value: Any, redact: Redact) -> Any:
+    """Redact every text of a field's value: JSON, or an object of an event."""
+    match value:
+        case str():
+            return redact(value)
+        case list():
+            return [_redact(item, redact) for item in value]
+        case dict():
+            return {redact(str(k)): _redact(v, redact) for k, v in value.items()}
+        case Raw():
+            return msgspec.structs.replace(value, data=redact(value.data))
+        case ErrorInfo():
+            return msgspec.structs.replace(
+                value,
+                message=redact(value.message),
+                provider_code=value.provider_code and redact(value.provider_code),
+                param=value.param and redact(value.param),
+            )
+        case _:
+            return value
