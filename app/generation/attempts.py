@@ -44,11 +44,11 @@ class Attempts:
         life: Life,
         charges: Charges,
         keeps_request: bool,
-        is_checked: bool,
+        is_changed: bool,
     ) -> None:
         """Prepare the first attempt.
 
-        `keeps_request`: another one may continue the answer, and needs the request. `is_checked`:
+        `keeps_request`: another one may continue the answer, and needs the request. `is_changed`:
         the answer may be changed, so that the provider's own events cannot be passed on.
         """
         self.life = life
@@ -68,7 +68,7 @@ class Attempts:
         self._observer = parts.observer
         self._headers = parts.via_name.headers(options.origin)
         self._client_headers = options.headers
-        self._client_format = "" if is_checked else info.client_format
+        self._client_format = "" if is_changed else info.client_format
         self._keeps_request = keeps_request
         self._clock = clock = asyncio.get_running_loop().time
         self._started_at = clock()

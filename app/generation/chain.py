@@ -29,7 +29,7 @@ from .settlement import Billing
 from .stages.check import CheckAnswer
 from .stages.commit import Commit
 from .stages.hedge import Race
-from .stages.plugged import STAGES, AnswerStage, StageContext
+from .stages.plugged import STAGES, AnswerStage, Original, StageContext
 from .stages.rescue import Joined, Rescue
 from .stages.retry import Retry
 from .stages.stage import Following, Stage, end_of
@@ -67,12 +67,17 @@ class Chain:
         self._rescue: Rescue | None = None
         self._commit: Commit | None = None
         self._window = window = _window_of(parts.hooks, route.name, info.id)
+        original: list[Event] | None = None if window is None else window.original
+        if route.stages:
+            original = []
+        self._original = original
+        """The provider's events, if those in the log may be others."""
         self.produced: Produced = partial(parts.event_log.produced, info.id)
         """Returns the stream's events in the log."""
         billing = Billing(
             settlements=parts.settlements,
             request=info.reserve,
-            produced=self.produced if window is None else lambda: window.original,
+            produced=self.produced if original is None else lambda: original,
         )
         self.attempts = Attempts(
             info,
@@ -84,7 +89,7 @@ class Chain:
             life=life,
             charges=Charges(billing=billing, ceiling=request.ceiling),
             keeps_request=self._rescues,
-            is_checked=window is not None,
+            is_changed=original is not None,
         )
 
     async def attempt(self, silence_s: float) -> None:
@@ -139,6 +144,8 @@ class Chain:
         for name in reversed(self._names):
             following = stage = STAGES[name](self._context(), following)
             self._plugged.insert(0, stage)
+        if self._names and self._original is not None:
+            following = Original(self._original, following)
         if self._rescues:
             following = self._rescue = Rescue(attempts, following)
         following = Retry(attempts, following, client_retries_s=self._client_retries_s)
@@ -147,8 +154,8 @@ class Chain:
     async def stop(self, status: Status, error: RelayError | None) -> bool:
         """End the current call from outside; pass on what it has received, as the stream's end.
 
-        False, with nothing passed on, if there is nothing, or it would have to be checked: it is
-        billed then, and not shown.
+        Return False and pass nothing on if nothing was received, or if a stage might have to wait
+        with it; then it is only billed.
         """
         last = self.cut_off(status, error)
         return bool(last) and await self._first().take(last)
@@ -156,15 +163,15 @@ class Chain:
     def cut_off(self, status: Status, error: RelayError | None) -> Sequence[Event]:
         """End the current call from outside; return what it has received, if it may be shown."""
         last = self.attempts.call.stop(status, error)
-        if self._window is None:
+        if self._original is None:
             return last
-        self._window.original += last
+        self._original += last
         return ()
 
     def charge(self, events: Sequence[Event], end: StreamEnd) -> None:
         """Charge the last call, as the stream ends with these events."""
-        if self._window is not None:  # whose `original` has the provider's events
-            end, events = end_of(self._window.original) or end, ()
+        if self._original is not None:
+            end, events = end_of(self._original) or end, ()
         self.attempts.charges.close(self.attempts.call, end, events)
 
 

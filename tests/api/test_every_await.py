@@ -13,8 +13,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.eventlog.stream_ended import StreamEnded
-from app.events import Event, StreamEnd, StreamStart, TextDelta, ToolCallDelta
+from app.events import Event, StreamEnd, StreamStart, TextDelta, TextEnd, TextStart, ToolCallDelta
 from app.generation.run import Run, shut_down
+from app.generation.stages.plugged import STAGES, AnswerStage
 from app.hooks.contract import Check, Verdict
 from app.identity.principal import Principal
 from app.ledger.config import LedgerConfig, LimitsConfig, PriceConfig
@@ -102,6 +103,28 @@ class Way(NamedTuple):
     wants: str = TEXT
 
 
+class Slow(AnswerStage):
+    """Waits with each batch, and changes a word."""
+
+    async def take(self, events: Sequence[Event]) -> bool:
+        await asyncio.sleep(0)
+        return await super().take(events)
+
+
+class Knows(AnswerStage):
+    """Answers without a call."""
+
+    async def recall(self) -> Sequence[Event]:
+        await asyncio.sleep(0)
+        return [TextStart(0), TextDelta(0, TEXT), TextEnd(0), StreamEnd("completed", "stop")]
+
+
+@pytest.fixture(autouse=True)
+def stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, stage in (("slow", Slow), ("knows", Knows)):
+        monkeypatch.setitem(STAGES, name, stage)
+
+
 DIES = flowing(FULL[:4], Reset())
 
 
@@ -130,6 +153,9 @@ WAYS = {
     "rescued": Way(DIES, go_on, route=RESCUE),
     "rescued and checked": Way(DIES, go_on, ENDPOINT, RESCUE),
     "hedged": Way(LATE, flowing(FULL), route=HEDGE),
+    "through a stage": Way(flowing(FULL), route='stages = ["slow"]'),
+    "through a stage and checked": Way(flowing(FULL), hook=ENDPOINT, route='stages = ["slow"]'),
+    "answered without a call": Way(flowing(FULL), route='stages = ["knows"]'),
     "hedged, and one fails": Way([head(), wait(0.03), Reset()], LATE, route=HEDGE),
     "hedged and checked": Way(LATE, flowing(FULL), ENDPOINT, HEDGE),
 }

@@ -22,12 +22,33 @@ class StageContext(msgspec.Struct, frozen=True, kw_only=True):
     """As hooks have left it."""
 
 
+class Original(Stage):
+    """Records the provider's events, by which it bills, before stages that may change them."""
+
+    def __init__(self, original: list[Event], following: Following) -> None:
+        super().__init__(following)
+        self.push = self._push
+        self._original = original
+
+    def _push(self, events: Sequence[Event]) -> bool:
+        if not self._next.push(events):
+            return False
+        self._original += events
+        return True
+
+    async def take(self, events: Sequence[Event]) -> bool:
+        """See `EventSink`."""
+        self._original += events
+        return await self._next.take(events)
+
+
 class AnswerStage(Stage):
     """A stage of a package: receives the answer before hooks check it, and may replace it.
 
     It gets batches by `take`, and passes them on by `await super().take(events)`, changed or not:
     the structure that PROTOCOL.md promises has to stay, with one `stream.end`, always last. An
-    exception ends the stream as failed. What a provider has billed stays what it is.
+    exception ends the stream as failed. `take` may be cancelled at an await: the stream then ends
+    after the events that have been passed on. The provider's events are billed, whatever is left.
     """
 
     def __init__(self, context: StageContext, following: Following) -> None:
