@@ -113,11 +113,8 @@ class Attempts:
 
     async def make(self, call: Call, open_sink: Callable[[], EventSink], silence_s: float) -> None:
         """Make a call with a maximum of seconds until its first event; pass its events on."""
-        headers: dict[str, str] = {}
-        self._observer.attempt_started(
-            AttemptStarted(
-                id=self._info.id, attempt=call.number, target=call.target, headers=headers
-            )
+        headers = self._observer.attempt_started(
+            AttemptStarted(id=self._info.id, attempt=call.number, target=call.target)
         )
         limits = call.limits
         if silence_s != limits.first_event_timeout_s:
@@ -129,7 +126,7 @@ class Attempts:
             started_at=self._started_at,
             begin_by=self._started_at + budget_s if budget_s else None,
         )
-        await call.run(open_sink, deadlines=deadlines, headers=headers)
+        await call.run(open_sink, deadlines=deadlines, headers=headers or {})
         if call.resumption is not None:
             await call.abandon()
 

@@ -71,16 +71,10 @@ class DocumentCall(TargetCall, kw_only=True, eq=False):
             UpstreamError: `upstream_timeout`.
         """
         observer, name = self.context.parts.observer, secrets.token_urlsafe(16)
-        self.more_headers = headers = dict[str, str]()
-        observer.attempt_started(
-            AttemptStarted(
-                id=name,
-                attempt=self.number,
-                target=self.target,
-                headers=headers,
-                operation=operation,
-            )
+        headers = observer.attempt_started(
+            AttemptStarted(id=name, attempt=self.number, target=self.target, operation=operation)
         )
+        self.more_headers = headers or {}
         try:
             async with self.timeout:
                 found = await ask(self)

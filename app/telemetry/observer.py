@@ -4,7 +4,7 @@ Observers are called synchronously and must not block. Their exceptions reach ne
 nor other observers.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, Literal, Protocol
@@ -39,8 +39,6 @@ class AttemptStarted(msgspec.Struct, frozen=True, kw_only=True):
     """The stream, or the call."""
     attempt: int
     target: Target
-    headers: dict[str, str]
-    """Further headers of the upstream request; observers may add some."""
     operation: Operation = "generation"
     """Those without a stream end with `call_ended`."""
 
@@ -129,9 +127,9 @@ class Observer(Protocol):
         """Receive the start of a stream."""
         return
 
-    def attempt_started(self, started: AttemptStarted) -> None:
-        """Receive the start of an attempt."""
-        return
+    def attempt_started(self, started: AttemptStarted) -> Mapping[str, str] | None:
+        """Receive the start of an attempt; return further headers of its upstream request."""
+        return None
 
     def call_ended(self, ended: CallEnded) -> None:
         """Receive the end of an attempt of a call without a stream."""
@@ -176,10 +174,10 @@ class Observers(Observer):
     """Forwards events to several observers; logs the first exception of each of their methods."""
 
     def __init__(self, observers: Sequence[Observer] = ()) -> None:
-        self._receivers: dict[str, list[Callable[[Any], None]]] = {
+        self._receivers: dict[str, list[Callable[[Any], Any]]] = {
             method: [] for method in vars(Observer) if not method.startswith("_")
         }
-        self._failed: set[Callable[[Any], None]] = set()
+        self._failed: set[Callable[[Any], Any]] = set()
         for method in self._receivers:
             setattr(self, method, partial(self._notify, method))
         for observer in observers:
@@ -192,12 +190,15 @@ class Observers(Observer):
             if getattr(receive, "__func__", None) is not getattr(Observer, method):
                 receivers.append(receive)
 
-    def _notify(self, method: str, event: object) -> None:
+    def _notify(self, method: str, event: object) -> dict[str, str]:
+        """Call a method of all observers; return the headers that they return."""
+        headers: dict[str, str] = {}
         for receive in self._receivers[method]:
             try:
-                receive(event)
+                headers |= receive(event) or {}
             except Exception:
                 if receive not in self._failed:
                     self._failed.add(receive)
                     name = type(getattr(receive, "__self__", receive)).__name__
                     log.exception("observer failed", observer=name, method=method)
+        return headers

@@ -235,11 +235,12 @@ class Tracing(Observer):
             start_time=_nanoseconds(info.created_at) if info.created_at else None,
         )
 
-    def attempt_started(self, started: AttemptStarted) -> None:
+    def attempt_started(self, started: AttemptStarted) -> dict[str, str]:
+        headers: dict[str, str] = {}
         target, generates = started.target, started.operation == "generation"
         stream = self._streams.get(started.id)
         if generates and stream is None:  # its `ended` came already
-            return
+            return headers
         above = _REQUEST.get() if stream is None else stream.span
         parent = Context() if above is None else trace.set_span_in_context(above, Context())
         upstream = target.upstream
@@ -263,11 +264,12 @@ class Tracing(Observer):
             f"{operation} {model}", parent, SpanKind.CLIENT, _known(attributes), start_time=now
         )
         if upstream.trace_context:
-            _W3C.inject(started.headers, trace.set_span_in_context(span, Context()))
+            _W3C.inject(headers, trace.set_span_in_context(span, Context()))
         if stream is not None:
             stream.attempts[started.attempt] = _Attempt(span, now)
         else:
             self._calls[started.id] = span
+        return headers
 
     def call_ended(self, ended: CallEnded) -> None:
         span = self._calls.pop(ended.id, None)

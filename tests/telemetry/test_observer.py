@@ -7,8 +7,8 @@ from structlog.testing import capture_logs
 
 from app.errors import RequestError
 from app.eventlog.stream_info import StreamInfo
-from app.telemetry.observer import Observer, Observers, Refused
-from app.testing.upstream import head, send, serve_upstream
+from app.telemetry.observer import AttemptStarted, Observer, Observers, Refused
+from app.testing.upstream import head, reply, send, serve_upstream
 from tests.serving import chat, serve_relay
 
 METHODS = (
@@ -104,3 +104,36 @@ async def test_observer_is_told_of_a_call_that_makes_no_stream():
     assert ["attempt_started", "call_ended"] == [method for method, _ in noting.told]
     assert (started.id, "embeddings", None) == (ended.id, started.operation, ended.code)
     assert ended.usage.input_tokens > 0
+
+
+async def test_headers_that_observers_return_are_in_the_requests_of_attempts():
+    class Traces(Observer):
+        def attempt_started(self, started: AttemptStarted) -> dict[str, str]:
+            return {"x-trace": f"{started.operation}-{started.attempt}", "x-first": "1"}
+
+    class Adds(Observer):
+        def attempt_started(self, started: AttemptStarted) -> dict[str, str]:
+            return {"x-second": "2"}
+
+    class Returns(Observer):
+        def attempt_started(self, started: AttemptStarted) -> Any:
+            return 3
+
+    observers = [Traces(), Returns(), Silent(), Adds()]
+    vectors = '{"data": [{"index": 0, "embedding": [1.0]}], "usage": {"prompt_tokens": 1}}'
+    body = {"model": "openai/e", "input": "a river"}
+    async with AsyncExitStack() as stack:
+        upstream = await stack.enter_async_context(serve_upstream())
+        relay = await stack.enter_async_context(serve_relay(upstream, observers=observers))
+        upstream.script = [head(), send(HI), send(DONE)]
+        with capture_logs() as lines:
+            await chat(relay, model="openai/m")
+            upstream.script = reply("200 OK", vectors)
+            made = await relay.client.post("/v1/embeddings", json=body)
+
+    assert 200 == made.status_code
+    names = ("x-trace", "x-first", "x-second")
+    found = [tuple(call.headers[name] for name in names) for call in upstream.calls]
+    assert [("generation-1", "1", "2"), ("embeddings-1", "1", "2")] == found
+    failed = [line["observer"] for line in lines if line["event"] == "observer failed"]
+    assert ["Returns"] == failed
