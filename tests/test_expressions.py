@@ -32,15 +32,15 @@ HOOK_MS_PER_MIB = 500
 METHODS = ("search", "match", "fullmatch", "finditer", "findall", "sub", "split")
 
 GIVEN: dict[str, Callable[[], list[re.Pattern[Any]]]] = {
-    "dialects/reading/errors.py": lambda: [pattern for _, pattern in _errors()._TEXTS],
+    "dialects/reading/provider_errors.py": lambda: [pattern for _, pattern in _errors()._TEXTS],
     "upstreams/redaction.py": lambda: [compile_secrets(["sk-0123456789+/abcdef", "a.b-c/d+e"])],
 }
 """Modules with expressions that they build; those of globs in the settings are the operator's."""
 OF_SETTINGS = ("upstreams/options.py", "ledger/prices.py")
 
 SHORT: dict[str, tuple[int, str]] = {
-    "dialects/reading/errors.py:_SECRETS": (2000, "4 * MAX_TEXT"),
-    **{f"dialects/reading/errors.py:{n}": (8192, "MAX_READ") for n in range(9)},
+    "dialects/reading/provider_errors.py:_SECRETS": (2000, "4 * MAX_TEXT"),
+    **{f"dialects/reading/provider_errors.py:{n}": (8192, "MAX_READ") for n in range(9)},
     "framing/multipart.py:_parameters": (256, "it gets what _disposition has matched"),
     "framing/multipart.py:_disposition": (4096, "MAX_HEAD_BYTES"),
 }
@@ -56,7 +56,7 @@ class Expression(NamedTuple):
 
 
 def _errors() -> Any:
-    return importlib.import_module("app.dialects.reading.errors")
+    return importlib.import_module("app.dialects.reading.provider_errors")
 
 
 @cache

@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..dialects.embeddings import estimate, parse_request, render_answer
+from ..dialects.embeddings_calls import estimate, parse_request, render_answer
 from ..generation.calls import CallContext
 from ..generation.single_call import embed
 from ..policies.admission import RequestMemory

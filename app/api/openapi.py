@@ -19,7 +19,7 @@ from ..admin.summary import Summary
 from ..cassettes.cassette import CassetteHead
 from ..dialects.anthropic.client.format import CLIENT_FORMAT as ANTHROPIC
 from ..dialects.client_formats import CLIENT_FORMATS, client_format_of
-from ..dialects.embeddings import EmbeddingsRequest
+from ..dialects.embeddings_calls import EmbeddingsRequest
 from ..dialects.forwarded import CALLS
 from ..dialects.native.client.format import CLIENT_FORMAT as NATIVE
 from ..dialects.native.client.format import Problem

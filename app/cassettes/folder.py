@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from ..errors import RequestError, ServiceError, UpstreamError
 from .cassette import MAX_BYTES, Cassette, CassetteError, parse_cassette, upstream_of
-from .options import NAME
+from .replay_options import NAME
 
 SUFFIX: Final = ".jsonl"
 MAX_LISTED: Final = 1000

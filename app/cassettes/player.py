@@ -12,7 +12,7 @@ from ..errors import CODES, RequestError
 from ..events import ErrorInfo, StreamEnd, encode
 from .cassette import Cassette
 from .folder import Folder
-from .options import CassetteOptions
+from .replay_options import CassetteOptions
 
 MAX_READ_BYTES = 16_384
 """Approximate bytes: a replay of a whole answer yields to other tasks between reads."""

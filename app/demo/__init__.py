@@ -14,7 +14,7 @@ the same bytes: nothing here reads a clock or a random number.
 """
 
 from .answers import MODELS
-from .embeddings import MODEL as EMBEDDING_MODEL
 from .transport import DemoTransport
+from .vectors import MODEL as EMBEDDING_MODEL
 
 __all__ = ["EMBEDDING_MODEL", "MODELS", "DemoTransport"]

@@ -11,8 +11,8 @@ from msgspec import Struct
 from msgspec.json import encode as to_json
 
 from .request import ApiError, DemoRequest
+from .sample_calls import MOST, chosen, sample_json
 from .texts import ENGLISH, JAPANESE, Texts
-from .tools import MOST, chosen, sample_json
 
 MODELS: Final[dict[str, str]] = {
     "demo": "Answers with text, emoji and code, in English or Japanese",

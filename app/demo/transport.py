@@ -12,9 +12,9 @@ from typing import Self
 import httpx2
 
 from .answers import answer
-from .embeddings import render_embeddings
+from .renderer import Step, drops, render_completion, render_models, render_stream
 from .request import ApiError, parse_request
-from .wire import Step, drops, render_completion, render_models, render_stream
+from .vectors import render_embeddings
 
 _JSON = {"content-type": "application/json"}
 _EVENT_STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}

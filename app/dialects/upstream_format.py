@@ -9,8 +9,8 @@ from ..errors import RelayError
 from ..events import Event, Status, TokenCounts
 from ..framing.sse import Message
 from ..requests import ChatRequest
-from .embeddings import EmbeddingsCall
-from .reading.errors import Redact
+from .embeddings_calls import EmbeddingsCall
+from .reading.provider_errors import Redact
 from .writing.token_counts import CountCall
 
 MODEL: Final = "{model}"

@@ -28,7 +28,7 @@ from ..cassettes.cassette import (
 )
 from ..cassettes.digest import digest_of, request_of
 from ..cassettes.folder import Folder, FolderFull
-from ..cassettes.options import CassetteOptions
+from ..cassettes.replay_options import CassetteOptions
 from ..errors import RelayError, RequestError
 from ..eventlog import EventLog, cursor_after
 from ..eventlog.stream_info import StreamInfo

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 import structlog
 
-from ..dialects.embeddings import (
+from ..dialects.embeddings_calls import (
     SAFE,
     EmbeddingsCall,
     Parsed,
@@ -21,7 +21,7 @@ from ..dialects.embeddings import (
 from ..dialects.writing.token_estimate import estimate_tokens
 from ..errors import RelayError, RequestError
 from ..events import TokenCounts
-from ..hooks.request import check_request, check_values
+from ..hooks.request_checks import check_request, check_values
 from ..requests import ChatRequest
 from ..upstreams.http import fetch
 from ..upstreams.routes import Route

@@ -41,7 +41,7 @@ from ..events import (
     type_of,
 )
 from .contract import Check, Hook, Passed, Text, apply
-from .texts import Texts
+from .text_walk import Texts
 
 BEFORE = 200
 """Characters before the held text that a hook receives."""

@@ -5,8 +5,8 @@ from typing import Any, ClassVar, Final
 
 import httpx2
 
-from ..cassettes.options import CassetteOptions, name_of, parse_options
 from ..cassettes.player import encode_options
+from ..cassettes.replay_options import CassetteOptions, name_of, parse_options
 from ..dialects.native import NAME as NATIVE
 from ..dialects.native.upstream.format import FORMAT
 from ..dialects.upstream_format import UpstreamFormat

@@ -17,7 +17,7 @@ import httpx2
 import msgspec
 import structlog
 
-from ..dialects.reading.errors import Redact, parse_failure
+from ..dialects.reading.provider_errors import Redact, parse_failure
 from ..errors import UpstreamError
 from ..framing.sse import FramingError
 from .connection import Disconnected

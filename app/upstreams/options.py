@@ -18,8 +18,8 @@ import msgspec
 from ..dialects.openai_chat import NAME as CHAT_COMPLETIONS
 from ..dialects.upstream_format import OptionNames, UpstreamFormat
 from ..dialects.upstream_formats import UPSTREAM_FORMATS
+from ..dialects.writing.chat_extras import changes_answer, find_effort
 from ..dialects.writing.conversation import join_options
-from ..dialects.writing.extras import changes_answer, find_effort
 from ..errors import RequestError
 from ..requests import ChatRequest
 from .endpoints import Upstream

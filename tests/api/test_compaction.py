@@ -9,7 +9,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from app.dialects.openai_responses.client.compaction import MAX_RETAINED
-from app.dialects.openai_responses.summary import INSTRUCTION
+from app.dialects.openai_responses.compaction_summary import INSTRUCTION
 from app.testing.upstream import DONE, FINISH, event, head, reply, send, serve_upstream, text
 from tests.agents.scripted import responses
 from tests.api.test_openai_responses import HI, serve

@@ -10,7 +10,7 @@ from typing import Any
 import openai
 import pytest
 
-from app.dialects.embeddings import as_base64, as_numbers
+from app.dialects.embeddings_calls import as_base64, as_numbers
 from app.testing.upstream import Call, Send, Step, head, reply, send, serve_upstream, wait
 from tests.clock import Clock
 from tests.serving import HELLO, Relay, serve_relay, serve_script

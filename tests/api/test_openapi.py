@@ -11,7 +11,7 @@ import pytest
 from starlette.routing import Route
 
 from app.api.openapi import render_document
-from app.dialects import embeddings
+from app.dialects import embeddings_calls
 from app.dialects.client_formats import CLIENT_FORMATS
 from app.errors import RequestError
 from app.events import Event
@@ -107,7 +107,7 @@ INPUTS: dict[str, tuple[str, list[Any], list[Any]]] = {
 def test_inputs_that_a_type_says_little_of_are_as_told(document, name: str):
     field, taken_ones, refused = INPUTS[name]
     path = "/v1/embeddings"
-    parse: Callable[[bytes], object] = embeddings.parse_request
+    parse: Callable[[bytes], object] = embeddings_calls.parse_request
     if name in CLIENT_FORMATS:
         path, parse = CLIENT_FORMATS[name].path, CLIENT_FORMATS[name].parse_request
     check = validator(document, taken(document, path))

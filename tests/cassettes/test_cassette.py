@@ -15,8 +15,8 @@ from app.cassettes.cassette import (
     spread,
 )
 from app.cassettes.digest import digest_of
-from app.cassettes.options import CassetteOptions, parse_options
 from app.cassettes.player import Read, Stall, check_fault_events, play
+from app.cassettes.replay_options import CassetteOptions, parse_options
 from app.errors import RequestError
 from app.events import Event, StreamEnd, StreamTarget, TextDelta, TextEnd, TextStart, decode, encode
 from app.requests import ChatRequest, ClientBody, UserMessage, parse_chat_request

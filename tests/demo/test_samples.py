@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from app.demo.tools import MAX_TEXT, MAX_VALUES, sample_json
+from app.demo.sample_calls import MAX_TEXT, MAX_VALUES, sample_json
 
 pytestmark = pytest.mark.pure
 

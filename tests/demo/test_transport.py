@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from app.demo import MODELS, DemoTransport
-from app.demo.wire import DROP_AFTER
+from app.demo.renderer import DROP_AFTER
 from app.framing import sse
 from tests.demo.client import ENGLISH, JAPANESE, URL, asked, client, post, stream, stream_again
 from tests.waiting import until

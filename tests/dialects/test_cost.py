@@ -7,7 +7,7 @@ import pytest
 
 from app import events as e
 from app.dialects.client_formats import CLIENT_FORMATS
-from app.dialects.reading import bounds
+from app.dialects.reading import answer_bounds
 from tests.dialects import cost, work
 from tests.dialects.request_shapes import BUILDERS, GIANT, PASSED_ON, RAW, REQUESTS, SHAPES
 from tests.dialects.shapes import ANSWERS, FRAMINGS, LINES
@@ -72,7 +72,7 @@ SMALL = {"MAX_CALLS": 10, "MAX_BLOCKS": 20, "MAX_SOURCES": 30, "MAX_BUFFERED": 4
 @pytest.fixture
 def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     for bound, value in SMALL.items():
-        assert value < getattr(bounds, bound)
+        assert value < getattr(answer_bounds, bound)
         monkeypatch.setattr(f"app.dialects.reading.event_builder.{bound}", value)
 
 

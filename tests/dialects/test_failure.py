@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.reading.errors import parse_error, parse_failure, parse_finish_error
+from app.dialects.reading.provider_errors import parse_error, parse_failure, parse_finish_error
 from app.errors import UpstreamError
 from tests.dialects.streams import absent, index
 

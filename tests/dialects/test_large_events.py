@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.reading.bounds import MAX_EVENTS, MAX_VALUES
+from app.dialects.reading.answer_bounds import MAX_EVENTS, MAX_VALUES
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.events import StreamEnd, TextDelta
 from app.framing.sse import Message

@@ -9,7 +9,7 @@ import pytest
 
 from app.dialects.answering.custom_tools import decode_input
 from app.dialects.client_formats import CLIENT_FORMATS
-from app.dialects.reading.bounds import MAX_VALUES
+from app.dialects.reading.answer_bounds import MAX_VALUES
 from app.dialects.reading.event_builder import EventBuilder
 from app.dialects.reading.json_values import compact_object, decode_or, is_json
 from app.events import Event

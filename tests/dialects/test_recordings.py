@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.dialects.reading.errors import parse_error
+from app.dialects.reading.provider_errors import parse_error
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.events import (
     ChoiceEnd,

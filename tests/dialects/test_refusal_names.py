@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.dialects.answering.openai_errors import error_object
-from app.dialects.reading.errors import parse_error, parse_failure
+from app.dialects.reading.provider_errors import parse_error, parse_failure
 from app.errors import RelayError
 
 pytestmark = pytest.mark.pure

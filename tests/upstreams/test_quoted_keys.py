@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 import structlog
 
-from app.dialects.reading.errors import parse_error, parse_failure
+from app.dialects.reading.provider_errors import parse_error, parse_failure
 from app.dialects.upstream_formats import UPSTREAM_FORMATS
 from app.testing.upstream import Step, head, reply, send, serve_upstream, wait
 from app.upstreams.redaction import Redactor

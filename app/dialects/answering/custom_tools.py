@@ -7,7 +7,7 @@ import msgspec
 
 from ...bounds import has_more_values
 from ...requests import Function
-from ..reading.bounds import MAX_VALUES
+from ..reading.answer_bounds import MAX_VALUES
 from ..reading.split_text import well_formed
 
 INPUT: Final = "input"

@@ -12,10 +12,10 @@ from ...bounds import has_more_values
 from ...errors import RelayError, UpstreamError
 from ...events import Event, Status, TokenCounts
 from ...framing.sse import Message
-from .bounds import LARGE, MAX_VALUES, Excess
-from .errors import Redact, parse_error, parse_finish_error
+from .answer_bounds import LARGE, MAX_VALUES, Excess
 from .event_builder import EventBuilder
 from .json_values import decode_or
+from .provider_errors import Redact, parse_error, parse_finish_error
 
 
 class AnswerParser:
@@ -23,8 +23,8 @@ class AnswerParser:
 
     `upstream` is the provider's name in errors, `choices` the number of answers requested.
     Every call returns the events that it completes. Once `ended` is true, `stream.end` was
-    returned and no event follows. An answer that exceeds one of `bounds` fails, after the events
-    before that.
+    returned and no event follows. An answer that exceeds one of `answer_bounds` fails, after the
+    events before that.
     """
 
     def __init__(self, *, upstream: str, choices: int = 1) -> None:

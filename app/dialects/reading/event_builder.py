@@ -39,7 +39,7 @@ from ...events import (
     Usage,
 )
 from ..answering.ids import make_call_id
-from .bounds import (
+from .answer_bounds import (
     ENTRY,
     MAX_BLOCKS,
     MAX_BUFFERED,
@@ -51,7 +51,7 @@ from .bounds import (
     MAX_WORD,
     Excess,
 )
-from .choices import REASONING, REFUSAL, TEXT, Block, ChoiceState, Kind
+from .choice_state import REASONING, REFUSAL, TEXT, Block, ChoiceState, Kind
 from .finish_reasons import parse_finish
 from .json_values import clean, encode, size
 from .split_text import well_formed

@@ -14,7 +14,7 @@ import msgspec
 
 from ...bounds import measure
 from ...events import Raw
-from .bounds import MAX_VALUES
+from .answer_bounds import MAX_VALUES
 from .split_text import well_formed
 
 MAX_DEPTH: Final = 256

@@ -7,7 +7,7 @@ changed or appended to.
 
 from dataclasses import dataclass, field
 
-from .bounds import MAX_CALLS, Excess
+from .answer_bounds import MAX_CALLS, Excess
 from .partial_json import Growing
 from .split_text import Halves
 

@@ -9,7 +9,7 @@ import pytest
 from app import events as e
 from app.dialects.answering.ids import public_token
 from app.dialects.openai_responses.client.result import is_response_id, render_result, response_id
-from app.dialects.openai_responses.summary import pack_summary
+from app.dialects.openai_responses.compaction_summary import pack_summary
 from app.errors import CODES
 from tests.dialects import examples as ex
 from tests.dialects.clients import STREAM, frames

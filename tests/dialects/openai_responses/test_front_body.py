@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from app.dialects.openai_responses.client.request import parse_request
-from app.dialects.openai_responses.summary import INSTRUCTION, pack_summary
+from app.dialects.openai_responses.compaction_summary import INSTRUCTION, pack_summary
 
 pytestmark = pytest.mark.pure
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from app.dialects.openai_responses.client.request import parse_request
+from app.dialects.openai_responses.compaction_summary import INSTRUCTION, pack_summary
 from app.dialects.openai_responses.item_ids import make_id, make_prefix, tag_of, token_of
-from app.dialects.openai_responses.summary import INSTRUCTION, pack_summary
 from app.dialects.openai_responses.upstream.passthrough import pass_on, restore_items
 from app.dialects.openai_responses.upstream.request import ENCRYPTED_REASONING, Quirks
 from app.dialects.reasoning_signatures import PackedSignature, pack

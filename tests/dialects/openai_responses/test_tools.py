@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from app.dialects.openai_responses.client.request import parse_request
-from app.dialects.openai_responses.client.tool_calls import CALLS, MAX_LABEL
+from app.dialects.openai_responses.client.tool_mapping import CALLS, MAX_LABEL
 from app.errors import RequestError
 
 pytestmark = pytest.mark.pure

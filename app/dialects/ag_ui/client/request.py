@@ -29,7 +29,7 @@ from ....requests import (
 from ....requests import Message as ChatMessage
 from ...answering.assistant_message import MessageBuilder
 from ...answering.attachments import build_part
-from ...answering.options import OPTIONS, build_chat
+from ...answering.chat_options import OPTIONS, build_chat
 from ...client_format import ParsedRequest
 from ...reasoning_signatures import parse_signature_fields
 from .renderer import PROVIDER_CALL

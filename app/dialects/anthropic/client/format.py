@@ -4,7 +4,7 @@ from typing import Final
 
 from ...client_format import ClientFormat
 from .. import BETA, NAME
-from .errors import render_failure
+from .anthropic_errors import render_failure
 from .renderer import Renderer
 from .request import Request, parse_request
 from .result import render_result

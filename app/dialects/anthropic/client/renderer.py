@@ -57,7 +57,7 @@ from ...reasoning_signatures import (
 )
 from ...writing.conversation import parse_object
 from .. import EVENTS, NAME
-from .errors import render_error
+from .anthropic_errors import render_error
 
 Payload = dict[str, Any]
 

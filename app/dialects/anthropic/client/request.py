@@ -32,7 +32,7 @@ from ....requests import ToolChoice as ChatToolChoice
 from ...client_format import ParsedRequest
 from ...writing.cache_marks import parse_mark
 from .. import BETA, NAME
-from .errors import ThreadRefused
+from .anthropic_errors import ThreadRefused
 from .messages import Content, Conversation, Turn
 from .tools import find_client_tool
 

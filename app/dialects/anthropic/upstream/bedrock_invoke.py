@@ -14,7 +14,7 @@ from ....bounds import has_more_values
 from ....framing import eventstream
 from ....framing.eventstream import TRUNCATED
 from ....framing.sse import Message
-from ...reading.bounds import LARGE, MAX_VALUES
+from ...reading.answer_bounds import LARGE, MAX_VALUES
 from ...reading.json_values import count, decode, decode_or, mapping, string
 
 

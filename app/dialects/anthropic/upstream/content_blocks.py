@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from ....events import Raw
-from ...reading.bounds import ENTRY
+from ...reading.answer_bounds import ENTRY
 from ...reading.event_builder import EventBuilder
 from ...reading.json_values import (
     clean,

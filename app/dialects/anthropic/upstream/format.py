@@ -1,7 +1,7 @@
 """Anthropic Messages, at Anthropic's own API, on Vertex AI, and under Bedrock's `invoke`."""
 
 from ....framing.lenient import LenientDecoder
-from ... import embeddings
+from ... import embeddings_calls
 from ...upstream_format import (
     OF_REQUESTS,
     OptionNames,
@@ -89,6 +89,6 @@ BEDROCK = DIALECT._replace(
         )
     },
     token_count=CountCall("model/{model}/count-tokens", render_count, "inputTokens"),
-    embeddings=embeddings.BEDROCK,
+    embeddings=embeddings_calls.BEDROCK,
     provider="aws.bedrock",
 )

@@ -11,6 +11,7 @@ from msgspec import Meta
 from ....requests import ChatRequest, JsonObjectFormat, JsonSchemaFormat, Tool, ToolChoice
 from ...upstream_format import OPENAI_ONLY, RenderedRequest
 from ...upstream_format import Quirks as CommonQuirks
+from ...writing.chat_extras import is_claudes
 from ...writing.claude import (
     choose_sampling,
     find_version,
@@ -20,7 +21,6 @@ from ...writing.claude import (
 )
 from ...writing.conversation import JSON_ONLY, fit_user, refuse_choices, restrict_tools, unsupported
 from ...writing.exchange import ExchangeForm, arrange
-from ...writing.extras import is_claudes
 from .messages import FORMAT, mark_last, render_mark, render_messages
 
 IGNORED: Final = OPENAI_ONLY | {

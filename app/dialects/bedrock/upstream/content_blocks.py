@@ -7,7 +7,7 @@ provider's tool are emitted complete when their block stops.
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...reading.bounds import ENTRY
+from ...reading.answer_bounds import ENTRY
 from ...reading.event_builder import EventBuilder
 from ...reading.json_values import count, decode_or, mapping, mappings, size, string, text_or_none
 from .signatures import SIGNATURE, parse_redacted

@@ -1,7 +1,7 @@
 """Amazon Bedrock's Converse for upstreams."""
 
 from ....framing.eventstream import Decoder
-from ... import embeddings
+from ... import embeddings_calls
 from ...upstream_format import OptionNames, Quirks, UpstreamFormat, under
 from ...writing.token_counts import CountCall
 from . import request
@@ -44,6 +44,6 @@ CONVERSE = UpstreamFormat(
     limit="inferenceConfig.maxTokens",
     continues=request.continues,
     token_count=CountCall("model/{model}/count-tokens", request.render_count, "inputTokens"),
-    embeddings=embeddings.BEDROCK,
+    embeddings=embeddings_calls.BEDROCK,
     provider="aws.bedrock",
 )

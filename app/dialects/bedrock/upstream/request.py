@@ -20,6 +20,7 @@ from ....requests import (
 )
 from ...upstream_format import OPENAI_ONLY, Quirks, RenderedRequest
 from ...writing.cache_marks import is_marked
+from ...writing.chat_extras import is_claudes, render_at
 from ...writing.claude import (
     choose_sampling,
     find_version,
@@ -35,7 +36,6 @@ from ...writing.conversation import (
     unsupported,
 )
 from ...writing.exchange import ExchangeForm, arrange
-from ...writing.extras import is_claudes, render_at
 from ...writing.token_counts import pick
 from .messages import (
     FORMAT,

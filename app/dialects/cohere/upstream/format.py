@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....framing.lenient import LenientDecoder
-from ...embeddings import COHERE_FIELDS, EmbeddingsCall, Request, parse_cohere, render_cohere
+from ...embeddings_calls import COHERE_FIELDS, EmbeddingsCall, Request, parse_cohere, render_cohere
 from ...upstream_format import OptionNames, UpstreamFormat
 from . import request
 from .parser import Parser

@@ -9,8 +9,8 @@ from typing import Any
 
 from ....events import TokenCounts
 from ....framing.sse import Message
+from ...reading.answer_bounds import ENTRY
 from ...reading.answer_parser import AnswerParser
-from ...reading.bounds import ENTRY
 from ...reading.finish_reasons import parse_finish
 from ...reading.json_values import count, decode_or, mapping, mappings, short, string, text_or_none
 

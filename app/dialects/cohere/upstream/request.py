@@ -19,6 +19,7 @@ from ....requests import (
 )
 from ...upstream_format import OPENAI_ONLY, RenderedRequest
 from ...upstream_format import Quirks as CommonQuirks
+from ...writing.chat_extras import render_at
 from ...writing.conversation import (
     join_visible,
     list_reasoning,
@@ -28,7 +29,6 @@ from ...writing.conversation import (
     unsupported,
 )
 from ...writing.exchange import ExchangeForm, arrange
-from ...writing.extras import render_at
 
 FORMAT: Final = "Cohere's API"
 IGNORED: Final = OPENAI_ONLY | {

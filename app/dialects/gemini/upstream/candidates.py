@@ -6,10 +6,10 @@ except that Vertex AI can send a call's arguments in pieces too. Unknown parts a
 
 from typing import Any, Final, NamedTuple
 
-from ...reading.errors import MAX_TEXT
 from ...reading.event_builder import EventBuilder
 from ...reading.finish_reasons import parse_finish
 from ...reading.json_values import count, encode, mapping, mappings, string, text_or_none
+from ...reading.provider_errors import MAX_TEXT
 from .partial_arguments import PartialArguments
 from .request import PART, SIGNATURE
 from .sources import GroundingSources

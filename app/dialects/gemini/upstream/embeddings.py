@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from ...embeddings import EmbeddingsCall, Parsed, Request, add_counts, rename
+from ...embeddings_calls import EmbeddingsCall, Parsed, Request, add_counts, rename
 from ...reading.json_values import count, mapping
 from .request import GOOGLES
 

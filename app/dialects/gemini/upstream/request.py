@@ -35,6 +35,7 @@ from ....requests import (
 from ...answering.ids import is_generated
 from ...upstream_format import OPENAI_ONLY, RenderedRequest
 from ...upstream_format import Quirks as CommonQuirks
+from ...writing.chat_extras import render_at
 from ...writing.conversation import (
     join_options,
     join_text,
@@ -43,9 +44,8 @@ from ...writing.conversation import (
     restrict_tools,
 )
 from ...writing.exchange import Exchange, ExchangeForm, arrange
-from ...writing.extras import render_at
 from ...writing.token_counts import pick
-from .media import render_audio, render_file, render_image
+from .media_parts import render_audio, render_file, render_image
 
 SIGNATURE: Final = "gemini.thought_signature"
 """The format of an `opaque` with a thoughtSignature."""

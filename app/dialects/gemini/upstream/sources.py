@@ -6,7 +6,7 @@ text of a segment identifies its block [gemini/grounding-search].
 
 from typing import Any, Final, NamedTuple
 
-from ...reading.bounds import ENTRY
+from ...reading.answer_bounds import ENTRY
 from ...reading.event_builder import EventBuilder
 from ...reading.json_values import count, mapping, mappings, string, text_or_none
 from ...reading.split_text import well_formed

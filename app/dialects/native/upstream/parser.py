@@ -16,8 +16,8 @@ from ....events import (
     decode,
 )
 from ....framing.sse import Message
-from ...reading.errors import Redact
 from ...reading.open_blocks import OpenBlocks
+from ...reading.provider_errors import Redact
 
 
 class Parser:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from ....framing.ndjson import NdjsonDecoder
-from ...embeddings import EmbeddingsCall, Parsed, Request, rename
+from ...embeddings_calls import EmbeddingsCall, Parsed, Request, rename
 from ...reading.json_values import count, short
 from ...upstream_format import OptionNames, Quirks, UpstreamFormat, under
 from . import request

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from ....events import TokenCounts
 from ....framing.sse import Message
+from ...reading.answer_bounds import ENTRY
 from ...reading.answer_parser import AnswerParser
-from ...reading.bounds import ENTRY
 from ...reading.json_values import count, decode_or, mapping, mappings, short, string, text_or_none
 
 NO_GENERATION: Final = ("load", "unload")

@@ -16,6 +16,7 @@ from ....requests import (
     ToolMessage,
 )
 from ...upstream_format import OPENAI_ONLY, Quirks, RenderedRequest
+from ...writing.chat_extras import render_at
 from ...writing.conversation import (
     join_text,
     join_visible,
@@ -28,7 +29,6 @@ from ...writing.conversation import (
     unsupported,
 )
 from ...writing.exchange import ExchangeForm, arrange
-from ...writing.extras import render_at
 
 FORMAT: Final = "Ollama's API"
 IGNORED: Final = OPENAI_ONLY | {

@@ -46,7 +46,7 @@ from ...answering.stream_end import render_cost
 from ...answering.token_logprobs import render_logprobs
 from ...reading.json_values import decode, read_raw
 from ...reasoning_signatures import GOOGLE_SIGNATURE
-from ..provider_members import FORMAT, Members, merge
+from ..member_records import FORMAT, Members, merge
 from ..reasoning_details import render_encrypted_detail, render_text_detail
 from .provider_members import ProviderMembers
 from .unknown_fields import CUSTOM

@@ -8,7 +8,7 @@ finish reason.
 from typing import Final, NamedTuple
 
 from ...reading.json_values import mapping
-from ..provider_members import KNOWN_IN_CHOICE, KNOWN_IN_CHUNK, KNOWN_IN_DELTA, Members, has_hole
+from ..member_records import KNOWN_IN_CHOICE, KNOWN_IN_CHUNK, KNOWN_IN_DELTA, Members, has_hole
 
 _REASONING: Final = ("reasoning_content", "reasoning")
 

@@ -14,7 +14,7 @@ from ....events import Event, StreamEnd, StreamStart, StreamTarget, TextDelta
 from ...answering.openai_errors import error_object
 from ...answering.stream_end import error_of_end
 from ...client_format import Frame
-from ..provider_members import Members, fill_text, merge
+from ..member_records import Members, fill_text, merge
 from .deltas import SILENT, Delta, DeltaBuilder, render_usage
 
 USAGE = "usage"

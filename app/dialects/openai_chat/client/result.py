@@ -7,7 +7,7 @@ from ....events import Event, ProviderData, StreamEnd
 from ...answering.stream_end import error_of_end
 from ...reading.json_values import mapping, mappings, read_raw
 from ...reading.split_text import join_base64
-from ..provider_members import FORMAT, Members, fill_text, merge
+from ..member_records import FORMAT, Members, fill_text, merge
 from ..reasoning_details import join_details
 from .deltas import Delta, DeltaBuilder, render_usage
 

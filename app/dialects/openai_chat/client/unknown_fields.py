@@ -15,7 +15,7 @@ from ....errors import RequestError
 from ...answering.custom_tools import build_function, encode_input
 from ...reading.json_values import mapping, mappings, string
 from ...reasoning_signatures import CLAUDE_REDACTED
-from ...writing.extras import check_extras
+from ...writing.chat_extras import check_extras
 
 CUSTOM: Final = "custom_tools"
 """The label with the names of custom tools, as JSON."""

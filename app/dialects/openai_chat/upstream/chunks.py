@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from ....events import Raw
-from ...reading.bounds import ENTRY
+from ...reading.answer_bounds import ENTRY
 from ...reading.event_builder import EventBuilder
 from ...reading.finish_reasons import parse_finish
 from ...reading.json_values import (
@@ -22,7 +22,7 @@ from ...reading.json_values import (
     text_or_none,
 )
 from ...reasoning_signatures import GOOGLE_SIGNATURE
-from ..provider_members import FORMAT
+from ..member_records import FORMAT
 from .provider_members import ProviderMembers
 from .request import LITELLM, LITELLM_REDACTED
 from .text_chunk import MAX_CHOICES, SameDialectChunk, TextChunk

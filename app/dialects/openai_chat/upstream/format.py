@@ -1,7 +1,7 @@
 """OpenAI Chat Completions for upstreams."""
 
 from ....framing.lenient import LenientDecoder
-from ... import embeddings, forwarded
+from ... import embeddings_calls, forwarded
 from ...upstream_format import OPENAI_HEADERS, OptionNames, UpstreamFormat
 from .. import NAME
 from . import request
@@ -57,7 +57,7 @@ DIALECT = UpstreamFormat(
     render_extra=request.render_extra,
     options=_OPTIONS,
     continues=request.continues,
-    embeddings=embeddings.OPENAI,
+    embeddings=embeddings_calls.OPENAI,
     forwarded=forwarded.OPENAI,
     effort_words=True,
 )

@@ -10,10 +10,10 @@ Not recorded, as null is not:
 from collections.abc import Collection
 from typing import Any, Final, Literal
 
-from ...reading.bounds import ENTRY
+from ...reading.answer_bounds import ENTRY
 from ...reading.event_builder import EventBuilder
 from ...reading.json_values import leave_out, mapping, size, string
-from ..provider_members import (
+from ..member_records import (
     FORMAT,
     KNOWN_IN_CHOICE,
     KNOWN_IN_CHUNK,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, Self
 
 from ....framing.sse import Message
-from ...reading.bounds import LARGE
+from ...reading.answer_bounds import LARGE
 from .text_chunk import MAX_CHOICES, TextChunk
 
 TRIES: Final = 16

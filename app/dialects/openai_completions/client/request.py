@@ -17,7 +17,7 @@ from ....requests import (
 )
 from ...client_format import ParsedRequest
 from ...openai_chat.client.renderer import USAGE
-from ...writing.extras import check_extras
+from ...writing.chat_extras import check_extras
 
 NAME: Final = "openai_completions"
 

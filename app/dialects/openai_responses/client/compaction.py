@@ -13,7 +13,7 @@ from ....errors import RequestError
 from ....events import Event
 from ....requests import parse_body, parse_fields
 from ...client_format import ParsedRequest
-from ..summary import TRIGGER
+from ..compaction_summary import TRIGGER
 from .request import parse_request
 from .result import no_summary, render_answer
 from .stored import encode_item, name_items, show_item

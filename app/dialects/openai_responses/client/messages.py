@@ -45,9 +45,9 @@ from ...reasoning_signatures import (
     is_packed,
     unpack,
 )
+from ..compaction_summary import COMPACTIONS, INSTRUCTION, TRIGGER, read_summary
 from ..item_ids import restore_ids
-from ..summary import COMPACTIONS, INSTRUCTION, TRIGGER, read_summary
-from .tool_calls import ClientTool
+from .tool_mapping import ClientTool
 from .tools import OfferedTools
 
 InputPart = TextPart | ImagePart | AudioPart | FilePart

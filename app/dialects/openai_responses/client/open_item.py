@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
-from .tool_calls import ClientTool, read_arguments
+from .tool_mapping import ClientTool, read_arguments
 
 
 class _Thought(NamedTuple):

@@ -54,11 +54,11 @@ from ...reasoning_signatures import (
 )
 from ...writing.conversation import parse_object
 from .. import NAME
+from ..compaction_summary import pack_summary
 from ..item_ids import make_id, make_prefix, tag_of
-from ..summary import pack_summary
 from .open_item import OpenItem, OutputEvent, copy_item
 from .provider_data import ADDED, DONE, PART, RESPONSE, read_record
-from .tool_calls import (
+from .tool_mapping import (
     ITEMS,
     ClientTool,
     begin_call,

@@ -33,7 +33,7 @@ from ...reading.json_values import mappings, string
 from .. import NAME
 from .messages import Conversation
 from .result import BACKGROUND, COMPACTS, ECHO
-from .tool_calls import ClientTool
+from .tool_mapping import ClientTool
 from .tools import OfferedTools
 
 _LOGPROBS: Final = "message.output_text.logprobs"

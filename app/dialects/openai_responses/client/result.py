@@ -24,7 +24,7 @@ from ...answering.stream_end import error_of_end, render_cost
 from ...client_format import PROVIDER_STATUSES
 from ...reading.json_values import mapping
 from .output_items import Output
-from .tool_calls import parse_label
+from .tool_mapping import parse_label
 
 ECHO: Final = "response"
 """The label with the request fields that the response repeats, as JSON."""

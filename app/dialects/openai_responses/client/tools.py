@@ -16,7 +16,7 @@ from ....errors import RequestError
 from ....requests import Function, Tool, convert_body
 from ...answering.custom_tools import build_function
 from ...reading.json_values import string
-from .tool_calls import CALLS, MAX_LABEL, ClientTool, Names
+from .tool_mapping import CALLS, MAX_LABEL, ClientTool, Names
 
 _MAX_KIND: Final = 60
 """Characters of a reported type."""

@@ -1,7 +1,7 @@
 """OpenAI Responses for upstreams."""
 
 from ....framing.lenient import LenientDecoder
-from ... import embeddings, forwarded
+from ... import embeddings_calls, forwarded
 from ...upstream_format import (
     OPENAI_HEADERS,
     OptionNames,
@@ -67,7 +67,7 @@ DIALECT = UpstreamFormat(
         repeated="include",
     ),
     token_count=CountCall("responses/input_tokens", send_some(_COUNTED), "input_tokens"),
-    embeddings=embeddings.OPENAI,
+    embeddings=embeddings_calls.OPENAI,
     forwarded=forwarded.OPENAI,
     effort_words=True,
 )

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from itertools import product
 from typing import Any, Final
 
-from ...reading.bounds import ENTRY
+from ...reading.answer_bounds import ENTRY
 from ...reading.event_builder import EventBuilder
 from ...reading.json_values import count, encode, make_raw, mapping, mappings, string
 from ...reasoning_signatures import (

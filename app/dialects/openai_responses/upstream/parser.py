@@ -12,9 +12,9 @@ from ....events import TokenCounts
 from ....framing.sse import Message
 from ...reading.answer_parser import AnswerParser
 from ...reading.billing import parse_cost, parse_service_tier
-from ...reading.errors import parse_finish_error
 from ...reading.finish_reasons import parse_finish
 from ...reading.json_values import count, decode_or, mapping, mappings, short, string, text_or_none
+from ...reading.provider_errors import parse_finish_error
 from .items import Items
 
 _ENDS: Final = ("completed", "incomplete", "failed", "cancelled")

@@ -13,8 +13,8 @@ from ...reading.json_values import mapping, mappings, string
 from ...reasoning_signatures import OPENAI_ITEM, is_packed, unpack
 from ...upstream_format import DroppedItems, PassthroughBody
 from ...writing.conversation import parse_object
+from ..compaction_summary import COMPACTIONS, INSTRUCTION, TRIGGER, read_summary
 from ..item_ids import ProviderItem, restore_ids, tag_of
-from ..summary import COMPACTIONS, INSTRUCTION, TRIGGER, read_summary
 from .provider_tools import (
     CALLERS_ITEMS,
     is_answer,

@@ -35,6 +35,7 @@ from ...reasoning_signatures import (
 )
 from ...upstream_format import Quirks as CommonQuirks
 from ...upstream_format import RenderedRequest
+from ...writing.chat_extras import render_at
 from ...writing.conversation import (
     fit_user,
     join_text,
@@ -43,7 +44,6 @@ from ...writing.conversation import (
     unsupported,
 )
 from ...writing.exchange import Exchange, ExchangeForm, arrange
-from ...writing.extras import render_at
 from .provider_tools import (
     CALLERS_ITEMS,
     is_answer,

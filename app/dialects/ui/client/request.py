@@ -32,7 +32,7 @@ from ....requests import (
 )
 from ...answering.assistant_message import MessageBuilder
 from ...answering.attachments import build_part
-from ...answering.options import build_chat
+from ...answering.chat_options import build_chat
 from ...client_format import ParsedRequest
 from ...reasoning_signatures import OPENAI_ITEM, SignatureFields
 from .messages import DENIED, Approval, File, Text, Tool

@@ -11,8 +11,8 @@ from .....events import TokenCounts
 from .....framing.sse import Message
 from ....reading.answer_parser import AnswerParser
 from ....reading.billing import parse_service_tier
-from ....reading.errors import parse_finish_error
 from ....reading.json_values import count, decode_or, mapping, mappings, short, string
+from ....reading.provider_errors import parse_finish_error
 from ..parser import MODALITIES, add_tokens
 from .steps import Steps
 

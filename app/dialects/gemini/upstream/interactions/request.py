@@ -42,7 +42,7 @@ from ....writing.conversation import (
 )
 from ....writing.exchange import ExchangeForm, arrange
 from .. import request as generate_content
-from ..media import render_audio, render_file, render_image
+from ..media_parts import render_audio, render_file, render_image
 
 FORMAT: Final = "Gemini's Interactions API"
 THOUGHT: Final = "gemini_interactions.thought"

@@ -9,10 +9,10 @@ Unknown steps and deltas are ignored.
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ....reading.bounds import ENTRY
-from ....reading.errors import MAX_TEXT
+from ....reading.answer_bounds import ENTRY
 from ....reading.event_builder import EventBuilder
 from ....reading.json_values import count, encode, mapping, mappings, size, string, text_or_none
+from ....reading.provider_errors import MAX_TEXT
 from ....reading.utf8_text import Utf8Text
 from .request import STEP, THOUGHT
 

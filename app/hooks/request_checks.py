@@ -6,7 +6,7 @@ from typing import Any
 from ..errors import RequestError
 from ..requests import ChatRequest
 from .contract import Check, Hook, apply
-from .texts import Texts
+from .text_walk import Texts
 
 
 async def check_request(

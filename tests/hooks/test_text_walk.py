@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from app.dialects.embeddings import Request as EmbeddingsRequest
+from app.dialects.embeddings_calls import Request as EmbeddingsRequest
 from app.errors import RequestError
 from app.events import (
     ChoiceEnd,
@@ -26,8 +26,8 @@ from app.events import (
 )
 from app.hooks.contract import Check, Hook, Text, Verdict
 from app.hooks.redact import redact
-from app.hooks.request import check_values
-from app.hooks.texts import LEFT_OUT, MAX_MARKS, OPAQUE, REFUSED, Texts
+from app.hooks.request_checks import check_values
+from app.hooks.text_walk import LEFT_OUT, MAX_MARKS, OPAQUE, REFUSED, Texts
 from app.hooks.window import Window
 from app.requests import ChatRequest, Message, ReasoningPart
 
@@ -110,10 +110,10 @@ FIELDS = {
     ("requests", "left out", "repeats other texts"): """
         ChatRequest.client_body
     """,
-    ("embeddings", "checked", "the words of a request, or an option"): """
+    ("embeddings_calls", "checked", "the words of a request, or an option"): """
         Request.input Request.inputs Request.user Request.extras Request.provider_options
     """,
-    ("embeddings", "opaque", "known to the relay"): """
+    ("embeddings_calls", "opaque", "known to the relay"): """
         Request.model
     """,
 }

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from .renderer import Step
 from .request import ApiError
-from .wire import Step
 
 MODEL: Final = "demo-embedding"
 
