@@ -157,7 +157,7 @@ class Generation(Endpoints):
     def _digest(self, request: Request, body: bytes) -> str:
         """Hash the parts of a request that determine its answer: dialect, its headers, body."""
         values = [
-            ",".join(request.headers.getlist(name)) for name in self._client_format.asking_headers
+            ",".join(request.headers.getlist(name)) for name in self._client_format.request_headers
         ]
         digest = hashlib.sha256("\0".join([self._client_format.name, *values, ""]).encode())
         digest.update(body)  # no header has a zero in it

@@ -231,7 +231,7 @@ class ClientFormat(NamedTuple):
     """Whether limits reset at times, as at Anthropic, instead of after durations."""
     name_of: Callable[[str], str] | None = None
     """Derives a stream's public name from its id."""
-    asking_headers: Sequence[str] = ()
+    request_headers: Sequence[str] = ()
     """Request headers that are part of the request's meaning."""
     numbered_writer: type[NumberedWriter] = NumberedWriter
     fast_writer: Callable[..., FrameWriter] | None = None

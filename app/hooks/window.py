@@ -217,11 +217,11 @@ class Window:
         if whole and not held.before:  # the whole text: it may be JSON
             texts.walk(text, kind)
         walked = texts.collected()
-        asked = walked or [Text(kind, text, held.before, whole)]
-        (answered, _, hold), found = await self._check(asked)
+        submitted = walked or [Text(kind, text, held.before, whole)]
+        (returned, _, hold), found = await self._check(submitted)
         if walked:
-            texts.replace(answered)
-        checked = texts.walk(text, kind) if walked else answered[0]
+            texts.replace(returned)
+        checked = texts.walk(text, kind) if walked else returned[0]
         passed, rest = checked, ""
         if checked != text and not whole and len(text) < self._most:
             if checked.endswith(text[cut:]):

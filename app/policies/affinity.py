@@ -71,12 +71,12 @@ def _find_session(chat: ChatRequest, metadata: Mapping[str, str]) -> str | None:
 
 def _opening(chat: ChatRequest) -> Iterator[str]:
     """Yield the contents before the first answer; a greeting is not one."""
-    asked = False
+    has_user_turn = False
     for message in chat.messages:
         kind, content = type(message), message.content
-        if asked and kind is AssistantMessage:
+        if has_user_turn and kind is AssistantMessage:
             return
-        asked = asked or kind is UserMessage or kind is ToolMessage
+        has_user_turn = has_user_turn or kind is UserMessage or kind is ToolMessage
         if isinstance(content, str):
             yield content
         elif content:

@@ -18,7 +18,7 @@ CLIENT_FORMAT: Final = ClientFormat(
     render_result=render_result,
     render_failure=render_failure,
     request_type=Request,
-    asking_headers=(BETA,),
+    request_headers=(BETA,),
     # Its clients cannot reconnect to a stream.
     lingers=False,
     client_retries=True,

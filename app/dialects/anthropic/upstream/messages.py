@@ -86,7 +86,7 @@ class _Turns:
         self._turns: Blocks = []
         self._role = ""
         self._results: Blocks = []
-        self._rest: Blocks = []
+        self._others: Blocks = []
 
     def take(self, role: str, blocks: Blocks, *, results: Blocks | None = None) -> None:
         """Add blocks to the turn of a side; begin one if the last turn is the other side's."""
@@ -95,7 +95,7 @@ class _Turns:
         if role != self._role:
             self._end_turn()
             self._role = role
-        self._rest += blocks
+        self._others += blocks
         self._results += results or ()
 
     def end(self) -> Blocks:
@@ -104,9 +104,9 @@ class _Turns:
         return self._turns
 
     def _end_turn(self) -> None:
-        if content := [*self._results, *self._rest]:
+        if content := [*self._results, *self._others]:
             self._turns.append({"role": self._role, "content": content})
-        self._results, self._rest = [], []
+        self._results, self._others = [], []
 
 
 def _text(text: str) -> Blocks:

@@ -196,7 +196,7 @@ class DeltaBuilder:
                 pass
             case _:
                 begun = self._begin(event.choice, text=isinstance(event, TextStart))
-                return [*begun, *self._rest(event, self.choices[event.choice])]
+                return [*begun, *self._rare_event(event, self.choices[event.choice])]
         return ()
 
     def _begin(self, choice: int, *, text: bool) -> Iterable[Delta]:
@@ -209,7 +209,7 @@ class DeltaBuilder:
         delta = {"role": "assistant", "content": None}
         return [Delta(i, {**delta, "content": content} if i == choice else delta) for i in new]
 
-    def _rest(self, event: Event, state: ChoiceState) -> Iterable[Delta]:
+    def _rare_event(self, event: Event, state: ChoiceState) -> Iterable[Delta]:
         """Handle block starts and ends, and rare events."""
         match event:
             case TextStart():

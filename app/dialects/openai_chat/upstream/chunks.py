@@ -192,7 +192,7 @@ class Deltas:
             # calls.
             builder.opaque(index, GOOGLE_SIGNATURE, signature, block=builder.text_block(index))
         if not _COMMON_FIELDS.issuperset(delta):
-            self._rest(index, delta)
+            self._rare_fields(index, delta)
 
     def _record_field(self, content: str | None) -> None:
         """Record which of the two field names the host uses for reasoning."""
@@ -217,7 +217,7 @@ class Deltas:
             self._thinking -= {index}
         return content
 
-    def _rest(self, index: int, delta: dict[str, Any]) -> None:
+    def _rare_fields(self, index: int, delta: dict[str, Any]) -> None:
         """Process the rare fields of a delta."""
         if function := mapping(delta.get("function_call")):
             self._function(index, function, number=_FUNCTION_CALL, id="")

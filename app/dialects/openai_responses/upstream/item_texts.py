@@ -76,7 +76,7 @@ def join(texts: Iterable[ItemText], whole: str) -> str | None:
     return "".join(pieces)
 
 
-def find_rest(written: str, whole: str) -> str | None:
+def find_remainder(written: str, whole: str) -> str | None:
     """Return the rest of a complete text after the emitted part; None if they contradict."""
     if written == whole:
         return ""
@@ -126,7 +126,7 @@ def is_end_of(item: OutputItem, raw: dict[str, Any], kind: str, whole: str) -> b
         if item.name != string(raw.get("name")):
             return False
     written = join(item.texts[kind].values(), whole)
-    return bool(written) and find_rest(written or "", whole) is not None
+    return bool(written) and find_remainder(written or "", whole) is not None
 
 
 class UnmatchedItems:

@@ -32,7 +32,7 @@ from .item_texts import (
     ItemText,
     OutputItem,
     UnmatchedItems,
-    find_rest,
+    find_remainder,
     is_end_of,
     join,
     read_part,
@@ -209,7 +209,7 @@ class Items:
         other = self._latest_of_kind.get(kind)
         if other is not None and not other.done:
             written = join(other.unmatched[kind].values(), whole)
-            if written and find_rest(written, whole) is not None:
+            if written and find_remainder(written, whole) is not None:
                 self._elsewhere[index] = other
                 return other
         return self._typed(event, kind)
@@ -396,7 +396,7 @@ class Items:
         text, unmatched = item.texts.get(kind, {}).get(index), item.unmatched.get(kind, {})
         if whole and unmatched and (len(unmatched) > 1 or text is None or not text.pieces):
             written = join(unmatched.values(), whole)
-            rest = None if written is None else find_rest(written, whole)
+            rest = None if written is None else find_remainder(written, whole)
             if rest is not None:
                 self._write(item, kind, next(reversed(unmatched)), rest)
                 unmatched.clear()
@@ -411,10 +411,10 @@ class Items:
         written = item.written(kind)
         unlisted = not written.keys() <= wholes.keys()
         if unlisted or any(
-            not text.disputed and find_rest(text.joined, wholes[index]) is None
+            not text.disputed and find_remainder(text.joined, wholes[index]) is None
             for index, text in written.items()
         ):
-            rest = find_rest(item.joined(kind), "".join(wholes.values()))
+            rest = find_remainder(item.joined(kind), "".join(wholes.values()))
             if rest is not None:
                 self._write(item, kind, next(reversed(written)), rest)
                 return
@@ -434,7 +434,7 @@ class Items:
         text = self._text(item, kind, index)
         if text.disputed:
             return
-        rest = find_rest(text.joined, whole)
+        rest = find_remainder(text.joined, whole)
         if rest is None:
             text.disputed = True
             self._dispute(kind)

@@ -316,7 +316,9 @@ class _AssistantRenderer:
         self._summaries: list[str] = []
 
     def render(self, message: AssistantMessage) -> list[dict[str, Any]]:
-        return [item for part in _list_parts(message) for item in self._take(part)] + self._rest()
+        return [
+            item for part in _list_parts(message) for item in self._take(part)
+        ] + self._end_items()
 
     def _take(self, part: AnswerPart) -> Iterator[dict[str, Any]]:
         """Yield the items that a part completes."""
@@ -339,13 +341,13 @@ class _AssistantRenderer:
             yield from self._end_reasoning(part.data)
         elif part.format == OPENAI_ITEM:
             if part.data in self._items:
-                yield from self._rest()
+                yield from self._end_items()
                 yield self._items[part.data]
         elif part.format == OPENAI_COMPACTION:
-            yield from self._rest()
+            yield from self._end_items()
             yield {"type": "compaction", "encrypted_content": part.data}
 
-    def _rest(self) -> list[dict[str, Any]]:
+    def _end_items(self) -> list[dict[str, Any]]:
         return [*self._end_texts(), *self._end_reasoning(None)]
 
     def _add_text(self, part: TextPart | RefusalPart) -> None:
