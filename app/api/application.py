@@ -26,7 +26,6 @@ from ..settings.convert import same_fields
 from ..telemetry.metrics import Metrics
 from ..upstreams.client_headers import REQUEST_ID
 from . import (
-    admin,
     client_secrets,
     counting,
     embeddings,
@@ -36,7 +35,6 @@ from . import (
     monitoring,
     openapi,
     page,
-    request_echo,
     responses,
     share,
     streams,
@@ -179,14 +177,8 @@ def build_routes(
         *(route for module in _MODULES for route in module.routes(parts)),
         *models.routes(hub),
         *usage.routes(accounts, tokens),
-        *request_echo.routes(http_settings),
-        *monitoring.routes(hub, accounts, measured),
-        *(
-            admin.routes(parts, admin_service, static, with_session=with_session)
-            if admin_service
-            else ()
-        ),
-        *page.routes(static),
+        *monitoring.routes(hub, http_settings, accounts, measured),
+        *page.routes(static, admin_service, with_session=with_session),
     ]
     return [*routes, *openapi.routes(routes, root_path=settings.root_path)]
 

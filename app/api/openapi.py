@@ -33,9 +33,8 @@ from .client_secrets import ClientSecret, SecretOptions
 from .counting import TokenCount
 from .endpoints import FORM, JSON
 from .generation import Accepted
-from .monitoring import ProcessStatus
+from .monitoring import Echo, ProcessStatus
 from .request import JSON_LINES, MAX_PAGE, PAGE
-from .request_echo import Echo
 from .share import ShareLink, ShareOptions
 from .streams import CURSORS, StreamList
 from .usage import MAX_NAME

@@ -1,16 +1,23 @@
-"""The demo page, the API's page and the browser client: the files of `static/`."""
+"""The files of `static/`: the demo page, the API's and the operator's page, the browser client."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from .authentication import DOCS_PAGE, PAGE
+from ..admin.service import AdminService
+from ..errors import RequestError
+from .authentication import ADMIN_PAGE, DOCS_PAGE, PAGE
+from .request import check_admin
+
+KEY: Final = b'data-credential="key"'
+SESSION: Final = b'data-credential="session"'
+"""Attributes of the operator's page: it asks for a key, or the host identifies the user."""
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (
@@ -55,7 +62,11 @@ class _Static(StaticFiles):
         return response
 
 
-def routes(static: Path) -> list[BaseRoute]:
+def routes(static: Path, admin: AdminService | None, *, with_session: bool) -> list[BaseRoute]:
+    """List the routes; those of the operator's page, `/admin`, with an `admin` service only.
+
+    `with_session`: a host application identifies the user, so that page asks for no key.
+    """
     files = _Static(directory=static)
 
     async def index(request: Request) -> Response:
@@ -64,8 +75,39 @@ def routes(static: Path) -> list[BaseRoute]:
     async def docs(request: Request) -> Response:
         return await files.get_response("docs.html", request.scope)
 
-    return [
+    found: list[BaseRoute] = [
         Route(PAGE, index, methods=["GET"], middleware=[COMPRESSED]),
         Route(DOCS_PAGE, docs, methods=["GET"], middleware=[COMPRESSED]),
         Mount("/static", files, name="static", middleware=[COMPRESSED]),
     ]
+    if admin is None:
+        return found
+    return [*_admin_routes(admin, static / "admin.html", with_session), *found]
+
+
+def _admin_routes(service: AdminService, file: Path, with_session: bool) -> list[Route]:
+    async def summary(request: Request) -> Response:
+        """Return the state of all processes."""
+        check_admin(request, "this call requires")
+        return Response(
+            await service.summary(),
+            headers={"cache-control": "no-store"},
+            media_type="application/json",
+        )
+
+    async def page(_: Request) -> Response:
+        return _send_page(file, with_session)
+
+    return [
+        Route(ADMIN_PAGE, page, methods=["GET"], middleware=[COMPRESSED]),
+        Route("/v1/admin/summary", summary, methods=["GET"]),
+    ]
+
+
+def _send_page(file: Path, with_session: bool) -> Response:
+    """Return the operator's page, which has no data of its own."""
+    if not file.is_file():
+        raise RequestError("not_found", "there is nothing at '/admin'")
+    if with_session:
+        return HTMLResponse(file.read_bytes().replace(KEY, SESSION), headers=HEADERS)
+    return FileResponse(file, headers=HEADERS)

@@ -10,9 +10,8 @@ from collections.abc import Callable
 import structlog
 
 from ..errors import ServiceError
-from .config import IssuerConfig
+from .config import IssuerConfig, is_loopback, why_unusable
 from .jwks import Fetcher, JwksUnusable, KeySet, SigningKey, parse_jwks, parse_object
-from .urls import is_loopback, why_unusable
 
 REFRESH_S = 600
 """Seconds after which keys in use are fetched again in the background."""

@@ -17,8 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-from .config import ALGORITHMS
-from .urls import is_loopback
+from .config import ALGORITHMS, is_loopback
 
 MAX_KEYS = 100
 """The maximum number of parsed keys; large providers publish fewer than ten."""

@@ -26,9 +26,9 @@ from .direct_writer import (
     CountingWriter,
     DirectWriter,
     Event,
+    Flow,
     UnchunkedWriter,
 )
-from .flow import Flow
 
 MAX_HEAD_BYTES = 128 * 1024
 MAX_HEADERS = 256

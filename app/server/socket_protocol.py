@@ -9,7 +9,7 @@ from websockets.protocol import State
 
 from ..api.request import SOCKET
 from ..errors import RelayError
-from .flow import Flow
+from .direct_writer import Flow
 
 PIECE_BYTES = 8 * 1024
 """Bytes parsed at once; it bounds the frames that are parsed before they are counted."""

@@ -11,8 +11,14 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ..identity.config import ALGORITHMS, AuthConfig, Identity, IssuerConfig, KeyConfig
-from ..identity.urls import why_unusable
+from ..identity.config import (
+    ALGORITHMS,
+    AuthConfig,
+    Identity,
+    IssuerConfig,
+    KeyConfig,
+    why_unusable,
+)
 from .convert import SettingsError, check_origins, convert, convert_rows, suggest
 
 PREFIX: Final = "SESERAGI_"

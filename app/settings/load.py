@@ -17,9 +17,8 @@ from ..eventlog.opening import LOGS
 from ..ledger.config import LedgerConfig
 from ..telemetry.observer import OBSERVERS
 from .convert import SettingsError, check_origins, explain, find_part, suggest
-from .hooks import build_hooks
 from .identity import CLIENT_KEY, CONFIG, IDENTITY, PREFIX, build_identity, read_sources
-from .tables import build_limits, build_prices, build_routes
+from .tables import build_hooks, build_limits, build_prices, build_routes
 from .upstreams import DEMO, build_upstreams
 from .values import LISTS, SCALARS, Settings
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.identity.config import IssuerConfig
-from app.identity.urls import why_unusable
+from app.identity.config import IssuerConfig, why_unusable
 from app.settings import SettingsError, load_settings
 
 pytestmark = pytest.mark.pure

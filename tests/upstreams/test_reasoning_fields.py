@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.upstreams.reasoning_fields import MAX_MODELS, ReasoningFields
+from app.upstreams.endpoints import MAX_MODELS, ReasoningFields
 
 pytestmark = pytest.mark.pure
 
