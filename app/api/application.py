@@ -36,7 +36,6 @@ from . import (
     openapi,
     page,
     responses,
-    share,
     streams,
     ui,
     usage,
@@ -65,7 +64,7 @@ EXPOSED_HEADERS = (
 
 _MODULES = (
     *(generation, client_secrets, counting, embeddings, forwarding),
-    *(responses, share, streams, ui),
+    *(responses, streams, ui),
 )
 """The modules whose endpoints take `HttpParts`."""
 

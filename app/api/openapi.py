@@ -35,8 +35,7 @@ from .endpoints import FORM, JSON
 from .generation import Accepted
 from .monitoring import Echo, ProcessStatus
 from .request import JSON_LINES, MAX_PAGE, PAGE
-from .share import ShareLink, ShareOptions
-from .streams import CURSORS, StreamList
+from .streams import CURSORS, ShareLink, ShareOptions, StreamList
 from .usage import MAX_NAME
 
 SCHEMAS: Final = "#/components/schemas/"

@@ -1,9 +1,10 @@
-"""`/v1/streams`: list streams; read, show, stop and delete one, or download its cassette."""
+"""`/v1/streams`: list streams; read, show, stop and delete one, download its cassette, share it."""
 
 import time
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -15,13 +16,23 @@ from ..dialects.native.client.format import CLIENT_FORMAT as NATIVE
 from ..dialects.native.client.format import JSON_LINES
 from ..dialects.native.client.renderer import Result, Timings, event_id, render_result
 from ..errors import RequestError, ServiceError
+from ..eventlog import LogState
 from ..eventlog.listing import ListedStream, ListPosition, parse_position
 from ..events import Status, StreamEnd, StreamStart
 from ..generation.cassette_recorder import spread_events, too_large
 from ..generation.owned_streams import OwnedStream
+from ..requests import Body
 from .endpoints import Endpoints, HttpParts, document
 from .event_stream import first_read
-from .request import check_admin, last_event_id, prefers_json_lines, read_limit, read_query
+from .request import (
+    check_admin,
+    last_event_id,
+    prefers_json_lines,
+    principal_of,
+    read_limit,
+    read_query,
+    root_of,
+)
 
 CURSORS: Final = (
     "after",
@@ -204,8 +215,88 @@ def _cursor(text: str, client_format: ClientFormat, stream: str) -> int:
     return number
 
 
+DEFAULT_S: Final = 86_400
+"""The default lifetime of a link, unless its stream is deleted before."""
+
+EXAMPLE: Final = '{"expires_in_s": 3600}'
+
+
+class ShareOptions(Body, frozen=True):
+    """The options of a link."""
+
+    expires_in_s: Annotated[float, Meta(ge=1, le=31_536_000)] | None = None
+    format: str | None = None
+
+
+class ShareLink(msgspec.Struct):
+    """A link by which others can read a stream."""
+
+    url: str
+    page_url: str
+    token: str | None
+    expires_at: int
+    limited_by: str
+
+
+_options = msgspec.json.Decoder(ShareOptions)
+
+
+class ShareLinks(Endpoints):
+    """The endpoint that makes share links."""
+
+    async def post(self, request: Request) -> Response:
+        """Make a link to a stream of the caller's."""
+        principal = principal_of(request)
+        if principal.stream is not None:
+            raise RequestError(
+                "forbidden",
+                "share links cannot create share links; use the credential that started the stream",
+            )
+        stream = await self._streams_of(request).get(request.path_params["stream"])
+        if stream.state.owner != principal.owner:  # an admin, whose link would not reach it
+            raise RequestError("forbidden", "only the owner of a stream can share it")
+        options = await self._read_options(request, _options, example=EXAMPLE)
+        if options.format is not None and options.format not in CLIENT_FORMATS:
+            known = ", ".join(map(repr, CLIENT_FORMATS))
+            raise RequestError(
+                "invalid_request", f"format: unknown format {options.format[:40]!r}; use {known}"
+            )
+        now = self._hub.clock.wall()
+        expires_at, limited_by = now + (options.expires_in_s or DEFAULT_S), "expires_in_s"
+        readable_until = self._readable_until(stream.state, now)
+        if readable_until < expires_at:
+            expires_at, limited_by = readable_until, "retention_s"
+        token = None
+        if principal.owner and self._tokens is not None:
+            latest = self._tokens.latest(principal, expires_at)
+            if latest < expires_at:
+                expires_at, limited_by = latest, "key"
+            token = self._tokens.make_stream_token(
+                principal, stream.id, may="watch", expires_at=expires_at
+            )
+        query = {"format": options.format, "token": token}
+        parameters = "&".join(f"{name}={value}" for name, value in query.items() if value)
+        root = root_of(request.scope)
+        link = ShareLink(
+            url=f"{root}/v1/streams/{stream.id}/events" + (f"?{parameters}" if parameters else ""),
+            # Browsers do not send a fragment, so it is in no log.
+            page_url=f"{root}/#watch={stream.id}" + (f"&token={token}" if token else ""),
+            token=token,
+            expires_at=int(expires_at),
+            limited_by=limited_by,
+        )
+        return document(link)
+
+    def _readable_until(self, state: LogState, now: float) -> float:
+        """Return the latest time at which a stream can be read."""
+        ends_at = state.started_at + self._http_settings.longest_s
+        if state.ended:
+            ends_at = state.ended_at or now
+        return ends_at + self._http_settings.retention_s
+
+
 def routes(parts: HttpParts) -> list[Route]:
-    streams = Streams(parts)
+    streams, links = Streams(parts), ShareLinks(parts)
     return [
         Route("/v1/streams", streams.list_own, methods=["GET"]),
         Route("/v1/streams/{stream}/events", streams.events, methods=["GET"]),
@@ -213,4 +304,5 @@ def routes(parts: HttpParts) -> list[Route]:
         Route("/v1/streams/{stream}", streams.delete, methods=["DELETE"]),
         Route("/v1/streams/{stream}/cancel", streams.cancel, methods=["POST"]),
         Route("/v1/streams/{stream}/cassette", streams.cassette, methods=["POST"]),
+        Route("/v1/streams/{stream}/share", links.post, methods=["POST"]),
     ]

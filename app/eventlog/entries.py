@@ -24,7 +24,7 @@ from ..events import (
 from .contract import Follower, LogSize, LogState, StreamTooLong, full
 from .recovery import OrphanedStream, orphan_of
 from .stream_info import StreamInfo
-from .subscribers import Subscribers
+from .tail import Subscribers
 
 # Measured on CPython 3.11, in bytes; a test holds them against the allocator.
 STREAM_BYTES = 540

@@ -13,7 +13,7 @@ import structlog
 from ..dialects.reading.open_blocks import OpenBlocks
 from ..dialects.writing.token_estimate import weigh_event
 from ..errors import CODES
-from ..events import EndedBy, ErrorInfo, Event, Notice, Status, StreamEnd, StreamTarget
+from ..events import ErrorInfo, Event, Notice, Status, StreamEnd, StreamTarget
 from ..ledger.accounts import Reservation, Settlement
 from .stream_ended import StreamEnded
 from .stream_info import StreamInfo
@@ -35,11 +35,7 @@ log = structlog.get_logger("seseragi.eventlog")
 
 
 def closing_events(
-    events: Iterable[Event],
-    *,
-    status: Status,
-    error: ErrorInfo | None,
-    ended_by: EndedBy = "relay_lost",
+    events: Iterable[Event], *, status: Status, error: ErrorInfo | None
 ) -> list[Event]:
     """Return the events that end a stream which has these events.
 
@@ -51,7 +47,7 @@ def closing_events(
             return []
         blocks.note(event)
     finish_reason = blocks.finish_reason or ("cancelled" if status == "cancelled" else "error")
-    end = StreamEnd(status, finish_reason, usage=blocks.usage, error=error, ended_by=ended_by)
+    end = StreamEnd(status, finish_reason, usage=blocks.usage, error=error, ended_by="relay_lost")
     return [*blocks.ends(), end]
 
 

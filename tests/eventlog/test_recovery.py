@@ -150,8 +150,8 @@ def test_finish_reason_and_usage_are_those_that_were_told() -> None:
 def test_finish_reason_of_another_choice_is_not_the_streams() -> None:
     events = [*HEAD, ChoiceEnd("stop", choice=1)]
 
-    assert [StreamEnd("cancelled", "cancelled", ended_by="user")] == closing_events(
-        events, status="cancelled", error=None, ended_by="user"
+    assert [StreamEnd("cancelled", "cancelled", ended_by="relay_lost")] == closing_events(
+        events, status="cancelled", error=None
     )
 
 

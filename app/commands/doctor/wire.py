@@ -166,11 +166,6 @@ class Client:
         self._repetitions = REPETITIONS
         """0 once all were in vain."""
 
-    @property
-    def limited(self) -> bool:
-        """Return whether a proxy limits the rate of requests."""
-        return any(reply.limited for reply in self.replies)
-
     async def ask(
         self,
         method: str,

@@ -24,9 +24,9 @@ from ...ledger.limits import LIMITS
 from ..stream_info import StreamInfo, unpack_info
 from ..waiting_rows import Dropped
 from .account_scripts import HELD, ROWS, ROWS_DROPPED, ROWS_DUE, USED, account_key
-from .expiry import Lease
 from .failures import result_of
 from .link import Link
+from .orphans import Lease
 from .scripts import HOLD, TAKE_ROWS
 
 FORGOTTEN_AT_ONCE = 1000

@@ -51,10 +51,9 @@ from ..stream_info import Scoped, StreamInfo
 from .account_scripts import account_key
 from .accounts import Rows, pack_settlement, state_from
 from .address import RedisAddress
-from .expiry import Lease
 from .failures import away, check_server, conflict, parsing, result_of, why
 from .link import OPEN_S, Away, CommandRefused, Link
-from .orphans import OrphanCollector
+from .orphans import Lease, OrphanCollector
 from .owner import Owner, taken_over
 from .pages import Page, Pages
 from .scripts import (

@@ -28,10 +28,10 @@ from ..peers import OnStop
 from ..stream_info import StreamInfo, pack_info
 from ..supervision import Supervisor, wait_for
 from .accounts import grant_from, pack_request, refuse
-from .expiry import Lease
 from .failures import away, parsing
 from .link import Away, Broken, CommandRefused, Link, Part
 from .local_stream import Batch, LocalStream
+from .orphans import Lease
 from .scripts import (
     ABANDON,
     APPEND,

@@ -18,9 +18,9 @@ from ..recovery import UNREADABLE, Close, closing_of, end_orphan, orphan_of
 from ..stream_ended import StreamEnded
 from ..stream_info import StreamInfo, unpack_info
 from .accounts import hold_of, pack_settlement
-from .expiry import Lease
 from .failures import away, conflict, parsing, result_of
 from .link import Away, CommandRefused, Link, Part
+from .orphans import Lease
 from .scripts import DELETE, END, INFO_ID, LIST, list_key, log_key, meta_key
 from .scripts import PAGE as PAGE_SCRIPT
 from .tails import number_of

@@ -14,8 +14,8 @@ import structlog
 from ...events import decode
 from ..supervision import Supervisor, wait_for
 from ..tail import Tail, TailRegistry
-from .expiry import Lease
 from .link import Away, CommandRefused, Link
+from .orphans import Lease
 from .scripts import LOOK, TELL, inbox_key, log_key, meta_key
 
 GATHER_S = 0.005

@@ -12,9 +12,8 @@ import structlog
 
 from ...errors import ServiceError
 from ...events import decode
-from ..subscribers import resolve
 from ..supervision import Supervisor, wait_for
-from ..tail import Tail, TailRegistry
+from ..tail import Tail, TailRegistry, resolve
 from .database import Row, Tailed, WatchPosition
 
 LOOK_S = 0.02

@@ -8,7 +8,7 @@ from ...events import Event, StreamEnd
 from ...ledger.accounts import NOTHING, Settlement
 from ..entries import Entry
 from ..recovery import Closing
-from ..subscribers import resolve
+from ..tail import resolve
 from .database import Database
 
 REMOVED = -1

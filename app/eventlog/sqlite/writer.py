@@ -13,7 +13,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
-from ..subscribers import resolve
+from ..tail import resolve
 
 STUCK_S = 15.0
 """Work that takes so long hangs: no lock is waited for longer."""
